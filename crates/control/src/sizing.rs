@@ -259,7 +259,7 @@ mod tests {
                     }
                 }
                 Step::Shift { from, to, permille } => {
-                    // Like a worker's choice (crates/worker/src/moving.rs), which goes by messages.
+                    // Like a worker's choice (crates/worker/src/migration.rs), which goes by messages.
                     let messages = self.messages;
                     let sum: f64 = self.workers[from].iter().copied().map(messages).sum();
                     let (wanted, mut taken) = (sum * f64::from(permille) / 1e3, 0.0);

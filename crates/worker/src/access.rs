@@ -1,5 +1,5 @@
-//! Who may do what (paper §4.1, "Security model"): checked when a connection opens and, as a look-up
-//! in a small table, for each request.
+//! Access rules (paper §4.1, "Security model"): checked when a connection opens and, as a look-up in a
+//! small table, for each request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use contract::{NamespaceId, ParcelGrant, Peer, Rights, Status, TenantId};
 use subtle::ConstantTimeEq;
 
-/// Whom a rule is about.
+/// The peers that a rule is about.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Who {
-    /// Everybody who can connect.
+    /// All peers that can connect.
     Anyone,
     /// Hosts of a network.
     Network {
-        /// Any address of it.
+        /// Any address of the network.
         address: IpAddr,
         /// Leading bits that count.
         prefix: u8,
@@ -61,28 +61,28 @@ fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     a.checked_shr(ignored).unwrap_or(0) == n.checked_shr(ignored).unwrap_or(0)
 }
 
-/// What a rule is about.
+/// The namespaces that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Every namespace.
     All(Rights),
-    /// These.
+    /// These namespaces.
     Only(Vec<(NamespaceId, Rights)>),
 }
 
-/// One access rule.
+/// A rule that lets peers in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whom it lets in.
+    /// The peers that the rule lets in.
     pub who: Who,
     /// The tenant that they belong to.
     pub tenant: TenantId,
     /// The tenant's name; a hello that names another is refused by this rule. Without a name it is
     /// the listener's tenant, or the default one.
     pub tenant_name: String,
-    /// Whether they may register tenants of their own, and change theirs.
+    /// The peers may register tenants of their own, and change theirs.
     pub register: bool,
-    /// What they may do.
+    /// The rights of the peers.
     pub scope: Scope,
 }
 
@@ -91,42 +91,42 @@ pub struct Rule {
 pub struct Stands {
     /// The tenant.
     pub tenant: TenantId,
-    /// Its name.
+    /// The tenant's name.
     pub name: String,
 }
 
-/// What a connection may do.
+/// The rights of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The tenant that its requests are charged to.
     pub tenant: TenantId,
-    /// Whether it may register tenants of its own, and change its own.
+    /// The connection may register tenants of its own, and change its own.
     pub register: bool,
-    /// With every namespace, those too that are made later.
+    /// Rights to every namespace, including those that are made later.
     all: Rights,
-    /// With single ones besides, by number less one.
+    /// Rights to single namespaces besides, by number less one.
     single: Vec<Rights>,
 }
 
 impl Grant {
-    /// The same rights for another tenant.
+    /// Returns a grant of the same rights for another tenant.
     pub(crate) fn of(&self, tenant: TenantId) -> Grant {
         Grant { tenant, ..self.clone() }
     }
 
-    /// The grant as plain data, for another worker.
+    /// Returns the grant as plain data, for another worker.
     pub(crate) fn to_parcel(&self) -> ParcelGrant {
         let Grant { tenant, register, all, single } = self.clone();
         ParcelGrant { tenant, register, all, single }
     }
 
-    /// The grant that [`to_parcel`](Grant::to_parcel) made this of.
+    /// Returns the grant that [`to_parcel`](Grant::to_parcel) made this data of.
     pub(crate) fn from_parcel(grant: ParcelGrant) -> Grant {
         let ParcelGrant { tenant, register, all, single } = grant;
         Grant { tenant, register, all, single }
     }
 
-    /// What it may do with a namespace.
+    /// Returns the rights to a namespace.
     pub fn rights(&self, namespace: NamespaceId) -> Rights {
         let index = usize::from(namespace.0).wrapping_sub(1);
         let single = self.single.get(index).copied().unwrap_or(Rights::NONE);
@@ -141,12 +141,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// These rules.
+    /// Makes access rules of this list.
     pub fn new(rules: Vec<Rule>) -> Self {
         Access { rules }
     }
 
-    /// Everybody may do everything: for loopback, and where the operator insists.
+    /// Makes rules by which everybody may do everything: for loopback, and where the operator insists.
     pub fn open_to_all() -> Self {
         let rule = Rule {
             who: Who::Anyone,
@@ -158,12 +158,12 @@ impl Access {
         Access::new(vec![rule])
     }
 
-    /// Whether some rule is about a token.
+    /// Returns whether some rule is about a token.
     pub fn has_tokens(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.who, Who::Token(_)))
     }
 
-    /// Whether some rule is about this token.
+    /// Returns whether some rule is about this token.
     pub fn knows(&self, token: &[u8]) -> bool {
         // All of them are compared, so that the time does not tell which it is.
         self.rules.iter().fold(false, |known, rule| match &rule.who {
@@ -172,8 +172,8 @@ impl Access {
         })
     }
 
-    /// What a connection from `peer` that presents `token` and asks for `tenant` (empty: any) may
-    /// do: the sum of the rules that let it in. The tenant is the first such rule's; where a rule
+    /// Returns the rights of a connection from `peer` that presents `token` and asks for `tenant`
+    /// (empty: any): the sum of the rules that let it in. The tenant is the first such rule's; where a rule
     /// names none, it is that of the listener `own`, or the default tenant.
     ///
     /// # Errors

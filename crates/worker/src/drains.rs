@@ -1,12 +1,9 @@
 //! Connections that are told to end, a bounded number of them in a turn.
 
-use contract::{
-    ConnId, Device, End, Instant, Listed, ListenerId, Mailbox, Report, Scheduler, Session, Stays,
-    Transport,
-};
+use contract::{ConnId, End, Instant, ListenerId, Session, Stays, Transport};
 
-use crate::moving::Away;
-use crate::worker::Worker;
+use crate::connections::{Connection, Connections};
+use crate::frontend::Frontend;
 
 /// Drains of listeners, or of all, that go on at a time; of more, the oldest is forgotten, whose
 /// connections have been told.
@@ -18,20 +15,30 @@ const ENDS_MAX: usize = 64;
 /// Places of the connections' table that a turn looks at.
 const BATCH: usize = 256;
 
-/// Which connections are to end.
+/// The connections that are to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     /// All that there are.
     All,
-    /// Those that came by this listener.
+    /// The connections that came by this listener.
     By(ListenerId),
-    /// This one.
+    /// This connection.
     One(ConnId),
+}
+
+impl Which {
+    fn includes<P>(self, conn: &Connection<P>) -> bool {
+        match self {
+            Which::All => true,
+            Which::By(own) => conn.listener == own,
+            Which::One(id) => conn.id == id,
+        }
+    }
 }
 
 /// A drain that has begun and whose time is not over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drain {
+struct Drain {
     which: Which,
     until: Instant,
     /// The first place that was not looked at.
@@ -44,9 +51,15 @@ impl Drain {
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// Connections are to end, or not any more.
-    pub(crate) fn order_drain(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
+/// The drains of a worker: of some of its connections, or of all that there were.
+#[derive(Debug, Default)]
+pub(crate) struct Drains {
+    drains: Vec<Drain>,
+}
+
+impl Drains {
+    /// Begins to end connections, or goes on with them where there is no time.
+    pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
         let which = listener.map_or(Which::All, Which::By);
         self.drains.retain(|drain| drain.which != which);
         let Some(until) = until else { return };
@@ -57,34 +70,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.drains.push(Drain { which, until, next: 0 });
     }
 
-    /// A connection is to end; the control plane is told at once whether it does, or when it is known
-    /// where one is that is between two workers.
-    pub(crate) fn order_end(&mut self, conn: ConnId, until: Instant) {
-        if self.moves.asks_for_away(conn) {
-            return;
-        }
-        let begun = match self.begin_end(conn, until) {
-            Ok(()) => {
-                let ending = self.conns[conn.index as usize].as_deref();
-                Ok(ending.expect("its end has begun").listed(self.line.worker))
-            }
-            Err(why) => Err(why),
-        };
-        self.report_end(conn, begun);
-    }
-
-    /// Whoever wanted a connection to end while it was away learns where it is.
-    pub(crate) fn report_whereabouts(&mut self, away: &Away, found: Stays) {
-        (0..away.asked_for).for_each(|_| self.report_end(away.conn, Err(found)));
-    }
-
-    fn report_end(&mut self, conn: ConnId, begun: Result<Listed, Stays>) {
-        self.line.mailbox.report(Report::Ends { worker: self.line.worker, conn, begun });
-    }
-
-    fn begin_end(&mut self, id: ConnId, until: Instant) -> Result<(), Stays> {
-        let conn = self.find(id).ok_or(Stays::Gone)?;
-        let ends_already = conn.life.is_ending();
+    /// Begins to end one connection.
+    ///
+    /// # Errors
+    /// The connection is gone, or too many end already.
+    pub(crate) fn order_end<T: Transport, P: Session>(
+        &mut self,
+        front: &mut Frontend<T, P>,
+        id: ConnId,
+        until: Instant,
+    ) -> Result<(), Stays> {
+        let ends_already = front.conns.find(id).ok_or(Stays::Gone)?.life.is_ending();
         let which = Which::One(id);
         self.drains.retain(|drain| drain.which != which);
         if self.drains.iter().filter(|drain| drain.is_of_one()).count() == ENDS_MAX {
@@ -92,69 +88,67 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         self.drains.push(Drain { which, until, next: usize::MAX });
         if !ends_already {
-            self.dismiss(id, End::Ordered);
+            front.dismiss(id, End::Ordered);
         }
         Ok(())
     }
 
-    /// Whether connections that come by this listener are to end.
-    pub(crate) fn is_drained_at(&self, listener: Option<ListenerId>) -> bool {
-        let is_meant = |own| self.drains.iter().any(|drain| drain.which == Which::By(own));
-        listener.is_some_and(is_meant)
+    /// Returns whether connections that come by this listener are to end.
+    pub(crate) fn includes(&self, listener: ListenerId) -> bool {
+        self.drains.iter().any(|drain| drain.which == Which::By(listener))
     }
 
     /// Tells the next connections, and ends those whose time is over.
-    pub(crate) fn drain_on(&mut self) {
-        for n in 0..self.drains.len() {
-            let Drain { which, until, next } = self.drains[n];
-            if let Which::One(id) = which {
-                if until <= self.now {
-                    self.disconnect(id, End::Ordered, "its end, which was ordered, took too long");
-                }
-                continue;
-            }
-            let end = (next + BATCH).min(self.conns.len());
-            for place in next..end {
-                if let Some(id) = self.drained_id(place, which) {
-                    self.progressed = true;
-                    self.dismiss(id, End::Drained);
-                }
-            }
-            self.drains[n].next = end;
-            if until <= self.now {
-                for place in 0..self.conns.len() {
-                    if let Some(id) = self.drained_id(place, which) {
-                        self.disconnect(id, End::Drained, "the drain took too long");
-                    }
-                }
-            }
+    #[inline]
+    pub(crate) fn go_on<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
+        if self.drains.is_empty() {
+            return;
         }
-        let (now, conns) = (self.now, &self.conns);
-        let is_there = |id: ConnId| {
-            let conn = conns.get(id.index as usize).and_then(Option::as_deref);
-            conn.is_some_and(|conn| conn.id == id)
-        };
+        for drain in &mut self.drains {
+            drain_on(drain, front);
+        }
+        let Frontend { now, conns, .. } = front;
         self.drains.retain(|drain| {
-            let goes_on = !matches!(drain.which, Which::One(id) if !is_there(id));
-            goes_on && drain.until > now
+            let is_over = matches!(drain.which, Which::One(id) if conns.look(id).is_none());
+            !is_over && drain.until > *now
         });
     }
 
-    /// The connection at a place, if it is to end.
-    fn drained_id(&self, place: usize, which: Which) -> Option<ConnId> {
-        let conn = self.conns[place].as_ref()?;
-        let is_meant = match which {
-            Which::All => true,
-            Which::By(own) => conn.listener == own,
-            Which::One(id) => conn.id == id,
-        };
-        is_meant.then_some(conn.id)
-    }
-
-    /// When there is more to do of drains.
-    pub(crate) fn drains_due(&self) -> Option<Instant> {
-        let places = self.conns.len();
-        let due = |drain: &Drain| if drain.next < places { self.now } else { drain.until };
+    /// Returns when there is more to do.
+    pub(crate) fn due<P>(&self, now: Instant, conns: &Connections<P>) -> Option<Instant> {
+        let places = conns.places();
+        let due = |drain: &Drain| if drain.next < places { now } else { drain.until };
         self.drains.iter().map(due).min()
     }
+}
+
+/// Goes on with one drain.
+fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T, P>) {
+    let Drain { which, until, next } = *drain;
+    let is_late = until <= front.now;
+    if let Which::One(id) = which {
+        if is_late {
+            front.disconnect(id, End::Ordered, "its end, which was ordered, took too long");
+        }
+        return;
+    }
+    drain.next = (next + BATCH).min(front.conns.places());
+    for place in next..drain.next {
+        if let Some(id) = find(&front.conns, place, which) {
+            front.progressed = true;
+            front.dismiss(id, End::Drained);
+        }
+    }
+    if is_late {
+        for place in 0..front.conns.places() {
+            if let Some(id) = find(&front.conns, place, which) {
+                front.disconnect(id, End::Drained, "the drain took too long");
+            }
+        }
+    }
+}
+
+/// Finds the connection in a place, if it is to end.
+fn find<P>(conns: &Connections<P>, place: usize, which: Which) -> Option<ConnId> {
+    conns.at(place).filter(|conn| which.includes(conn)).map(|conn| conn.id)
 }

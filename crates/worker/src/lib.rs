@@ -1,46 +1,51 @@
 //! The server's worker: one thread's connections, requests and devices, from the first byte of a
 //! request to the last of its reply, in two steps that run to completion (paper §3.1).
 //!
-//! [`Worker`] is the hub; it knows the network, the devices and the scheduler only by their ports,
-//! so the simulated world runs the same code. What is deliberately not here: system calls, threads,
-//! a clock, and the meaning of any protocol's bytes.
+//! [`Worker`] joins the parts. The parts know the network, the devices and the scheduler only by
+//! their ports, so the simulated world runs the same code. Deliberately not here: system calls,
+//! threads, a clock, and the meaning of any protocol's bytes.
+//!
+//! The parts, from the bottom up: `requests` and `connections` are tables, `lanes` are the devices
+//! with their schedulers, `gauges` count. `frontend` joins the connections, their requests and the
+//! network; `engine` puts the lanes behind them. Above the engine, `reader` and what it uses
+//! (`payload`, `invitations`, `direct`, `tenancy`) turn bytes into requests, and `migration`,
+//! `arrival`, `drains` and `housekeeping` look after connections.
 #![forbid(unsafe_code)]
 
 mod access;
-mod attaching;
-mod awaited;
-mod chain;
-mod connection;
-mod control;
+mod arrival;
+mod connections;
 mod direct;
 mod drains;
-mod ending;
-mod fence;
-mod guesses;
+mod engine;
+mod frontend;
+mod gauges;
 mod housekeeping;
-mod inflight;
-mod ingest;
-mod landing;
+mod invitations;
+mod lanes;
 mod limits;
-mod lines;
+mod line;
 mod listeners;
-mod metering;
-mod moving;
+mod migration;
 mod namespaces;
-mod quota;
+mod parts;
+mod payload;
+mod reader;
+mod rebalance;
+mod requests;
 mod sessions;
-mod tally;
 mod tenancy;
-mod watch;
 mod worker;
 
 pub use access::{Access, Grant, Rule, Scope, Stands, Who};
+pub use connections::{Adopted, FenceName, Fences, Hold};
 pub use contract::Namespace;
-pub use fence::{Adopted, Fences, Hold, Key as FenceName};
+pub use gauges::{Load, Watch};
+pub use lanes::Attached;
 pub use limits::Limits;
+pub use line::Line;
 pub use listeners::{Lead, Listeners};
 pub use namespaces::Namespaces;
+pub use parts::Parts;
 pub use sessions::Sessions;
-pub use tenancy::Line;
-pub use watch::Watch;
-pub use worker::{Attached, Load, Parts, Worker};
+pub use worker::Worker;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::DIRECT_BYTES_MIN;
 
-/// What a worker takes on. Every number is a maximum that is enforced; none is a target.
+/// The maxima of a worker. Every number is a maximum that is enforced; none is a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Requests in one turn: the paper's batch (§4.1).
@@ -23,14 +23,15 @@ pub struct Limits {
     /// Bytes that had arrived already when connections were stopped, over all connections; the one
     /// that would exceed it is ended.
     pub carried: usize,
-    /// How long a message may take to arrive, and replies to be taken.
+    /// The time that a message may take to arrive, and replies to be taken.
     pub stuck: Duration,
-    /// The same while buffers, slots or frames are short and stuck connections hold them.
+    /// The time of [`stuck`](Limits::stuck) while buffers, slots or frames are short and stuck
+    /// connections hold them.
     pub stuck_under_pressure: Duration,
-    /// How long a connection that is to move to another worker may take to become quiet; then it
+    /// The time that a connection that is to move to another worker may take to become quiet; then it
     /// stays.
     pub quieting: Duration,
-    /// How long a drain waits for requests in flight.
+    /// The time that a drain waits for requests in flight.
     pub drain: Duration,
 }
 

@@ -1,5 +1,6 @@
-//! What the listeners of a server lead to, by their numbers. Whoever accepts brings a number; what it
-//! stands for is looked up when a connection opens and when it says who it is.
+//! The listeners of a server, by their numbers, and the namespaces and tenants they lead to. A
+//! connection comes with its listener's number, which is looked up when the connection opens and when
+//! it says who it is.
 //!
 //! Listeners come and go while workers run, and workers share no lock with whoever makes them. So each
 //! place is written once, before anybody can come by it, and never again: a number is not used for
@@ -11,10 +12,10 @@ use contract::{ListenerId, NamespaceId, Protocol};
 
 use crate::Stands;
 
-/// Where a listener leads.
+/// The namespace and the tenant that a listener leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
-    /// What is spoken there.
+    /// The protocol of the listener.
     pub protocol: Protocol,
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
@@ -23,13 +24,13 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// Protocol `reflex`, to this namespace.
+    /// Makes a lead of protocol `reflex` to this namespace.
     pub fn to(namespace: NamespaceId) -> Lead {
         Lead { protocol: Protocol::Reflex, namespace, stands: None }
     }
 }
 
-/// See the module.
+/// The listeners of a server, each in a place that is written once.
 #[derive(Debug)]
 pub struct Listeners {
     /// By number.
@@ -37,22 +38,23 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// These, counted from 0.
+    /// Makes listeners that lead there, counted from 0.
     pub fn of(leads: impl IntoIterator<Item = Lead>) -> Listeners {
         Listeners { leads: leads.into_iter().map(OnceLock::from).collect() }
     }
 
-    /// None yet, with so many places.
+    /// Makes so many places without a listener.
     pub fn with_places(places: u16) -> Listeners {
         Listeners { leads: (0..places).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Where a listener leads, if there ever was one of this number.
+    /// Returns where a listener leads, if there ever was one of this number.
     pub fn find(&self, id: ListenerId) -> Option<&Lead> {
         self.leads.get(usize::from(id.0))?.get()
     }
 
-    /// The tenant of whoever comes by a listener and no rule gives another, if it has one of its own.
+    /// Returns the listener's own tenant, if it has one: that of whoever comes by the listener and gets
+    /// no other tenant from a rule.
     pub fn stands(&self, id: ListenerId) -> Option<&Stands> {
         self.find(id)?.stands.as_ref()
     }
@@ -60,7 +62,7 @@ impl Listeners {
     /// Takes a place, for good.
     ///
     /// # Errors
-    /// It is taken, or there is none of this number.
+    /// The place is taken, or there is none of this number.
     pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
         match self.leads.get(usize::from(id.0)) {
             Some(place) => place.set(lead),
@@ -68,7 +70,7 @@ impl Listeners {
         }
     }
 
-    /// Whether nobody ever had this number, and there is one.
+    /// Returns whether there is a place of this number that no listener ever had.
     pub fn is_vacant(&self, id: ListenerId) -> bool {
         self.leads.get(usize::from(id.0)).is_some_and(|place| place.get().is_none())
     }

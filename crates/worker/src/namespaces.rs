@@ -5,12 +5,9 @@
 //! status when their turn comes; those that a device has already are carried out, and the worker
 //! says when the last of them has ended: then the blocks can be used for something else.
 
-use contract::{
-    Device, Mailbox, Meters, Namespace, NamespaceId, Scheduler, Session, Slot, Status, Transport,
-};
+use contract::{Meters, Namespace, NamespaceId, Status};
 
-use crate::inflight::InFlight;
-use crate::worker::Worker;
+use crate::requests::InFlight;
 
 /// All namespaces of a server.
 #[derive(Clone, Debug, Default)]
@@ -23,17 +20,17 @@ impl Namespaces {
     /// The largest number.
     pub const NUMBER_MAX: u16 = 1024;
 
-    /// These, numbered from 1 in their order.
+    /// Makes a table of these, numbered from 1 in their order.
     pub fn new(table: Vec<Namespace>) -> Self {
         (1..).map(NamespaceId).zip(table).collect()
     }
 
-    /// The namespace of this number.
+    /// Returns the namespace of this number.
     pub fn find(&self, id: NamespaceId) -> Option<&Namespace> {
         self.table.get(usize::from(id.0).checked_sub(1)?)?.as_ref()
     }
 
-    /// Says on which device each of them lies.
+    /// Tells the meters on which device each namespace lies.
     pub(crate) fn tell_places(&self, meters: &Meters) {
         for (number, namespace) in self.iter() {
             if let Some(meter) = meters.namespace(number) {
@@ -42,12 +39,12 @@ impl Namespaces {
         }
     }
 
-    /// The largest number that one has.
+    /// Returns the largest number that a namespace has.
     pub fn last(&self) -> u16 {
         self.table.iter().rposition(Option::is_some).map_or(0, |at| at as u16 + 1)
     }
 
-    /// All, by number.
+    /// Returns all namespaces, by number.
     pub fn iter(&self) -> impl Iterator<Item = (NamespaceId, &Namespace)> {
         let numbered = (1..).map(NamespaceId).zip(&self.table);
         numbered.filter_map(|(number, namespace)| Some((number, namespace.as_ref()?)))
@@ -75,41 +72,7 @@ impl FromIterator<(NamespaceId, Namespace)> for Namespaces {
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// A namespace is another one from now on, or none.
-    pub(crate) fn place(&mut self, change: u64, number: NamespaceId, namespace: Option<Namespace>) {
-        self.namespaces.set(number, namespace);
-        if let (Some(meter), Some(namespace)) = (self.line.meters.namespace(number), namespace) {
-            meter.set_device(namespace.device);
-        }
-        for entry in self.in_flight.iter_mut().filter(|entry| entry.namespace == number) {
-            if entry.verdict.is_ok() {
-                entry.verdict = verdict(entry, namespace.as_ref());
-            }
-        }
-        self.placing = Some(change);
-    }
-
-    /// Says that the last change holds, if no device has requests any more that it forbids. Looks at
-    /// all that is in flight, in turns that follow a change until this is so.
-    pub(crate) fn settle_places(&mut self) {
-        let Some(change) = self.placing else { return };
-        let mut entries = self.in_flight.iter();
-        if !entries.any(|(_, entry)| !entry.verdict.is_ok() && entry.submitted_at.is_some()) {
-            self.line.meters.set_placed(change);
-            self.placing = None;
-        }
-    }
-
-    /// Answers a request that a change of its namespace forbids: it goes to no device.
-    pub(crate) fn withhold(&mut self, n: usize, slot: Slot) {
-        let verdict = self.in_flight.get(slot).verdict;
-        self.refund(n, slot);
-        self.end(slot, verdict, None);
-    }
-}
-
-/// What becomes of a request that was admitted before its namespace was this.
+/// Returns the verdict on a request that was admitted before its namespace was this.
 pub(crate) fn verdict(entry: &InFlight, namespace: Option<&Namespace>) -> Status {
     let Some(namespace) = namespace else { return Status::NoNamespace };
     match entry.command.range() {

@@ -1,15 +1,15 @@
-//! Where the sessions of a worker's connections come from.
+//! The source of the sessions of a worker's connections.
 
 use contract::{ConnId, Instant, ListenerId, Peer, Session};
 
 /// Makes sessions, and knows which of them have news.
 pub trait Sessions<P> {
-    /// A session of a new connection from `peer`, which came by `listener`.
+    /// Makes the session of a new connection from `peer`, which came by `listener`.
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P;
 
-    /// The session that [`Session::pack`] made these bytes of, at another worker or here. It has no
-    /// connection yet: if it gets one, it [is told](Session::landed), otherwise the bytes stay good.
-    /// `None`: they are of no session.
+    /// Makes the session again that [`Session::pack`] made these bytes of, at another worker or here.
+    /// The session has no connection yet: if it gets one, it [is told](Session::landed), otherwise the
+    /// bytes stay good. `None`: the bytes are of no session.
     fn unpack(&mut self, packed: &[u8]) -> Option<P>
     where
         P: Session,
@@ -17,22 +17,22 @@ pub trait Sessions<P> {
         P::unpack(packed)
     }
 
-    /// A session that was packed is lost on its way, with its connection.
+    /// Forgets a session that was packed and is lost on its way, with its connection.
     fn lost(&mut self, _packed: &[u8]) {}
 
-    /// A connection whose session is to attend to something that did not come from its peer. Asked
-    /// for in every turn until there is none. The connection may be gone.
+    /// Returns a connection whose session is to attend to something that did not come from its peer.
+    /// The worker asks in every turn until there is none. The connection may be gone.
     fn news(&mut self, _now: Instant) -> Option<ConnId> {
         None
     }
 
-    /// When to ask for news without anything else having happened.
+    /// Returns when to ask for news without anything else having happened.
     fn wake_at(&self) -> Option<Instant> {
         None
     }
 }
 
-/// A function's sessions.
+/// The sessions that a function makes, which have no news.
 pub(crate) struct WithoutNews<F>(pub(crate) F);
 
 impl<P, F: Fn(Option<ListenerId>, &Peer) -> P> Sessions<P> for WithoutNews<F> {

@@ -1,59 +1,36 @@
-//! The worker's side of tenants: handles of connections, questions to the control plane and its
-//! answers, notices, and the counters that it reads.
+//! Lets connections in, and registers tenants for them: hellos, access rules, handles, questions to
+//! the control plane with its answers, and notices.
 //!
-//! Mail is taken at one place of the turn, a bounded number of messages at a time. What is
-//! deliberately not here: who may be promised what, which the control plane decides, and tokens,
-//! which the scheduler counts.
+//! Deliberately not here: who may be promised what, which the control plane decides, and
+//! tokens, which the scheduler counts.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use contract::{
-    Answer, Ask, ConnId, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meter, Meters,
-    NoMailbox, Notice, Register, Reply, Scheduler, Session, Slo, Status, Tag, Tell, TenantId,
-    TenantReply, Transport, Wish,
+    Answer, Ask, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
+    NamespaceId, NamespaceInfo, Notice, Peer, REQUEST_BYTES_MAX, Register, Reply, Scheduler,
+    Session, Slo, Status, Tag, TenantId, TenantReply, Transport, Wish,
 };
 
-use crate::Grant;
-use crate::connection::{Client, Connection, Greeting, Welcome};
-use crate::watch::Watch;
-use crate::worker::Worker;
+use crate::connections::{Client, Greeting, Membership, Place, Welcome};
+use crate::engine::Engine;
+use crate::frontend::Frontend;
+use crate::{Grant, Line};
 
 /// Handles that a connection may hold at a time.
 const HANDLES_MAX: usize = 16;
 /// Questions of a worker that wait for an answer at a time.
 const ASKS_MAX: usize = 64;
-/// Messages taken in one turn.
-const MAIL_MAX: usize = 16;
 /// Notices on their way to connections; more are dropped, as the next one says the same.
 const NOTICES_MAX: usize = 16;
 /// Places of connections that a turn looks at for a notice.
 const NOTICE_BATCH: usize = 256;
 
-/// A worker's line to the control plane.
-#[derive(Debug)]
-pub struct Line<M> {
-    /// Its mailbox.
-    pub mailbox: M,
-    /// Its counters, which the control plane reads.
-    pub meters: Arc<Meters>,
-    /// Its number.
-    pub worker: u16,
-    /// With what it sees where the time goes; `None` where nobody wants to know.
-    pub watch: Option<Watch>,
-}
-
-impl Line<NoMailbox> {
-    /// No line: tenants below this number exist, and nobody can register.
-    pub fn none(tenants_max: usize) -> Self {
-        let meters = Arc::new(Meters::new(tenants_max));
-        Line { mailbox: NoMailbox, meters, worker: 0, watch: None }
-    }
-}
-
 /// A notice that is being carried to the connections of a tenant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rounds {
+struct Delivery {
     member: Member,
     iops: u32,
     read_percent: u8,
@@ -61,132 +38,415 @@ pub(crate) struct Rounds {
     next: usize,
 }
 
-/// What a worker keeps of its talks with the control plane.
+/// The notices of a worker to its connections.
 #[derive(Debug, Default)]
-pub(crate) struct Talks {
-    /// Questions without an answer so far, at most [`ASKS_MAX`].
-    pub(crate) asked: usize,
+pub(crate) struct Notices {
     /// At most [`NOTICES_MAX`].
-    pub(crate) notices: VecDeque<Rounds>,
+    deliveries: VecDeque<Delivery>,
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// Takes what the control plane has sent.
-    pub(crate) fn take_mail(&mut self) {
-        for _ in 0..MAIL_MAX {
-            let Some(tell) = self.line.mailbox.poll() else { break };
-            self.progressed = true;
-            match tell {
-                Tell::Answer { conn, tag, handle, answer } => {
-                    self.talks.asked -= 1;
-                    self.answer_ask(conn, tag, handle, answer);
-                }
-                Tell::Move { conn, to } => self.order_move(conn, to),
-                Tell::Give { count, to, at_once } => self.order_gift(count, to, at_once),
-                Tell::Relieve { permille, to, at_once } => self.order_relief(permille, to, at_once),
-                Tell::List { from } => self.list(from),
-                Tell::Arrive(parcel) => self.arrive(parcel),
-                Tell::Landed { ticket, conn, pause } => self.landed(ticket, conn, pause),
-                Tell::Returned(parcel) => self.returned(parcel),
-                Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
-                Tell::Place { change, number, namespace } => self.place(change, number, namespace),
-                Tell::Drain { listener, until } => self.order_drain(listener, until),
-                Tell::End { conn, until } => self.order_end(conn, until),
-                Tell::Renegotiate { member, iops, read_percent } => {
-                    if self.talks.notices.len() < NOTICES_MAX {
-                        let rounds = Rounds { member, iops, read_percent, next: 0 };
-                        self.talks.notices.push_back(rounds);
-                    }
-                }
-            }
-        }
-        if !self.talks.notices.is_empty() {
-            self.give_notice();
+impl Notices {
+    /// Takes a notice for the connections of a tenant.
+    pub(crate) fn take(&mut self, member: Member, iops: u32, read_percent: u8) {
+        if self.deliveries.len() < NOTICES_MAX {
+            self.deliveries.push_back(Delivery { member, iops, read_percent, next: 0 });
         }
     }
 
-    pub(crate) fn meter(&self, tenant: TenantId) -> &Meter {
-        self.line.meters.get(tenant).expect("tenants' numbers lie below the maximum")
+    /// Carries the notice in front to some of the connections.
+    pub(crate) fn deliver<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
+        let Some(delivery) = self.deliveries.front().copied() else { return };
+        let Delivery { member, iops, read_percent, next } = delivery;
+        if front.gauges.meter(member.tenant).epoch() != member.epoch {
+            self.deliveries.pop_front();
+            return;
+        }
+        let end = (next + NOTICE_BATCH).min(front.conns.places());
+        for place in next..end {
+            let Some(conn) = front.conns.at(place) else { continue };
+            let id = conn.id;
+            if !conn.session.takes_notices() || conn.life.is_ending() {
+                continue;
+            }
+            let own = front.tenant_of(id, 0) == Ok(member.tenant);
+            let handle = own.then_some(0).or_else(|| handle_of(front, id, member.tenant));
+            let Some(tenant) = handle else { continue };
+            if front.net.room() > front.owed() {
+                let notice = Notice::Renegotiate { tenant, iops, read_percent };
+                front.reply(id, &Reply::Notice(notice), None);
+            }
+        }
+        front.progressed = true;
+        match end == front.conns.places() {
+            true => drop(self.deliveries.pop_front()),
+            false => self.deliveries[0].next = end,
+        }
+    }
+}
+
+impl Membership {
+    /// Counts the connection out of all its tenants.
+    pub(crate) fn leave_all(&self, meters: &Meters) {
+        self.leave_own(meters);
+        self.handles.iter().flatten().for_each(|member| leave(meters, *member));
     }
 
-    /// The tenant that a connection's requests with this handle are charged to.
-    pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
-        let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
-        let member = match (handle, conn.membership.entered) {
-            (0, None) => {
-                return conn
-                    .membership
-                    .grant
-                    .as_ref()
-                    .map(|grant| grant.tenant)
-                    .ok_or(Status::Denied);
+    /// Counts the connection in all its tenants, except those whose epoch has ended here.
+    pub(crate) fn join_all(&self, meters: &Meters) {
+        match (self.entered, &self.grant) {
+            (Some(member), _) => join(meters, member),
+            (None, Some(grant)) => meter(meters, grant.tenant).join(),
+            (None, None) => {}
+        }
+        self.handles.iter().flatten().for_each(|member| join(meters, *member));
+    }
+
+    /// Counts the connection out of the tenant of its grant.
+    fn leave_own(&self, meters: &Meters) {
+        match (self.entered, &self.grant) {
+            (Some(member), _) => leave(meters, member),
+            (None, Some(grant)) => meter(meters, grant.tenant).leave(),
+            (None, None) => {}
+        }
+    }
+
+    /// Replaces the grant; the connection has entered no tenant.
+    pub(crate) fn set_grant(&mut self, grant: Option<Arc<Grant>>, meters: &Meters) {
+        self.leave_own(meters);
+        self.entered = None;
+        if let Some(grant) = &grant {
+            meter(meters, grant.tenant).join();
+        }
+        self.grant = grant;
+    }
+}
+
+fn meter(meters: &Meters, tenant: TenantId) -> &contract::Meter {
+    meters.get(tenant).expect("tenants' numbers lie below the maximum")
+}
+
+/// Counts a handle that was given, unless it is of an earlier epoch and names nobody.
+fn join(meters: &Meters, member: Member) {
+    let meter = meter(meters, member.tenant);
+    if meter.epoch() == member.epoch {
+        meter.join();
+    }
+}
+
+/// Counts a handle that is gone, unless it is of an earlier epoch: such a handle has not been counted
+/// since that epoch ended.
+fn leave(meters: &Meters, member: Member) {
+    let meter = meter(meters, member.tenant);
+    if meter.epoch() == member.epoch {
+        meter.leave();
+    }
+}
+
+/// Replaces what a connection may do, and the tenant that it belongs to.
+pub(crate) fn set_grant<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    grant: Option<Arc<Grant>>,
+) {
+    front.conns.get(id).membership.set_grant(grant, front.gauges.meters());
+}
+
+/// Lets a connection belong to the tenant that its session has found out, with the rights that the
+/// rules give; `None`: to the one that the rules say.
+pub(crate) fn attach<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    tenant: Option<TenantId>,
+) {
+    let conn = front.conns.get(id);
+    let granted = match tenant {
+        Some(tenant) => conn.membership.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
+        None => {
+            let own = front.shared.listeners.stands(conn.listener);
+            front.shared.access.open(&conn.peer, b"", "", own).ok()
+        }
+    };
+    set_grant(front, id, granted);
+    // An operator may have made the tenant, and may remove it while the connection is idle.
+    let member = tenant.map(|tenant| front.member(tenant));
+    let membership = &mut front.conns.get(id).membership;
+    membership.entered = member.filter(|_| membership.grant.is_some());
+}
+
+/// Answers the hellos whose fences are clear.
+pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T, P>) {
+    let shared = front.shared.clone();
+    let waits = |place: &Place| place.is_waiting() || shared.fences.holds(place);
+    for n in (0..front.conns.hellos.greeted.len()).rev() {
+        let id = front.conns.hellos.greeted[n];
+        let welcome = match front.conns.find(id) {
+            Some(conn) => {
+                let is_asked = matches!(conn.greeting, Greeting::Asked(..));
+                if is_asked || conn.place.as_ref().is_some_and(waits) {
+                    continue;
+                }
+                conn.greeting.take_fenced()
             }
-            (0, Some(member)) => member,
-            (n, _) => {
-                let held = conn.membership.handles.get(usize::from(n) - 1).copied().flatten();
-                held.ok_or(Status::NoTenant)?
-            }
+            None => None,
         };
-        self.tenant_as(member)
+        front.conns.hellos.greeted.swap_remove(n);
+        let Some(Welcome { tag, reply }) = welcome else { continue };
+        front.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
+        front.conns.call(id);
     }
+}
 
-    /// The tenant, if it is what it was when that was said.
-    pub(crate) fn tenant_as(&self, member: Member) -> Result<TenantId, Status> {
-        if self.meter(member.tenant).epoch() == member.epoch {
-            Ok(member.tenant)
-        } else {
-            Err(Status::NoTenant)
+/// Lets a hello wait for its answer.
+fn greet<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, greeting: Greeting) {
+    front.conns.get(id).greeting = greeting;
+    front.conns.hellos.greeted.push(id);
+}
+
+/// Takes the place of an earlier connection of the same client, if the client has a name.
+fn take_place<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, client: Client) {
+    let conn = front.conns.get(id);
+    let tenant = conn.membership.grant.as_ref().expect("it was let in").tenant;
+    if client.name != 0 {
+        let place = front.shared.fences.take(tenant, client.name, client.connection);
+        conn.fence = Some(place.fence().clone());
+        conn.place = Some(place);
+    }
+}
+
+/// Returns the handle that a connection has on a tenant.
+fn handle_of<T: Transport, P: Session>(
+    front: &Frontend<T, P>,
+    id: ConnId,
+    tenant: TenantId,
+) -> Option<u16> {
+    let (conn, member) = (front.conns.look(id)?, front.member(tenant));
+    let place = conn.membership.handles.iter().position(|held| *held == Some(member))?;
+    Some(place as u16 + 1)
+}
+
+/// Gives a connection a handle on a tenant; `None` if it holds too many.
+fn give_handle<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    member: Member,
+) -> Option<u16> {
+    let membership = &mut front.conns.get(id).membership;
+    if membership.grant.as_ref().is_some_and(|grant| grant.tenant == member.tenant) {
+        return Some(0);
+    }
+    let handles = &mut membership.handles;
+    if let Some(place) = handles.iter().position(|held| *held == Some(member)) {
+        return Some(place as u16 + 1);
+    }
+    let place = handles.iter().position(Option::is_none).unwrap_or(handles.len());
+    if place == HANDLES_MAX {
+        return None;
+    }
+    if place == handles.len() {
+        handles.push(None);
+    }
+    handles[place] = Some(member);
+    join(front.gauges.meters(), member);
+    Some(place as u16 + 1)
+}
+
+/// Answers a register, renegotiate or unregister.
+fn answer_tenant<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    (tag, handle): (Tag, u16),
+    answer: Answer,
+) {
+    let Answer { status, tokens_needed, tokens_free, limit_latency_us, .. } = answer;
+    let limited_by = match answer.limited_by {
+        LimitedBy::Nobody => 0,
+        LimitedBy::ThisSlo => TenantReply::LIMITED_BY_THIS,
+        LimitedBy::Tenant(tenant) => {
+            handle_of(front, id, tenant).unwrap_or(TenantReply::LIMITED_BY_OTHER)
+        }
+    };
+    let reply =
+        TenantReply { tenant: handle, tokens_needed, tokens_free, limited_by, limit_latency_us };
+    front.reply(id, &Reply::Tenant { tag, status, reply }, None);
+}
+
+/// Acts on an answer of the control plane.
+pub(crate) fn take_answer<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    asked: (Tag, u16),
+    answer: Answer,
+) {
+    front.conns.hellos.asked -= 1;
+    act_on(front, id, asked, answer);
+    if let Some(member) = answer.member {
+        front.gauges.meter(member.tenant).note_answer();
+    }
+}
+
+fn act_on<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    (tag, mut handle): (Tag, u16),
+    mut answer: Answer,
+) {
+    let Some(conn) = front.conns.find(id) else { return };
+    if let Some(client) = conn.greeting.take_asked() {
+        enter(front, id, client, answer);
+        return front.retire(id);
+    }
+    if let (Status::Ok, 0, Some(member)) = (answer.status, handle, answer.member) {
+        match give_handle(front, id, member) {
+            Some(given) => handle = given,
+            None => answer = Answer::bare(Status::NoResources),
+        }
+    }
+    answer_tenant(front, id, (tag, handle), answer);
+    front.retire(id);
+}
+
+/// Lets a connection enter the tenant that its hello names, if the control plane has said so.
+fn enter<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    client: Client,
+    answer: Answer,
+) {
+    let member = answer.member.filter(|_| answer.status == Status::Ok);
+    let conn = front.conns.get(id);
+    let Some(member) = member else {
+        let welcome = conn.greeting.take_fenced();
+        let Welcome { tag, reply } = welcome.expect("the control plane has just answered");
+        tracing::warn!(peer = %conn.peer, "hello refused: there is no tenant of this name");
+        front.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
+        return front.finish(id);
+    };
+    let grant = conn.membership.grant.as_ref().expect("a rule let it in");
+    let mut granted = grant.of(member.tenant);
+    granted.register = false; // what an operator promised is the operator's to change
+    set_grant(front, id, Some(Arc::new(granted)));
+    front.conns.get(id).membership.entered = Some(member);
+    take_place(front, id, client);
+    answer_greetings(front);
+}
+
+/// The worker's end of what connections say about themselves: the parts that answer them.
+pub(crate) struct Registrar<'a, T, D, S, P, M> {
+    pub(crate) engine: &'a mut Engine<T, D, S, P>,
+    pub(crate) line: &'a mut Line<M>,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_, T, D, S, P, M> {
+    /// Answers a request that is about the connection rather than the data.
+    pub(crate) fn control(&mut self, id: ConnId, control: Control) {
+        match control {
+            Control::Hello(hello) => self.present(id, hello),
+            Control::Info { tag, namespace } => {
+                let info = self.info(id, namespace);
+                self.engine.front.reply(id, &Reply::Info { tag, info }, None);
+            }
+            Control::Ping { tag } => self.engine.front.reply(id, &Reply::Pong { tag }, None),
+            Control::Register(register) => self.register(id, register),
+            Control::Renegotiate(register) => {
+                self.renegotiate(id, register.tag, register.tenant, register.slo);
+            }
+            Control::Unregister { tag, tenant } => self.unregister(id, tag, tenant),
         }
     }
 
-    /// Lets a connection belong to another tenant, or to none.
-    pub(crate) fn set_grant(&mut self, id: ConnId, grant: Option<Arc<Grant>>) {
-        let conn = self.find(id).expect("the caller looked");
-        let (before, entered) = (conn.membership.grant.take(), conn.membership.entered.take());
-        conn.membership.grant = grant.clone();
-        self.leave_own(before.as_ref(), entered);
-        if let Some(grant) = grant {
-            self.meter(grant.tenant).join();
+    /// Looks at a hello that has come, now or later.
+    fn present(&mut self, id: ConnId, hello: Hello) {
+        let front = &mut self.engine.front;
+        let conn = front.conns.get(id);
+        let peer = conn.peer;
+        // Processes of this machine are known by their users.
+        let Peer::Internet(address) = peer else { return self.hello(id, &hello) };
+        if hello.token.is_empty() || !front.shared.access.has_tokens() {
+            return self.hello(id, &hello);
+        }
+        let (address, now) = (address.ip(), front.now);
+        let throttle = &mut front.conns.hellos.throttle;
+        let delay = throttle.delay(address, now);
+        if delay.is_zero() {
+            return self.look_at_token(id, address, &hello);
+        }
+        if throttle.is_full() {
+            let reply = self.terms(id, &hello);
+            let front = &mut self.engine.front;
+            front.reply(id, &Reply::Hello { tag: hello.tag, status: Status::Retry, reply }, None);
+            return front.finish(id);
+        }
+        tracing::warn!(%peer, "too many wrong tokens came from this address: this one waits");
+        throttle.put_off(now + delay, id, address, hello);
+        front.conns.get(id).greeting = Greeting::Throttled;
+    }
+
+    /// Looks at the tokens that have waited long enough.
+    pub(crate) fn look_at_tokens(&mut self) {
+        let now = self.engine.front.now;
+        while let Some(due) = self.engine.front.conns.hellos.throttle.next_due(now) {
+            let (id, address, hello) = due;
+            self.engine.front.progressed = true;
+            self.engine.front.conns.get(id).greeting = Greeting::Idle;
+            self.look_at_token(id, address, &hello);
+            self.engine.front.conns.call(id);
         }
     }
 
-    /// A connection with this grant is gone: so are its handles.
-    pub(crate) fn leave_all(
-        &self,
-        grant: Option<&Arc<Grant>>,
-        entered: Option<Member>,
-        handles: &[Option<Member>],
-    ) {
-        self.leave_own(grant, entered);
-        handles.iter().flatten().for_each(|member| self.leave(*member));
-    }
-
-    /// A connection came with all that. What is of an epoch that has ended here is not counted.
-    pub(crate) fn join_all(&self, conn: &Connection<P>) {
-        match (conn.membership.entered, &conn.membership.grant) {
-            (Some(member), _) => self.join(member),
-            (None, Some(grant)) => self.meter(grant.tenant).join(),
-            (None, None) => {}
+    fn look_at_token(&mut self, id: ConnId, address: IpAddr, hello: &Hello) {
+        let front = &mut self.engine.front;
+        if !front.shared.access.knows(&hello.token) {
+            front.conns.hellos.throttle.add(address, front.now);
         }
-        conn.membership.handles.iter().flatten().for_each(|member| self.join(*member));
+        self.hello(id, hello);
     }
 
-    /// A connection belongs to the tenant of its grant no more.
-    fn leave_own(&self, grant: Option<&Arc<Grant>>, entered: Option<Member>) {
-        match (entered, grant) {
-            (Some(member), _) => self.leave(member),
-            (None, Some(grant)) => self.meter(grant.tenant).leave(),
-            (None, None) => {}
+    /// Returns what a connection is told with the answer to its hello.
+    fn terms(&mut self, id: ConnId, hello: &Hello) -> HelloReply {
+        let limit = self.engine.front.limits.in_flight_of_connection as u32;
+        HelloReply {
+            queue_depth: match hello.queue_depth {
+                0 => limit,
+                wanted => wanted.min(limit),
+            },
+            request_bytes_max: REQUEST_BYTES_MAX as u32,
+            checksums: hello.checksums,
+            namespaces: self.engine.namespaces.last(),
+            namespace: self.engine.front.conns.get(id).namespace.0,
         }
     }
 
-    /// A hello names a tenant that no rule names: the control plane is asked whether an operator made
-    /// it, if the rules let the connection in as nobody else's, with the right to register (`plain`).
-    /// Until the answer nothing more is read from it.
+    /// Lets a connection in, asks the control plane whether it may enter the tenant that its hello
+    /// names, or refuses it.
+    fn hello(&mut self, id: ConnId, hello: &Hello) {
+        let reply = self.terms(id, hello);
+        let front = &mut self.engine.front;
+        let conn = front.conns.get(id);
+        let (peer, shared) = (conn.peer, front.shared.clone());
+        let own = shared.listeners.stands(conn.listener);
+        if let Ok(grant) = shared.access.open(&peer, &hello.token, &hello.tenant, own) {
+            set_grant(front, id, Some(grant));
+            greet(front, id, Greeting::Fenced(Welcome { tag: hello.tag, reply }));
+            take_place(front, id, Client { name: hello.client, connection: hello.connection });
+            return answer_greetings(front);
+        }
+        // An operator may have made the tenant, which then no rule names.
+        let plain = shared.access.open(&peer, &hello.token, "", own).ok();
+        if let Err(status) = self.ask_to_enter(id, hello, plain, reply) {
+            tracing::warn!(%peer, "hello refused: no access rule lets it in");
+            let front = &mut self.engine.front;
+            front.reply(id, &Reply::Hello { tag: hello.tag, status, reply }, None);
+            front.finish(id);
+        }
+    }
+
+    /// Asks the control plane whether an operator made the tenant that a hello names and no rule
+    /// names, if the rules let the connection in as nobody else's, with the right to register
+    /// (`plain`). Until the answer nothing more is read from the connection.
     ///
     /// # Errors
-    /// The status to refuse it with.
-    pub(crate) fn enter(
+    /// The status to refuse the hello with.
+    fn ask_to_enter(
         &mut self,
         id: ConnId,
         hello: &Hello,
@@ -195,228 +455,105 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     ) -> Result<(), Status> {
         let may_choose = |grant: &Arc<Grant>| grant.register && grant.tenant == TenantId::DEFAULT;
         let plain = plain.filter(may_choose).ok_or(Status::Denied)?;
-        self.set_grant(id, Some(plain));
+        set_grant(&mut self.engine.front, id, Some(plain));
         let wish = Wish::Enter { name: hello.tenant.clone() };
         if !self.send_ask(id, hello.tag, 0, wish) {
             return Err(Status::Retry);
         }
         let client = Client { name: hello.client, connection: hello.connection };
-        self.greet(id, Greeting::Asked(Welcome { tag: hello.tag, reply }, client));
+        let welcome = Welcome { tag: hello.tag, reply };
+        greet(&mut self.engine.front, id, Greeting::Asked(welcome, client));
         Ok(())
     }
 
-    /// The control plane has said whether a connection may enter the tenant that its hello names.
-    fn entered(&mut self, id: ConnId, client: Client, answer: Answer) {
-        let member = answer.member.filter(|_| answer.status == Status::Ok);
-        let conn = self.find(id).expect("the caller looked");
-        let Some(member) = member else {
-            let welcome = conn.greeting.take_fenced();
-            let Welcome { tag, reply } = welcome.expect("the control plane has just answered");
-            tracing::warn!(peer = %conn.peer, "hello refused: there is no tenant of this name");
-            self.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
-            return self.finish(id);
-        };
-        let mut granted =
-            conn.membership.grant.as_ref().expect("a rule let it in").of(member.tenant);
-        granted.register = false; // what an operator promised is the operator's to change
-        self.set_grant(id, Some(Arc::new(granted)));
-        self.find(id).expect("the caller looked").membership.entered = Some(member);
-        self.take_place(id, client);
-        self.answer_greetings();
-    }
-
-    /// A handle was given. One of an earlier epoch names nobody.
-    fn join(&self, member: Member) {
-        let meter = self.meter(member.tenant);
-        if meter.epoch() == member.epoch {
-            meter.join();
+    /// Describes a namespace to a connection.
+    fn info(
+        &mut self,
+        id: ConnId,
+        namespace: Option<NamespaceId>,
+    ) -> Result<NamespaceInfo, Status> {
+        let conn = self.engine.front.conns.peek(id);
+        let number = namespace.unwrap_or(conn.namespace);
+        let found = self.engine.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let mut rights = conn.membership.grant.as_ref().ok_or(Status::Denied)?.rights(number);
+        if !rights.read && !rights.write {
+            return Err(Status::Denied);
         }
+        let geometry = self.engine.lanes.peek(found.device).geometry();
+        rights.write &= !found.read_only && !geometry.read_only;
+        Ok(NamespaceInfo {
+            namespace: number,
+            blocks: found.blocks,
+            physical_block_bytes: geometry.physical_block_bytes,
+            atomic_blocks_max: geometry.atomic_blocks_max,
+            rights,
+            volatile_cache: geometry.volatile_cache,
+        })
     }
 
-    /// A handle is gone. One of an earlier epoch has not been counted since that ended.
-    fn leave(&self, member: Member) {
-        let meter = self.meter(member.tenant);
-        if meter.epoch() == member.epoch {
-            meter.leave();
-        }
-    }
-
-    /// A register: the control plane is asked, if the access rules let the connection register.
-    pub(crate) fn register(&mut self, id: ConnId, register: Register) {
-        let conn = self.find(id).expect("it asked");
-        let number = conn.namespace;
-        let namespace = self.namespaces.find(number);
+    /// Asks the control plane for a tenant, if the access rules let the connection register.
+    fn register(&mut self, id: ConnId, register: Register) {
+        let number = self.engine.front.conns.peek(id).namespace;
+        let namespace = self.engine.namespaces.find(number);
         let device = namespace.map_or(0, |namespace| namespace.device as u8);
         let Register { tag, name, slo, .. } = register;
-        self.ask_control(id, tag, 0, Wish::Register { name, slo, device });
+        self.ask(id, tag, 0, Wish::Register { name, slo, device });
     }
 
-    /// A renegotiate of a tenant that the connection has a handle on, or belongs to.
-    pub(crate) fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Slo) {
-        match self.tenant_of(id, handle) {
+    /// Asks the control plane for another promise to a tenant that the connection has a handle on,
+    /// or belongs to.
+    fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Slo) {
+        let front = &mut self.engine.front;
+        match front.tenant_of(id, handle) {
             Ok(tenant) => {
-                let member = Member { tenant, epoch: self.meter(tenant).epoch() };
-                self.ask_control(id, tag, handle, Wish::Change { member, slo });
+                let member = front.member(tenant);
+                self.ask(id, tag, handle, Wish::Change { member, slo });
             }
-            Err(status) => self.answer_tenant(id, tag, handle, Answer::bare(status)),
+            Err(status) => answer_tenant(front, id, (tag, handle), Answer::bare(status)),
         }
     }
 
-    /// The connection gives a handle back. The control plane hears of it, because a tenant that
-    /// clients made ends with the last handle.
-    pub(crate) fn unregister(&mut self, id: ConnId, tag: Tag, handle: u16) {
-        let conn = self.find(id).expect("it asked");
-        let place = conn.membership.handles.get_mut(usize::from(handle).wrapping_sub(1));
-        let Some(member) = place.and_then(Option::take) else {
-            return self.answer_tenant(id, tag, handle, Answer::bare(Status::NoTenant));
+    /// Takes a handle back. The control plane hears of it, because a tenant that clients made ends
+    /// with the last handle.
+    fn unregister(&mut self, id: ConnId, tag: Tag, handle: u16) {
+        let front = &mut self.engine.front;
+        let place = usize::from(handle).wrapping_sub(1);
+        let held = front.conns.get(id).membership.handles.get_mut(place);
+        let Some(member) = held.and_then(Option::take) else {
+            return answer_tenant(front, id, (tag, handle), Answer::bare(Status::NoTenant));
         };
         // The control plane counts handles when it decides, so this one is gone before it is asked.
-        self.leave(member);
+        leave(front.gauges.meters(), member);
         if !self.send_ask(id, tag, handle, Wish::Unregister { member }) {
-            self.find(id).expect("it asked").membership.handles[usize::from(handle) - 1] =
-                Some(member);
-            self.join(member);
-            self.answer_tenant(id, tag, handle, Answer::bare(Status::Retry));
+            let front = &mut self.engine.front;
+            front.conns.get(id).membership.handles[place] = Some(member);
+            join(front.gauges.meters(), member);
+            answer_tenant(front, id, (tag, handle), Answer::bare(Status::Retry));
         }
     }
 
-    fn ask_control(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
-        let conn = self.find(id).expect("it asked");
-        let answer = match &conn.membership.grant {
-            Some(grant) if grant.register => None,
-            _ => Some(Status::Denied),
-        };
-        if answer.is_some() || !self.send_ask(id, tag, handle, wish) {
-            let status = answer.unwrap_or(Status::Retry);
-            self.answer_tenant(id, tag, handle, Answer::bare(status));
+    /// Asks the control plane for a connection that may register, or refuses.
+    fn ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
+        let grant = &self.engine.front.conns.peek(id).membership.grant;
+        let may = grant.as_ref().is_some_and(|grant| grant.register);
+        if !may || !self.send_ask(id, tag, handle, wish) {
+            let status = if may { Status::Retry } else { Status::Denied };
+            answer_tenant(&mut self.engine.front, id, (tag, handle), Answer::bare(status));
         }
     }
 
-    /// Asks the control plane; `false`: too much is being asked already.
+    /// Asks the control plane; returns `false` if too much is being asked already.
     fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) -> bool {
-        let conn = self.find(id).expect("it asked");
-        let asker = conn.membership.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
-        let worker = self.line.worker;
-        let sent = self.talks.asked < ASKS_MAX
+        let (conns, worker) = (&mut self.engine.front.conns, self.line.worker);
+        let grant = &conns.peek(id).membership.grant;
+        let asker = grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
+        let sent = conns.hellos.asked < ASKS_MAX
             && self.line.mailbox.ask(Ask { worker, conn: id, tag, handle, asker, wish });
         if sent {
-            self.talks.asked += 1;
+            conns.hellos.asked += 1;
             // It counts as a request, so that the connection does not end before the answer.
-            self.find(id).expect("it asked").outstanding.count += 1;
+            conns.get(id).outstanding.count += 1;
         }
         sent
-    }
-
-    /// The control plane has answered.
-    fn answer_ask(&mut self, id: ConnId, tag: Tag, handle: u16, answer: Answer) {
-        self.act_on(id, tag, handle, answer);
-        if let Some(member) = answer.member {
-            self.meter(member.tenant).note_answer();
-        }
-    }
-
-    fn act_on(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
-        let Some(conn) = self.find(id) else { return };
-        if let Some(client) = conn.greeting.take_asked() {
-            self.entered(id, client, answer);
-            return self.retire(id);
-        }
-        let mut handle = handle;
-        if let (Status::Ok, 0, Some(member)) = (answer.status, handle, answer.member) {
-            match self.give_handle(id, member) {
-                Some(given) => handle = given,
-                None => answer = Answer::bare(Status::NoResources),
-            }
-        }
-        self.answer_tenant(id, tag, handle, answer);
-        self.retire(id);
-    }
-
-    /// The connection's handle on a tenant; `None` if it holds too many.
-    fn give_handle(&mut self, id: ConnId, member: Member) -> Option<u16> {
-        let own =
-            self.find(id).and_then(|conn| conn.membership.grant.as_ref().map(|grant| grant.tenant));
-        if own == Some(member.tenant) {
-            return Some(0);
-        }
-        let conn = self.find(id).expect("the caller looked");
-        let place = match conn.membership.handles.iter().position(|held| *held == Some(member)) {
-            Some(place) => place,
-            None => {
-                let free = conn.membership.handles.iter().position(Option::is_none);
-                let place = free.unwrap_or(conn.membership.handles.len());
-                if place == HANDLES_MAX {
-                    return None;
-                }
-                if place == conn.membership.handles.len() {
-                    conn.membership.handles.push(None);
-                }
-                conn.membership.handles[place] = Some(member);
-                self.join(member);
-                place
-            }
-        };
-        Some(place as u16 + 1)
-    }
-
-    fn answer_tenant(&mut self, id: ConnId, tag: Tag, handle: u16, answer: Answer) {
-        let Answer { status, tokens_needed, tokens_free, limit_latency_us, .. } = answer;
-        let limited_by = match answer.limited_by {
-            LimitedBy::Nobody => 0,
-            LimitedBy::ThisSlo => TenantReply::LIMITED_BY_THIS,
-            LimitedBy::Tenant(tenant) => {
-                self.handle_of(id, tenant).unwrap_or(TenantReply::LIMITED_BY_OTHER)
-            }
-        };
-        let reply = TenantReply {
-            tenant: handle,
-            tokens_needed,
-            tokens_free,
-            limited_by,
-            limit_latency_us,
-        };
-        self.reply(id, &Reply::Tenant { tag, status, reply }, None);
-    }
-
-    /// The handle that a connection has on a tenant.
-    fn handle_of(&self, id: ConnId, tenant: TenantId) -> Option<u16> {
-        let conn = self.conns.get(id.index as usize)?.as_ref().filter(|conn| conn.id == id)?;
-        let epoch = self.meter(tenant).epoch();
-        let place = conn
-            .membership
-            .handles
-            .iter()
-            .position(|held| *held == Some(Member { tenant, epoch }))?;
-        Some(place as u16 + 1)
-    }
-
-    /// Carries the notice in front to some of the connections.
-    fn give_notice(&mut self) {
-        let Some(rounds) = self.talks.notices.front().copied() else { return };
-        let Rounds { member, iops, read_percent, next } = rounds;
-        if self.meter(member.tenant).epoch() != member.epoch {
-            self.talks.notices.pop_front();
-            return;
-        }
-        let end = (next + NOTICE_BATCH).min(self.conns.len());
-        for index in next..end {
-            let Some(conn) = self.conns[index].as_deref() else { continue };
-            let id = conn.id;
-            if !conn.session.takes_notices() || conn.life.is_ending() {
-                continue;
-            }
-            let own = self.tenant_of(id, 0) == Ok(member.tenant);
-            let handle = own.then_some(0).or_else(|| self.handle_of(id, member.tenant));
-            let Some(tenant) = handle else { continue };
-            if self.transport.room() > self.owed() {
-                let notice = Notice::Renegotiate { tenant, iops, read_percent };
-                self.reply(id, &Reply::Notice(notice), None);
-            }
-        }
-        self.progressed = true;
-        match end == self.conns.len() {
-            true => drop(self.talks.notices.pop_front()),
-            false => self.talks.notices[0].next = end,
-        }
     }
 }

@@ -1,229 +1,58 @@
-//! The hub: one turn receives, dispatches and completes.
+//! The worker: one turn receives, dispatches and completes.
+//!
+//! [`Worker`] joins the parts and says in which order they have their turn. Deliberately not here: the
+//! work of each part.
 
-use std::collections::VecDeque;
+mod between;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, End, Geometry, Instant, Kind,
-    ListenerId, Mailbox, NetEvent, NoMailbox, Part, Peer, Protocol, Range, Scheduler, Session,
-    Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
+    BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId, NetEvent,
+    NoMailbox, Part, Peer, Report, Scheduler, Session, Tell, Transport, Turn,
 };
 
-use crate::awaited::Awaited;
-use crate::connection::Connection;
-use crate::drains::Drain;
-use crate::fence::Fences;
-use crate::guesses::Guesses;
-use crate::inflight::InFlight;
-use crate::metering::{SAMPLED_ONE_IN, Sampler};
-use crate::moving::Moves;
-use crate::quota::{CLASSES_MAX, Quotas};
-use crate::sessions::{Sessions, WithoutNews};
-use crate::tally::Tally;
-use crate::tenancy::Talks;
-use crate::watch::Laps;
-use crate::{Access, Limits, Line, Listeners, Namespaces};
+use crate::connections::{Chunk, Connection, Greeting, Receiving};
+use crate::drains::Drains;
+use crate::engine::Engine;
+use crate::frontend::Frontend;
+use crate::gauges::Gauges;
+use crate::housekeeping::{self, Housekeeping};
+use crate::invitations::Invitations;
+use crate::lanes::Lanes;
+use crate::migration::{Around, Migration};
+use crate::reader::Reader;
+use crate::requests::Requests;
+use crate::sessions::WithoutNews;
+use crate::tenancy::{self, Notices, Registrar};
+use crate::{Attached, Limits, Line, Parts, Sessions};
 
-/// How soon to look again whether a fence is clear.
+/// The time after which to look again whether a fence is clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
 
-/// What all workers of a server share.
-#[derive(Debug)]
-pub struct Parts {
-    /// The namespaces at the start of a worker, which is told of changes.
-    pub namespaces: Namespaces,
-    /// The access rules.
-    pub access: Access,
-    /// Where the listeners lead.
-    pub listeners: Listeners,
-    /// The fences.
-    pub fences: Fences,
-}
+/// Messages taken in one turn.
+const MAIL_MAX: usize = 16;
 
-/// A device queue with its scheduler.
-#[derive(Debug)]
-pub struct Attached<D, S> {
-    pub(crate) device: D,
-    pub(crate) scheduler: S,
-    pub(crate) geometry: Geometry,
-    /// Requests that the device has.
-    pub(crate) submitted: usize,
-    /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
-    /// comes back ends this for the first. At most as many as are in flight.
-    parked: VecDeque<Slot>,
-    /// Requests that the scheduler let go and that their fence, or another process, holds, oldest
-    /// first; the ends of requests at the device end this, or the other process's. At most as many as
-    /// are in flight.
-    fenced: VecDeque<Slot>,
-    /// Requests were queued since the last round.
-    pub(crate) is_fresh: bool,
-    /// The device had no room for all that the last round let go.
-    is_cut: bool,
-}
+/// Places of connections that a turn describes to the control plane.
+const LIST_MAX: usize = 256;
 
-impl<D: Device, S: Scheduler> Attached<D, S> {
-    /// Whether it has no request in hand.
-    pub(crate) fn is_idle(&self) -> bool {
-        let waiting = self.scheduler.queued() + self.parked.len() + self.fenced.len();
-        self.submitted + waiting == 0
-    }
-
-    /// Makes room for as many requests as there may be.
-    pub(crate) fn reserve(&mut self, in_flight: usize) {
-        self.parked.reserve(in_flight);
-        self.fenced.reserve(in_flight);
-    }
-
-    /// Joins the two.
-    pub fn new(device: D, scheduler: S) -> Self {
-        let geometry = device.geometry();
-        Attached {
-            device,
-            scheduler,
-            geometry,
-            submitted: 0,
-            parked: VecDeque::new(),
-            fenced: VecDeque::new(),
-            is_fresh: false,
-            is_cut: false,
-        }
-    }
-
-    /// When a round would find something to do: new requests, new room, or new tokens. Also without
-    /// waiting requests, when the scheduler asks for it: it has tokens to give away. While the
-    /// device takes no more, a completion ends the wait.
-    fn due(&self, now: Instant) -> Option<Instant> {
-        let has_room = self.has_room();
-        match self.scheduler.queued() {
-            1.. if !has_room => None,
-            _ if has_room && (self.is_fresh || self.is_cut) => Some(now),
-            _ => self.scheduler.wake_at(now),
-        }
-    }
-
-    /// Whether a command, of the device's blocks, needs its range for itself.
-    fn excludes(&self, command: Command) -> bool {
-        self.device.excludes(command)
-    }
-
-    /// Takes the requests that wait for buffers, or for another process, and of which this is true.
-    pub(crate) fn unpark(&mut self, mut is_meant: impl FnMut(Slot) -> bool, taken: &mut Vec<Slot>) {
-        for queue in [&mut self.parked, &mut self.fenced] {
-            queue.retain(|slot| {
-                let is_meant = is_meant(*slot);
-                taken.extend(is_meant.then_some(*slot));
-                !is_meant
-            });
-        }
-    }
-
-    /// Whether the device takes one more, and the scheduler wants it to.
-    fn has_room(&self) -> bool {
-        self.room() > 0
-    }
-
-    /// How many more the device takes, as far as the scheduler wants it to.
-    fn room(&self) -> usize {
-        let wanted = self.scheduler.depth_max().saturating_sub(self.submitted);
-        self.device.room().min(wanted)
-    }
-}
-
-/// What a worker holds at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// Requests in flight.
-    pub in_flight: usize,
-    /// Buffers that are out of the pool.
-    pub buffers: usize,
-    /// Bytes kept for stopped connections, at most [`Limits::carried`].
-    pub carried: usize,
-    /// Requests that wait to ask for their payloads.
-    pub put_off: usize,
-    /// Requests that their fences, or another process, hold.
-    pub fenced: usize,
-    /// Connections that are to be looked at, as what they waited for may be over.
-    pub called: usize,
-}
-
-/// Received bytes that have not been taken yet.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) conn: ConnId,
-    pub(crate) buf: Buf,
-    /// `taken ≤ len`
-    pub(crate) taken: usize,
-    pub(crate) len: usize,
-}
-
-/// One thread's server. It is driven by [`turn`](Worker::turn) and never blocks.
+/// The server of one thread. [`turn`](Worker::turn) drives it and never blocks.
 #[derive(Debug)]
 pub struct Worker<T, D, S, P, M = NoMailbox> {
-    pub(crate) transport: T,
-    pub(crate) devices: Vec<Attached<D, S>>,
-    pub(crate) shared: Arc<Parts>,
-    /// As this worker has been told.
-    pub(crate) namespaces: Namespaces,
-    /// The last change of a namespace, until it holds for all that is at devices.
-    pub(crate) placing: Option<u64>,
-    pub(crate) limits: Limits,
-    pub(crate) line: Line<M>,
-    pub(crate) talks: Talks,
-    pub(crate) moves: Moves,
-    pub(crate) pool: BufPool,
-    /// One of the largest buffers, for a request at the front of a scheduler that finds none: the
-    /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
-    /// next.
-    pub(crate) spare: Option<Buf>,
-    pub(crate) sessions: Box<dyn Sessions<P>>,
-    /// By the connection's index.
-    pub(crate) conns: Vec<Option<Box<Connection<P>>>>,
-    pub(crate) open_connections: usize,
-    pub(crate) in_flight: SlotTable<InFlight>,
-    pub(crate) awaited: Awaited,
-    pub(crate) quotas: Quotas,
-    /// At most as many as the transport has receive buffers.
-    pub(crate) inbox: VecDeque<Chunk>,
-    /// Connections whose next bytes may be payload of a request, to be received into its buffer.
-    pub(crate) fillable: Vec<ConnId>,
-    /// Connections whose stall may be over.
-    pub(crate) stalled: VecDeque<ConnId>,
-    /// Connections that were called in this turn though nothing of their tenant's had ended for them.
-    pub(crate) called: usize,
-    /// Connections that wait for what the worker is short of, each once, the first in front.
-    pub(crate) starving: VecDeque<ConnId>,
-    /// Bytes kept for stalled connections.
-    pub(crate) carried: usize,
-    /// Connections whose hello waits for a fence.
-    pub(crate) greetings: Vec<ConnId>,
-    /// Wrong tokens, and hellos whose tokens are looked at late.
-    pub(crate) guesses: Guesses,
-    pub(crate) events: Vec<NetEvent>,
-    completions: Vec<Completion>,
-    pub(crate) tally: Tally,
-    /// Turns that did something since the meters were told.
-    pub(crate) untold: u32,
-    pub(crate) sampler: Sampler,
-    pub(crate) laps: Laps,
-    /// Open connections by what they speak, as housekeeping last counted them.
-    pub(crate) protocols: [u32; Protocol::ALL.len()],
-    /// Nanoseconds of turns that did something, with the system call behind each.
-    pub(crate) busy_nanos: u64,
-    pub(crate) now: Instant,
-    /// Requests parsed in this turn.
-    pub(crate) batch: usize,
-    pub(crate) progressed: bool,
-    /// Slots, frames or buffers did not suffice in this turn.
-    pub(crate) short: bool,
-    pub(crate) housekeep_at: Instant,
-    pub(crate) drain_until: Option<Instant>,
-    /// Of some of its connections, or of all that there were.
-    pub(crate) drains: Vec<Drain>,
+    engine: Engine<T, D, S, P>,
+    reader: Reader,
+    notices: Notices,
+    migration: Migration,
+    drains: Drains,
+    housekeeping: Housekeeping,
+    sessions: Box<dyn Sessions<P>>,
+    line: Line<M>,
+    events: Vec<NetEvent>,
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
-    /// A worker without a control plane: whoever wants to register is told to try again.
+    /// Makes a worker without a control plane: whoever wants to register is told to try again.
     /// [`with_line`](Worker::with_line) has the rest.
     pub fn new(
         transport: T,
@@ -239,9 +68,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// A worker over these ports. Each connection gets a session of `new_session`, which is told the
-    /// listener that accepted it and who is at the other end. One of the pool's largest buffers is
-    /// set aside, so there must be two; for sessions that await payloads of that size, three.
+    /// Makes a worker over these ports. Each connection gets a session of `new_session`, which is told
+    /// the listener that accepted it and who is at the other end. The worker sets one of the pool's
+    /// largest buffers aside, so there must be two; for sessions that await payloads of that size,
+    /// three.
     pub fn with_line(
         transport: T,
         devices: Vec<Attached<D, S>>,
@@ -255,429 +85,298 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         Worker::with_sessions(transport, devices, pool, shared, limits, sessions, line)
     }
 
-    /// The same with sessions that have news.
+    /// Makes a worker like [`with_line`](Worker::with_line), with sessions that have news.
     pub fn with_sessions(
         transport: T,
-        mut devices: Vec<Attached<D, S>>,
-        mut pool: BufPool,
+        devices: Vec<Attached<D, S>>,
+        pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
         sessions: Box<dyn Sessions<P>>,
-        line: Line<M>,
+        mut line: Line<M>,
     ) -> Self {
-        let spare = pool.take(pool.largest());
-        assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
-        assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
-        assert!(devices.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
-        devices.iter_mut().for_each(|attached| attached.reserve(limits.in_flight));
         shared.namespaces.tell_places(&line.meters);
+        let namespaces = shared.namespaces.clone();
+        let gauges = Gauges::new(line.meters.clone(), line.watch.take());
+        let requests = Requests::new(pool, &limits);
+        let front = Frontend::new(transport, requests, gauges, shared, limits);
+        let lanes = Lanes::new(devices, limits.in_flight);
         Worker {
-            transport,
-            devices,
-            namespaces: shared.namespaces.clone(),
-            placing: None,
-            shared,
-            line,
-            talks: Talks::default(),
-            moves: Moves::default(),
-            pool,
-            spare,
+            engine: Engine::new(front, lanes, namespaces),
+            reader: Reader::new(Invitations::new(&limits)),
+            notices: Notices::default(),
+            migration: Migration::default(),
+            drains: Drains::default(),
+            housekeeping: Housekeeping::new(),
             sessions,
-            conns: Vec::new(),
-            open_connections: 0,
-            in_flight: SlotTable::new(limits.in_flight),
-            awaited: Awaited::new(&limits),
-            quotas: Quotas::default(),
-            inbox: VecDeque::with_capacity(1024),
-            fillable: Vec::with_capacity(64),
-            stalled: VecDeque::new(),
-            called: 0,
-            starving: VecDeque::new(),
-            carried: 0,
-            greetings: Vec::new(),
-            guesses: Guesses::new(),
+            line,
             events: Vec::with_capacity(1024),
-            completions: Vec::with_capacity(1024),
-            tally: Tally::default(),
-            untold: 0,
-            sampler: Sampler::new(SAMPLED_ONE_IN),
-            laps: Laps::default(),
-            protocols: [0; Protocol::ALL.len()],
-            busy_nanos: 0,
-            now: Instant::ZERO,
-            batch: 0,
-            progressed: false,
-            short: false,
-            housekeep_at: Instant::ZERO,
-            drain_until: None,
-            drains: Vec::new(),
-            limits,
         }
     }
 
-    /// One turn: takes what arrived, submits what may be submitted, answers what has ended.
+    /// Makes one turn: takes what arrived, submits what may be submitted, answers what has ended.
     pub fn turn(&mut self, now: Instant) -> Turn {
-        if self.progressed {
-            // Nobody sleeps between such a turn and the next.
-            self.busy_nanos += now.as_nanos().saturating_sub(self.now.as_nanos());
-        }
-        self.begin_laps(now);
-        self.now = now;
-        self.tally.begin_turn(now);
-        self.batch = 0;
-        self.progressed = false;
-        self.short = false;
+        self.engine.front.begin_turn(now);
+        self.reader.begin_turn();
         self.take_mail();
         while let Some(id) = self.sessions.news(now) {
-            self.attend(id);
+            self.engine.front.attend(id);
         }
-        self.lap(Part::Upkeep);
+        self.mark(Part::Upkeep);
         self.receive();
-        self.dispatch();
-        self.complete();
-        let answered = self.lapped_at();
-        if self.placing.is_some() {
-            self.settle_places();
-        }
-        if self.guesses.waiting() > 0 {
-            self.look_at_tokens();
-        }
-        if !self.greetings.is_empty() {
-            self.answer_greetings();
-        }
-        if !self.drains.is_empty() {
-            self.drain_on();
-        }
-        self.housekeep();
-        if !self.moves.is_idle() {
-            self.move_on();
-        }
-        self.lap(Part::Upkeep);
-        self.transport.kick(now);
-        self.end_metering(answered);
-        Turn { progressed: self.progressed, wake_at: self.wake_at() }
+        self.engine.dispatch();
+        self.engine.complete();
+        let answered = self.engine.front.gauges.clock.marked_at();
+        self.keep_up();
+        self.mark(Part::Upkeep);
+        self.engine.front.net.kick(now);
+        self.end_turn(answered)
     }
 
-    /// Submits what the schedulers let go, while the devices have room. Requests that wait for
-    /// buffers go first, in their order; those that find a buffer do not wait behind them.
-    fn dispatch(&mut self) {
-        let due = self.lapped_at();
-        for n in 0..self.devices.len() {
-            let attached = &mut self.devices[n];
-            if attached.due(self.now).is_some_and(|at| at <= self.now) {
-                attached.scheduler.begin_round(self.now);
-                (attached.is_fresh, attached.is_cut) = (false, true);
-            } else if attached.parked.is_empty() && attached.fenced.is_empty() {
-                continue;
-            }
-            let room = attached.room();
-            let mut left = room;
-            for _ in 0..self.devices[n].fenced.len().min(room) {
-                let slot = self.devices[n].fenced.pop_front().expect("it was just counted");
-                let held = self.devices[n].fenced.len();
-                // Those that are held still go to the end, and keep their order.
-                if !self.submit(n, slot, false) {
-                    self.devices[n].parked.push_back(slot);
-                } else if self.devices[n].fenced.len() == held {
-                    left -= 1;
-                }
-            }
-            while left > 0 {
-                let Some(&slot) = self.devices[n].parked.front() else { break };
-                if !self.submit(n, slot, true) {
-                    break;
-                }
-                self.devices[n].parked.pop_front();
-                left -= 1;
-            }
-            while left > 0 {
-                let attached = &mut self.devices[n];
-                let is_first = attached.parked.is_empty();
-                let Some(slot) = attached.scheduler.next() else {
-                    attached.is_cut = false;
-                    break;
-                };
-                if self.submit(n, slot, is_first) {
-                    left -= 1;
-                } else {
-                    self.devices[n].parked.push_back(slot);
-                }
-            }
-            self.short |= !self.devices[n].parked.is_empty();
-            if left < room {
-                self.progressed = true;
-                self.devices[n].device.kick(self.now);
+    /// Counts the time since the last mark for a part of the turn.
+    #[inline]
+    fn mark(&mut self, part: Part) {
+        self.engine.front.gauges.clock.mark(part);
+    }
+
+    /// Takes what arrived.
+    fn receive(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        let front = &mut self.engine.front;
+        front.net.poll(front.now, &mut events, usize::MAX);
+        front.gauges.clock.mark(Part::Network);
+        let Frontend { gauges, conns, net, now, .. } = front;
+        gauges.look_what_left(*now, |id| {
+            let conn = conns.look(id)?;
+            Some(conn.progress.queued - net.unsent(id) as u64)
+        });
+        front.progressed |= !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(event);
+        }
+        self.events = events;
+        self.reader.invitations.go_on(&mut self.engine);
+        self.engine.front.say_on();
+        self.engine.front.call_on();
+        self.reader.read(&mut self.engine, &mut self.line);
+    }
+
+    /// Does what a turn has to do beside requests.
+    fn keep_up(&mut self) {
+        self.engine.settle_namespaces();
+        if self.engine.front.conns.hellos.throttle.waiting() > 0 {
+            Registrar { engine: &mut self.engine, line: &mut self.line }.look_at_tokens();
+        }
+        let front = &mut self.engine.front;
+        if !front.conns.hellos.greeted.is_empty() {
+            tenancy::answer_greetings(front);
+        }
+        self.drains.go_on(front);
+        if self.housekeeping.begin(front.now) {
+            let (mut around, migration) = self.around();
+            if housekeeping::look_at_all(&mut around, migration) {
+                self.tell_meters();
             }
         }
-        self.lap(Part::Scheduling);
-        if self.laps.is_tracing {
-            self.trace_submitted(due);
+        if !self.migration.is_idle() {
+            let (mut around, migration) = self.around();
+            around.move_on(migration);
         }
     }
 
-    /// Gives a request to its device. `false`: there is no buffer for its reply now. The buffer
-    /// that is set aside is for the `first` in the order of the device alone.
-    fn submit(&mut self, n: usize, slot: Slot, first: bool) -> bool {
-        let entry = self.in_flight.get(slot);
-        if !entry.verdict.is_ok() {
-            self.withhold(n, slot);
-            return true;
+    /// Counts the turn, whose replies had been written at `answered`, and says when the next one is
+    /// worth while.
+    fn end_turn(&mut self, answered: Instant) -> Turn {
+        let Frontend { gauges, conns, progressed, .. } = &mut self.engine.front;
+        let progressed = *progressed;
+        let given = |id| conns.look(id).map(|conn| conn.progress.queued);
+        if gauges.settle_turn(progressed, answered, given) {
+            self.tell_meters();
         }
-        match self.conns.get(entry.conn.index as usize) {
-            Some(Some(conn)) if conn.id == entry.conn => {}
-            _ => {
-                self.refund(n, slot);
-                self.forget(slot);
-                return true;
-            }
-        }
-        let (command, buf) = match entry.command {
-            // Most requests are reads; for them this is all.
-            Command::Read(range) => {
-                let spare = || self.spare.take_if(|_| first);
-                let Some(buf) = self.pool.take(range.bytes()).or_else(spare) else { return false };
-                entry.submitted_at = Some(self.now);
-                (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
-            }
-            other => {
-                let command = other.with_lba(entry.lba);
-                if command.kind() == Kind::Write && !self.may_change(n, slot, command) {
-                    return true;
-                }
-                let entry = self.in_flight.get(slot);
-                entry.submitted_at = Some(self.now);
-                (command, entry.buf.take())
-            }
-        };
-        let attached = &mut self.devices[n];
-        attached.submitted += 1;
-        attached.device.submit(self.now, Submission { slot, command, buf });
-        true
+        self.engine.front.gauges.end_turn(progressed);
+        Turn { progressed, wake_at: self.wake_at() }
     }
 
-    /// Whether a request that changes data may go to its device now. Otherwise it waits for its fence
-    /// or another process, or has ended.
-    fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> bool {
-        let entry = self.in_flight.get(slot);
-        let conn = self.conns[entry.conn.index as usize].as_mut().expect("the caller looked");
-        let fences = &self.shared.fences;
-        if fences.holds_writes() {
-            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.may_be_elsewhere());
-            let excludes = fences.holds_exclusives() && self.devices[n].excludes(command);
-            if excludes || is_kin && fences.holds_kin() {
-                self.hold_back(n, slot);
-                return false;
-            }
-        }
-        let Some(fence) = &conn.fence else { return true };
-        let mut epoch = conn.session.allowed_as_of(entry.tag);
-        let mut start = fence.start(n, epoch);
-        if start == Start::Stale {
-            match conn.session.allow_again(entry.tag) {
-                Ok(now) => (epoch, start) = (now, fence.start(n, now)),
-                Err(status) => {
-                    entry.verdict = status;
-                    self.withhold(n, slot);
-                    return false;
-                }
-            }
-        }
-        match start {
-            Start::Started => {
-                entry.fence = Some((fence.clone(), epoch));
-                return true;
-            }
-            Start::Held | Start::Stale => self.devices[n].fenced.push_back(slot),
-            Start::Superseded => self.supersede(n, slot),
-        }
-        false
-    }
-
-    /// A request may not start, because of what another process may have at the devices. One that
-    /// drains sends it away: the other may be waiting for this one to end.
-    fn hold_back(&mut self, n: usize, slot: Slot) {
-        if self.is_draining() {
-            self.refund(n, slot);
-            self.end(slot, Status::Retry, None);
-        } else {
-            self.devices[n].fenced.push_back(slot);
-        }
-    }
-
-    /// A request may not start, because its connection was superseded.
-    fn supersede(&mut self, n: usize, slot: Slot) {
-        let id = self.in_flight.get(slot).conn;
-        self.refund(n, slot);
-        self.end(slot, Status::Retry, None);
-        // Whose session gave the fence, that ends the connection itself.
-        if self.find(id).is_some_and(|conn| conn.place.is_some()) {
-            self.disconnect(id, End::Superseded, "its client has a newer connection");
-        }
-    }
-
-    /// Gives back what a request has cost that no device gets.
-    pub(crate) fn refund(&mut self, n: usize, slot: Slot) {
-        let command = self.in_flight.get(slot).command;
-        self.devices[n].scheduler.refund(command.work(), command.work_bytes());
-    }
-
-    /// Answers what the devices have ended.
-    fn complete(&mut self) {
-        let polled = self.lapped_at();
-        let mut completions = std::mem::take(&mut self.completions);
-        for attached in &mut self.devices {
-            if attached.submitted > 0 {
-                let before = completions.len();
-                attached.device.poll(self.now, &mut completions);
-                attached.submitted -= completions.len() - before;
-                if attached.scheduler.measures() {
-                    for completion in &completions[before..] {
-                        let entry = self.in_flight.get(completion.slot);
-                        let submitted_at = entry.submitted_at.expect("the device got it");
-                        let delay = self.now.since(submitted_at);
-                        attached.scheduler.ended(entry.command.kind(), delay);
-                    }
-                }
-            }
-        }
-        if !completions.is_empty() {
-            self.progressed = true;
-            self.look_at(polled, &completions);
-        }
-        for completion in completions.drain(..) {
-            self.end(completion.slot, completion.status, completion.buf);
-        }
-        self.completions = completions;
-        self.lap(Part::Protocol);
-    }
-
-    /// A request of the tenant, with a payload of this class, is in flight from now on.
-    // Entries are large: they are made where they stay.
-    #[inline(always)]
-    pub(crate) fn insert(
-        &mut self,
-        tenant: TenantId,
-        payload_class: Option<usize>,
-        make: impl FnOnce() -> InFlight,
-    ) -> Slot {
-        self.meter(tenant).admit();
-        self.quotas.hold(tenant, payload_class);
-        self.insert_held(make)
-    }
-
-    /// The same for one that its tenant's meter and quota count already.
-    #[inline(always)]
-    pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
-        let slot = self.in_flight.insert_with(make);
-        if self.laps.is_tracing {
-            self.trace(slot);
-        }
-        slot
-    }
-
-    /// Ends a connection, whose peer broke the protocol or a limit; the session's last words, if it
-    /// has any, leave before.
-    pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
-        let Some(conn) = self.find(id) else { return };
-        tracing::warn!(peer = %conn.peer, why, "connection ended");
-        self.part(id, cause);
-    }
-
-    /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
-    pub(crate) fn part(&mut self, id: ConnId, cause: End) {
-        let Some(conn) = self.find(id) else { return };
-        conn.life.break_off(cause);
-        // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
-        conn.session.leave();
-        let has_words = conn.session.unsaid() > 0;
-        if has_words && self.utter(id) {
-            self.transport.finish(id);
-        } else {
-            self.transport.close(id);
-        }
-    }
-
-    pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
-        let found = self.conns.get_mut(id.index as usize)?.as_deref_mut()?;
-        (found.id == id).then_some(found)
+    fn tell_meters(&mut self) {
+        let load = self.load();
+        let open = self.engine.front.conns.open();
+        self.engine.front.gauges.tell(&load, open, &self.engine.lanes);
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        if self.batch >= self.limits.batch || self.quotas.is_calling() {
-            return Some(self.now);
+        let front = &self.engine.front;
+        let now = front.now;
+        if self.reader.is_full(front.limits.batch) || front.requests.quotas.is_calling() {
+            return Some(now);
         }
-        let devices = self
-            .devices
-            .iter()
-            .flat_map(|attached| [attached.device.wake_at(), attached.due(self.now)]);
-        let is_held = self.devices.iter().any(|attached| !attached.fenced.is_empty());
-        let fenced = (is_held || !self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
-        let moves = match self.moves.is_idle() {
-            true => None,
-            false => self.moves.wake_at(self.now, self.limits.quieting),
-        };
-        let keeps = self.open_connections > 0 || !self.moves.is_idle();
-        let housekeeping = keeps.then_some(self.housekeep_at);
-        let late = [self.guesses.due(), self.drains_due()];
-        let others =
-            [self.transport.wake_at(), self.sessions.wake_at(), fenced, housekeeping, moves];
-        devices.chain(others).chain(late).flatten().min()
+        let is_held = self.engine.lanes.fenced() > 0 || !front.conns.hellos.greeted.is_empty();
+        let keeps = front.conns.open() > 0 || !self.migration.is_idle();
+        let times = [
+            self.engine.lanes.wake_at(now),
+            front.net.wake_at(),
+            self.sessions.wake_at(),
+            is_held.then(|| now + FENCE_PERIOD),
+            keeps.then_some(self.housekeeping.due()),
+            self.migration.wake_at(now, front.limits.quieting),
+            front.conns.hellos.throttle.due(),
+            self.drains.due(now, &front.conns),
+        ];
+        times.into_iter().flatten().min()
     }
 
-    /// Connections that are open.
-    pub fn connections(&self) -> usize {
-        self.open_connections
+    fn around(&mut self) -> (Around<'_, T, D, S, P, M>, &mut Migration) {
+        let Worker { engine, reader, line, sessions, drains, migration, .. } = self;
+        (Around { engine, reader, line, sessions: &mut **sessions, drains }, migration)
+    }
+}
+
+/// Events of the network, and messages of the control plane.
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    fn handle(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, peer, listener } => self.open(conn, peer, listener),
+            NetEvent::Received { conn, buf, len } => {
+                let chunk = Chunk { conn, buf, taken: 0, len };
+                self.engine.front.conns.inbox.push_back(chunk);
+            }
+            NetEvent::Filled { conn, buf, at, len } => {
+                self.reader.direct.filled(&mut self.engine, conn, buf, (at, len));
+            }
+            NetEvent::Sent { conn, buf } => {
+                self.engine.front.requests.give_back(Some(buf));
+                self.engine.front.conns.call(conn);
+            }
+            NetEvent::Closed { conn, reason } => self.closed(conn, reason),
+        }
     }
 
-    /// Their names.
-    pub fn connection_ids(&self) -> impl Iterator<Item = ConnId> {
-        self.conns.iter().flatten().map(|conn| conn.id)
+    /// Takes a new connection.
+    fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
+        let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
+        let front = &mut self.engine.front;
+        if let Some(listener) = listener {
+            let lead = front.shared.listeners.find(listener);
+            conn.namespace = lead.map_or(NamespaceId(1), |lead| lead.namespace);
+            conn.listener = listener;
+        }
+        let own = front.shared.listeners.stands(conn.listener);
+        // What it may do without saying who it is: all that version 1 ever may.
+        let grant = front.shared.access.open(&peer, b"", "", own).ok();
+        conn.membership.set_grant(grant, front.gauges.meters());
+        front.conns.seat(conn, front.gauges.meters());
+        tracing::debug!(%peer, "connection opened");
+        if front.is_draining() {
+            front.finish(id);
+        } else if listener.is_some_and(|listener| self.drains.includes(listener)) {
+            // It was on its way already.
+            front.dismiss(id, End::Drained);
+        }
     }
 
-    /// What it holds now.
-    pub fn load(&self) -> Load {
-        let buffers = self.pool.taken() - usize::from(self.spare.is_some());
-        let put_off = self.awaited.put_off();
-        let fenced = self.devices.iter().map(|attached| attached.fenced.len()).sum();
-        let (in_flight, called) = (self.in_flight.len(), self.stalled.len());
-        Load { in_flight, buffers, carried: self.carried, put_off, fenced, called }
+    /// Forgets a connection that the transport has let go of.
+    fn closed(&mut self, id: ConnId, reason: CloseReason) {
+        let front = &mut self.engine.front;
+        let Some(mut conn) = front.conns.take(id, front.gauges.meters()) else { return };
+        tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
+        let cause = conn.life.cause().unwrap_or(match reason {
+            CloseReason::Peer => End::Peer,
+            CloseReason::Reset(_) | CloseReason::Local | CloseReason::Unreachable(_) => {
+                End::Network
+            }
+        });
+        front.gauges.meters().worker.end(cause);
+        if let Receiving::Into(slot) = conn.intake.receiving {
+            front.forget(slot);
+        }
+        front.forget_awaited(conn.outstanding.asked);
+        for stream in &mut conn.streams {
+            while let Some(slot) = stream.held.pop(front.requests.table()) {
+                front.forget(slot);
+            }
+        }
+        if let Some(stalled) = &conn.intake.stalled {
+            front.conns.carried -= stalled.bytes.len() - stalled.taken;
+        }
+        if conn.greeting == Greeting::Throttled {
+            front.conns.hellos.throttle.forget(id);
+        }
+        if let Some(place) = conn.place.take() {
+            front.shared.fences.leave(place);
+        }
+        let (mut around, migration) = self.around();
+        around.forget_leaving(migration, id);
+        let gauges = &self.engine.front.gauges;
+        conn.arrived.iter().for_each(|request| gauges.meter(request.tenant).retire(1));
+        conn.membership.leave_all(gauges.meters());
+        self.engine.discard_unwanted();
     }
 
-    /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
-    /// checks at rest.
-    pub fn is_at_rest(&self) -> bool {
-        self.in_flight.is_empty()
-            && self.talks.asked == 0
-            && self.load().buffers == 0
-            && self.inbox.is_empty()
-            && self.moves.is_idle()
+    /// Takes what the control plane and other workers have sent.
+    fn take_mail(&mut self) {
+        for _ in 0..MAIL_MAX {
+            let Some(tell) = self.line.mailbox.poll() else { break };
+            self.engine.front.progressed = true;
+            self.take_letter(tell);
+        }
+        self.notices.deliver(&mut self.engine.front);
     }
 
-    /// The ports, for the world that drives them.
-    pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
-        (&mut self.transport, self.devices.iter_mut().map(|attached| &mut attached.device))
+    fn take_letter(&mut self, tell: Tell) {
+        let front = &mut self.engine.front;
+        match tell {
+            Tell::Answer { conn, tag, handle, answer } => {
+                tenancy::take_answer(front, conn, (tag, handle), answer);
+            }
+            Tell::List { from } => self.list(from),
+            Tell::Leave { tenant } => front.gauges.meter(tenant).end_epoch(),
+            Tell::Place { change, number, namespace } => {
+                self.engine.change_namespace(change, number, namespace);
+            }
+            Tell::Drain { listener, until } => self.drains.order(listener, until),
+            Tell::End { conn, until } => self.order_end(conn, until),
+            Tell::Renegotiate { member, iops, read_percent } => {
+                self.notices.take(member, iops, read_percent);
+            }
+            other => self.migrate(other),
+        }
     }
 
-    /// The schedulers, by device: what the simulated world counts.
-    pub fn schedulers(&self) -> impl Iterator<Item = &S> {
-        self.devices.iter().map(|attached| &attached.scheduler)
+    /// Takes a message that is about connections on their way.
+    fn migrate(&mut self, tell: Tell) {
+        let (mut around, migration) = self.around();
+        match tell {
+            Tell::Move { conn, to } => around.order_move(migration, conn, to),
+            Tell::Give { count, to, at_once } => around.order_gift(migration, count, to, at_once),
+            Tell::Relieve { permille, to, at_once } => {
+                around.order_relief(migration, permille, to, at_once);
+            }
+            Tell::Arrive(parcel) => around.arrive(migration, parcel),
+            Tell::Landed { ticket, conn, pause } => around.landed(migration, ticket, conn, pause),
+            Tell::Returned(parcel) => around.returned(migration, parcel),
+            other => unreachable!("{other:?} is about no migration"),
+        }
     }
 
-    /// Requests in flight of one tenant, counted by looking at all.
-    pub fn in_flight_of(&self, tenant: TenantId) -> usize {
-        self.in_flight.iter().filter(|(_, entry)| entry.tenant == tenant).count()
+    /// Begins to end a connection. The control plane is told at once whether it ends, or when it is
+    /// known where a connection is that is between two workers.
+    fn order_end(&mut self, conn: ConnId, until: Instant) {
+        if self.migration.asks_for_away(conn) {
+            return;
+        }
+        let (front, worker) = (&mut self.engine.front, self.line.worker);
+        let begun = self.drains.order_end(front, conn, until);
+        let begun = begun.map(|()| front.conns.peek(conn).listed(worker));
+        self.line.mailbox.report(Report::Ends { worker, conn, begun });
     }
 
-    /// Takes the worker apart, to use its buffers again.
-    pub fn into_pool(self) -> BufPool {
-        self.into_parts().0
-    }
-
-    /// Takes the worker apart, to use its buffers, its line to the control plane and its schedulers
-    /// again.
-    pub fn into_parts(mut self) -> (BufPool, Line<M>, Vec<S>) {
-        self.pool.give(self.spare.take().expect("a worker at rest"));
-        let schedulers = self.devices.into_iter().map(|attached| attached.scheduler);
-        (self.pool, self.line, schedulers.collect())
+    /// Describes some of the connections to the control plane.
+    fn list(&mut self, from: u32) {
+        let (conns, worker) = (&self.engine.front.conns, self.line.worker);
+        let first = (from as usize).min(conns.places());
+        let end = (first + LIST_MAX).min(conns.places());
+        let found = (first..end).filter_map(|place| conns.at(place));
+        let connections = found.map(|conn| conn.listed(worker)).collect();
+        let next = (end < conns.places()).then_some(end as u32);
+        self.line.mailbox.report(Report::Listed { worker, from, connections, next });
     }
 }

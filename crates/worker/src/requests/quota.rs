@@ -1,19 +1,19 @@
-//! How much of a worker's slots and buffers one tenant may hold, so that a tenant with thousands of
+//! Shares of a worker's slots and buffers that a tenant may hold, so that a tenant with thousands of
 //! connections, or with requests that wait long for tokens, leaves something to others.
 //!
 //! A tenant may hold [`SHARE`] times as many slots as are free, and of each size of buffers [`SHARE`]
 //! times as many payloads as buffers of that size are free (dynamic thresholds: Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 1998). One that takes all it can leaves a third, two of them
-//! leave a fifth: nobody has to say who the tenants are, and what nobody else wants is not kept from
+//! IEEE/ACM Transactions on Networking 1998). A tenant that takes all it can leaves a third, two of
+//! them leave a fifth: nobody has to say who the tenants are, and what nobody else wants is not kept from
 //! the one that does. A connection whose tenant holds too much stands in line: each request of the
-//! tenant that ends lets the first go on. Its place is worth nothing once it was supplied in another way:
-//! it may wait for another tenant by then.
+//! tenant that ends lets the first go on. The position is worth nothing once the connection was supplied
+//! in another way: it may wait for another tenant by then.
 
 use std::collections::VecDeque;
 
 use contract::{ConnId, TenantId};
 
-/// How many times what is free one tenant may hold.
+/// A tenant may hold so many times as much as is free.
 pub(crate) const SHARE: usize = 2;
 
 /// Sizes of buffers that are told apart; a pool has fewer.
@@ -21,31 +21,31 @@ pub(crate) const CLASSES_MAX: usize = 8;
 
 /// A connection's place in the line of a tenant. Each is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stand {
+pub(crate) struct Position {
     tenant: TenantId,
     number: u64,
 }
 
-/// What one tenant holds.
+/// The slots and payloads that one tenant holds.
 #[derive(Debug, Default)]
 struct Holding {
     /// Requests in flight.
     slots: usize,
     /// Payloads among them, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
-    /// Its connections that wait for less of that, the first in front, and some that wait no more: at
-    /// most twice as many as the worker has connections.
-    line: VecDeque<(ConnId, Stand)>,
+    /// Connections of the tenant that wait until it holds less, the first in front, and some that wait
+    /// no more: at most twice as many as the worker has connections.
+    line: VecDeque<(ConnId, Position)>,
     /// All up to this place are being called.
     called_to: Option<u64>,
 }
 
-/// What the tenants of a worker hold, by their numbers.
+/// The slots and payloads of all tenants of a worker, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     holdings: Vec<Holding>,
     /// Places in lines that were given.
-    stands: u64,
+    positions: u64,
     /// Tenants that have [`Holding::called_to`], each once: it is the first one's turn.
     calling: VecDeque<TenantId>,
 }
@@ -60,26 +60,27 @@ impl Quotas {
         &mut self.holdings[index]
     }
 
-    /// The first request of a tenant with this number.
+    /// Makes room for the first request of a tenant with this number.
     #[cold]
     fn make_room(&mut self, index: usize) {
         self.holdings.resize_with(index + 1, Holding::default);
     }
 
-    /// Whether the tenant may have one more slot, of so many that are free.
+    /// Returns whether the tenant may have one more slot, of so many that are free.
     #[inline]
     pub(crate) fn allows_slot(&mut self, tenant: TenantId, free: usize) -> bool {
         let held = self.of(tenant).slots;
         held == 0 || held < SHARE * free
     }
 
-    /// Whether it may have one more payload in a buffer of this class, of so many that are free.
+    /// Returns whether the tenant may have one more payload in a buffer of this class, of so many that
+    /// are free.
     pub(crate) fn allows_payload(&mut self, tenant: TenantId, class: usize, free: usize) -> bool {
         let held = self.of(tenant).payloads[class];
         held == 0 || held < SHARE * free
     }
 
-    /// It holds one request more, with a payload of this class.
+    /// Counts one request more of the tenant, with a payload of this class.
     #[inline]
     pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<usize>) {
         let holding = self.of(tenant);
@@ -89,7 +90,7 @@ impl Quotas {
         }
     }
 
-    /// It holds one less; whether connections of it wait for that.
+    /// Counts one request less of the tenant. Returns whether connections of the tenant wait for that.
     #[inline]
     pub(crate) fn release(&mut self, tenant: TenantId, class: Option<usize>) -> bool {
         let holding = &mut self.holdings[tenant.0 as usize];
@@ -101,54 +102,55 @@ impl Quotas {
         !holding.line.is_empty()
     }
 
-    /// A connection waits until its tenant holds less. (It holds something, or it were allowed.) Its
-    /// place, unless it has `before` there already. Whoever no longer `stands` there is struck off
-    /// before the line gets longer than `most`.
-    pub(crate) fn stand_in_line(
+    /// Lets a connection wait until its tenant, which holds something, holds less. Returns the
+    /// connection's position, which is `before` if it has that one in this line already. Connections
+    /// that no longer `stand` in the line are struck off before it gets longer than `most`.
+    pub(crate) fn queue_up(
         &mut self,
         tenant: TenantId,
         conn: ConnId,
-        before: Option<Stand>,
+        before: Option<Position>,
         most: usize,
-        stands: impl Fn(ConnId, Stand) -> bool,
-    ) -> Stand {
-        if let Some(stand) = before.filter(|stand| stand.tenant == tenant) {
-            return stand;
+        stand: impl Fn(ConnId, Position) -> bool,
+    ) -> Position {
+        if let Some(position) = before.filter(|position| position.tenant == tenant) {
+            return position;
         }
-        self.stands += 1;
-        let stand = Stand { tenant, number: self.stands };
+        self.positions += 1;
+        let position = Position { tenant, number: self.positions };
         let line = &mut self.of(tenant).line;
         if line.len() >= most {
-            line.retain(|(id, stand)| stands(*id, *stand));
+            line.retain(|(id, position)| stand(*id, *position));
         }
-        line.push_back((conn, stand));
-        stand
+        line.push_back((conn, position));
+        position
     }
 
-    /// The first place in the tenant's line, and whose it was.
-    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Stand)> {
+    /// Takes the first position in the tenant's line, and its connection.
+    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         self.of(tenant).line.pop_front()
     }
 
-    /// All who stand in the tenant's line now are to be called, a few at a time.
+    /// Lets all connections be called that stand in the tenant's line now, a few at a time.
     pub(crate) fn call_all(&mut self, tenant: TenantId) {
-        let last = self.stands;
+        let last = self.positions;
         if self.of(tenant).called_to.replace(last).is_none() {
             self.calling.push_back(tenant);
         }
     }
 
-    /// Whether some are to be called.
+    /// Returns whether some connections are to be called.
     #[inline]
     pub(crate) fn is_calling(&self) -> bool {
         !self.calling.is_empty()
     }
 
-    /// The next that is to be called of a tenant, and whose place it was; `None`: there are no more.
-    pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Stand)> {
+    /// Takes the next position that is to be called of a tenant, and its connection; `None`: there are
+    /// no more.
+    pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         let holding = self.of(tenant);
         let to = holding.called_to?;
-        if holding.line.front().is_some_and(|(_, stand)| stand.number <= to) {
+        if holding.line.front().is_some_and(|(_, position)| position.number <= to) {
             return holding.line.pop_front();
         }
         holding.called_to = None;
@@ -159,14 +161,16 @@ impl Quotas {
         None
     }
 
-    /// The tenant whose turn it is to have one called; the others come first from then on.
+    /// Returns the tenant whose turn it is to have a connection called; the others come first from then
+    /// on.
     pub(crate) fn next_calling(&mut self) -> Option<TenantId> {
         let tenant = self.calling.pop_front()?;
         self.calling.push_back(tenant);
         Some(tenant)
     }
 
-    /// Whether it has nothing in flight, so that no end of a request would call whoever waits.
+    /// Returns whether the tenant has nothing in flight, so that no end of a request would call the
+    /// connections that wait.
     pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
         self.of(tenant).slots == 0
     }
@@ -209,7 +213,7 @@ mod tests {
         let mut quotas = Quotas::default();
         let conn = |index| ConnId { index, generation: 1 };
         for index in 0..1_000 {
-            quotas.stand_in_line(TenantId(0), conn(index), None, 8, |id, _| id.index == 0);
+            quotas.queue_up(TenantId(0), conn(index), None, 8, |id, _| id.index == 0);
         }
         assert!(quotas.of(TenantId(0)).line.len() <= 8);
         let first = quotas.next_in_line(TenantId(0)).map(|(id, _)| id);
@@ -222,10 +226,10 @@ mod tests {
         let conn = |index| ConnId { index, generation: 1 };
         let tenants = [TenantId(0), TenantId(1)];
         for (tenant, index) in [(0, 0), (0, 1), (0, 2), (1, 3)] {
-            quotas.stand_in_line(tenants[tenant], conn(index), None, 8, |_, _| true);
+            quotas.queue_up(tenants[tenant], conn(index), None, 8, |_, _| true);
         }
         tenants.iter().for_each(|tenant| quotas.call_all(*tenant));
-        quotas.stand_in_line(tenants[0], conn(4), None, 8, |_, _| true);
+        quotas.queue_up(tenants[0], conn(4), None, 8, |_, _| true);
         let mut called = Vec::new();
         while let Some(tenant) = quotas.next_calling() {
             called.extend(quotas.next_called(tenant).map(|(id, _)| id.index));
@@ -242,11 +246,11 @@ mod tests {
     fn a_place_is_one_in_one_line() {
         let mut quotas = Quotas::default();
         let (conn, tenants) = (ConnId { index: 1, generation: 1 }, [TenantId(0), TenantId(1)]);
-        let mut stand = |tenant, before| quotas.stand_in_line(tenant, conn, before, 8, |_, _| true);
-        let first = stand(tenants[0], None);
-        assert_eq!(stand(tenants[0], Some(first)), first, "it stands there");
-        let second = stand(tenants[1], Some(first));
-        let third = stand(tenants[0], Some(second));
+        let mut position = |tenant, before| quotas.queue_up(tenant, conn, before, 8, |_, _| true);
+        let first = position(tenants[0], None);
+        assert_eq!(position(tenants[0], Some(first)), first, "it stands there");
+        let second = position(tenants[1], Some(first));
+        let third = position(tenants[0], Some(second));
         assert!(first != second && second != third && third != first);
         assert_eq!(quotas.next_in_line(tenants[0]), Some((conn, first)));
         assert_eq!(quotas.next_in_line(tenants[0]), Some((conn, third)));

@@ -24,9 +24,9 @@ pub type Key = (TenantId, u128, u32);
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Mutex<Table>,
-    /// Whether any hello waits for another process.
+    /// Some hellos wait for another process.
     holds_hellos: AtomicBool,
-    /// Which requests that change data wait for another process, as bits: in one word, because each
+    /// The requests that change data and wait for another process, as bits: in one word, because each
     /// of them looks at it.
     held_writes: AtomicU8,
 }
@@ -36,15 +36,15 @@ const EXCLUSIVES: u8 = 1;
 /// Writes whose fences have kin.
 const KIN: u8 = 2;
 
-/// Whose hellos wait for another process.
+/// The hellos that wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// Nobody's.
+    /// None.
     #[default]
     Nobody,
-    /// Everybody's who gives a name.
+    /// All that give a name.
     All,
-    /// Of these names, which connections there still have.
+    /// Hellos of these names, which connections there still have.
     Names(HashSet<Key>),
 }
 
@@ -62,10 +62,10 @@ struct Table {
     hold: Hold,
 }
 
-/// Who has a name.
+/// The holder of a name.
 #[derive(Debug)]
 struct Name {
-    /// Which holder of the name.
+    /// The holder's number.
     serial: u64,
     fence: Arc<Fence>,
     /// An earlier holder whose requests still ran when this one came.
@@ -99,8 +99,9 @@ impl Fences {
         Place { key, serial, fence, before }
     }
 
-    /// The place of a connection that came from another worker, which keeps its own until this one
-    /// has been taken. Where a newer connection has the name by now, it is one that starts nothing.
+    /// Returns the place of a connection that came from another worker, which keeps its own place
+    /// until this one has been taken. The place starts nothing where a newer connection has the name
+    /// by now.
     pub(crate) fn rejoin(&self, place: ParcelPlace) -> Place {
         let ParcelPlace { tenant, client, connection, serial, .. } = place;
         let key = (tenant, client, connection);
@@ -121,7 +122,7 @@ impl Fences {
         table.hold = hold;
     }
 
-    /// Whether the hello of a connection with this place waits for another process.
+    /// Returns whether the hello of a connection with this place waits for another process.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
@@ -133,8 +134,8 @@ impl Fences {
         }
     }
 
-    /// Lets requests that exclude others wait for another process, or not any more. What workers
-    /// have given to devices goes on.
+    /// Lets requests that exclude others wait for another process, or not any more. Requests
+    /// that workers have given to devices go on.
     pub fn hold_exclusives(&self, hold: bool) {
         self.hold_writes(EXCLUSIVES, hold);
     }
@@ -153,7 +154,7 @@ impl Fences {
         };
     }
 
-    /// Whether any request that changes data waits for another process.
+    /// Returns whether any request that changes data waits for another process.
     pub(crate) fn holds_writes(&self) -> bool {
         self.held_writes.load(Ordering::Relaxed) != 0
     }
@@ -166,7 +167,7 @@ impl Fences {
         self.held_writes.load(Ordering::Relaxed) & KIN != 0
     }
 
-    /// The names that connections have, or requests that still run.
+    /// Returns the names that connections have, or requests that still run.
     pub fn names(&self) -> Vec<Key> {
         let table = self.table.lock().expect("no holder of this lock panics");
         let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
@@ -174,8 +175,8 @@ impl Fences {
         used.map(|(key, _)| *key).collect()
     }
 
-    /// The place of a connection that comes from another process, as one of this one's: it is kept
-    /// until what else is returned is dropped. A connection that took the name here is a newer one.
+    /// Makes the place of a connection that comes from another process one of this process's: it is
+    /// kept until the second value is dropped. A connection that took the name here is a newer one.
     pub fn adopt(&self, place: ParcelPlace) -> (ParcelPlace, Adopted) {
         let ParcelPlace { tenant, client, connection, is_superseded, .. } = place;
         let key = (tenant, client, connection);
@@ -189,8 +190,8 @@ impl Fences {
         (ParcelPlace { serial, ..place }, Adopted(Some(fence)))
     }
 
-    /// The connection is gone. Its name stays taken while requests of it run, so that a later
-    /// connection waits for them.
+    /// Gives the place of a connection back that is gone. The name stays taken while requests of the
+    /// connection run, so that a later connection waits for them.
     pub(crate) fn leave(&self, place: Place) {
         let mut table = self.table.lock().expect("no holder of this lock panics");
         let is_own = |name: &Name| Arc::ptr_eq(&name.fence, &place.fence);
@@ -218,12 +219,12 @@ impl Name {
 }
 
 impl Place {
-    /// Whether an earlier connection's requests still run.
+    /// Returns whether an earlier connection's requests still run.
     pub(crate) fn is_waiting(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.is_running())
     }
 
-    /// The place as plain data, for another worker. Nothing is waited for any more.
+    /// Returns the place as plain data, for another worker. Nothing is waited for any more.
     pub(crate) fn to_parcel(&self) -> ParcelPlace {
         let (tenant, client, connection) = self.key;
         let is_superseded = self.fence.is_superseded();

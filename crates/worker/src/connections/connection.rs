@@ -1,4 +1,4 @@
-//! One connection: how far its life has come, what it has in flight, and what it waits for.
+//! The state of a connection: its life, its requests in flight, and its waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,15 +8,14 @@ use contract::{
     Request, Session, Slot, Tag,
 };
 
+use super::fence::Place;
 use crate::Grant;
-use crate::chain::Chain;
-use crate::fence::Place;
-use crate::quota::Stand;
+use crate::requests::{Chain, Position};
 
 /// Streams of a connection that barriers order.
 pub(crate) const STREAMS: usize = 8;
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection<P> {
     pub(crate) id: ConnId,
@@ -46,7 +45,7 @@ pub(crate) struct Connection<P> {
     pub(crate) progress: Progress,
 }
 
-/// How far the life of a connection has come.
+/// The stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     /// Requests are taken. The peer, an order to move or an order to end ends this.
@@ -113,7 +112,7 @@ impl Life {
     }
 }
 
-/// How far a connection's hello has come. While one is under way, nothing more is parsed.
+/// The stage of a connection's hello. While one is under way, nothing more is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
     /// There was no hello, or it has been answered.
@@ -179,9 +178,9 @@ pub(crate) struct Membership {
 /// The requests of a connection that are in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    /// How many requests are in flight.
+    /// The number of requests in flight.
     pub(crate) count: usize,
-    /// How many of them wait for a payload that the peer was asked for.
+    /// The number of those that wait for a payload that the peer was asked for.
     pub(crate) awaited: usize,
     /// The list of the awaited ones.
     pub(crate) asked: Chain,
@@ -189,10 +188,10 @@ pub(crate) struct Outstanding {
     pub(crate) owed: usize,
 }
 
-/// How a connection's bytes are taken.
+/// The state of taking a connection's bytes.
 #[derive(Debug)]
 pub(crate) struct Intake {
-    /// Where the bytes of the message being received go.
+    /// The place of the payload that is being received.
     pub(crate) receiving: Receiving,
     /// The request whose buffer the transport has, to receive into it. The buffer's return ends
     /// this.
@@ -202,14 +201,14 @@ pub(crate) struct Intake {
     pub(crate) stalled: Option<Stalled>,
     /// The connection's position in a tenant's line, because the tenant holds too much for the next
     /// request.
-    pub(crate) stand: Option<Stand>,
-    /// The connection is queued, because its stall may be over.
-    pub(crate) is_queued: bool,
+    pub(crate) position: Option<Position>,
+    /// The connection is called, because its stall may be over.
+    pub(crate) is_called: bool,
     /// The connection is stalled for a shortage of the worker's, and queued for its end.
     pub(crate) is_starving: bool,
 }
 
-/// Where the payload of the current message goes.
+/// The place of the payload of the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
     /// There is no payload.
@@ -293,8 +292,8 @@ impl<P> Connection<P> {
                 receiving: Receiving::Nothing,
                 filling: None,
                 stalled: None,
-                stand: None,
-                is_queued: false,
+                position: None,
+                is_called: false,
                 is_starving: false,
             },
             arrived: VecDeque::new(),

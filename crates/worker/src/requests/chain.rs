@@ -10,9 +10,9 @@ pub(crate) struct Links {
     after: Option<Slot>,
 }
 
-/// What a chain can hold.
+/// An entry that a chain can hold.
 pub(crate) trait Chained {
-    /// Its neighbours.
+    /// Returns the entry's neighbours.
     fn links(&mut self) -> &mut Links;
 }
 
@@ -32,12 +32,12 @@ impl Chain {
         self.first
     }
 
-    /// How many there are, by walking along.
+    /// Counts the entries by walking along.
     pub(crate) fn len(&self, table: &mut SlotTable<impl Chained>) -> usize {
         std::iter::successors(self.first, |slot| table.get(*slot).links().after).count()
     }
 
-    /// The one behind an entry of this chain.
+    /// Returns the entry behind another one of this chain.
     pub(crate) fn behind(table: &mut SlotTable<impl Chained>, slot: Slot) -> Option<Slot> {
         table.get(slot).links().after
     }

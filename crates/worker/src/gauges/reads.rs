@@ -1,34 +1,34 @@
-//! What reads that end one behind the other have in common: whose they are, how long those took that
-//! came together, and how many there were of a namespace.
+//! The figures that reads have in common which end one behind the other: their tenant, the latency of
+//! those that came together, and their number in a namespace.
 //!
-//! Most reads that end in a turn came together, and are of one namespace; those of a connection are
-//! one tenant's. So a tenant's counters are written for the first that ends and once for all behind
-//! it in a row, and a namespace's once in some turns. A lone one costs no more than to count it. What
-//! is deliberately not here: the counters (`contract::Meters`).
+//! Most reads that end in a turn came together, and are of one namespace; the reads of a connection
+//! are one tenant's. So a tenant's counters are written for the first read that ends and once for all
+//! behind it in a row, and a namespace's once in some turns. To count a single read costs no more than
+//! without rows. Deliberately not here: the counters (`contract::Meters`).
 
 use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// Reads that their meters have not been told of: those behind the last one that was told at once.
+/// Reads that the meters have not been told of: those behind the last read that was told at once.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    /// Whose these are,
+pub(crate) struct ReadRow {
+    /// The tenant of these reads,
     tenant: TenantId,
-    /// the namespace of these,
+    /// their namespace,
     namespace: NamespaceId,
-    /// when all of them had come,
+    /// the time at which all of them had come,
     received_at: Instant,
-    /// and where their latency is counted.
+    /// and the bucket of their latency.
     latency: LatencyBucket,
     ended: u32,
     ended_bytes: u64,
-    /// Those of the namespace that their tenants' meters, but not its own, were told of.
+    /// Reads of the namespace that the tenants' meters, but not the namespace's, were told of.
     reads: u32,
     bytes: u64,
 }
 
-impl Default for Tally {
+impl Default for ReadRow {
     fn default() -> Self {
-        Tally {
+        ReadRow {
             tenant: TenantId::DEFAULT,
             namespace: NamespaceId(0),
             received_at: Instant::ZERO,
@@ -41,15 +41,15 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
-    /// A turn begins: what comes in it, and is carried out in it, takes no time.
+impl ReadRow {
+    /// Begins a turn: requests that come in the turn, and are carried out in it, take no time.
     pub(crate) fn begin_turn(&mut self, now: Instant) {
         debug_assert!(self.ended == 0, "a turn settles what ended in it");
         (self.received_at, self.latency) = (now, LatencyBucket::FIRST);
     }
 
-    /// A tenant's read of so many bytes of this namespace was carried out in the turn at `now`; its
-    /// last byte had come at `received_at`.
+    /// Adds a tenant's read of so many bytes of this namespace that was carried out in the turn at
+    /// `now`, and whose last byte had come at `received_at`.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -79,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Nothing more ends in the row.
+    /// Ends the row of reads of one tenant.
     // Cold, as what is off the way of most requests: what it needs is made ready there.
     #[cold]
     fn end_row(&mut self, meters: &Meters) {
@@ -87,7 +87,7 @@ impl Tally {
         (self.ended, self.ended_bytes) = (0, 0);
     }
 
-    /// Tells it of so many.
+    /// Tells the tenant's meter of so many reads.
     #[inline(always)]
     fn count(&mut self, meters: &Meters, reads: u32, bytes: u64) {
         let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
@@ -97,8 +97,8 @@ impl Tally {
         self.bytes += bytes;
     }
 
-    /// The next read is of another namespace, or came at another time, than the one before: what
-    /// has ended until now is counted by those.
+    /// Turns to reads of another namespace, or that came at another time: the reads that have ended
+    /// until now are counted by those before.
     #[cold]
     fn turn_to(
         &mut self,
@@ -116,7 +116,7 @@ impl Tally {
         (self.received_at, self.latency) = (received_at, LatencyBucket::of(nanos));
     }
 
-    /// Tells the namespace's meter what was added up.
+    /// Tells the namespace's meter of the reads that were added up.
     #[cold]
     pub(crate) fn tell(&mut self, meters: &Meters) {
         if let Some(meter) = meters.namespace(self.namespace) {
@@ -151,16 +151,16 @@ mod tests {
     fn reads_are_timed_by_when_they_came_and_not_by_which_came_before() {
         let at = |us: u64| Instant::from_nanos(us * 1_000);
         let meters = meters(20);
-        let mut tally = Tally::default();
+        let mut row = ReadRow::default();
         // Each with the latency in µs that it is to be counted with.
         let mut take = |now: u64, came: &[(u64, u64)]| {
-            tally.begin_turn(at(now));
+            row.begin_turn(at(now));
             for (came, latency) in came {
                 let came = (TenantId(0), NamespaceId(1), at(*came));
-                tally.add(&meters, at(now), came, 512);
+                row.add(&meters, at(now), came, 512);
                 meters.get(TenantId(1)).unwrap().record(Kind::Read, 512, latency * 1_000);
             }
-            tally.settle(&meters);
+            row.settle(&meters);
             assert_eq!(reading(&meters, 0).reads, reading(&meters, 1).reads);
         };
         take(1_000, &[(1_000, 0), (900, 100), (900, 100), (400, 600), (1_000, 0), (2_000, 0)]);
@@ -171,34 +171,34 @@ mod tests {
     #[test]
     fn each_tenant_gets_its_own_when_anothers_follows_or_the_turn_ends() {
         let meters = meters(4);
-        let mut tally = Tally::default();
+        let mut row = ReadRow::default();
         let told = |tenant| {
             let Reading { in_flight, read_bytes, .. } = reading(&meters, tenant);
             (in_flight, read_bytes)
         };
         for (tenant, bytes) in [(1, 512), (1, 512), (2, 4096), (1, 512)] {
             let came = (TenantId(tenant), NamespaceId(1), Instant::ZERO);
-            tally.add(&meters, Instant::ZERO, came, bytes);
+            row.add(&meters, Instant::ZERO, came, bytes);
         }
         assert_eq!([0, 1, 2].map(told), [(4, 0), (1, 1536), (3, 4096)]);
         let came = (TenantId(1), NamespaceId(1), Instant::ZERO);
-        tally.add(&meters, Instant::ZERO, came, 4096);
-        tally.settle(&meters);
-        tally.settle(&meters);
+        row.add(&meters, Instant::ZERO, came, 4096);
+        row.settle(&meters);
+        row.settle(&meters);
         assert_eq!([0, 1, 2].map(told), [(4, 0), (0, 5632), (3, 4096)]);
     }
 
     #[test]
     fn each_namespace_gets_its_own() {
         let meters = meters(9);
-        let mut tally = Tally::default();
+        let mut row = ReadRow::default();
         // Numbers that are not counted are no harm.
         for (namespace, blocks) in [(1, 8), (1, 1), (7, 2), (u16::MAX, 4), (1, 16), (0, 1)] {
             let came = (TenantId(0), NamespaceId(namespace), Instant::ZERO);
-            tally.add(&meters, Instant::ZERO, came, 512 * blocks);
+            row.add(&meters, Instant::ZERO, came, 512 * blocks);
         }
-        tally.settle(&meters);
-        tally.tell(&meters);
+        row.settle(&meters);
+        row.tell(&meters);
         let told = [1, 7].map(|namespace| {
             let reading = meters.namespace(NamespaceId(namespace)).unwrap().work.read();
             (reading.requests[0], reading.bytes[0])

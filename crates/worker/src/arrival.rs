@@ -1,0 +1,96 @@
+//! Connections arrive from other workers: the way in of `migration.rs`.
+
+use std::sync::Arc;
+
+use contract::{ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, Transport};
+
+use crate::Grant;
+use crate::connections::{Connection, Membership, Receiving, Stalled};
+use crate::migration::{Around, Migration};
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Around<'_, T, D, S, P, M> {
+    /// Takes a connection from another worker, which is told whether there was room.
+    pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
+        let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
+        let front = &mut self.engine.front;
+        let is_too_much = front.conns.carried + parcel.unparsed.len() > front.limits.carried;
+        let landed = match is_too_much || front.is_draining() {
+            true => Err(parcel),
+            false => self.land(parcel),
+        };
+        let front = &mut self.engine.front;
+        let tell = match landed {
+            Ok(conn) => {
+                front.gauges.meters().worker.count_arrived();
+                Tell::Landed { ticket, conn, pause: front.now.since(paused_at) }
+            }
+            Err(parcel) => Tell::Returned(parcel),
+        };
+        migration.post(&mut self.line.mailbox, from, tell);
+    }
+
+    /// Lets a connection that found no room elsewhere go on here, and returns its name; `None`: not
+    /// yet, as there is no room here, either.
+    pub(crate) fn come_home(
+        &mut self,
+        migration: &mut Migration,
+        parcel: Box<Parcel>,
+    ) -> Option<ConnId> {
+        match self.land(parcel) {
+            Ok(id) => {
+                let front = &mut self.engine.front;
+                if front.is_draining() {
+                    front.finish(id);
+                }
+                Some(id)
+            }
+            Err(parcel) => {
+                migration.stranded.push(*parcel);
+                None
+            }
+        }
+    }
+
+    /// Makes a parcel a connection of this worker, unless there is no place for it.
+    fn land(&mut self, parcel: Box<Parcel>) -> Result<ConnId, Box<Parcel>> {
+        let front = &mut self.engine.front;
+        let Some(mut session) = self.sessions.unpack(&parcel.session) else { return Err(parcel) };
+        let Some(id) = front.net.attach(parcel.ticket) else { return Err(parcel) };
+        let (listener, fence) = (parcel.listener, session.landed(id));
+        let mut conn = Connection::new(id, parcel.peer, session);
+        conn.listener = parcel.listener;
+        conn.namespace = parcel.namespace;
+        conn.membership = Membership {
+            grant: parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant))),
+            entered: parcel.entered,
+            handles: parcel.handles,
+        };
+        conn.place = parcel.place.map(|place| front.shared.fences.rejoin(place));
+        conn.fence = conn.place.as_ref().map(|place| place.fence().clone()).or(fence);
+        conn.put_off = parcel.put_off;
+        conn.intake.receiving = match (parcel.waiting, parcel.discards) {
+            (Some(request), _) => Receiving::Waiting(request),
+            (None, true) => Receiving::Discard,
+            (None, false) => Receiving::Nothing,
+        };
+        conn.membership.join_all(front.gauges.meters());
+        // They count from now on, so that nobody believes that their tenants have nothing to do.
+        conn.outstanding.count = parcel.requests.len();
+        for request in &parcel.requests {
+            conn.outstanding.owed += request.command.reply_bytes();
+            front.gauges.meter(request.tenant).admit();
+        }
+        conn.arrived = parcel.requests.into();
+        front.conns.carried += parcel.unparsed.len();
+        conn.intake.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
+        front.conns.seat(conn, front.gauges.meters());
+        front.net.pause(id); // until all that is done
+        front.conns.call(id);
+        front.progressed = true;
+        if self.drains.includes(listener) {
+            // The drain was told of while it was on its way.
+            front.dismiss(id, End::Drained);
+        }
+        Ok(id)
+    }
+}

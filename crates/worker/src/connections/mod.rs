@@ -1,0 +1,217 @@
+//! The connections of a worker: their table, and the queues in which they wait to be looked at.
+//!
+//! Deliberately not here: what their requests do (`crate::requests`), and how connections
+//! introduce themselves, move and end (the rooms above the engine).
+
+mod connection;
+mod fence;
+mod throttle;
+
+use std::collections::VecDeque;
+
+use contract::{Buf, ConnId, Meters};
+
+pub(crate) use connection::{
+    Client, Connection, Greeting, Intake, Life, Membership, Receiving, STREAMS, Stalled, Welcome,
+};
+pub(crate) use fence::Place;
+pub use fence::{Adopted, Fences, Hold, Key as FenceName};
+use throttle::Throttle;
+
+/// Received bytes that have not been taken yet.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) conn: ConnId,
+    pub(crate) buf: Buf,
+    /// `taken ≤ len`
+    pub(crate) taken: usize,
+    pub(crate) len: usize,
+}
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Connections<P> {
+    /// By the connection's index.
+    table: Vec<Option<Box<Connection<P>>>>,
+    open: usize,
+    /// Received bytes, oldest first; at most as many chunks as the transport has receive buffers.
+    pub(crate) inbox: VecDeque<Chunk>,
+    /// Connections whose stall may be over, each once.
+    called: VecDeque<ConnId>,
+    /// Connections that wait for what the worker is short of, each once, the first in front.
+    starving: VecDeque<ConnId>,
+    /// Connections whose sessions have not said all that they had to say. Frames that have left, or
+    /// buffers that came back, end this.
+    pub(crate) speakers: Vec<ConnId>,
+    /// Bytes kept for stalled connections.
+    pub(crate) carried: usize,
+    pub(crate) hellos: Hellos,
+}
+
+/// The hellos and questions of a worker that are under way, each of which is answered in the end.
+#[derive(Debug)]
+pub(crate) struct Hellos {
+    /// Connections whose hello waits for a fence or for the control plane.
+    pub(crate) greeted: Vec<ConnId>,
+    /// Hellos whose tokens are looked at late.
+    pub(crate) throttle: Throttle,
+    /// Questions to the control plane without an answer so far.
+    pub(crate) asked: usize,
+}
+
+impl Hellos {
+    /// Returns how many answers are owed.
+    #[inline]
+    pub(crate) fn owed(&self) -> usize {
+        self.greeted.len() + self.throttle.waiting() + self.asked
+    }
+}
+
+impl<P> Connections<P> {
+    /// Makes an empty table.
+    pub(crate) fn new() -> Self {
+        Connections {
+            table: Vec::new(),
+            open: 0,
+            inbox: VecDeque::with_capacity(1024),
+            called: VecDeque::new(),
+            starving: VecDeque::new(),
+            speakers: Vec::with_capacity(64),
+            carried: 0,
+            hellos: Hellos { greeted: Vec::new(), throttle: Throttle::new(), asked: 0 },
+        }
+    }
+
+    /// Returns a connection, unless it is gone.
+    #[inline]
+    pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
+        let found = self.table.get_mut(id.index as usize)?.as_deref_mut()?;
+        (found.id == id).then_some(found)
+    }
+
+    /// Returns a connection to look at, unless it is gone.
+    #[inline]
+    pub(crate) fn look(&self, id: ConnId) -> Option<&Connection<P>> {
+        let found = self.table.get(id.index as usize)?.as_deref()?;
+        (found.id == id).then_some(found)
+    }
+
+    /// Returns a connection that is there.
+    ///
+    /// # Panics
+    /// When there is none in its place.
+    #[inline]
+    pub(crate) fn get(&mut self, id: ConnId) -> &mut Connection<P> {
+        self.table[id.index as usize].as_deref_mut().expect("the caller has just seen it")
+    }
+
+    /// Returns a connection that is there, to look at.
+    ///
+    /// # Panics
+    /// When there is none in its place.
+    #[inline]
+    pub(crate) fn peek(&self, id: ConnId) -> &Connection<P> {
+        self.table[id.index as usize].as_deref().expect("the caller has just seen it")
+    }
+
+    /// Returns the number of places, of which some are empty.
+    #[inline]
+    pub(crate) fn places(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the connection in a place, if there is one.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> Option<&Connection<P>> {
+        self.table[place].as_deref()
+    }
+
+    /// Returns all connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection<P>> {
+        self.table.iter().flatten().map(|conn| &**conn)
+    }
+
+    /// Returns how many connections are open.
+    #[inline]
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Puts a connection into its place.
+    ///
+    /// # Panics
+    /// When the place is taken.
+    pub(crate) fn seat(&mut self, conn: Connection<P>, meters: &Meters) {
+        let index = conn.id.index as usize;
+        if index >= self.table.len() {
+            self.table.resize_with(index + 1, || None);
+        }
+        assert!(self.table[index].is_none(), "the transport reused a place too early");
+        self.table[index] = Some(Box::new(conn));
+        self.open += 1;
+        meters.worker.set_connections(self.open);
+    }
+
+    /// Takes a connection out of its place, unless it is gone.
+    pub(crate) fn take(&mut self, id: ConnId, meters: &Meters) -> Option<Box<Connection<P>>> {
+        let place = self.table.get_mut(id.index as usize)?;
+        let conn = place.take_if(|conn| conn.id == id)?;
+        self.open -= 1;
+        meters.worker.set_connections(self.open);
+        Some(conn)
+    }
+
+    /// Calls a connection whose stall may be over, once.
+    pub(crate) fn call(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id) else { return };
+        let is_stalled = conn.intake.stalled.is_some();
+        if is_stalled && !std::mem::replace(&mut conn.intake.is_called, true) {
+            self.called.push_back(id);
+        }
+    }
+
+    /// Returns how many connections are called.
+    pub(crate) fn called(&self) -> usize {
+        self.called.len()
+    }
+
+    /// Takes the next connection that was called. `None`: it is gone, or was called for nothing.
+    ///
+    /// # Panics
+    /// When no connection is called.
+    pub(crate) fn next_called(&mut self) -> Option<ConnId> {
+        let id = self.called.pop_front().expect("the caller counted");
+        let conn = self.find(id)?;
+        conn.intake.is_called = false;
+        (!conn.intake.is_starving).then_some(id)
+    }
+
+    /// Queues a connection that is stalled for a shortage of the worker's, once.
+    pub(crate) fn starve(&mut self, id: ConnId) {
+        if !std::mem::replace(&mut self.get(id).intake.is_starving, true) {
+            self.starving.push_back(id);
+        }
+    }
+
+    /// Puts a connection, whose turn it was, in front of those that starve.
+    pub(crate) fn starve_first(&mut self, id: ConnId) {
+        self.get(id).intake.is_starving = true;
+        self.starving.push_front(id);
+    }
+
+    /// Takes the first connection that starves and is not gone.
+    pub(crate) fn next_starving(&mut self) -> Option<ConnId> {
+        while let Some(id) = self.starving.pop_front() {
+            if let Some(conn) = self.find(id) {
+                conn.intake.is_starving = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Returns whether connections starve.
+    pub(crate) fn is_starving(&self) -> bool {
+        !self.starving.is_empty()
+    }
+}

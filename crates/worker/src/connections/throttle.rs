@@ -1,0 +1,86 @@
+//! Looks late at the tokens of addresses that have presented many wrong ones, so that nobody finds a
+//! token by trying. A right token gets in then as well, so guesses of others behind the same address
+//! keep nobody out.
+//!
+//! The look waits, and not its answer: who does not wait for the look has learnt nothing.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use contract::{ConnId, Credential, Failures, Hello, Instant};
+
+/// Wrong tokens of an address that are looked over at each worker.
+const WRONG_MAX: u32 = 32;
+
+/// The time after which a wrong token is forgotten.
+const FORGET: Duration = Duration::from_secs(1);
+
+/// The most hellos that wait at a time.
+const WAITING_MAX: usize = 1024;
+
+/// Wrong tokens by address, and the hellos whose tokens are looked at late.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    failures: Failures,
+    /// By when they are looked at; at most [`WAITING_MAX`].
+    waiting: BTreeMap<(Instant, ConnId), (IpAddr, Hello)>,
+}
+
+impl Throttle {
+    /// Makes a throttle that knows of no wrong token.
+    pub(crate) fn new() -> Throttle {
+        Throttle {
+            failures: Failures::new(Credential::Token, WRONG_MAX, FORGET),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Returns how many hellos wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns whether no more hellos can wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
+    }
+
+    /// Returns when the next hello is looked at.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Returns how long a hello from this address waits.
+    pub(crate) fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
+        if self.failures.wait(address, now).is_none() {
+            return Duration::ZERO;
+        }
+        let place = Failures::place(address);
+        let own = self.waiting.values().filter(|(from, _)| *from == place).count();
+        self.failures.delay(address, own, now)
+    }
+
+    /// Puts the look at a hello's token off.
+    pub(crate) fn put_off(&mut self, due: Instant, conn: ConnId, address: IpAddr, hello: Hello) {
+        self.waiting.insert((due, conn), (Failures::place(address), hello));
+    }
+
+    /// Takes the next hello whose time has come, and its address.
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<(ConnId, IpAddr, Hello)> {
+        let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let ((_, conn), (address, hello)) = entry.remove_entry();
+        Some((conn, address, hello))
+    }
+
+    /// Counts a wrong token of this address.
+    pub(crate) fn add(&mut self, address: IpAddr, now: Instant) {
+        self.failures.add(address, now);
+    }
+
+    /// Forgets the hello of a connection that is gone.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.waiting.retain(|(_, own), _| *own != conn);
+    }
+}

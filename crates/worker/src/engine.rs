@@ -1,0 +1,448 @@
+//! The engine of a worker: requests on their way from admission through the schedulers and devices
+//! to their end.
+//!
+//! Deliberately not here: bytes (`reader.rs` parses them), and how connections introduce
+//! themselves, move and are told to end.
+
+use contract::{
+    Buf, Command, Completion, ConnId, Device, End, Kind, Namespace, NamespaceId, Part, QueueFull,
+    Range, Reply, Request, Scheduler, Session, Slot, Start, Status, Submission, TenantId,
+    Transport,
+};
+
+use crate::Namespaces;
+use crate::connections::{Life, STREAMS};
+use crate::frontend::Frontend;
+use crate::lanes::Lanes;
+use crate::namespaces::verdict;
+use crate::requests::Placed;
+
+/// The connections of a worker in front of its devices.
+#[derive(Debug)]
+pub(crate) struct Engine<T, D, S, P> {
+    pub(crate) front: Frontend<T, P>,
+    pub(crate) lanes: Lanes<D, S>,
+    /// The namespaces, as the worker has been told.
+    pub(crate) namespaces: Namespaces,
+    /// The last change of a namespace, until it holds for all that is at devices.
+    changing: Option<u64>,
+    completions: Vec<Completion>,
+}
+
+/// The outcome of an attempt to submit a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The device has the request, or it has ended.
+    Done,
+    /// The request waits for its fence or for another process.
+    Held,
+    /// There is no buffer for the request now.
+    NoBuffer,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
+    /// Puts devices behind connections.
+    pub(crate) fn new(front: Frontend<T, P>, lanes: Lanes<D, S>, namespaces: Namespaces) -> Self {
+        let completions = Vec::with_capacity(1024);
+        Engine { front, lanes, namespaces, changing: None, completions }
+    }
+
+    /// Returns where a request belongs, if its connection may do that at this tenant's charge.
+    ///
+    /// # Errors
+    /// The status to refuse the request with.
+    pub(crate) fn judge(
+        &self,
+        id: ConnId,
+        request: &Request,
+        charged: Result<TenantId, Status>,
+    ) -> Result<Placed, Status> {
+        let conn = self.front.conns.peek(id);
+        if !request.verdict.is_ok() {
+            return Err(request.verdict);
+        }
+        let tenant = charged?;
+        if usize::from(request.stream) >= STREAMS {
+            return Err(Status::Invalid);
+        }
+        let number = request.namespace.unwrap_or(conn.namespace);
+        let namespace = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let grant = conn.membership.grant.as_ref().ok_or(Status::Denied)?;
+        let rights = grant.rights(number);
+        let place = |lba| {
+            let device = namespace.device as u8;
+            Ok(Placed { namespace: number, device, lba, tenant })
+        };
+        let largest = self.front.requests.largest();
+        // Most requests are reads; for them this is all.
+        if let Command::Read(range) = request.command {
+            return match namespace.translate(range) {
+                _ if !rights.read => Err(Status::Denied),
+                _ if range.bytes() > largest => Err(Status::BadLength),
+                Some(lba) => place(lba),
+                None => Err(Status::OutOfRange),
+            };
+        }
+        let geometry = self.lanes.peek(namespace.device).geometry();
+        match request.command.kind() {
+            // Its outcome tells what is stored.
+            _ if matches!(request.command, Command::CompareAndWrite(_)) && !rights.read => {
+                return Err(Status::Denied);
+            }
+            Kind::Read if !rights.read => return Err(Status::Denied),
+            Kind::Write if !rights.write => return Err(Status::Denied),
+            Kind::Write if namespace.read_only || geometry.read_only => {
+                return Err(Status::ReadOnly);
+            }
+            _ if !rights.read && !rights.write => return Err(Status::Denied),
+            _ => {}
+        }
+        if request.command.buffer_bytes() > largest {
+            return Err(Status::BadLength);
+        }
+        if let Command::WriteAtomic(range) = request.command {
+            match geometry.atomic_blocks_max {
+                0 => return Err(Status::Unsupported),
+                most if range.blocks > most => return Err(Status::AtomicTooLarge),
+                _ => {}
+            }
+        }
+        match request.command.range() {
+            Some(range) => place(namespace.translate(range).ok_or(Status::OutOfRange)?),
+            None => place(0),
+        }
+    }
+
+    /// Starts a request that is whole, or holds it behind a barrier of its stream.
+    pub(crate) fn start(&mut self, id: ConnId, slot: Slot) {
+        let Frontend { conns, requests, .. } = &mut self.front;
+        let entry = requests.get(slot);
+        let (stream, command) = (usize::from(entry.stream), entry.command);
+        let order = &mut conns.get(id).streams[stream];
+        match command {
+            _ if !order.held.is_empty() => order.held.push(requests.table(), slot),
+            Command::Barrier if order.running > 0 => order.held.push(requests.table(), slot),
+            Command::Barrier => self.front.answer_unstarted(slot, Status::Ok),
+            _ => {
+                order.running += 1;
+                if self.enqueue(slot).is_err() {
+                    self.end(slot, Status::Retry, None);
+                }
+            }
+        }
+    }
+
+    /// Hands a request to its device's scheduler.
+    ///
+    /// # Errors
+    /// The scheduler takes no more of the tenant's.
+    // Where this is called, the entry was just looked at: to look again would be a quarter of it.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, slot: Slot) -> Result<(), QueueFull> {
+        let entry = self.front.requests.get(slot);
+        // Most requests are reads; for them this is all.
+        let Command::Read(range) = entry.command else { return self.enqueue_other(slot) };
+        let lane = self.lanes.get(usize::from(entry.device));
+        lane.enqueue(entry.tenant, Kind::Read, range.bytes(), slot)
+    }
+
+    /// Hands a request that is no read to its device's scheduler.
+    #[inline(never)]
+    fn enqueue_other(&mut self, slot: Slot) -> Result<(), QueueFull> {
+        let entry = self.front.requests.get(slot);
+        let (work, bytes) = (entry.command.work(), entry.command.work_bytes());
+        self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, work, bytes, slot)
+    }
+
+    /// Submits what the schedulers let go, while the devices have room.
+    pub(crate) fn dispatch(&mut self) {
+        let due = self.front.gauges.clock.marked_at();
+        for n in 0..self.lanes.len() {
+            self.dispatch_to(n);
+        }
+        let Frontend { gauges, requests, now, .. } = &mut self.front;
+        gauges.clock.mark(Part::Scheduling);
+        if gauges.clock.is_tracing() {
+            gauges.clock.trace_submitted(*now, due, requests.table());
+        }
+    }
+
+    /// Submits what one scheduler lets go. Requests that wait for buffers go first, in their order;
+    /// those that find a buffer do not wait behind them.
+    #[inline(always)]
+    fn dispatch_to(&mut self, n: usize) {
+        let lane = self.lanes.get(n);
+        if !lane.begin_round(self.front.now) {
+            return;
+        }
+        let room = lane.room();
+        let mut left = room;
+        for _ in 0..lane.fenced.len().min(room) {
+            let slot = self.lanes.get(n).fenced.pop_front().expect("it was just counted");
+            // Those that are held still go to the end, and keep their order.
+            match self.submit(n, slot, false) {
+                Outcome::Done => left -= 1,
+                Outcome::Held => {}
+                Outcome::NoBuffer => self.lanes.get(n).parked.push_back(slot),
+            }
+        }
+        while left > 0 {
+            let Some(&slot) = self.lanes.get(n).parked.front() else { break };
+            if self.submit(n, slot, true) == Outcome::NoBuffer {
+                break;
+            }
+            self.lanes.get(n).parked.pop_front();
+            left -= 1;
+        }
+        while left > 0 {
+            let lane = self.lanes.get(n);
+            let is_first = lane.parked.is_empty();
+            let Some(slot) = lane.next() else { break };
+            if self.submit(n, slot, is_first) == Outcome::NoBuffer {
+                self.lanes.get(n).parked.push_back(slot);
+            } else {
+                left -= 1;
+            }
+        }
+        let lane = self.lanes.get(n);
+        self.front.is_short |= !lane.parked.is_empty();
+        if left < room {
+            self.front.progressed = true;
+            lane.kick(self.front.now);
+        }
+    }
+
+    /// Gives a request to its device. The buffer that is set aside is for the `first` in the order of
+    /// the device alone.
+    #[inline(always)]
+    fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
+        let Frontend { conns, requests, now, .. } = &mut self.front;
+        let (entry, buffers) = requests.get_with_buffers(slot);
+        if !entry.verdict.is_ok() {
+            let verdict = entry.verdict;
+            return self.withhold(n, slot, verdict);
+        }
+        if conns.look(entry.conn).is_none() {
+            self.refund(n, slot);
+            self.front.forget(slot);
+            return Outcome::Done;
+        }
+        let now = *now;
+        let (command, buf) = match entry.command {
+            // Most requests are reads; for them this is all.
+            Command::Read(range) => {
+                let Some(buf) = buffers.take_for_read(range.bytes(), first) else {
+                    return Outcome::NoBuffer;
+                };
+                entry.submitted_at = Some(now);
+                (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
+            }
+            other => {
+                let command = other.with_lba(entry.lba);
+                if command.kind() == Kind::Write
+                    && let Err(outcome) = self.may_change(n, slot, command)
+                {
+                    return outcome;
+                }
+                let entry = self.front.requests.get(slot);
+                entry.submitted_at = Some(now);
+                (command, entry.buf.take())
+            }
+        };
+        self.lanes.get(n).submit(now, Submission { slot, command, buf });
+        Outcome::Done
+    }
+
+    /// Counts a request that changes data in its fence, if it may go to its device now.
+    ///
+    /// # Errors
+    /// What became of the request otherwise.
+    fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> Result<(), Outcome> {
+        let Frontend { conns, requests, shared, .. } = &mut self.front;
+        let entry = requests.get(slot);
+        let conn = conns.get(entry.conn);
+        let fences = &shared.fences;
+        if fences.holds_writes() {
+            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.may_be_elsewhere());
+            let excludes = fences.holds_exclusives() && self.lanes.peek(n).excludes(command);
+            if excludes || is_kin && fences.holds_kin() {
+                return Err(self.hold_back(n, slot));
+            }
+        }
+        let Some(fence) = &conn.fence else { return Ok(()) };
+        let mut epoch = conn.session.allowed_as_of(entry.tag);
+        let mut start = fence.start(n, epoch);
+        if start == Start::Stale {
+            match conn.session.allow_again(entry.tag) {
+                Ok(now) => (epoch, start) = (now, fence.start(n, now)),
+                Err(status) => {
+                    entry.verdict = status;
+                    return Err(self.withhold(n, slot, status));
+                }
+            }
+        }
+        match start {
+            Start::Started => {
+                entry.fence = Some((fence.clone(), epoch));
+                Ok(())
+            }
+            Start::Held | Start::Stale => {
+                self.lanes.get(n).fenced.push_back(slot);
+                Err(Outcome::Held)
+            }
+            Start::Superseded => Err(self.supersede(n, slot)),
+        }
+    }
+
+    /// Holds a request, because of what another process may have at the devices. A worker that drains
+    /// sends the request away: the other process may be waiting for this one to end.
+    fn hold_back(&mut self, n: usize, slot: Slot) -> Outcome {
+        if self.front.is_draining() {
+            return self.withhold(n, slot, Status::Retry);
+        }
+        self.lanes.get(n).fenced.push_back(slot);
+        Outcome::Held
+    }
+
+    /// Ends a request that may not start, because its connection was superseded.
+    fn supersede(&mut self, n: usize, slot: Slot) -> Outcome {
+        let id = self.front.requests.get(slot).conn;
+        let outcome = self.withhold(n, slot, Status::Retry);
+        // A session that gave the fence ends the connection itself.
+        if self.front.conns.find(id).is_some_and(|conn| conn.place.is_some()) {
+            self.front.disconnect(id, End::Superseded, "its client has a newer connection");
+        }
+        outcome
+    }
+
+    /// Answers a request that the scheduler has let go and that goes to no device.
+    fn withhold(&mut self, n: usize, slot: Slot, status: Status) -> Outcome {
+        self.refund(n, slot);
+        self.end(slot, status, None);
+        Outcome::Done
+    }
+
+    /// Gives back what a request has cost that no device gets.
+    fn refund(&mut self, n: usize, slot: Slot) {
+        let command = self.front.requests.get(slot).command;
+        self.lanes.get(n).refund(command);
+    }
+
+    /// Answers what the devices have ended.
+    pub(crate) fn complete(&mut self) {
+        let polled = self.front.gauges.clock.marked_at();
+        let mut completions = std::mem::take(&mut self.completions);
+        for lane in self.lanes.iter_mut() {
+            lane.poll(self.front.now, &mut completions, &mut self.front.requests);
+        }
+        if !completions.is_empty() {
+            self.front.progressed = true;
+            self.front.sample(polled, &completions);
+        }
+        for completion in completions.drain(..) {
+            self.end(completion.slot, completion.status, completion.buf);
+        }
+        self.completions = completions;
+        self.front.gauges.clock.mark(Part::Protocol);
+    }
+
+    /// Ends a request that was started: answers it and lets go what waited for it.
+    pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
+        let waited_for = match self.front.requests.get(slot).command {
+            Command::Read(range) if status.is_ok() => self.answer_read(slot, range, buf),
+            _ => self.front.answer_started(slot, status, buf),
+        };
+        if let Some((id, stream)) = waited_for {
+            self.release_held(id, stream);
+        }
+    }
+
+    /// Answers a read that was carried out. Returns the connection and the stream where others wait
+    /// for its end.
+    fn answer_read(
+        &mut self,
+        slot: Slot,
+        range: Range,
+        buf: Option<Buf>,
+    ) -> Option<(ConnId, usize)> {
+        let bytes = range.bytes();
+        let (id, tag, stream) = self.front.discard_read(slot, bytes);
+        let reply = Reply::Done { tag, command: Command::Read(range), status: Status::Ok };
+        self.front.reply(id, &reply, buf.map(|buf| (buf, bytes)));
+        self.front.note_answered(id, stream, bytes)
+    }
+
+    /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
+    pub(crate) fn release_held(&mut self, id: ConnId, stream: usize) {
+        loop {
+            let Frontend { conns, requests, .. } = &mut self.front;
+            let Some(conn) = conns.find(id) else { return };
+            let order = &mut conn.streams[stream];
+            let Some(front) = order.held.front() else { return };
+            if conn.life == Life::Leaving {
+                return;
+            }
+            let is_barrier = requests.get(front).command == Command::Barrier;
+            if is_barrier && order.running > 0 {
+                return;
+            }
+            order.held.pop(requests.table());
+            if is_barrier {
+                self.front.answer_unstarted(front, Status::Ok);
+            } else {
+                order.running += 1;
+                if self.enqueue(front).is_err() {
+                    // All that waited may be refused: the next is this loop's, not a deeper call's.
+                    let _still_waited_for = self.front.answer_started(front, Status::Retry, None);
+                }
+            }
+        }
+    }
+
+    /// Discards what waits for tokens, once the worker drains and its connections are gone: nobody
+    /// waits for those requests, and tokens could take long to come.
+    pub(crate) fn discard_unwanted(&mut self) {
+        if !self.front.is_draining() || self.front.conns.open() > 0 {
+            return;
+        }
+        for lane in self.lanes.iter_mut() {
+            while let Some(slot) = lane.scheduler_mut().discard() {
+                self.front.forget(slot);
+            }
+        }
+    }
+}
+
+/// Changes of namespaces.
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
+    /// Replaces a namespace, or takes it away.
+    pub(crate) fn change_namespace(
+        &mut self,
+        change: u64,
+        number: NamespaceId,
+        namespace: Option<Namespace>,
+    ) {
+        self.namespaces.set(number, namespace);
+        let Frontend { requests, gauges, .. } = &mut self.front;
+        if let (Some(meter), Some(namespace)) = (gauges.meters().namespace(number), namespace) {
+            meter.set_device(namespace.device);
+        }
+        for entry in requests.iter_mut().filter(|entry| entry.namespace == number) {
+            if entry.verdict.is_ok() {
+                entry.verdict = verdict(entry, namespace.as_ref());
+            }
+        }
+        self.changing = Some(change);
+    }
+
+    /// Reports that the last change holds, if no device has requests any more that it forbids. Looks
+    /// at all that is in flight, in turns that follow a change until this is so.
+    pub(crate) fn settle_namespaces(&mut self) {
+        let Some(change) = self.changing else { return };
+        let mut entries = self.front.requests.iter();
+        if !entries.any(|entry| !entry.verdict.is_ok() && entry.submitted_at.is_some()) {
+            self.front.gauges.meters().set_placed(change);
+            self.changing = None;
+        }
+    }
+}

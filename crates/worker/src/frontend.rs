@@ -1,0 +1,294 @@
+//! The connections, their requests and the network together: messages to peers, and the ends of
+//! connections and of requests.
+//!
+//! Deliberately not here: devices and schedulers (`engine.rs` puts them behind this), and the meaning
+//! of a connection's bytes (`reader.rs`).
+
+mod ends;
+
+use std::sync::Arc;
+
+use contract::{
+    Buf, ConnId, End, Fatal, Frame, FrameHead, Instant, Member, Notice, Reply, Request,
+    SPEECH_BYTES_MAX, Session, Status, TenantId, Transport,
+};
+
+use crate::Limits;
+use crate::connections::{Connections, Life};
+use crate::gauges::Gauges;
+use crate::parts::Parts;
+use crate::requests::Requests;
+
+/// The connections of a worker with their requests and the network.
+#[derive(Debug)]
+pub(crate) struct Frontend<T, P> {
+    pub(crate) net: T,
+    pub(crate) conns: Connections<P>,
+    pub(crate) requests: Requests,
+    pub(crate) gauges: Gauges,
+    pub(crate) shared: Arc<Parts>,
+    pub(crate) limits: Limits,
+    /// The time of the turn.
+    pub(crate) now: Instant,
+    /// The turn did something.
+    pub(crate) progressed: bool,
+    /// Slots, frames or buffers did not suffice in this turn.
+    pub(crate) is_short: bool,
+    /// When the worker, which is to stop, ends its last connections; `None`: it is not to stop.
+    pub(crate) drain_until: Option<Instant>,
+    /// Connections that were called in this turn though no request of their tenant's had ended for
+    /// them.
+    called: usize,
+}
+
+impl<T: Transport, P: Session> Frontend<T, P> {
+    /// Joins the parts.
+    pub(crate) fn new(
+        net: T,
+        requests: Requests,
+        gauges: Gauges,
+        shared: Arc<Parts>,
+        limits: Limits,
+    ) -> Self {
+        Frontend {
+            net,
+            conns: Connections::new(),
+            requests,
+            gauges,
+            shared,
+            limits,
+            now: Instant::ZERO,
+            progressed: false,
+            is_short: false,
+            drain_until: None,
+            called: 0,
+        }
+    }
+
+    /// Begins a turn.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self, now: Instant) {
+        let last = self.progressed.then_some(self.now);
+        self.gauges.begin_turn(now, last);
+        (self.now, self.progressed, self.is_short) = (now, false, false);
+    }
+
+    /// Returns whether the worker is to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain_until.is_some()
+    }
+
+    /// Returns how many frames are kept: each request in flight, each hello that waits and each
+    /// question to the control plane needs one in the end.
+    #[inline]
+    pub(crate) fn owed(&self) -> usize {
+        self.requests.len() + self.conns.hellos.owed()
+    }
+
+    /// Returns whether one more request, and its reply, find a place.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.requests.room() > 0 && self.net.room() > self.owed() + 1
+    }
+
+    /// Returns the tenant that a connection's requests with this handle are charged to.
+    ///
+    /// # Errors
+    /// The status to refuse such a request with.
+    pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
+        let membership = &self.conns.peek(id).membership;
+        let member = match (handle, membership.entered) {
+            (0, None) => {
+                return membership.grant.as_ref().map(|grant| grant.tenant).ok_or(Status::Denied);
+            }
+            (0, Some(member)) => member,
+            (n, _) => {
+                let held = membership.handles.get(usize::from(n) - 1).copied().flatten();
+                held.ok_or(Status::NoTenant)?
+            }
+        };
+        self.tenant_as(member)
+    }
+
+    /// Returns a tenant, unless its number means another one by now.
+    ///
+    /// # Errors
+    /// [`Status::NoTenant`].
+    pub(crate) fn tenant_as(&self, member: Member) -> Result<TenantId, Status> {
+        if self.gauges.meter(member.tenant).epoch() == member.epoch {
+            Ok(member.tenant)
+        } else {
+            Err(Status::NoTenant)
+        }
+    }
+
+    /// Returns a tenant as it is now.
+    pub(crate) fn member(&self, tenant: TenantId) -> Member {
+        Member { tenant, epoch: self.gauges.meter(tenant).epoch() }
+    }
+}
+
+/// Messages to peers.
+impl<T: Transport, P: Session> Frontend<T, P> {
+    /// Encodes a reply and queues it. A reply that the version cannot say ends the connection.
+    pub(crate) fn reply(&mut self, id: ConnId, reply: &Reply, body: Option<(Buf, usize)>) {
+        let (buf, body_len) = match body {
+            Some((buf, len)) => (Some(buf), len),
+            None => (None, 0),
+        };
+        let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) else {
+            return self.requests.give_back(buf);
+        };
+        let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
+        let head = conn.session.reply(reply, bytes);
+        if let Ok(head) = &head {
+            conn.progress.queued += (head.bytes().len() + body_len + head.tail().len()) as u64;
+        }
+        match head {
+            Ok(head) if head.is_empty() => self.requests.give_back(buf),
+            Ok(head) if body_len > 0 && !head.leaves_body() => {
+                self.net.send(self.now, id, Frame { head, body: buf, body_len });
+            }
+            Ok(head) => {
+                self.net.send(self.now, id, Frame::bare(head));
+                self.requests.give_back(buf);
+            }
+            Err(fatal) => {
+                self.requests.give_back(buf);
+                self.disconnect(id, End::Unsayable, &fatal.to_string());
+            }
+        }
+    }
+
+    /// Refuses a request, which was to be charged to this tenant.
+    pub(crate) fn refuse(
+        &mut self,
+        id: ConnId,
+        request: &Request,
+        charged: Result<TenantId, Status>,
+        status: Status,
+    ) {
+        self.gauges.count_refusal(charged, status);
+        let reply = Reply::Done { tag: request.tag, command: request.command, status };
+        self.reply(id, &reply, None);
+    }
+
+    /// Sends a message that has no body.
+    pub(crate) fn send_bare(&mut self, id: ConnId, head: FrameHead) {
+        self.conns.get(id).progress.queued += head.bytes().len() as u64;
+        self.net.send(self.now, id, Frame::bare(head));
+    }
+
+    /// Lets the session do its own work, and says what comes of it.
+    pub(crate) fn attend(&mut self, id: ConnId) {
+        let now = self.now;
+        let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) else { return };
+        let attended = conn.session.attend(now);
+        let is_quiet = conn.session.unsaid() == 0;
+        match attended {
+            Ok(()) if is_quiet => {}
+            Ok(()) => self.say(id),
+            Err(Fatal::Ended(why)) => {
+                tracing::debug!(peer = %conn.peer, why, "connection ended by its protocol");
+                self.part(id, End::Session);
+            }
+            Err(fatal) => self.disconnect(id, End::Protocol, &fatal.to_string()),
+        }
+    }
+
+    /// Sends what the session has to say by itself, as far as there is room.
+    fn say(&mut self, id: ConnId) {
+        while let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) {
+            match conn.session.unsaid() {
+                0 => return,
+                _ if self.utter(id) => {}
+                _ => {
+                    if !self.conns.speakers.contains(&id) {
+                        self.conns.speakers.push(id);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets all connections go on that had no room for what they had to say.
+    pub(crate) fn say_on(&mut self) {
+        for n in (0..self.conns.speakers.len()).rev() {
+            let id = self.conns.speakers.swap_remove(n);
+            self.say(id);
+        }
+    }
+
+    /// Sends a part of what the session has to say; returns `false` where there is no room.
+    fn utter(&mut self, id: ConnId) -> bool {
+        if self.net.room() <= self.owed() {
+            return false;
+        }
+        let conn = self.conns.get(id);
+        let bytes = conn.session.unsaid().min(SPEECH_BYTES_MAX);
+        let Some(mut buf) = self.requests.take_for_speech(bytes) else { return false };
+        let body_len = conn.session.speak(buf.prefix_mut(bytes));
+        assert!(0 < body_len && body_len <= bytes, "what was announced is said");
+        conn.progress.queued += body_len as u64;
+        let frame = Frame { head: FrameHead::new(&[]), body: Some(buf), body_len };
+        self.net.send(self.now, id, frame);
+        true
+    }
+}
+
+/// Ends of connections.
+impl<T: Transport, P: Session> Frontend<T, P> {
+    /// Ends a connection whose peer broke the protocol or a limit. The session's last words, if it
+    /// has any, leave before.
+    pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
+        let Some(conn) = self.conns.find(id) else { return };
+        tracing::warn!(peer = %conn.peer, why, "connection ended");
+        self.part(id, cause);
+    }
+
+    /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
+    pub(crate) fn part(&mut self, id: ConnId, cause: End) {
+        let Some(conn) = self.conns.find(id) else { return };
+        conn.life.break_off(cause);
+        // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
+        conn.session.leave();
+        let has_words = conn.session.unsaid() > 0;
+        if has_words && self.utter(id) {
+            self.net.finish(id);
+        } else {
+            self.net.close(id);
+        }
+    }
+
+    /// Takes no more requests from a connection that was not let in or whose worker drains, and ends
+    /// it when those in flight have ended.
+    pub(crate) fn finish(&mut self, id: ConnId) {
+        self.dismiss(id, if self.is_draining() { End::Drained } else { End::NotLetIn });
+    }
+
+    /// Takes no more requests from a connection, for this cause, and ends it when those in flight
+    /// have ended. A connection that did nothing to deserve its end is told beforehand.
+    pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
+        let is_drained = matches!(cause, End::Drained | End::Ordered);
+        let Some(conn) = self.conns.find(id) else { return };
+        conn.life.finish(cause);
+        conn.outstanding.count -= std::mem::take(&mut conn.outstanding.awaited);
+        let asked = std::mem::take(&mut conn.outstanding.asked);
+        self.forget_awaited(asked);
+        let Some(conn) = self.conns.find(id) else { return };
+        let tell = is_drained && conn.session.takes_notices();
+        if tell && self.net.room() > self.owed() {
+            self.reply(id, &Reply::Notice(Notice::Draining), None);
+        }
+        self.finish_if_idle(id);
+    }
+
+    /// Ends a finishing connection whose requests have all ended.
+    pub(crate) fn finish_if_idle(&mut self, id: ConnId) {
+        let is_idle = |life: Life, count| life.is_finishing() && count == 0;
+        if self.conns.find(id).is_some_and(|conn| is_idle(conn.life, conn.outstanding.count)) {
+            self.net.finish(id);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Ends of requests: answers, counts, and calls of the connections that waited for them.
+
+use contract::{
+    Buf, COUNTED, Command, Completion, ConnId, Instant, Part, Reply, Session, Slot, Status, Tag,
+    TenantId, Transport,
+};
+
+use super::Frontend;
+use crate::gauges::Ended;
+use crate::requests::{Chain, InFlight, Position};
+
+/// Connections that wait for a tenant with nothing in flight and are called in a turn.
+const CALLS_MAX: usize = 256;
+
+/// A request that is in flight no more.
+struct Gone {
+    conn: ConnId,
+    tag: Tag,
+    stream: usize,
+    command: Command,
+    /// The payload, if no device has had it.
+    buf: Option<Buf>,
+}
+
+/// Ends of requests.
+impl<T: Transport, P: Session> Frontend<T, P> {
+    /// Puts a request of the tenant, with a payload of this class, into a slot.
+    // Entries are large: they are made where they stay.
+    #[inline(always)]
+    pub(crate) fn insert(
+        &mut self,
+        tenant: TenantId,
+        payload_class: Option<usize>,
+        make: impl FnOnce() -> InFlight,
+    ) -> Slot {
+        self.gauges.meter(tenant).admit();
+        self.requests.quotas.hold(tenant, payload_class);
+        self.insert_held(make)
+    }
+
+    /// Puts a request that its tenant's meter and quota count already into a slot.
+    #[inline(always)]
+    pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
+        let slot = self.requests.insert(make);
+        if self.gauges.clock.is_tracing() {
+            self.gauges.clock.trace(slot, self.requests.get(slot));
+        }
+        slot
+    }
+
+    /// Ends a read that was carried out. Most requests are reads, and they have neither payload nor
+    /// fence to let go.
+    #[inline(always)]
+    pub(crate) fn discard_read(&mut self, slot: Slot, bytes: usize) -> (ConnId, Tag, usize) {
+        let entry = self.requests.get(slot);
+        debug_assert!(entry.buf.is_none() && entry.payload_class.is_none());
+        debug_assert!(entry.fence.is_none(), "only what changes data is behind one");
+        let (id, tag, stream) = (entry.conn, entry.tag, usize::from(entry.stream));
+        let tenant = entry.tenant;
+        let came = (tenant, entry.namespace, entry.received_at);
+        self.gauges.count_read(self.now, came, bytes);
+        if self.requests.discard(slot, tenant, None) {
+            self.call_next(tenant);
+        }
+        (id, tag, stream)
+    }
+
+    /// Ends a request, which is answered with a status unless nobody waits for the answer. The next
+    /// connection in its tenant's line may go on.
+    // Entries are large: one is looked at where it is.
+    #[inline(always)]
+    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> Gone {
+        let entry = self.requests.get(slot);
+        let gone = Gone {
+            conn: entry.conn,
+            tag: entry.tag,
+            stream: usize::from(entry.stream),
+            command: entry.command,
+            buf: entry.buf.take(),
+        };
+        let (tenant, payload_class) = (entry.tenant, entry.payload_class);
+        if let Some((fence, epoch)) = entry.fence.take() {
+            fence.end(usize::from(entry.device), epoch);
+        }
+        let ended = Ended::of(entry);
+        self.gauges.count_end(self.now, &ended, answer);
+        if self.requests.discard(slot, tenant, payload_class) {
+            self.call_next(tenant);
+        }
+        gone
+    }
+
+    /// Takes a request that no device has out of the table, while its tenant's meter goes on counting
+    /// it.
+    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
+        let (entry, is_waited_for) = self.requests.remove(slot);
+        if is_waited_for {
+            self.call_next(entry.tenant);
+        }
+        entry
+    }
+
+    /// Drops a request of a connection that is gone and that no device has.
+    pub(crate) fn forget(&mut self, slot: Slot) {
+        let gone = self.remove(slot, None);
+        self.requests.give_back(gone.buf);
+    }
+
+    /// Drops the requests of a connection whose payloads will not come any more. The caller has
+    /// closed the connection, or takes nothing more from it.
+    pub(crate) fn forget_awaited(&mut self, mut asked: Chain) {
+        while let Some(slot) = asked.pop(self.requests.table()) {
+            self.requests.end_awaiting(slot);
+            self.forget(slot);
+        }
+    }
+
+    /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
+    pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
+        let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
+        self.requests.give_back(buf);
+        if status.is_ok() {
+            let conns = &self.conns;
+            let protocol = || conns.look(conn).map(|conn| conn.session.protocol());
+            self.gauges.sample_barrier(protocol);
+        }
+        self.reply(conn, &Reply::Done { tag, command, status }, None);
+        self.retire(conn);
+    }
+
+    /// Answers a request that was started. Returns the connection and the stream where others wait
+    /// for its end.
+    pub(crate) fn answer_started(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        buf: Option<Buf>,
+    ) -> Option<(ConnId, usize)> {
+        let Gone { conn: id, tag, stream, command, buf: payload } = self.remove(slot, Some(status));
+        self.requests.give_back(payload);
+        let body_len = if status.is_ok() { command.reply_bytes() } else { 0 };
+        let body = match buf {
+            Some(buf) if body_len > 0 => Some((buf, body_len)),
+            other => {
+                self.requests.give_back(other);
+                None
+            }
+        };
+        let reply = Reply::Done { tag, command, status };
+        self.reply(id, &reply, body);
+        self.note_answered(id, stream, command.reply_bytes())
+    }
+
+    /// Counts the answer to a request of a stream. Returns the connection and the stream where others
+    /// wait for its end.
+    #[inline(always)]
+    pub(crate) fn note_answered(
+        &mut self,
+        id: ConnId,
+        stream: usize,
+        reply_bytes: usize,
+    ) -> Option<(ConnId, usize)> {
+        let conn = self.conns.find(id)?;
+        let order = &mut conn.streams[stream];
+        order.running -= 1;
+        let is_waited_for = !order.held.is_empty();
+        conn.outstanding.owed -= reply_bytes;
+        conn.outstanding.count -= 1;
+        if conn.intake.stalled.is_some() || conn.life.is_finishing() {
+            self.retired(id);
+        }
+        is_waited_for.then_some((id, stream))
+    }
+
+    /// Counts one request less on a connection.
+    pub(crate) fn retire(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.find(id) else { return };
+        conn.outstanding.count -= 1;
+        if conn.intake.stalled.is_some() || conn.life.is_finishing() {
+            self.retired(id);
+        }
+    }
+
+    /// Calls a stalled connection one of whose requests has ended, or ends a finishing one.
+    #[inline(never)]
+    fn retired(&mut self, id: ConnId) {
+        if self.conns.find(id).is_some_and(|conn| conn.intake.stalled.is_some()) {
+            self.conns.call(id);
+        } else {
+            self.finish_if_idle(id);
+        }
+    }
+
+    /// Samples some of the requests that the devices have ended, to which the turn came at `polled`.
+    pub(crate) fn sample(&mut self, polled: Instant, ended: &[Completion]) {
+        self.gauges.clock.mark(Part::Device);
+        if !COUNTED {
+            return;
+        }
+        let mut rest = ended;
+        while let Some(place) = self.gauges.next_sample(rest.len()) {
+            let entry = self.requests.get(rest[place].slot);
+            let protocol = self.conns.look(entry.conn).map(|conn| conn.session.protocol());
+            self.gauges.sample(self.now, &rest[place], entry, protocol);
+            rest = &rest[place + 1..];
+        }
+        if self.gauges.clock.is_tracing() {
+            self.gauges.clock.trace_ended(polled, ended, self.requests.table());
+        }
+    }
+}
+
+/// Calls of connections whose tenant holds less.
+impl<T: Transport, P: Session> Frontend<T, P> {
+    /// Calls the next connection in a tenant's line. All are called if the tenant has nothing in
+    /// flight: the next might not ask for anything of it any more, and no other end would call those
+    /// behind. Of these the first go on now, and [others](Frontend::call_on) later.
+    #[inline(never)]
+    fn call_next(&mut self, tenant: TenantId) {
+        if self.requests.quotas.holds_nothing(tenant) {
+            self.requests.quotas.call_all(tenant);
+            while self.called < CALLS_MAX {
+                let Some(next) = self.requests.quotas.next_called(tenant) else { return };
+                self.call(next);
+                self.called += 1;
+            }
+            return;
+        }
+        while let Some(next) = self.requests.quotas.next_in_line(tenant) {
+            if self.call(next) {
+                return;
+            }
+        }
+    }
+
+    /// Begins to count the calls of a turn, and goes on calling those who wait for tenants that had
+    /// nothing in flight, a bounded number of them in a turn. The tenants take turns.
+    pub(crate) fn call_on(&mut self) {
+        self.called = 0;
+        if self.requests.quotas.is_calling() {
+            self.call_others();
+        }
+    }
+
+    #[inline(never)]
+    fn call_others(&mut self) {
+        while self.called < CALLS_MAX {
+            let Some(tenant) = self.requests.quotas.next_calling() else { return };
+            if let Some(next) = self.requests.quotas.next_called(tenant) {
+                self.call(next);
+            }
+            self.called += 1;
+        }
+    }
+
+    /// Calls a connection that waits, if it still has this position. Returns whether it was called.
+    fn call(&mut self, (id, position): (ConnId, Position)) -> bool {
+        let conn = self.conns.find(id).filter(|conn| conn.intake.position == Some(position));
+        let Some(conn) = conn else { return false };
+        conn.intake.position = None;
+        let waits = conn.intake.stalled.is_some();
+        if waits {
+            self.conns.call(id);
+        }
+        waits
+    }
+}

@@ -1,0 +1,356 @@
+//! Measures where the time goes: in turns that are timed, and for requests that are traced.
+//!
+//! A server gives its workers a clock beside the time of the turn. A turn in 64, by chance, reads
+//! the clock between its parts. While somebody traces, every turn does, and requests that are picked
+//! note when they pass from one part to the next. In all other turns each mark costs one test, and
+//! each request one. Deliberately not here: what is made of the times (`control` does that).
+
+use std::fmt;
+use std::sync::Arc;
+
+use contract::{
+    Completion, ConnId, Instant, Meters, Part, Seam, Slot, SlotTable, Stage, Status, Trace, Traces,
+};
+
+use super::sampler::Sampler;
+use super::samples::Picked;
+use crate::requests::InFlight;
+
+/// The most requests that are traced at the same time.
+const OPEN_MAX: usize = 64;
+
+/// The most replies whose leaving is waited for at the same time.
+const LEAVING_MAX: usize = 64;
+
+/// The number of turns of which one is timed.
+const TIMED_ONE_IN: u32 = 64;
+
+/// A clock and a place for traces, with which a worker sees where the time goes.
+pub struct Watch {
+    /// The clock of the turns' times.
+    pub clock: Box<dyn Fn() -> Instant + Send>,
+    /// The buffer that takes the traces.
+    pub traces: Arc<Traces>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// A request that is traced and that no device has ended.
+#[derive(Debug)]
+struct Open {
+    slot: Slot,
+    trace: Trace,
+}
+
+/// A reply that waits for the network to take it: of a sample, or of a request that is traced.
+#[derive(Clone, Copy, Debug)]
+struct Leaving<A> {
+    conn: ConnId,
+    /// Bytes that the connection had been given when the reply was its last; [`UNKNOWN`] in the turn
+    /// that makes the reply, and for a connection that ended in that turn.
+    position: u64,
+    about: A,
+}
+
+/// A position that no connection ever reaches.
+const UNKNOWN: u64 = u64::MAX;
+
+/// A sampled read whose reply was made.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    at: Instant,
+    picked: Picked,
+}
+
+/// The fate of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The network has not taken the reply.
+    Waits,
+    /// The network has taken the reply.
+    Left,
+    /// The reply's connection is gone.
+    Lost,
+}
+
+/// The times of a worker's turns and of its traced requests.
+#[derive(Debug)]
+pub(crate) struct TurnClock {
+    /// The clock and the traces; `None` where nobody wants to know.
+    watch: Option<Watch>,
+    /// This turn reads the clock.
+    is_timed: bool,
+    /// Requests are traced.
+    is_tracing: bool,
+    timed: Sampler,
+    /// The time of the last mark.
+    at: Instant,
+    nanos: [u64; Part::ALL.len()],
+    /// The end of the last turn, if that was timed and did something.
+    ended_at: Option<Instant>,
+    /// Requests until the next that is traced.
+    left: u32,
+    open: Vec<Open>,
+    sampled: Vec<Leaving<Answered>>,
+    traced: Vec<Leaving<Trace>>,
+}
+
+impl TurnClock {
+    /// Makes a clock that times and traces as `watch` says.
+    pub(crate) fn new(watch: Option<Watch>) -> TurnClock {
+        TurnClock {
+            watch,
+            is_timed: false,
+            is_tracing: false,
+            timed: Sampler::new(TIMED_ONE_IN),
+            at: Instant::ZERO,
+            nanos: [0; Part::ALL.len()],
+            ended_at: None,
+            left: 0,
+            open: Vec::with_capacity(OPEN_MAX),
+            sampled: Vec::with_capacity(LEAVING_MAX),
+            traced: Vec::with_capacity(LEAVING_MAX),
+        }
+    }
+
+    /// Gives the watch back.
+    pub(crate) fn into_watch(self) -> Option<Watch> {
+        self.watch
+    }
+
+    /// Returns whether requests are traced in this turn.
+    #[inline]
+    pub(crate) fn is_tracing(&self) -> bool {
+        self.is_tracing
+    }
+
+    /// Begins a turn.
+    #[inline]
+    pub(crate) fn begin(&mut self, meters: &Meters, now: Instant) {
+        if let Some(watch) = &self.watch {
+            let one_in = watch.traces.one_in();
+            self.is_tracing = one_in > 0;
+            self.is_timed = self.timed.skip(1).is_some() || self.is_tracing;
+            if self.is_timed || self.ended_at.is_some() {
+                self.begin_timed(meters, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn begin_timed(&mut self, meters: &Meters, now: Instant) {
+        if let Some(ended_at) = self.ended_at.take() {
+            let kernel = now.as_nanos().saturating_sub(ended_at.as_nanos());
+            meters.worker.time(Part::Kernel, kernel);
+        }
+        self.at = now;
+        self.nanos = [0; Part::ALL.len()];
+    }
+
+    /// Counts the time since the last mark for this part.
+    #[inline]
+    pub(crate) fn mark(&mut self, part: Part) {
+        if self.is_timed {
+            self.note_mark(part);
+        }
+    }
+
+    #[cold]
+    fn note_mark(&mut self, part: Part) {
+        let watch = self.watch.as_ref().expect("a timed turn has a clock");
+        let at = (watch.clock)();
+        self.nanos[part as usize] += at.as_nanos().saturating_sub(self.at.as_nanos());
+        self.at = at;
+    }
+
+    /// Returns the time of the last mark.
+    #[inline]
+    pub(crate) fn marked_at(&self) -> Instant {
+        self.at
+    }
+
+    /// Ends a turn, whose times count if the turn did something.
+    #[inline]
+    pub(crate) fn end(&mut self, meters: &Meters, progressed: bool) {
+        if self.is_timed && progressed {
+            for (part, nanos) in Part::ALL.into_iter().zip(self.nanos) {
+                meters.worker.time(part, nanos);
+            }
+            self.ended_at = Some(self.at);
+        }
+    }
+
+    /// Traces a request that was admitted while requests are traced, if its turn has come.
+    #[cold]
+    pub(crate) fn trace(&mut self, slot: Slot, entry: &InFlight) {
+        let watch = self.watch.as_ref().expect("who traces has a clock");
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 || self.open.len() == OPEN_MAX {
+            return;
+        }
+        self.left = watch.traces.one_in();
+        let mut at = [0; Seam::ALL.len()];
+        at[Seam::Admitted as usize] = (watch.clock)().as_nanos();
+        let trace = Trace {
+            tenant: entry.tenant,
+            connection: entry.conn.index,
+            namespace: entry.namespace,
+            kind: entry.command.kind(),
+            status: Status::Ok,
+            bytes: entry.command.buffer_bytes() as u32,
+            at,
+        };
+        self.open.push(Open { slot, trace });
+    }
+
+    /// Notes that all requests that came were queued.
+    pub(crate) fn trace_queued(&mut self) {
+        let at = self.at.as_nanos();
+        for Open { trace, .. } in &mut self.open {
+            let queued = &mut trace.at[Seam::Queued as usize];
+            if *queued == 0 {
+                *queued = at;
+            }
+        }
+    }
+
+    /// Notes what the schedulers let go, to which the turn came at `due`. Requests that are gone
+    /// are traced no more.
+    pub(crate) fn trace_submitted(
+        &mut self,
+        now: Instant,
+        due: Instant,
+        in_flight: &mut SlotTable<InFlight>,
+    ) {
+        let at = self.at.as_nanos();
+        self.open.retain_mut(|Open { slot, trace }| {
+            let Some(entry) = in_flight.find(*slot) else { return false };
+            if entry.submitted_at == Some(now) && trace.at[Seam::Submitted as usize] == 0 {
+                trace.at[Seam::Received as usize] = entry.received_at.as_nanos();
+                trace.at[Seam::Due as usize] = due.as_nanos();
+                trace.at[Seam::Submitted as usize] = at;
+            }
+            true
+        });
+    }
+
+    /// Notes which requests the devices have ended, to which the turn came at `polled`. The requests
+    /// are still in flight.
+    pub(crate) fn trace_ended(
+        &mut self,
+        polled: Instant,
+        ended: &[Completion],
+        in_flight: &mut SlotTable<InFlight>,
+    ) {
+        let at = self.at.as_nanos();
+        for Completion { slot, status, .. } in ended {
+            let found = self.open.iter().position(|open| open.slot == *slot);
+            let Some(found) = found else { continue };
+            let mut trace = self.open.swap_remove(found).trace;
+            trace.at[Seam::Polled as usize] = polled.as_nanos();
+            trace.at[Seam::Ended as usize] = at;
+            trace.status = *status;
+            let conn = in_flight.get(*slot).conn;
+            if self.traced.len() < LEAVING_MAX {
+                self.traced.push(Leaving { conn, position: UNKNOWN, about: trace });
+            }
+        }
+    }
+
+    /// Waits until the network has taken the reply of a sampled read, which this turn will give to
+    /// the transport.
+    #[inline]
+    pub(crate) fn await_leaving(&mut self, now: Instant, conn: ConnId, picked: Picked) {
+        if self.sampled.len() < LEAVING_MAX {
+            let about = Answered { at: now, picked };
+            self.sampled.push(Leaving { conn, position: UNKNOWN, about });
+        }
+    }
+
+    /// Returns whether replies are waited for.
+    #[inline]
+    pub(crate) fn awaits_leaving(&self) -> bool {
+        !self.sampled.is_empty() || !self.traced.is_empty()
+    }
+
+    /// Notes the positions of the turn's replies, which the transport has started to send. `given`
+    /// tells how many bytes a connection was given; `None`: the connection is gone.
+    pub(crate) fn note_positions(
+        &mut self,
+        answered: Instant,
+        given: impl Fn(ConnId) -> Option<u64>,
+    ) {
+        let given = |conn| given(conn).unwrap_or(UNKNOWN);
+        // The replies of this turn are the last.
+        for leaving in self.sampled.iter_mut().rev() {
+            if leaving.position != UNKNOWN {
+                break;
+            }
+            leaving.position = given(leaving.conn);
+        }
+        let handed = self.at;
+        for leaving in &mut self.traced {
+            if leaving.position == UNKNOWN {
+                leaving.position = given(leaving.conn);
+                leaving.about.at[Seam::Answered as usize] = answered.as_nanos();
+                leaving.about.at[Seam::Handed as usize] = handed.as_nanos();
+            }
+        }
+    }
+
+    /// Counts the replies that the network has taken. `left` tells how many bytes of a connection
+    /// have left; `None`: the connection is gone.
+    pub(crate) fn look_what_left(
+        &mut self,
+        meters: &Meters,
+        now: Instant,
+        left: impl Fn(ConnId) -> Option<u64>,
+    ) {
+        for n in (0..self.sampled.len()).rev() {
+            let Leaving { conn, position, about } = self.sampled[n];
+            let fate = fate(left(conn), position);
+            if fate == Fate::Waits {
+                continue;
+            }
+            self.sampled.remove(n);
+            if fate == Fate::Left {
+                let nanos = now.since(about.at).as_nanos() as u64;
+                about.picked.count(meters, [(Stage::Reply, nanos)]);
+            }
+        }
+        if !self.traced.is_empty() {
+            self.look_what_traced_left(now, left);
+        }
+    }
+
+    #[cold]
+    fn look_what_traced_left(&mut self, now: Instant, left: impl Fn(ConnId) -> Option<u64>) {
+        for n in (0..self.traced.len()).rev() {
+            let Leaving { conn, position, .. } = self.traced[n];
+            let fate = fate(left(conn), position);
+            if fate == Fate::Waits {
+                continue;
+            }
+            let mut trace = self.traced.remove(n).about;
+            if let Some(watch) = &self.watch {
+                let sent = if fate == Fate::Left { now.as_nanos() } else { 0 };
+                trace.at[Seam::Sent as usize] = sent;
+                watch.traces.put(&trace);
+            }
+        }
+    }
+}
+
+/// Tells what became of a reply that ended at this position of its connection's bytes.
+#[inline]
+fn fate(left: Option<u64>, position: u64) -> Fate {
+    match left {
+        None => Fate::Lost,
+        Some(left) if left < position => Fate::Waits,
+        Some(_) => Fate::Left,
+    }
+}

@@ -1,0 +1,50 @@
+//! The figures of single requests.
+
+use contract::{
+    CoarseBucket, Command, Instant, Kind, Meters, NamespaceId, Protocol, Stage, TenantId,
+};
+
+use crate::requests::InFlight;
+
+/// The figures of a request that are counted when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) tenant: TenantId,
+    pub(crate) namespace: NamespaceId,
+    pub(crate) command: Command,
+    pub(crate) received_at: Instant,
+}
+
+impl Ended {
+    /// Copies what is counted of a request.
+    #[inline]
+    pub(crate) fn of(entry: &InFlight) -> Ended {
+        let InFlight { tenant, namespace, command, received_at, .. } = *entry;
+        Ended { tenant, namespace, command, received_at }
+    }
+}
+
+/// The tenant, namespace and protocol that a sampled request is counted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Picked {
+    pub(crate) tenant: TenantId,
+    pub(crate) namespace: NamespaceId,
+    /// The protocol of the request's connection; `None`: the connection is gone.
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) kind: Kind,
+}
+
+impl Picked {
+    /// Counts the nanoseconds that the request spent in each of these stages.
+    #[inline]
+    pub(crate) fn count<const N: usize>(self, meters: &Meters, times: [(Stage, u64); N]) {
+        let times = times.map(|(stage, nanos)| (stage, CoarseBucket::of(nanos)));
+        let tenant = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
+        times.iter().for_each(|(stage, time)| tenant.sample(self.kind, *stage, *time));
+        let namespace = meters.namespace(self.namespace).map(|meter| &meter.work);
+        let protocol = self.protocol.map(|protocol| meters.protocol(protocol));
+        for work in [namespace, protocol].into_iter().flatten() {
+            times.iter().for_each(|(stage, time)| work.stages.sample(self.kind, *stage, *time));
+        }
+    }
+}

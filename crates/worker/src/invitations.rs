@@ -1,0 +1,170 @@
+//! Asks peers for the payloads of their requests (docs/adr/0006-awaited-payloads.md).
+//!
+//! A request whose payload was asked for holds a slot and a buffer until the payload came, and behind
+//! it on the same connection may lie requests of any number. Were those to wait for slots and buffers
+//! that only what lies behind them can free, nobody would ever go on. So awaited payloads have no more
+//! than half of the slots and never the last of the largest buffers, and a request that finds none
+//! stops nothing: it is put off, and its peer is asked later.
+
+use contract::{ConnId, Device, Member, Request, Scheduler, Session, Status, TenantId, Transport};
+
+use crate::Limits;
+use crate::engine::Engine;
+use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
+
+/// The requests of a worker that wait to ask for their payloads. A slot or a buffer that comes back
+/// ends this; requests of connections that are gone are skipped.
+#[derive(Debug)]
+pub(crate) struct Invitations {
+    lines: PutOffLines,
+}
+
+/// The outcome of an attempt to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The peer was asked, or the request was refused.
+    Done,
+    /// The tenant has asked for too much already, or there is no buffer of the payload's size: others
+    /// may find what they want.
+    Waits,
+    /// There is no slot or frame now, for anybody.
+    Short,
+}
+
+impl From<Shortage> for Asked {
+    fn from(shortage: Shortage) -> Asked {
+        match shortage {
+            Shortage::OfTenant => Asked::Waits,
+            Shortage::OfWorker => Asked::Short,
+        }
+    }
+}
+
+impl Invitations {
+    /// Makes lines for so many requests that one tenant alone can put off as many as there are slots.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
+        Invitations { lines: PutOffLines::new(requests_max, limits.tenants) }
+    }
+
+    /// Returns how many requests wait to ask.
+    pub(crate) fn put_off(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Asks for the payload of a request that has just come, or puts that off.
+    pub(crate) fn await_payload<T: Transport, D: Device, S: Scheduler, P: Session>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        id: ConnId,
+        request: Request,
+    ) {
+        let charged = engine.front.tenant_of(id, request.tenant);
+        let tenant = match charged {
+            Err(status) => return engine.front.refuse(id, &request, charged, status),
+            Ok(tenant) => tenant,
+        };
+        let member = engine.front.member(tenant);
+        let conn = engine.front.conns.get(id);
+        if conn.life.is_moving() {
+            return conn.put_off.push((request, member));
+        }
+        self.ask_in_line(engine, PutOff { conn: id, request, charged: member });
+    }
+
+    /// Asks for the payload of a request, or puts that off behind its tenant's others. Refuses the
+    /// request where those are too many.
+    fn ask_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        put_off: PutOff,
+    ) {
+        let PutOff { conn, request, charged: Member { tenant, .. } } = put_off;
+        let is_first = !self.lines.has(tenant);
+        let is_done = is_first && ask(engine, &put_off) == Asked::Done;
+        if !is_done && !self.lines.push(tenant, put_off) {
+            engine.front.refuse(conn, &request, Ok(tenant), Status::Retry);
+        }
+    }
+
+    /// Takes back what was put off for a connection, because it is to leave.
+    pub(crate) fn ask_no_more(&mut self, id: ConnId, taken: &mut Vec<(Request, Member)>) {
+        self.lines.withdraw(id, taken);
+    }
+
+    /// Goes on with what was put off for a connection that has moved, or stays.
+    pub(crate) fn ask_again<T: Transport, D: Device, S: Scheduler, P: Session>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        id: ConnId,
+    ) {
+        let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_ending());
+        let Some(conn) = conn else { return };
+        for (request, charged) in std::mem::take(&mut conn.put_off) {
+            self.ask_in_line(engine, PutOff { conn: id, request, charged });
+        }
+    }
+
+    /// Goes on with what was put off: asks until the turn's batch is full, or nobody finds anything.
+    pub(crate) fn go_on<T: Transport, D: Device, S: Scheduler, P: Session>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+    ) {
+        let (mut asked, mut waiting) = (0, 0);
+        while asked < engine.front.limits.batch && waiting < self.lines.tenants() {
+            let put_off = self.lines.front().expect("somebody waits");
+            let conn = engine.front.conns.find(put_off.conn);
+            let is_gone = conn.is_none_or(|conn| conn.life.is_ending());
+            match if is_gone { Asked::Done } else { ask(engine, &put_off) } {
+                Asked::Done => {
+                    self.lines.pop();
+                    asked += 1;
+                }
+                Asked::Waits => {
+                    self.lines.pass();
+                    waiting += 1;
+                }
+                Asked::Short => break,
+            }
+        }
+        engine.front.progressed |= asked > 0;
+    }
+}
+
+/// Gives the request a slot and a buffer and asks its peer for the payload, or refuses the request.
+fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
+    engine: &mut Engine<T, D, S, P>,
+    put_off: &PutOff,
+) -> Asked {
+    let PutOff { conn: id, request, charged } = *put_off;
+    let charged: Result<TenantId, Status> = engine.front.tenant_as(charged);
+    let placed = match engine.judge(id, &request, charged) {
+        Ok(placed) => placed,
+        Err(status) => {
+            engine.front.refuse(id, &request, charged, status);
+            return Asked::Done;
+        }
+    };
+    if !engine.front.has_room() {
+        return Asked::Short;
+    }
+    let front = &mut engine.front;
+    let room = match front.requests.supply_awaited(placed.tenant, request.payload_bytes) {
+        Ok(room) => room,
+        Err(shortage) => return shortage.into(),
+    };
+    front.gauges.meter(placed.tenant).admit();
+    let now = front.now;
+    let slot = front.insert_held(|| InFlight::new(id, &request, placed, room, true, now));
+    let conn = front.conns.get(id);
+    conn.outstanding.count += 1;
+    conn.outstanding.awaited += 1;
+    conn.outstanding.asked.push(front.requests.table(), slot);
+    let buf = front.requests.get(slot).buf.as_mut().expect("it was just given one");
+    let head = conn.session.invite(request.tag, slot, buf.prefix_mut(request.payload_bytes));
+    match head.is_empty() {
+        true => engine.awaited_came(id, slot, Status::Ok),
+        false => front.send_bare(id, head),
+    }
+    Asked::Done
+}

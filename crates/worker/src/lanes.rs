@@ -1,0 +1,276 @@
+//! The devices of a worker, each with the scheduler in front of it.
+//!
+//! Deliberately not here: which requests wait, and why (`engine.rs` knows).
+
+use std::collections::VecDeque;
+
+use contract::{
+    Command, Completion, DEVICES_MAX, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot,
+    Submission, TenantId,
+};
+
+use crate::requests::Requests;
+
+/// A device queue with its scheduler.
+#[derive(Debug)]
+pub struct Attached<D, S> {
+    device: D,
+    scheduler: S,
+    geometry: Geometry,
+    /// Requests that the device has.
+    submitted: usize,
+    /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
+    /// comes back ends this for the first. At most as many as are in flight.
+    pub(crate) parked: VecDeque<Slot>,
+    /// Requests that the scheduler let go and that their fence, or another process, holds, oldest
+    /// first; the ends of requests at the device end this, or the other process's. At most as many as
+    /// are in flight.
+    pub(crate) fenced: VecDeque<Slot>,
+    /// Requests were queued since the last round.
+    is_fresh: bool,
+    /// The device had no room for all that the last round let go.
+    is_cut: bool,
+}
+
+impl<D: Device, S: Scheduler> Attached<D, S> {
+    /// Joins a device and its scheduler.
+    pub fn new(device: D, scheduler: S) -> Self {
+        let geometry = device.geometry();
+        Attached {
+            device,
+            scheduler,
+            geometry,
+            submitted: 0,
+            parked: VecDeque::new(),
+            fenced: VecDeque::new(),
+            is_fresh: false,
+            is_cut: false,
+        }
+    }
+
+    /// Returns whether no request is in hand.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waiting = self.scheduler.queued() + self.parked.len() + self.fenced.len();
+        self.submitted + waiting == 0
+    }
+
+    /// Makes room for as many requests as there may be.
+    fn reserve(&mut self, in_flight: usize) {
+        self.parked.reserve(in_flight);
+        self.fenced.reserve(in_flight);
+    }
+
+    /// Returns when a round would find something to do: new requests, new room, or new tokens. Also
+    /// without waiting requests, when the scheduler asks for a round: it has tokens to give away.
+    /// While the device takes no more, a completion ends the wait.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let has_room = self.room() > 0;
+        match self.scheduler.queued() {
+            1.. if !has_room => None,
+            _ if has_room && (self.is_fresh || self.is_cut) => Some(now),
+            _ => self.scheduler.wake_at(now),
+        }
+    }
+
+    /// Begins a round if one is due. Returns whether there may be anything to submit.
+    pub(crate) fn begin_round(&mut self, now: Instant) -> bool {
+        if self.due(now).is_some_and(|at| at <= now) {
+            self.scheduler.begin_round(now);
+            (self.is_fresh, self.is_cut) = (false, true);
+            return true;
+        }
+        !(self.parked.is_empty() && self.fenced.is_empty())
+    }
+
+    /// Returns the next request that the round lets go; `None`: the round has ended.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Slot> {
+        let next = self.scheduler.next();
+        if next.is_none() {
+            self.is_cut = false;
+        }
+        next
+    }
+
+    /// Returns how many more requests the device takes, as far as the scheduler wants it to.
+    pub(crate) fn room(&self) -> usize {
+        let wanted = self.scheduler.depth_max().saturating_sub(self.submitted);
+        self.device.room().min(wanted)
+    }
+
+    /// Returns whether a command, of the device's blocks, needs its range for itself.
+    pub(crate) fn excludes(&self, command: Command) -> bool {
+        self.device.excludes(command)
+    }
+
+    /// Queues a request in the scheduler.
+    ///
+    /// # Errors
+    /// The scheduler takes no more of the tenant's.
+    #[inline(always)]
+    pub(crate) fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        work: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        self.scheduler.enqueue(tenant, work, bytes, slot)?;
+        self.is_fresh = true;
+        Ok(())
+    }
+
+    /// Gives a request to the device.
+    #[inline(always)]
+    pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
+        self.submitted += 1;
+        self.device.submit(now, submission);
+    }
+
+    /// Starts what was submitted.
+    pub(crate) fn kick(&mut self, now: Instant) {
+        self.device.kick(now);
+    }
+
+    /// Gives back what a request has cost that the device does not get.
+    pub(crate) fn refund(&mut self, command: Command) {
+        self.scheduler.refund(command.work(), command.work_bytes());
+    }
+
+    /// Takes the requests that the device has ended, and tells the scheduler how long they took.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        ended: &mut Vec<Completion>,
+        requests: &mut Requests,
+    ) {
+        if self.submitted == 0 {
+            return;
+        }
+        let before = ended.len();
+        self.device.poll(now, ended);
+        self.submitted -= ended.len() - before;
+        if self.scheduler.measures() {
+            for completion in &ended[before..] {
+                let entry = requests.get(completion.slot);
+                let submitted_at = entry.submitted_at.expect("the device got it");
+                self.scheduler.ended(entry.command.kind(), now.since(submitted_at));
+            }
+        }
+    }
+
+    /// Takes the requests that are meant out of those that wait for buffers, or for another process.
+    pub(crate) fn unpark(&mut self, mut is_meant: impl FnMut(Slot) -> bool, taken: &mut Vec<Slot>) {
+        for queue in [&mut self.parked, &mut self.fenced] {
+            queue.retain(|slot| {
+                let is_meant = is_meant(*slot);
+                taken.extend(is_meant.then_some(*slot));
+                !is_meant
+            });
+        }
+    }
+
+    /// Returns how many requests the device has.
+    pub(crate) fn submitted(&self) -> usize {
+        self.submitted
+    }
+
+    /// Returns the properties of the device.
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Returns the scheduler, to look at.
+    pub(crate) fn scheduler(&self) -> &S {
+        &self.scheduler
+    }
+
+    /// Returns the scheduler.
+    pub(crate) fn scheduler_mut(&mut self) -> &mut S {
+        &mut self.scheduler
+    }
+}
+
+/// The devices of a worker, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Lanes<D, S> {
+    lanes: Vec<Attached<D, S>>,
+    /// Requests that may be in flight at the same time.
+    in_flight_max: usize,
+}
+
+impl<D: Device, S: Scheduler> Lanes<D, S> {
+    /// Makes lanes for so many requests in flight.
+    ///
+    /// # Panics
+    /// When there are more than [`DEVICES_MAX`] devices.
+    pub(crate) fn new(mut lanes: Vec<Attached<D, S>>, in_flight_max: usize) -> Self {
+        assert!(lanes.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
+        lanes.iter_mut().for_each(|lane| lane.reserve(in_flight_max));
+        Lanes { lanes, in_flight_max }
+    }
+
+    /// Puts a device into a place, where there is none or one that is idle.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub(crate) fn attach(&mut self, place: usize, mut lane: Attached<D, S>) {
+        assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
+        lane.reserve(self.in_flight_max);
+        if place == self.lanes.len() {
+            self.lanes.push(lane);
+        } else {
+            self.lanes[place] = lane;
+        }
+    }
+
+    /// Returns the number of devices.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Returns the device of a number, to look at.
+    #[inline]
+    pub(crate) fn peek(&self, n: usize) -> &Attached<D, S> {
+        &self.lanes[n]
+    }
+
+    /// Returns the device of a number.
+    #[inline]
+    pub(crate) fn get(&mut self, n: usize) -> &mut Attached<D, S> {
+        &mut self.lanes[n]
+    }
+
+    /// Returns all devices, to look at.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Attached<D, S>> {
+        self.lanes.iter()
+    }
+
+    /// Returns all devices.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached<D, S>> {
+        self.lanes.iter_mut()
+    }
+
+    /// Returns how many requests fences, or another process, hold.
+    pub(crate) fn fenced(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.fenced.len()).sum()
+    }
+
+    /// Returns when there is something to do, unless another event comes before.
+    pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let each = self.lanes.iter().flat_map(|lane| [lane.device.wake_at(), lane.due(now)]);
+        each.flatten().min()
+    }
+
+    /// Returns the queues of the devices.
+    pub(crate) fn devices(&mut self) -> impl Iterator<Item = &mut D> {
+        self.lanes.iter_mut().map(|lane| &mut lane.device)
+    }
+
+    /// Takes the lanes apart, to use their schedulers again.
+    pub(crate) fn into_schedulers(self) -> Vec<S> {
+        self.lanes.into_iter().map(|lane| lane.scheduler).collect()
+    }
+}

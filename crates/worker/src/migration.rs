@@ -1,0 +1,583 @@
+//! Connections leave for other workers and arrive from them (docs/adr/0007-moving-connections.md).
+//!
+//! This file is the way out: let the connection send what it was asked for, stop receiving, withdraw
+//! what waits for tokens, wait for what is at the device and for the replies to leave, make a parcel
+//! of the rest. The way in is in `arrival.rs`. Deliberately not here: which connections should
+//! move, which the control plane decides.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use contract::{
+    ConnId, Device, Instant, Mailbox, Parcel, ParcelRequest, Report, Scheduler, Session, Slot,
+    Status, Stays, Tell, TenantId, Ticket, Transport,
+};
+
+use crate::connections::{Connection, Life, Membership, Place, Receiving, STREAMS};
+use crate::drains::Drains;
+use crate::engine::Engine;
+use crate::frontend::Frontend;
+use crate::reader::Reader;
+use crate::rebalance::Order;
+use crate::{Grant, Line, Sessions};
+
+/// Connections that leave a worker, or are away, at the same time: as many as an NVMe controller has
+/// queues, which go to another process together.
+const LEAVING_MAX: usize = 256;
+
+/// Places of connections that a turn looks at for one that may leave.
+const GIVE_BATCH: usize = 256;
+
+/// A connection may take so many times as long to send what it was asked for as to become quiet:
+/// meanwhile it is served like any other.
+const SETTLING: u32 = 10;
+
+/// The time after which to try again what another worker's box, or this one's table, had no room for.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// The connections of a worker that leave, and those that have left and not landed.
+#[derive(Debug, Default)]
+pub(crate) struct Migration {
+    /// Connections that are to leave and are not quiet yet.
+    leaving: Vec<Leaving>,
+    /// Connections that have left and that nobody has said to have taken; with those that leave at
+    /// most [`LEAVING_MAX`].
+    away: Vec<Departed>,
+    /// Messages that the boxes of others had no room for, each with its receiver: one for each
+    /// connection that is away or came.
+    outbox: VecDeque<(u16, Tell)>,
+    /// Parcels that came back and find no place here, either.
+    pub(crate) stranded: Vec<Parcel>,
+    /// Orders to give connections away; at most one for each worker.
+    orders: Vec<Order>,
+    /// Messages of all connections between two housekeepings lately.
+    pub(crate) messages_lately: u64,
+}
+
+/// A connection that is to leave. Completions of the network and of devices end its wait, or the
+/// time.
+#[derive(Debug)]
+struct Leaving {
+    conn: ConnId,
+    to: u16,
+    /// The control plane named the connection, and is told how that ended.
+    is_ordered: bool,
+    /// Since when the connection is asked for nothing more, and then not received from.
+    since: Instant,
+    stage: Stage,
+}
+
+/// The stage of a connection that is to leave.
+#[derive(Debug)]
+enum Stage {
+    /// No more payloads are asked for; the last that was asked for ends this.
+    Settling,
+    /// The connection is not received from; the last bytes that the kernel had delivered end this.
+    Stilled,
+    /// The requests that waited in schedulers were taken out, in their order; the last reply to the
+    /// others ends this.
+    Withdrawn(Vec<Slot>),
+}
+
+impl Leaving {
+    /// Returns when the connection stays.
+    fn due(&self, quieting: Duration) -> Instant {
+        match self.stage {
+            Stage::Settling => self.since + SETTLING * quieting,
+            Stage::Stilled | Stage::Withdrawn(_) => self.since + quieting,
+        }
+    }
+
+    /// Returns the requests that were withdrawn.
+    fn into_withdrawn(self) -> Vec<Slot> {
+        match self.stage {
+            Stage::Settling | Stage::Stilled => Vec::new(),
+            Stage::Withdrawn(slots) => slots,
+        }
+    }
+}
+
+/// A connection that has left and counts here until it has landed.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    ticket: Ticket,
+    conn: ConnId,
+    to: u16,
+    is_ordered: bool,
+    /// The number of orders to end the connection meanwhile: each is answered with its place.
+    asked_for: u16,
+    /// The tenant of each of its requests.
+    charged: Vec<TenantId>,
+    membership: Membership,
+    /// Keeps the connection's name known.
+    _place: Option<Place>,
+    /// Bytes of the connection that were kept here.
+    carried: usize,
+}
+
+/// The parts of a worker that a migration touches.
+pub(crate) struct Around<'a, T, D, S, P, M> {
+    pub(crate) engine: &'a mut Engine<T, D, S, P>,
+    pub(crate) reader: &'a mut Reader,
+    pub(crate) line: &'a mut Line<M>,
+    pub(crate) sessions: &'a mut dyn Sessions<P>,
+    pub(crate) drains: &'a Drains,
+}
+
+impl Migration {
+    /// Returns whether nothing leaves, is away or waits for a box.
+    pub(crate) fn is_idle(&self) -> bool {
+        // Asked twice a turn: without a branch for each.
+        let leaving = self.leaving.len() | self.away.len() | self.orders.len();
+        leaving | self.outbox.len() | self.stranded.len() == 0
+    }
+
+    /// Returns whether no more connections may leave now.
+    fn is_full(&self) -> bool {
+        self.leaving.len() + self.away.len() >= LEAVING_MAX
+    }
+
+    /// Returns whether as many connections leave now as the first order allows.
+    fn gives_enough(&self) -> bool {
+        let at_once = self.orders.first().map_or(0, Order::at_once);
+        self.leaving.len() + self.away.len() >= at_once.min(LEAVING_MAX)
+    }
+
+    /// Returns when to go on without anything else having happened.
+    pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
+        if self.is_idle() {
+            return None;
+        }
+        let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
+        let gives = !self.orders.is_empty() && !self.gives_enough();
+        let late = self.leaving.iter().map(|leaving| leaving.due(quieting)).min();
+        [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
+    }
+
+    /// Remembers that a connection is to end, if it is away: its place is told when it has landed.
+    pub(crate) fn asks_for_away(&mut self, conn: ConnId) -> bool {
+        let found = self.away.iter_mut().find(|away| away.conn == conn);
+        found.map(|away| away.asked_for = away.asked_for.saturating_add(1)).is_some()
+    }
+
+    /// Sends to another worker, now or later.
+    pub(crate) fn post(&mut self, mailbox: &mut impl Mailbox, to: u16, tell: Tell) {
+        if let Err(tell) = mailbox.pass(to, tell) {
+            self.outbox.push_back((to, tell));
+        }
+    }
+
+    /// Gives up what is away and what nobody has room for: those connections are lost.
+    fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
+        let mut lost = std::mem::take(&mut self.stranded);
+        for (_, tell) in self.outbox.drain(..) {
+            if let Tell::Arrive(parcel) | Tell::Returned(parcel) = tell {
+                lost.push(*parcel);
+            }
+        }
+        (std::mem::take(&mut self.away), lost)
+    }
+
+    pub(crate) fn take_away(&mut self, ticket: Ticket) -> Option<Departed> {
+        let n = self.away.iter().position(|away| away.ticket == ticket)?;
+        Some(self.away.swap_remove(n))
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Around<'_, T, D, S, P, M> {
+    /// Lets a connection leave; the control plane is told at once if it stays.
+    pub(crate) fn order_move(&mut self, migration: &mut Migration, conn: ConnId, to: u16) {
+        if let Err(why) = self.begin_move(migration, conn, to, true) {
+            self.report_move(conn, Err(why));
+        }
+    }
+
+    /// Lets so many connections leave, whichever.
+    pub(crate) fn order_gift(
+        &mut self,
+        migration: &mut Migration,
+        count: u32,
+        to: u16,
+        at_once: u16,
+    ) {
+        migration.orders.retain(|order| order.to != to);
+        if count > 0 && to != self.line.worker {
+            migration.orders.push(Order::of_count(count, to, at_once));
+        }
+    }
+
+    /// Lets connections leave that make such a part of all messages.
+    pub(crate) fn order_relief(
+        &mut self,
+        migration: &mut Migration,
+        permille: u16,
+        to: u16,
+        at_once: u16,
+    ) {
+        migration.orders.retain(|order| order.to != to);
+        let wanted = migration.messages_lately * u64::from(permille) / 1_000;
+        if wanted > 0 && to != self.line.worker {
+            migration.orders.push(Order::of_messages(wanted, to, at_once));
+        }
+    }
+
+    /// Lets a connection leave as soon as it is quiet.
+    fn begin_move(
+        &mut self,
+        migration: &mut Migration,
+        id: ConnId,
+        to: u16,
+        is_ordered: bool,
+    ) -> Result<(), Stays> {
+        let front = &mut self.engine.front;
+        let (draining, now) = (front.is_draining(), front.now);
+        let conn = front.conns.find(id).filter(|conn| !conn.life.is_ending() && !draining);
+        let conn = conn.ok_or(Stays::Gone)?;
+        if !conn.session.moves_to(to) {
+            return Err(Stays::Session);
+        }
+        if to == self.line.worker {
+            return Err(Stays::NoRoom);
+        }
+        if conn.life.is_moving() || migration.is_full() {
+            return Err(Stays::TooMany);
+        }
+        conn.life = Life::Settling;
+        let owes_nothing = conn.outstanding.awaited == 0;
+        self.reader.invitations.ask_no_more(id, &mut conn.put_off);
+        let stage = Stage::Settling;
+        let mut leaving = Leaving { conn: id, to, is_ordered, since: now, stage };
+        if owes_nothing {
+            still(front, &mut leaving);
+        }
+        migration.leaving.push(leaving);
+        Ok(())
+    }
+
+    /// Goes on with all moves: called in every turn in which there are any.
+    pub(crate) fn move_on(&mut self, migration: &mut Migration) {
+        for _ in 0..migration.outbox.len() {
+            let (to, tell) = migration.outbox.pop_front().expect("it was just counted");
+            migration.post(&mut self.line.mailbox, to, tell);
+        }
+        for _ in 0..migration.stranded.len() {
+            let parcel = Box::new(migration.stranded.swap_remove(0));
+            let _still_nowhere = self.come_home(migration, parcel);
+        }
+        self.carry_out_orders(migration);
+        for n in (0..migration.leaving.len()).rev() {
+            match self.is_quiet(&mut migration.leaving[n]) {
+                Ok(true) => self.go(migration, n),
+                Ok(false) => {}
+                Err(why) => self.stay(migration, n, why),
+            }
+        }
+    }
+
+    /// Finds connections that may leave for whoever shall have some.
+    fn carry_out_orders(&mut self, migration: &mut Migration) {
+        while let Some(&(mut order)) = migration.orders.first() {
+            let places = self.engine.front.conns.places();
+            let end = (order.next + GIVE_BATCH).min(places);
+            while order.next < end && order.is_counting() && !migration.gives_enough() {
+                let conn = self.engine.front.conns.at(order.next);
+                order.next += 1;
+                let Some(conn) = conn else { continue };
+                let (id, messages) = (conn.id, conn.progress.messages_lately);
+                if let Some(after) = order.with(messages)
+                    && self.begin_move(migration, id, order.to, false).is_ok()
+                {
+                    order = after;
+                }
+            }
+            let draining = self.engine.front.is_draining();
+            if order.is_left() && order.next < places && !draining {
+                migration.orders[0] = order;
+                return;
+            }
+            migration.orders.remove(0);
+        }
+    }
+
+    /// Returns whether everything that has to end here has ended. The first time that nothing more
+    /// comes, the connection's requests are withdrawn.
+    ///
+    /// # Errors
+    /// Why the connection stays.
+    fn is_quiet(&mut self, leaving: &mut Leaving) -> Result<bool, Stays> {
+        let front = &mut self.engine.front;
+        let (id, is_late) = (leaving.conn, front.now >= leaving.due(front.limits.quieting));
+        let draining = front.is_draining();
+        let conn = front.conns.find(id).filter(|conn| !conn.life.is_ending() && !draining);
+        let conn = conn.ok_or(Stays::Gone)?;
+        if conn.life == Life::Settling {
+            match conn.outstanding.awaited {
+                0 => still(front, leaving),
+                _ if is_late => return Err(Stays::Busy),
+                _ => {}
+            }
+            return Ok(false);
+        }
+        let waits = conn.greeting.is_under_way() || conn.intake.filling.is_some();
+        let waits = waits || !conn.arrived.is_empty();
+        let comes = !front.net.is_still(id) || front.conns.inbox.iter().any(|c| c.conn == id);
+        if waits || comes {
+            return if is_late { Err(Stays::Busy) } else { Ok(false) };
+        }
+        let withdrawn = match &leaving.stage {
+            Stage::Withdrawn(slots) => slots.len(),
+            Stage::Settling | Stage::Stilled => {
+                let slots = withdraw(self.engine, id);
+                let count = slots.len();
+                leaving.stage = Stage::Withdrawn(slots);
+                count
+            }
+        };
+        let front = &mut self.engine.front;
+        let conn = front.conns.get(id);
+        let held: usize = conn.streams.iter().map(|s| s.held.len(front.requests.table())).sum();
+        let begun = usize::from(matches!(conn.intake.receiving, Receiving::Into(_)));
+        let ends_here = conn.outstanding.count - withdrawn - held - begun;
+        let has_said_all = conn.session.is_settled() && front.net.unsent(id) == 0;
+        let is_quiet = ends_here == 0 && has_said_all;
+        if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
+    }
+
+    /// Lets a connection go on here.
+    fn stay(&mut self, migration: &mut Migration, n: usize, why: Stays) {
+        let leaving = migration.leaving.swap_remove(n);
+        let (id, is_ordered) = (leaving.conn, leaving.is_ordered);
+        let was_stilled = !matches!(leaving.stage, Stage::Settling);
+        for slot in leaving.into_withdrawn() {
+            if self.engine.enqueue(slot).is_err() {
+                self.engine.end(slot, Status::Retry, None);
+            }
+        }
+        if let Some(conn) = self.engine.front.conns.find(id) {
+            conn.life.stay();
+            let is_stalled = conn.intake.stalled.is_some();
+            self.reader.invitations.ask_again(self.engine, id);
+            (0..STREAMS).for_each(|stream| self.engine.release_held(id, stream));
+            let front = &mut self.engine.front;
+            match (is_stalled, was_stilled) {
+                (true, true) => front.net.pause(id),
+                (false, true) => front.net.resume(id),
+                (_, false) => {}
+            }
+            if is_stalled {
+                front.conns.call(id);
+            }
+            front.finish_if_idle(id);
+        }
+        if is_ordered {
+            self.report_move(id, Err(why));
+        }
+    }
+
+    /// Forgets a connection that is gone before it could leave.
+    pub(crate) fn forget_leaving(&mut self, migration: &mut Migration, id: ConnId) {
+        let n = migration.leaving.iter().position(|leaving| leaving.conn == id);
+        let Some(n) = n else { return };
+        let leaving = migration.leaving.swap_remove(n);
+        let is_ordered = leaving.is_ordered;
+        let withdrawn = leaving.into_withdrawn();
+        withdrawn.into_iter().for_each(|slot| self.engine.front.forget(slot));
+        if is_ordered {
+            self.report_move(id, Err(Stays::Gone));
+        }
+    }
+
+    /// Sends a quiet connection away.
+    fn go(&mut self, migration: &mut Migration, n: usize) {
+        let leaving = migration.leaving.swap_remove(n);
+        let Leaving { conn: id, to, is_ordered, since, .. } = leaving;
+        let front = &mut self.engine.front;
+        let conn = front.conns.take(id, front.gauges.meters());
+        let mut conn = *conn.expect("it was just looked at");
+        let (requests, discards) = unload(front, &mut conn, leaving.into_withdrawn());
+        let unparsed = conn.intake.stalled.take().map_or(Vec::new(), |mut stalled| {
+            stalled.bytes.drain(..stalled.taken);
+            stalled.bytes
+        });
+        let waiting = match conn.intake.receiving {
+            Receiving::Waiting(request) => Some(request),
+            Receiving::Nothing | Receiving::Into(_) | Receiving::Discard => None,
+        };
+        let ticket = front.net.detach(id, to);
+        let membership = conn.membership;
+        let parcel = Box::new(Parcel {
+            from: self.line.worker,
+            ticket,
+            peer: conn.peer,
+            listener: conn.listener,
+            namespace: conn.namespace,
+            session: conn.session.pack(),
+            grant: membership.grant.as_deref().map(Grant::to_parcel),
+            entered: membership.entered,
+            handles: membership.handles.clone(),
+            place: conn.place.as_ref().map(Place::to_parcel),
+            requests,
+            waiting,
+            put_off: conn.put_off,
+            discards,
+            unparsed,
+            paused_at: since,
+        });
+        migration.away.push(Departed {
+            ticket,
+            conn: id,
+            to,
+            is_ordered,
+            asked_for: 0,
+            charged: parcel.requests.iter().map(|request| request.tenant).collect(),
+            membership,
+            _place: conn.place,
+            carried: parcel.unparsed.len(),
+        });
+        tracing::debug!(peer = %parcel.peer, to, requests = parcel.requests.len(), "leaves");
+        front.progressed = true;
+        migration.post(&mut self.line.mailbox, to, Tell::Arrive(parcel));
+    }
+
+    /// Stops counting here what a connection that has left counts elsewhere.
+    fn settle(&mut self, away: &Departed) {
+        let front = &mut self.engine.front;
+        away.charged.iter().for_each(|tenant| front.gauges.meter(*tenant).retire(1));
+        away.membership.leave_all(front.gauges.meters());
+        front.conns.carried -= away.carried;
+    }
+
+    /// Takes note that a connection that was given away has landed.
+    pub(crate) fn landed(
+        &mut self,
+        migration: &mut Migration,
+        ticket: Ticket,
+        conn: ConnId,
+        pause: Duration,
+    ) {
+        // One that was given up is nobody's any more.
+        let Some(away) = migration.take_away(ticket) else { return };
+        self.settle(&away);
+        self.engine.front.gauges.meters().worker.count_moved(pause);
+        self.report_whereabouts(&away, Stays::Elsewhere { worker: away.to, conn });
+        if away.is_ordered {
+            self.report_move(away.conn, Ok((conn, pause)));
+        }
+    }
+
+    /// Takes a connection back that was given away.
+    pub(crate) fn returned(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
+        let away = migration.take_away(parcel.ticket);
+        if let Some(away) = &away {
+            self.settle(away);
+            if away.is_ordered {
+                self.report_move(away.conn, Err(Stays::NoRoom));
+            }
+        }
+        let home = self.come_home(migration, parcel);
+        if let Some(away) = away {
+            let worker = self.line.worker;
+            let found = home.map_or(Stays::NoRoom, |conn| Stays::Elsewhere { worker, conn });
+            self.report_whereabouts(&away, found);
+        }
+    }
+
+    /// Gives up what is away, because the workers that were to take it may be gone.
+    pub(crate) fn give_up(&mut self, migration: &mut Migration) {
+        let (away, lost) = migration.give_up();
+        for away in &away {
+            self.settle(away);
+            self.report_whereabouts(away, Stays::Gone);
+        }
+        lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
+    }
+
+    /// Tells whoever wanted a connection to end while it was away where it is.
+    fn report_whereabouts(&mut self, away: &Departed, found: Stays) {
+        let worker = self.line.worker;
+        for _ in 0..away.asked_for {
+            self.line.mailbox.report(Report::Ends { worker, conn: away.conn, begun: Err(found) });
+        }
+    }
+
+    fn report_move(&mut self, conn: ConnId, ended: Result<(ConnId, Duration), Stays>) {
+        if ended.is_err() {
+            self.engine.front.gauges.meters().worker.count_stayed();
+        }
+        let worker = self.line.worker;
+        self.line.mailbox.report(Report::Moved { worker, conn, ended });
+    }
+}
+
+/// Stops receiving from a connection, once it has sent all that it was asked for.
+fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut Leaving) {
+    front.conns.get(leaving.conn).life = Life::Leaving;
+    front.net.still(leaving.conn);
+    (leaving.since, leaving.stage) = (front.now, Stage::Stilled);
+}
+
+/// Takes the connection's requests out of the schedulers, as far as they are charged to a tenant that
+/// it belongs to or has a handle on.
+fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
+    engine: &mut Engine<T, D, S, P>,
+    id: ConnId,
+) -> Vec<Slot> {
+    let Frontend { conns, requests, shared, .. } = &mut engine.front;
+    let Membership { grant, entered, handles } = &conns.peek(id).membership;
+    let own = grant.as_ref().map(|grant| grant.tenant);
+    let others = entered.iter().chain(handles.iter().flatten());
+    let mut tenants: Vec<TenantId> = own.into_iter().chain(others.map(|m| m.tenant)).collect();
+    tenants.sort();
+    tenants.dedup();
+    let mut taken = Vec::new();
+    if shared.fences.holds_exclusives() {
+        // What waits for another process could wait longer than anybody for us.
+        for lane in engine.lanes.iter_mut() {
+            let first = taken.len();
+            lane.unpark(|slot| requests.get(slot).conn == id, &mut taken);
+            for slot in &taken[first..] {
+                lane.refund(requests.get(*slot).command);
+            }
+        }
+    }
+    let mut is_its = |slot: Slot| requests.get(slot).conn == id;
+    for lane in engine.lanes.iter_mut().filter(|lane| lane.scheduler().queued() > 0) {
+        for tenant in &tenants {
+            lane.scheduler_mut().withdraw(*tenant, &mut is_its, &mut taken);
+        }
+    }
+    taken
+}
+
+/// Takes a connection's requests out of the table. Returns whether the payload that is coming is of
+/// a request that was refused, too.
+fn unload<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    conn: &mut Connection<P>,
+    withdrawn: Vec<Slot>,
+) -> (Vec<ParcelRequest>, bool) {
+    let mut requests: Vec<ParcelRequest> =
+        withdrawn.into_iter().map(|slot| pack(front, slot, true)).collect();
+    for stream in &mut conn.streams {
+        while let Some(slot) = stream.held.pop(front.requests.table()) {
+            requests.push(pack(front, slot, true));
+        }
+    }
+    match conn.intake.receiving {
+        Receiving::Nothing | Receiving::Waiting(_) => {}
+        Receiving::Discard => return (requests, true),
+        Receiving::Into(slot) => requests.push(pack(front, slot, false)),
+    }
+    (requests, false)
+}
+
+/// Takes a request out of the table, and goes on charging its tenant for it here.
+fn pack<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    slot: Slot,
+    is_whole: bool,
+) -> ParcelRequest {
+    let (parcel, buf) = front.take_out(slot).into_parcel(is_whole);
+    front.requests.give_back(buf);
+    parcel
+}

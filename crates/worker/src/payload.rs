@@ -1,0 +1,91 @@
+//! Payloads arrive in the buffers of their requests, which start when the last byte has come.
+
+use contract::{ConnId, Device, Scheduler, Session, Slot, Status, Transport};
+
+use crate::connections::Receiving;
+use crate::engine::Engine;
+
+/// The place of some bytes in a payload that was asked for: the request, and the offset. `None`: the
+/// bytes are the next of the connection's last request.
+pub(crate) type PlaceInPayload = Option<(Slot, usize)>;
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
+    /// Copies received bytes to their place. `end` comes with the last of a payload: whether it is
+    /// good.
+    pub(crate) fn payload(
+        &mut self,
+        id: ConnId,
+        place: PlaceInPayload,
+        bytes: &[u8],
+        end: Option<Status>,
+    ) {
+        let requests = &mut self.front.requests;
+        let receiving = &mut self.front.conns.get(id).intake.receiving;
+        let (slot, at) = match (place, &*receiving) {
+            (Some(place), _) => place,
+            (None, Receiving::Into(slot)) => (*slot, requests.get(*slot).filled),
+            (None, _) => {
+                if end.is_some() {
+                    *receiving = Receiving::Nothing;
+                }
+                return;
+            }
+        };
+        let entry = requests.get(slot);
+        let is_asked = place.is_some();
+        assert!(entry.conn == id && entry.is_awaited == is_asked, "{slot:?} does not wait here");
+        let total = entry.command.payload_bytes();
+        let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
+        buf.prefix_mut(total)[at..at + bytes.len()].copy_from_slice(bytes);
+        self.payload_came(id, slot, bytes.len(), end);
+    }
+
+    /// Counts bytes of a payload that are in their place. With the last ones the request starts, or
+    /// is answered.
+    pub(crate) fn payload_came(
+        &mut self,
+        id: ConnId,
+        slot: Slot,
+        bytes: usize,
+        end: Option<Status>,
+    ) {
+        let entry = self.front.requests.get(slot);
+        let conn = self.front.conns.get(id);
+        entry.filled += bytes;
+        let is_awaited = entry.is_awaited;
+        if is_awaited {
+            conn.progress.messages = conn.progress.messages.wrapping_add(1);
+        }
+        let Some(status) = end else { return };
+        if is_awaited {
+            return self.awaited_came(id, slot, status);
+        }
+        conn.intake.receiving = Receiving::Nothing;
+        let is_whole = entry.filled == entry.command.payload_bytes();
+        assert!(is_whole || !status.is_ok(), "the session counted the payload");
+        self.whole(id, slot, status);
+    }
+
+    /// Ends the wait for a payload that was asked for.
+    pub(crate) fn awaited_came(&mut self, id: ConnId, slot: Slot, status: Status) {
+        let requests = &mut self.front.requests;
+        let outstanding = &mut self.front.conns.get(id).outstanding;
+        outstanding.awaited -= 1;
+        outstanding.asked.remove(requests.table(), slot);
+        let entry = requests.get(slot);
+        entry.is_awaited = false;
+        entry.filled = entry.command.payload_bytes();
+        requests.end_awaiting(slot);
+        self.whole(id, slot, status);
+    }
+
+    /// Starts a request whose payload is good, or answers one whose payload is not.
+    fn whole(&mut self, id: ConnId, slot: Slot, status: Status) {
+        if status.is_ok() {
+            self.front.requests.get(slot).received_at = self.front.now;
+            self.start(id, slot);
+        } else {
+            self.front.answer_unstarted(slot, status);
+        }
+    }
+}

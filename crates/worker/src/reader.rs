@@ -1,0 +1,456 @@
+//! Turns the bytes of connections into requests in flight: the first half of a turn's first run.
+
+use contract::{
+    ConnId, Device, End, Event, Mailbox, Part, Request, Scheduler, Session, TenantId, Transport,
+};
+
+use crate::Line;
+use crate::connections::{Chunk, Life, Receiving};
+use crate::direct::DirectReceives;
+use crate::engine::Engine;
+use crate::frontend::Frontend;
+use crate::invitations::Invitations;
+use crate::namespaces::verdict;
+use crate::requests::{InFlight, Position, Room, Shortage};
+use crate::tenancy::{self, Registrar};
+
+/// Why taking bytes ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Every byte was taken.
+    Empty,
+    /// The turn's batch is full; the next turn goes on.
+    Batch,
+    /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
+    /// somebody's payload ends this.
+    Shortage,
+    /// The connection is over its limits or waits for its fence, or its tenant holds too much; its
+    /// own progress, or its tenant's, ends this.
+    Stall,
+    /// The connection is gone.
+    Gone,
+}
+
+impl From<Shortage> for Stop {
+    fn from(shortage: Shortage) -> Stop {
+        match shortage {
+            Shortage::OfTenant => Stop::Stall,
+            Shortage::OfWorker => Stop::Shortage,
+        }
+    }
+}
+
+/// Takes the bytes of a worker's connections.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) invitations: Invitations,
+    pub(crate) direct: DirectReceives,
+    /// Requests parsed in this turn.
+    batch: usize,
+}
+
+impl Reader {
+    /// Makes a reader.
+    pub(crate) fn new(invitations: Invitations) -> Self {
+        Reader { invitations, direct: DirectReceives::new(), batch: 0 }
+    }
+
+    /// Begins a turn.
+    pub(crate) fn begin_turn(&mut self) {
+        self.batch = 0;
+    }
+
+    /// Returns whether the turn has parsed as many requests as it may.
+    pub(crate) fn is_full(&self, batch_max: usize) -> bool {
+        self.batch >= batch_max
+    }
+
+    /// Takes received bytes, oldest first, until the batch is full or something is short.
+    pub(crate) fn read<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+    ) {
+        self.read_called(engine, line);
+        while let Some(mut chunk) = engine.front.conns.inbox.pop_front() {
+            let stop = self.take_chunk(engine, line, &mut chunk);
+            match stop {
+                Stop::Batch | Stop::Shortage => {
+                    engine.front.is_short |= stop == Stop::Shortage;
+                    engine.front.conns.inbox.push_front(chunk);
+                    break;
+                }
+                Stop::Empty | Stop::Stall | Stop::Gone => engine.front.net.give(chunk.buf),
+            }
+        }
+        self.direct.lend(&mut engine.front);
+        let clock = &mut engine.front.gauges.clock;
+        clock.mark(Part::Protocol);
+        if clock.is_tracing() {
+            clock.trace_queued();
+        }
+    }
+
+    /// Takes as much as possible of a chunk. The bytes that a stalled connection cannot take yet are
+    /// copied, so that the lent buffer goes back.
+    fn take_chunk<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+        chunk: &mut Chunk,
+    ) -> Stop {
+        let id = chunk.conn;
+        let Some(conn) = engine.front.conns.find(id) else { return Stop::Gone };
+        let bytes = &chunk.buf.bytes()[chunk.taken..chunk.len];
+        if conn.intake.stalled.is_some() {
+            return carry(&mut engine.front, id, bytes);
+        }
+        let mut rest = bytes;
+        let stop = self.parse(engine, line, id, &mut rest);
+        let front = &mut engine.front;
+        match stop {
+            Stop::Stall => {
+                pause(front, id);
+                return carry(front, id, rest);
+            }
+            // The bytes of others, which may end the shortage, lie behind these: they are carried
+            // as long as that leaves room for connections over their limits.
+            Stop::Shortage if front.conns.carried + rest.len() <= front.limits.carried / 2 => {
+                pause(front, id);
+                front.is_short = true;
+                front.conns.starve(id);
+                return carry(front, id, rest);
+            }
+            Stop::Batch | Stop::Shortage => chunk.taken = chunk.len - rest.len(),
+            Stop::Empty => self.direct.look_for_payload(front, id),
+            Stop::Gone => {}
+        }
+        stop
+    }
+
+    /// Goes on with connections whose stall may be over: first those that wait for what the worker
+    /// was short of, in their order.
+    fn read_called<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+    ) {
+        while engine.front.has_room() {
+            let Some(id) = engine.front.conns.next_starving() else { break };
+            match self.go_on(engine, line, id) {
+                Stop::Shortage => {
+                    engine.front.conns.starve_first(id);
+                    break;
+                }
+                Stop::Batch => return engine.front.conns.call(id),
+                Stop::Empty | Stop::Stall | Stop::Gone => {}
+            }
+        }
+        engine.front.is_short = engine.front.conns.is_starving();
+        for _ in 0..engine.front.conns.called() {
+            let Some(id) = engine.front.conns.next_called() else { continue };
+            match self.go_on(engine, line, id) {
+                Stop::Shortage => {
+                    engine.front.is_short = true;
+                    engine.front.conns.starve(id);
+                }
+                Stop::Batch => return engine.front.conns.call(id),
+                Stop::Empty | Stop::Stall | Stop::Gone => {}
+            }
+        }
+    }
+
+    /// Goes on with a connection, if it is stalled.
+    fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+        id: ConnId,
+    ) -> Stop {
+        let conn = engine.front.conns.get(id);
+        let Some(mut stalled) = conn.intake.stalled.take() else { return Stop::Empty };
+        if !conn.arrived.is_empty()
+            && let Err(stop) = self.unpack(engine, id)
+        {
+            // Whoever is gone is still in the table until the transport says so.
+            engine.front.conns.get(id).intake.stalled = Some(stalled);
+            return stop;
+        }
+        let conn = engine.front.conns.find(id);
+        if conn.is_some_and(|conn| !conn.put_off.is_empty() && !conn.life.is_moving()) {
+            self.invitations.ask_again(engine, id);
+        }
+        let mut rest = &stalled.bytes[stalled.taken..];
+        let before = rest.len();
+        let stop = self.parse(engine, line, id, &mut rest);
+        let left = rest.len();
+        stalled.taken = stalled.bytes.len() - left;
+        let front = &mut engine.front;
+        match stop {
+            Stop::Empty => {
+                front.conns.carried -= before;
+                if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
+                    front.net.resume(id);
+                }
+                // Its last request may have ended while it was stalled.
+                front.finish_if_idle(id);
+            }
+            Stop::Gone => front.conns.carried -= before,
+            Stop::Batch | Stop::Shortage | Stop::Stall => {
+                front.conns.carried -= before - left;
+                front.conns.get(id).intake.stalled = Some(stalled);
+            }
+        }
+        stop
+    }
+
+    /// Parses and admits requests off the front of `input`.
+    fn parse<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+        id: ConnId,
+        input: &mut &[u8],
+    ) -> Stop {
+        loop {
+            let room = engine.front.has_room();
+            let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
+            let Some(conn) = conn else { return Stop::Gone };
+            if let Receiving::Waiting(request) = conn.intake.receiving {
+                if !room {
+                    return Stop::Shortage; // others took the last slots meanwhile
+                }
+                conn.intake.receiving = Receiving::Nothing;
+                if let Err(shortage) = admit(engine, id, request) {
+                    return shortage.into();
+                }
+                continue;
+            }
+            if input.is_empty() && !conn.session.has_more() {
+                return Stop::Empty;
+            }
+            if matches!(conn.intake.receiving, Receiving::Nothing) {
+                if conn.life.is_finishing() {
+                    *input = &[];
+                    return Stop::Empty;
+                }
+                if conn.greeting.is_under_way() || is_over_limits(&mut engine.front, id) {
+                    return Stop::Stall;
+                }
+                if self.batch >= engine.front.limits.batch {
+                    return Stop::Batch;
+                }
+                if !room {
+                    return Stop::Shortage;
+                }
+            }
+            match engine.front.conns.get(id).session.next_event(input) {
+                Ok(Some(Event::Request(request))) => {
+                    self.count_message(&mut engine.front, id);
+                    if let Err(shortage) = admit(engine, id, request) {
+                        return shortage.into();
+                    }
+                }
+                Ok(Some(Event::Payload { bytes, end })) => engine.payload(id, None, bytes, end),
+                Ok(Some(event)) => self.take_event(engine, line, id, event),
+                Ok(None) => return Stop::Empty,
+                Err(fatal) => {
+                    engine.front.disconnect(id, End::Protocol, &fatal.to_string());
+                    return Stop::Gone;
+                }
+            }
+        }
+    }
+
+    /// Counts a message whose first byte was seen, in the turn's batch, too.
+    #[inline(always)]
+    fn count_message<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>, id: ConnId) {
+        self.batch += 1;
+        let progress = &mut front.conns.get(id).progress;
+        progress.messages = progress.messages.wrapping_add(1);
+    }
+
+    /// Takes an event that is neither a request nor a payload right behind one.
+    fn take_event<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+        id: ConnId,
+        event: Event<'_>,
+    ) {
+        match event {
+            Event::Request(_) | Event::Payload { .. } => unreachable!("taken where they came"),
+            Event::Piece { slot, offset, bytes, end } => {
+                engine.payload(id, Some((slot, offset)), bytes, end);
+            }
+            Event::Awaited(request) => {
+                self.count_message(&mut engine.front, id);
+                self.invitations.await_payload(engine, id, request);
+            }
+            Event::Attached(tenant) => tenancy::attach(&mut engine.front, id, tenant),
+            Event::Fenced(fence) => engine.front.conns.get(id).fence = Some(fence),
+            Event::Own => {
+                self.batch += 1;
+                engine.front.attend(id);
+            }
+            Event::Control(control) => {
+                self.batch += 1;
+                Registrar { engine, line }.control(id, *control);
+            }
+        }
+    }
+
+    /// Goes on with the requests that came along with a connection, in their order.
+    ///
+    /// # Errors
+    /// Why some of them wait on.
+    fn unpack<T: Transport, D: Device, S: Scheduler, P: Session>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        id: ConnId,
+    ) -> Result<(), Stop> {
+        loop {
+            let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
+            let conn = conn.ok_or(Stop::Gone)?;
+            let Some(request) = conn.arrived.front() else { return Ok(()) };
+            let (tenant, bytes) = (request.tenant, request.command.payload_bytes());
+            if self.batch >= engine.front.limits.batch {
+                return Err(Stop::Batch);
+            }
+            if !engine.front.has_room() {
+                return Err(Stop::Shortage);
+            }
+            let room = supply_in_line(&mut engine.front, id, tenant, bytes)?;
+            self.batch += 1;
+            admit_arrived(engine, id, room);
+        }
+    }
+}
+
+/// Checks a request and gives it a slot and, for its payload, a buffer.
+///
+/// # Errors
+/// There is no buffer now, or the tenant holds too much: the request waits in its connection.
+#[inline(always)]
+fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
+    engine: &mut Engine<T, D, S, P>,
+    id: ConnId,
+    request: Request,
+) -> Result<(), Shortage> {
+    let charged = engine.front.tenant_of(id, request.tenant);
+    let placed = match engine.judge(id, &request, charged) {
+        Ok(placed) => placed,
+        Err(status) => {
+            if request.payload_bytes > 0 {
+                engine.front.conns.get(id).intake.receiving = Receiving::Discard;
+            }
+            engine.front.refuse(id, &request, charged, status);
+            return Ok(());
+        }
+    };
+    let front = &mut engine.front;
+    let room = match supply_in_line(front, id, placed.tenant, request.payload_bytes) {
+        Ok(room) => room,
+        Err(shortage) => {
+            front.conns.get(id).intake.receiving = Receiving::Waiting(request);
+            return Err(shortage);
+        }
+    };
+    let (now, class) = (front.now, room.class);
+    let conn = front.conns.get(id);
+    conn.intake.position = None;
+    conn.outstanding.count += 1;
+    conn.outstanding.owed += request.command.reply_bytes();
+    let make = || InFlight::new(id, &request, placed, room, false, now);
+    let slot = front.insert(placed.tenant, class, make);
+    match request.payload_bytes {
+        0 => engine.start(id, slot),
+        _ => front.conns.get(id).intake.receiving = Receiving::Into(slot),
+    }
+    Ok(())
+}
+
+/// Starts the first request that came along with a connection, or goes on with its payload.
+fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
+    engine: &mut Engine<T, D, S, P>,
+    id: ConnId,
+    room: Room,
+) {
+    let front = &mut engine.front;
+    let conn = front.conns.get(id);
+    conn.intake.position = None;
+    let request = conn.arrived.pop_front().expect("the caller has just seen it");
+    let class = room.class;
+    let mut entry = InFlight::of_parcel(id, &request, room);
+    // The namespace may have changed on the way.
+    entry.verdict = verdict(&entry, engine.namespaces.find(request.namespace));
+    front.requests.quotas.hold(request.tenant, class);
+    let slot = front.insert_held(|| entry);
+    match request.payload {
+        contract::Payload::Whole(_) => engine.start(id, slot),
+        contract::Payload::Begun(_) => {
+            front.conns.get(id).intake.receiving = Receiving::Into(slot);
+        }
+    }
+}
+
+/// Finds a slot, and a buffer for a payload of so many bytes. A connection whose tenant holds too much
+/// gets a position in the tenant's line; the caller takes it back with what was supplied.
+///
+/// # Errors
+/// What is short.
+#[inline(always)]
+fn supply_in_line<T: Transport, P: Session>(
+    front: &mut Frontend<T, P>,
+    id: ConnId,
+    tenant: TenantId,
+    bytes: usize,
+) -> Result<Room, Shortage> {
+    let supplied = front.requests.supply(tenant, bytes);
+    if matches!(supplied, Err(Shortage::OfTenant)) {
+        queue_up(front, id, tenant);
+    }
+    supplied
+}
+
+#[cold]
+fn queue_up<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, tenant: TenantId) {
+    let conns = &front.conns;
+    let waits = |id: ConnId, position: Position| {
+        conns.look(id).is_some_and(|conn| conn.intake.position == Some(position))
+    };
+    let before = conns.peek(id).intake.position;
+    let most = 2 * conns.open();
+    let position = front.requests.quotas.queue_up(tenant, id, before, most, waits);
+    front.conns.get(id).intake.position = Some(position);
+}
+
+fn is_over_limits<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) -> bool {
+    let unsent = front.net.unsent(id);
+    let limits = front.limits;
+    front.conns.find(id).is_some_and(|conn| {
+        let outstanding = &conn.outstanding;
+        outstanding.count - outstanding.awaited >= limits.in_flight_of_connection
+            || unsent + outstanding.owed > limits.unsent_of_connection
+    })
+}
+
+/// Stops receiving from a connection, unless the connection leaves: then that is done already.
+fn pause<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
+    if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
+        front.net.pause(id);
+    }
+}
+
+/// Keeps bytes of a stalled connection, or ends it where those are too many.
+fn carry<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, bytes: &[u8]) -> Stop {
+    if front.conns.carried + bytes.len() > front.limits.carried {
+        let why = "too many stopped connections had sent too much already";
+        front.disconnect(id, End::BackPressure, why);
+        return Stop::Gone;
+    }
+    front.conns.carried += bytes.len();
+    let stalled = &mut front.conns.get(id).intake.stalled;
+    stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
+    Stop::Stall
+}

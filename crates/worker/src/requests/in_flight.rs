@@ -1,0 +1,155 @@
+//! A request from its admission until its reply is handed to the transport.
+
+use std::sync::Arc;
+
+use contract::{
+    Buf, Command, ConnId, Fence, Instant, NamespaceId, ParcelRequest, Payload, Request, Status,
+    Tag, TenantId,
+};
+
+use super::chain::{Chained, Links};
+
+/// A request in flight. Each of its waits is ended:
+/// - for the payload: by the connection's next bytes, or its end;
+/// - behind a barrier: by the end of the requests before it;
+/// - in the scheduler: by the scheduler's rounds;
+/// - behind the fence: by the ends of requests that a gone connection of its client has at the device;
+/// - for another process of the server: by the end of what that process has at the devices;
+/// - in the device: by the device's completion.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// The connection that waits for the reply, and may be gone when the request ends.
+    pub(crate) conn: ConnId,
+    pub(crate) tag: Tag,
+    pub(crate) stream: u8,
+    pub(crate) tenant: TenantId,
+    /// The command as the peer named it.
+    pub(crate) command: Command,
+    pub(crate) namespace: NamespaceId,
+    /// Not good once a change of the namespace forbids the request: it goes to no device any more.
+    pub(crate) verdict: Status,
+    /// The device's number.
+    pub(crate) device: u8,
+    /// The first block on the device.
+    pub(crate) lba: u64,
+    /// The payload, as far as it has arrived; `None` for requests without one and while the device,
+    /// or the transport, has the buffer.
+    pub(crate) buf: Option<Buf>,
+    /// The size of the payload's buffer, by the pool's number.
+    pub(crate) payload_class: Option<usize>,
+    /// `filled ≤ command.payload_bytes()`
+    pub(crate) filled: usize,
+    /// The payload was asked for and has not all come.
+    pub(crate) is_awaited: bool,
+    /// The fence that counts the request while the device has it, and the epoch.
+    pub(crate) fence: Option<(Arc<Fence>, u32)>,
+    /// When the last byte had arrived.
+    pub(crate) received_at: Instant,
+    /// When the device got the request.
+    pub(crate) submitted_at: Option<Instant>,
+    /// The neighbours among those whose payload the connection awaits, later among those held behind
+    /// the same barrier.
+    pub(crate) links: Links,
+}
+
+/// The tenant and the blocks that a request was admitted to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) namespace: NamespaceId,
+    pub(crate) device: u8,
+    /// The first block on the device.
+    pub(crate) lba: u64,
+    /// The tenant that is charged.
+    pub(crate) tenant: TenantId,
+}
+
+/// A buffer for a payload, with the pool's number of its size; both `None` without a payload.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) buf: Option<Buf>,
+    pub(crate) class: Option<usize>,
+}
+
+impl InFlight {
+    /// Makes the entry of a request that has just been parsed.
+    // Entries are large: they are made where they stay.
+    #[inline(always)]
+    pub(crate) fn new(
+        conn: ConnId,
+        request: &Request,
+        placed: Placed,
+        room: Room,
+        is_awaited: bool,
+        now: Instant,
+    ) -> InFlight {
+        let Placed { namespace, device, lba, tenant } = placed;
+        InFlight {
+            conn,
+            tag: request.tag,
+            stream: request.stream,
+            tenant,
+            command: request.command,
+            namespace,
+            verdict: Status::Ok,
+            device,
+            lba,
+            buf: room.buf,
+            payload_class: room.class,
+            filled: 0,
+            is_awaited,
+            fence: None,
+            received_at: now,
+            submitted_at: None,
+            links: Links::default(),
+        }
+    }
+
+    /// Makes the entry of a request that came along with a connection from another worker.
+    pub(crate) fn of_parcel(conn: ConnId, parcel: &ParcelRequest, mut room: Room) -> InFlight {
+        let ParcelRequest { namespace, device, lba, tenant, .. } = *parcel;
+        let (Payload::Whole(bytes) | Payload::Begun(bytes)) = &parcel.payload;
+        if let Some(buf) = &mut room.buf {
+            buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
+        }
+        let request = Request {
+            tag: parcel.tag,
+            stream: parcel.stream,
+            namespace: Some(namespace),
+            tenant: 0,
+            command: parcel.command,
+            payload_bytes: parcel.command.payload_bytes(),
+            verdict: Status::Ok,
+        };
+        let placed = Placed { namespace, device, lba, tenant };
+        let entry = InFlight::new(conn, &request, placed, room, false, parcel.received_at);
+        InFlight { filled: bytes.len(), ..entry }
+    }
+
+    /// Takes the request apart for another worker, with its buffer. All bytes of a payload may be
+    /// here before they are checked: then the payload is not whole.
+    pub(crate) fn into_parcel(self, is_whole: bool) -> (ParcelRequest, Option<Buf>) {
+        let bytes = self.buf.as_ref().map_or(&[][..], Buf::bytes);
+        let payload = match is_whole {
+            true => Payload::Whole(bytes[..self.command.payload_bytes()].to_vec()),
+            false => Payload::Begun(bytes[..self.filled].to_vec()),
+        };
+        let parcel = ParcelRequest {
+            tag: self.tag,
+            stream: self.stream,
+            tenant: self.tenant,
+            command: self.command,
+            namespace: self.namespace,
+            device: self.device,
+            lba: self.lba,
+            payload,
+            received_at: self.received_at,
+        };
+        (parcel, self.buf)
+    }
+}
+
+impl Chained for InFlight {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}

@@ -1,0 +1,266 @@
+//! The requests of a worker: their slots, the buffers of their payloads, and what each tenant may
+//! hold of both.
+//!
+//! Deliberately not here: connections, devices and what a request means.
+
+mod chain;
+mod in_flight;
+mod put_off;
+mod quota;
+
+use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
+
+pub(crate) use chain::Chain;
+pub(crate) use in_flight::{InFlight, Placed, Room};
+pub(crate) use put_off::{PutOff, PutOffLines};
+pub(crate) use quota::{Position, Quotas, SHARE};
+
+use quota::CLASSES_MAX;
+
+use crate::Limits;
+
+/// Why a request finds no place now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// The tenant holds too much, or all that is free is for others. The end of one of its requests
+    /// ends this.
+    OfTenant,
+    /// The worker has no slot or buffer for anybody. The end of any request ends this.
+    OfWorker,
+}
+
+/// The buffers of a worker.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    pool: BufPool,
+    /// A buffer of the largest size, for a request at the front of a scheduler that finds none: the
+    /// other buffers may all be with writes behind that request, which wait for it. A buffer that
+    /// comes back is the next.
+    spare: Option<Buf>,
+}
+
+impl Buffers {
+    /// Takes a buffer for the data of a read. The buffer that is set aside is for the `first` in the
+    /// order of a device alone.
+    #[inline]
+    pub(crate) fn take_for_read(&mut self, bytes: usize, first: bool) -> Option<Buf> {
+        let spare = || self.spare.take_if(|_| first);
+        self.pool.take(bytes).or_else(spare)
+    }
+
+    /// Takes a buffer back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
+        match buf {
+            Some(buf) if self.spare.is_none() && buf.capacity() == self.pool.largest() => {
+                self.spare = Some(buf);
+            }
+            Some(buf) => self.pool.give(buf),
+            None => {}
+        }
+    }
+
+    fn room_of(&self, buf: Buf) -> Room {
+        let class = Some(self.pool.class_of(&buf));
+        Room { buf: Some(buf), class }
+    }
+}
+
+/// The slots, buffers and quotas of a worker's requests.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    slots: SlotTable<InFlight>,
+    buffers: Buffers,
+    pub(crate) quotas: Quotas,
+    /// Requests that have asked for their payload and not got all of it.
+    awaited: usize,
+    /// The quotas of those requests, which do not count among what tenants hold otherwise: the
+    /// tenants' other requests give that back by themselves.
+    awaited_quotas: Quotas,
+    /// The most requests that may await payloads at the same time.
+    awaited_max: usize,
+}
+
+impl Requests {
+    /// Makes room for as many requests as the limits say, with the buffers of this pool, and sets
+    /// one of the largest buffers aside.
+    ///
+    /// # Panics
+    /// When the pool has fewer than two of its largest buffers.
+    pub(crate) fn new(mut pool: BufPool, limits: &Limits) -> Requests {
+        let spare = pool.take(pool.largest());
+        assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
+        assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
+        Requests {
+            slots: SlotTable::new(limits.in_flight),
+            buffers: Buffers { pool, spare },
+            quotas: Quotas::default(),
+            awaited: 0,
+            awaited_quotas: Quotas::default(),
+            awaited_max: limits.in_flight / 2,
+        }
+    }
+
+    /// Returns the request of a slot.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub(crate) fn get(&mut self, slot: Slot) -> &mut InFlight {
+        self.slots.get(slot)
+    }
+
+    /// Returns the request of a slot, and the buffers.
+    ///
+    /// # Panics
+    /// When there is no such request.
+    #[inline]
+    pub(crate) fn get_with_buffers(&mut self, slot: Slot) -> (&mut InFlight, &mut Buffers) {
+        (self.slots.get(slot), &mut self.buffers)
+    }
+
+    /// Returns the request of a slot, unless it has ended.
+    #[inline]
+    pub(crate) fn find(&mut self, slot: Slot) -> Option<&mut InFlight> {
+        self.slots.find(slot)
+    }
+
+    /// Returns the table, for the lists that are threaded through it.
+    #[inline]
+    pub(crate) fn table(&mut self) -> &mut SlotTable<InFlight> {
+        &mut self.slots
+    }
+
+    /// Returns all requests.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &InFlight> {
+        self.slots.iter().map(|(_, entry)| entry)
+    }
+
+    /// Returns all requests, to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
+        self.slots.iter_mut()
+    }
+
+    /// Returns how many requests are in flight.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns how many more requests find a slot.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.slots.room()
+    }
+
+    /// Puts a request that its tenant's quota counts already into a free slot.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
+        self.slots.insert_with(make)
+    }
+
+    /// Drops a request; returns whether connections wait for its tenant to hold less.
+    #[inline(always)]
+    pub(crate) fn discard(
+        &mut self,
+        slot: Slot,
+        tenant: TenantId,
+        payload_class: Option<usize>,
+    ) -> bool {
+        self.slots.discard(slot);
+        self.quotas.release(tenant, payload_class)
+    }
+
+    /// Takes a request out; returns whether connections wait for its tenant to hold less.
+    pub(crate) fn remove(&mut self, slot: Slot) -> (InFlight, bool) {
+        let entry = self.slots.remove(slot);
+        let is_waited_for = self.quotas.release(entry.tenant, entry.payload_class);
+        (entry, is_waited_for)
+    }
+
+    /// Finds a buffer for a payload of so many bytes, if there is one and the tenant may have it,
+    /// and a slot.
+    pub(crate) fn supply(&mut self, tenant: TenantId, bytes: usize) -> Result<Room, Shortage> {
+        if !self.quotas.allows_slot(tenant, self.slots.room()) {
+            return Err(Shortage::OfTenant);
+        }
+        if bytes == 0 {
+            return Ok(Room { buf: None, class: None });
+        }
+        let quotas = &mut self.quotas;
+        let may = |class, free| quotas.allows_payload(tenant, class, free);
+        match self.buffers.pool.take_where(bytes, may) {
+            None if self.buffers.pool.has(bytes) => Err(Shortage::OfTenant),
+            None => Err(Shortage::OfWorker),
+            Some(buf) => Ok(self.buffers.room_of(buf)),
+        }
+    }
+
+    /// Finds a buffer and a slot for a payload that is to be asked for, and counts both for the
+    /// tenant.
+    pub(crate) fn supply_awaited(
+        &mut self,
+        tenant: TenantId,
+        bytes: usize,
+    ) -> Result<Room, Shortage> {
+        let left = self.awaited_max.saturating_sub(self.awaited);
+        if left == 0 {
+            return Err(Shortage::OfWorker);
+        }
+        // What came is held like any other request: who holds too much of that asks for no more.
+        let (quotas, held) = (&mut self.awaited_quotas, &mut self.quotas);
+        if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, self.slots.room()) {
+            return Err(Shortage::OfTenant);
+        }
+        let may = |class, free| {
+            quotas.allows_payload(tenant, class, free) && held.allows_payload(tenant, class, free)
+        };
+        let buf = self.buffers.pool.take_but_last_where(bytes, may);
+        let room = self.buffers.room_of(buf.ok_or(Shortage::OfTenant)?);
+        // The request counts as awaited, and not as held: see `end_awaiting`.
+        self.awaited_quotas.hold(tenant, room.class);
+        self.awaited += 1;
+        Ok(room)
+    }
+
+    /// Counts a request, which does not await its payload any more, as held.
+    pub(crate) fn end_awaiting(&mut self, slot: Slot) {
+        let entry = self.slots.get(slot);
+        let (tenant, class) = (entry.tenant, entry.payload_class);
+        self.awaited -= 1;
+        self.awaited_quotas.release(tenant, class);
+        self.quotas.hold(tenant, class);
+    }
+
+    /// Takes a buffer for a message that a session says by itself.
+    pub(crate) fn take_for_speech(&mut self, bytes: usize) -> Option<Buf> {
+        self.buffers.pool.take(bytes)
+    }
+
+    /// Takes a buffer back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
+        self.buffers.give_back(buf);
+    }
+
+    /// Returns the bytes of the largest buffers.
+    #[inline]
+    pub(crate) fn largest(&self) -> usize {
+        self.buffers.pool.largest()
+    }
+
+    /// Returns how many buffers are out of the pool, without the one that is set aside.
+    pub(crate) fn buffers_taken(&self) -> usize {
+        self.buffers.pool.taken() - usize::from(self.buffers.spare.is_some())
+    }
+
+    /// Takes the requests apart, to use their buffers again.
+    ///
+    /// # Panics
+    /// When a buffer is out of the pool.
+    pub(crate) fn into_pool(mut self) -> BufPool {
+        let Buffers { pool, spare } = &mut self.buffers;
+        pool.give(spare.take().expect("a worker at rest"));
+        self.buffers.pool
+    }
+}

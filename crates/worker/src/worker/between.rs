@@ -1,0 +1,148 @@
+//! Questions and orders of the outer loop to a worker, between turns.
+
+use contract::{
+    BufPool, ConnId, DEVICES_MAX, Device, Instant, Mailbox, Scheduler, Session, TenantId, Transport,
+};
+
+use super::Worker;
+use crate::frontend::Frontend;
+use crate::{Attached, Line, Load};
+
+/// Questions and orders of the outer loop between turns.
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// Takes no new connections and requests; those in flight finish and their replies leave, for which
+    /// they have as long as the limits say.
+    pub fn drain(&mut self, now: Instant) {
+        if !self.is_draining() {
+            self.drain_by(now, now + self.engine.front.limits.drain);
+        }
+    }
+
+    /// Drains like [`drain`](Worker::drain), until then. Said again, the time is another.
+    pub fn drain_by(&mut self, now: Instant, until: Instant) {
+        let front = &mut self.engine.front;
+        if front.drain_until.replace(until).is_some() {
+            return;
+        }
+        front.now = now;
+        front.net.stop_listening();
+        for place in 0..front.conns.places() {
+            if let Some(id) = front.conns.at(place).map(|conn| conn.id) {
+                front.finish(id);
+            }
+        }
+        self.engine.discard_unwanted();
+        self.engine.front.net.kick(now);
+    }
+
+    /// Returns whether [`drain`](Worker::drain) was called and nothing is left.
+    pub fn is_drained(&self) -> bool {
+        let front = &self.engine.front;
+        front.is_draining()
+            && front.conns.open() == 0
+            && front.requests.len() == 0
+            && front.conns.hellos.asked == 0
+            && self.migration.is_idle()
+    }
+
+    /// Returns whether [`drain`](Worker::drain) was called and nothing of the worker will be at a
+    /// device any more, though connections may still be there.
+    pub fn is_inert(&self) -> bool {
+        let front = &self.engine.front;
+        // What is away may come back with requests.
+        let is_alone = front.requests.len() == 0 && self.migration.is_idle();
+        let mut conns = front.conns.iter();
+        front.is_draining() && is_alone && conns.all(|conn| conn.outstanding.count == 0)
+    }
+
+    /// Returns whether [`drain`](Worker::drain) was called.
+    pub fn is_draining(&self) -> bool {
+        self.engine.front.is_draining()
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> usize {
+        self.engine.front.conns.open()
+    }
+
+    /// Returns the names of the open connections.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnId> {
+        self.engine.front.conns.iter().map(|conn| conn.id)
+    }
+
+    /// Returns what the worker holds now.
+    pub fn load(&self) -> Load {
+        let front = &self.engine.front;
+        Load {
+            in_flight: front.requests.len(),
+            buffers: front.requests.buffers_taken(),
+            carried: front.conns.carried,
+            put_off: self.reader.invitations.put_off(),
+            fenced: self.engine.lanes.fenced(),
+            called: front.conns.called(),
+        }
+    }
+
+    /// Returns whether nothing is in flight and every buffer is in its pool: what the simulated world
+    /// checks at rest.
+    pub fn is_at_rest(&self) -> bool {
+        let front = &self.engine.front;
+        front.requests.len() == 0
+            && front.conns.hellos.asked == 0
+            && front.requests.buffers_taken() == 0
+            && front.conns.inbox.is_empty()
+            && self.migration.is_idle()
+    }
+
+    /// Returns the ports, for the world that drives them.
+    pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
+        (&mut self.engine.front.net, self.engine.lanes.devices())
+    }
+
+    /// Returns the schedulers, by device: what the simulated world counts.
+    pub fn schedulers(&self) -> impl Iterator<Item = &S> {
+        self.engine.lanes.iter().map(|lane| lane.scheduler())
+    }
+
+    /// Counts the requests in flight of one tenant, by looking at all.
+    pub fn in_flight_of(&self, tenant: TenantId) -> usize {
+        self.engine.front.requests.iter().filter(|entry| entry.tenant == tenant).count()
+    }
+
+    /// Gives the worker one device more, or another one in the place of one that it has nothing at.
+    ///
+    /// # Panics
+    /// When there is no such place, or [something](Worker::is_idle_at) is at the device that is there.
+    pub fn attach_device(&mut self, place: usize, attached: Attached<D, S>) {
+        assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
+        let is_free = place == self.device_places() || self.is_idle_at(place);
+        assert!(is_free, "a device goes with its requests");
+        self.engine.lanes.attach(place, attached);
+    }
+
+    /// Returns whether nothing is under way that is about the device in a place, here or on its way to
+    /// it.
+    pub fn is_idle_at(&self, place: usize) -> bool {
+        let mut entries = self.engine.front.requests.iter();
+        self.engine.lanes.peek(place).is_idle()
+            && !entries.any(|entry| usize::from(entry.device) == place)
+    }
+
+    /// Returns how many places of devices the worker has.
+    pub fn device_places(&self) -> usize {
+        self.engine.lanes.len()
+    }
+
+    /// Takes the worker apart, to use its buffers again.
+    pub fn into_pool(self) -> BufPool {
+        self.into_parts().0
+    }
+
+    /// Takes the worker apart, to use its buffers, its line to the control plane and its schedulers
+    /// again.
+    pub fn into_parts(self) -> (BufPool, Line<M>, Vec<S>) {
+        let Frontend { requests, gauges, .. } = self.engine.front;
+        let line = Line { watch: gauges.into_watch(), ..self.line };
+        (requests.into_pool(), line, self.engine.lanes.into_schedulers())
+    }
+}
