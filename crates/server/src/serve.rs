@@ -276,7 +276,8 @@ impl Plan {
 }
 
 type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
-type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
+type ServerWorker<N> =
+    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox, ByListener>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub fn run(args: Args) -> Result<ExitCode, String> {
@@ -607,7 +608,7 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     };
     let (shared, limits) = (plan.shared.clone(), plan.limits);
     let (fabric, worker, desk) = (plan.fabric.clone(), number as u16, None);
-    let sessions = Box::new(ByListener { fabric, desk, worker, shared: shared.clone() });
+    let sessions = ByListener { fabric, desk, worker, shared: shared.clone() };
     let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
     Ok((reactor, worker))
 }

@@ -23,7 +23,7 @@ use crate::office::{HOSTILE, Office};
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::spoken::{Speakers, Spoken};
 
-pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier>;
+pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier, Speakers>;
 
 /// The parts that the workers of a server share.
 #[derive(Clone)]
@@ -95,12 +95,12 @@ impl Site {
         self.switch = disk.switch();
         self.faults_counted = (0, 0);
         let fabric = common.controllers.fabric.clone();
-        let sessions = Box::new(Speakers {
+        let sessions = Speakers {
             desk: Rc::new(Desk::new(fabric, self.plan.number as u16)),
             scatter: self.sabotage == Sabotage::ScatteredStreams,
             unfence: self.sabotage == Sabotage::UnfencedControllers,
             marks: self.marks.clone(),
-        });
+        };
         let attached = Attached::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);
         let (port, limits) = (self.port.clone(), self.plan.limits);

@@ -4,11 +4,19 @@ use std::sync::Arc;
 
 use contract::{ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, Transport};
 
-use crate::Grant;
 use crate::connections::{Connection, Membership, Receiving, Stalled};
 use crate::migration::{Around, Migration};
+use crate::{Grant, Sessions};
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Around<'_, T, D, S, P, M> {
+impl<T, D, S, P, M, N> Around<'_, T, D, S, P, M, N>
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     /// Takes a connection from another worker, which is told whether there was room.
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);

@@ -169,7 +169,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Submits what one scheduler lets go. Requests that wait for buffers go first, in their order;
     /// those that find a buffer do not wait behind them.
-    #[inline(always)]
     fn dispatch_to(&mut self, n: usize) {
         let lane = self.lanes.get(n);
         if !lane.begin_round(self.front.now) {
@@ -214,7 +213,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Gives a request to its device. The buffer that is set aside is for the `first` in the order of
     /// the device alone.
-    #[inline(always)]
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
         let Frontend { conns, requests, now, .. } = &mut self.front;
         let (entry, buffers) = requests.get_with_buffers(slot);

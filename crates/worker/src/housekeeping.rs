@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::{COUNTED, Device, End, Instant, Mailbox, Protocol, Scheduler, Session, Transport};
 
+use crate::Sessions;
 use crate::connections::{Connection, Greeting, Receiving};
 use crate::migration::{Around, Migration};
 
@@ -40,10 +41,18 @@ impl Housekeeping {
 
 /// Ends connections whose peers leave a message half sent or replies unread for too long, and a drain
 /// that takes too long. Returns whether the meters are to be told what connections speak.
-pub(crate) fn look_at_all<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
-    around: &mut Around<'_, T, D, S, P, M>,
+pub(crate) fn look_at_all<T, D, S, P, M, N>(
+    around: &mut Around<'_, T, D, S, P, M, N>,
     migration: &mut Migration,
-) -> bool {
+) -> bool
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     let front = &mut around.engine.front;
     let limits = &front.limits;
     let limit = if front.is_short { limits.stuck_under_pressure } else { limits.stuck };

@@ -116,11 +116,11 @@ pub(crate) struct Departed {
 }
 
 /// The parts of a worker that a migration touches.
-pub(crate) struct Around<'a, T, D, S, P, M> {
+pub(crate) struct Around<'a, T, D, S, P, M, N> {
     pub(crate) engine: &'a mut Engine<T, D, S, P>,
     pub(crate) reader: &'a mut Reader,
     pub(crate) line: &'a mut Line<M>,
-    pub(crate) sessions: &'a mut dyn Sessions<P>,
+    pub(crate) sessions: &'a mut N,
     pub(crate) drains: &'a Drains,
 }
 
@@ -184,7 +184,15 @@ impl Migration {
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Around<'_, T, D, S, P, M> {
+impl<T, D, S, P, M, N> Around<'_, T, D, S, P, M, N>
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     /// Lets a connection leave; the control plane is told at once if it stays.
     pub(crate) fn order_move(&mut self, migration: &mut Migration, conn: ConnId, to: u16) {
         if let Err(why) = self.begin_move(migration, conn, to, true) {

@@ -331,7 +331,6 @@ impl Reader {
 ///
 /// # Errors
 /// There is no buffer now, or the tenant holds too much: the request waits in its connection.
-#[inline(always)]
 fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
@@ -399,7 +398,6 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 ///
 /// # Errors
 /// What is short.
-#[inline(always)]
 fn supply_in_line<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,

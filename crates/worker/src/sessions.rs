@@ -33,16 +33,23 @@ pub trait Sessions<P> {
 }
 
 /// The sessions that a function makes, which have no news.
-pub(crate) struct WithoutNews<F>(pub(crate) F);
+pub struct FromFn<P>(Box<dyn Fn(Option<ListenerId>, &Peer) -> P>);
 
-impl<P, F: Fn(Option<ListenerId>, &Peer) -> P> Sessions<P> for WithoutNews<F> {
+impl<P> FromFn<P> {
+    /// Makes sessions with this function, which is told the listener and the peer of a connection.
+    pub fn new(open: impl Fn(Option<ListenerId>, &Peer) -> P + 'static) -> Self {
+        FromFn(Box::new(open))
+    }
+}
+
+impl<P> Sessions<P> for FromFn<P> {
     fn open(&mut self, _: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P {
         (self.0)(listener, peer)
     }
 }
 
-impl<P> std::fmt::Debug for dyn Sessions<P> {
+impl<P> std::fmt::Debug for FromFn<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sessions")
+        f.debug_struct("FromFn").finish_non_exhaustive()
     }
 }

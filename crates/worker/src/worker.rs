@@ -24,9 +24,8 @@ use crate::lanes::Lanes;
 use crate::migration::{Around, Migration};
 use crate::reader::Reader;
 use crate::requests::Requests;
-use crate::sessions::WithoutNews;
 use crate::tenancy::{self, Notices, Registrar};
-use crate::{Attached, Limits, Line, Parts, Sessions};
+use crate::{Attached, FromFn, Limits, Line, Parts, Sessions};
 
 /// The time after which to look again whether a fence is clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
@@ -39,14 +38,14 @@ const LIST_MAX: usize = 256;
 
 /// The server of one thread. [`turn`](Worker::turn) drives it and never blocks.
 #[derive(Debug)]
-pub struct Worker<T, D, S, P, M = NoMailbox> {
+pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
     engine: Engine<T, D, S, P>,
     reader: Reader,
     notices: Notices,
     migration: Migration,
     drains: Drains,
     housekeeping: Housekeeping,
-    sessions: Box<dyn Sessions<P>>,
+    sessions: N,
     line: Line<M>,
     events: Vec<NetEvent>,
 }
@@ -81,10 +80,20 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
         line: Line<M>,
     ) -> Self {
-        let sessions = Box::new(WithoutNews(new_session));
+        let sessions = FromFn::new(new_session);
         Worker::with_sessions(transport, devices, pool, shared, limits, sessions, line)
     }
+}
 
+impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     /// Makes a worker like [`with_line`](Worker::with_line), with sessions that have news.
     pub fn with_sessions(
         transport: T,
@@ -92,7 +101,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
-        sessions: Box<dyn Sessions<P>>,
+        sessions: N,
         mut line: Line<M>,
     ) -> Self {
         shared.namespaces.tell_places(&line.meters);
@@ -224,14 +233,22 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         times.into_iter().flatten().min()
     }
 
-    fn around(&mut self) -> (Around<'_, T, D, S, P, M>, &mut Migration) {
+    fn around(&mut self) -> (Around<'_, T, D, S, P, M, N>, &mut Migration) {
         let Worker { engine, reader, line, sessions, drains, migration, .. } = self;
-        (Around { engine, reader, line, sessions: &mut **sessions, drains }, migration)
+        (Around { engine, reader, line, sessions, drains }, migration)
     }
 }
 
 /// Events of the network, and messages of the control plane.
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     fn handle(&mut self, event: NetEvent) {
         match event {
             NetEvent::Opened { conn, peer, listener } => self.open(conn, peer, listener),

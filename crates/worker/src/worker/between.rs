@@ -6,10 +6,18 @@ use contract::{
 
 use super::Worker;
 use crate::frontend::Frontend;
-use crate::{Attached, Line, Load};
+use crate::{Attached, Line, Load, Sessions};
 
 /// Questions and orders of the outer loop between turns.
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
+where
+    T: Transport,
+    D: Device,
+    S: Scheduler,
+    P: Session,
+    M: Mailbox,
+    N: Sessions<P>,
+{
     /// Takes no new connections and requests; those in flight finish and their replies leave, for which
     /// they have as long as the limits say.
     pub fn drain(&mut self, now: Instant) {
