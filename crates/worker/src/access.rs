@@ -19,7 +19,7 @@ pub enum Who {
         /// Leading bits that count.
         prefix: u8,
     },
-    /// Whoever presents this token in its hello.
+    /// Peers that present this token in their hello.
     Token(Vec<u8>),
     /// A user of this machine, through a Unix socket.
     User(u32),
