@@ -3,154 +3,143 @@
 
 use contract::Instant;
 use wire::nvme::{
-    AdminOpcode, ControllerState, FABRICS_OPCODE, FabricsCommand, FabricsKind, Feature, NvmOpcode,
-    Property, PropertyCommand, Status, VERSION_2_0,
+    AdminOpcode, ControllerState, FABRICS_OPCODE, FabricsCommand, FabricsKind, NvmOpcode, Property,
+    PropertyCommand, Status, VERSION_2_0,
 };
 use wire::nvme::{CommandId, Configuration};
 
 use super::binding::{Answer, CloseReason};
-use super::controller::{Controller, Kind, READY_TIMEOUT};
+use super::call::{Call, Done};
+use super::controller::{Controller, READY_TIMEOUT};
 use super::events::Events;
 use super::features::Features;
-use super::queue::{Call, Done};
+use super::record::Kind;
 use super::state::State;
+use super::{auth_commands, feature_commands, identify, logs, reservation_commands};
 
-impl Call<'_> {
-    /// Returns `true` if the command may change a timer.
-    pub(super) fn changes_timer(&self) -> bool {
-        let feature = Feature(self.entry.dword10.get() as u8);
-        let kind = FabricsCommand::of(self.entry).kind;
-        match self.entry.opcode {
-            FABRICS_OPCODE => kind == FabricsKind::AUTHENTICATION_SEND,
-            opcode => opcode == AdminOpcode::SET_FEATURES.0 && feature == Feature::KEEP_ALIVE,
-        }
+/// Carries out a command.
+pub(super) fn carry_out(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+    if call.entry.opcode == FABRICS_OPCODE {
+        return carry_out_fabrics(state, cntlid, call);
+    }
+    if call.queue != 0 {
+        return match NvmOpcode(call.entry.opcode) {
+            NvmOpcode::RESERVATION_REGISTER => reservation_commands::register(state, cntlid, call),
+            NvmOpcode::RESERVATION_ACQUIRE => reservation_commands::acquire(state, cntlid, call),
+            NvmOpcode::RESERVATION_RELEASE => reservation_commands::release(state, cntlid, call),
+            NvmOpcode::RESERVATION_REPORT => reservation_commands::report(state, cntlid, call),
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        };
+    }
+    match AdminOpcode(call.entry.opcode) {
+        AdminOpcode::IDENTIFY => identify::identify(state, cntlid, call),
+        AdminOpcode::GET_LOG_PAGE => logs::get_log_page(state, cntlid, call),
+        AdminOpcode::GET_FEATURES => feature_commands::get_features(state, cntlid, call),
+        AdminOpcode::SET_FEATURES => feature_commands::set_features(state, cntlid, call),
+        AdminOpcode::ASYNC_EVENT_REQUEST => await_event(state, cntlid, call.entry.cid.get()),
+        AdminOpcode::ABORT => abort(state, cntlid, call.entry.dword10.get()),
+        // [`Queue::begin`](super::Queue::begin) has noted its arrival already.
+        AdminOpcode::KEEP_ALIVE => Ok(Done::Result(0)),
+        _ => Err(Status::INVALID_OPCODE.dnr()),
     }
 }
 
-impl State {
-    /// Carries out a command.
-    pub(super) fn carry_out(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
-        if call.entry.opcode == FABRICS_OPCODE {
-            return self.carry_out_fabrics(cntlid, call);
+fn carry_out_fabrics(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+    match FabricsCommand::of(call.entry).kind {
+        FabricsKind::PROPERTY_GET => property_get(state, cntlid, PropertyCommand::of(call.entry)),
+        FabricsKind::PROPERTY_SET => {
+            property_set(state, cntlid, PropertyCommand::of(call.entry), call.now)
         }
-        if call.queue != 0 {
-            return match NvmOpcode(call.entry.opcode) {
-                NvmOpcode::RESERVATION_REGISTER => self.register(cntlid, call),
-                NvmOpcode::RESERVATION_ACQUIRE => self.acquire(cntlid, call),
-                NvmOpcode::RESERVATION_RELEASE => self.release(cntlid, call),
-                NvmOpcode::RESERVATION_REPORT => self.report(cntlid, call),
-                _ => Err(Status::INVALID_OPCODE.dnr()),
-            };
+        FabricsKind::DISCONNECT => match FabricsCommand::of(call.entry).specific[..2] {
+            [0, 0] => Ok(Done::Closing),
+            _ => Err(Status::CONNECT_FORMAT.dnr()),
+        },
+        FabricsKind::AUTHENTICATION_SEND => auth_commands::authentication_send(state, cntlid, call),
+        FabricsKind::AUTHENTICATION_RECEIVE => {
+            auth_commands::authentication_receive(state, cntlid, call)
         }
-        match AdminOpcode(call.entry.opcode) {
-            AdminOpcode::IDENTIFY => self.identify(cntlid, call),
-            AdminOpcode::GET_LOG_PAGE => self.get_log_page(cntlid, call),
-            AdminOpcode::GET_FEATURES => self.get_features(cntlid, call),
-            AdminOpcode::SET_FEATURES => self.set_features(cntlid, call),
-            AdminOpcode::ASYNC_EVENT_REQUEST => self.await_event(cntlid, call.entry.cid.get()),
-            AdminOpcode::ABORT => self.abort(cntlid, call.entry.dword10.get()),
-            // [`Queue::begin`](super::Queue::begin) has noted its arrival already.
-            AdminOpcode::KEEP_ALIVE => Ok(Done::Result(0)),
-            _ => Err(Status::INVALID_OPCODE.dnr()),
-        }
+        _ => Err(Status::INVALID_OPCODE.dnr()),
     }
+}
 
-    fn carry_out_fabrics(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
-        match FabricsCommand::of(call.entry).kind {
-            FabricsKind::PROPERTY_GET => self.property_get(cntlid, PropertyCommand::of(call.entry)),
-            FabricsKind::PROPERTY_SET => {
-                self.property_set(cntlid, PropertyCommand::of(call.entry), call.now)
-            }
-            FabricsKind::DISCONNECT => match FabricsCommand::of(call.entry).specific[..2] {
-                [0, 0] => Ok(Done::Closing),
-                _ => Err(Status::CONNECT_FORMAT.dnr()),
-            },
-            FabricsKind::AUTHENTICATION_SEND => self.authentication_send(cntlid, call),
-            FabricsKind::AUTHENTICATION_RECEIVE => self.authentication_receive(cntlid, call),
-            _ => Err(Status::INVALID_OPCODE.dnr()),
-        }
+/// Carries out Property Get (Base 6.5).
+fn property_get(state: &mut State, cntlid: u16, command: &PropertyCommand) -> Result<Done, Status> {
+    let queue_entries_max = state.inventory.limits().queue_entries_max;
+    let controller = state.controllers.get_mut(cntlid)?;
+    let (value, bytes) = match Property(command.offset.get()) {
+        Property::CAPABILITIES => (Controller::capabilities(queue_entries_max), 8),
+        Property::VERSION => (u64::from(VERSION_2_0), 4),
+        Property::CONFIGURATION => (u64::from(controller.configuration.0), 4),
+        Property::STATE => (u64::from(controller.status().0), 4),
+        Property::READY_TIMEOUTS => (u64::from(READY_TIMEOUT), 4),
+        _ => return Err(Status::INVALID_FIELD.dnr()),
+    };
+    match command.attributes & 7 {
+        0 if bytes == 4 => Ok(Done::Result(value)),
+        1 if bytes == 8 => Ok(Done::Result(value)),
+        _ => Err(Status::INVALID_FIELD.dnr()),
     }
+}
 
-    /// Carries out Property Get (Base 6.5).
-    fn property_get(&mut self, cntlid: u16, command: &PropertyCommand) -> Result<Done, Status> {
-        let queue_entries_max = self.limits.queue_entries_max;
-        let controller = self.controller(cntlid)?;
-        let (value, bytes) = match Property(command.offset.get()) {
-            Property::CAPABILITIES => (Controller::capabilities(queue_entries_max), 8),
-            Property::VERSION => (u64::from(VERSION_2_0), 4),
-            Property::CONFIGURATION => (u64::from(controller.configuration.0), 4),
-            Property::STATE => (u64::from(controller.status().0), 4),
-            Property::READY_TIMEOUTS => (u64::from(READY_TIMEOUT), 4),
-            _ => return Err(Status::INVALID_FIELD.dnr()),
-        };
-        match command.attributes & 7 {
-            0 if bytes == 4 => Ok(Done::Result(value)),
-            1 if bytes == 8 => Ok(Done::Result(value)),
-            _ => Err(Status::INVALID_FIELD.dnr()),
-        }
+/// Carries out Property Set (Base 6.6). Controller Configuration is the only property that a
+/// host may set.
+fn property_set(
+    state: &mut State,
+    cntlid: u16,
+    command: &PropertyCommand,
+    now: Instant,
+) -> Result<Done, Status> {
+    if command.attributes & 7 != 0 || Property(command.offset.get()) != Property::CONFIGURATION {
+        return Err(Status::INVALID_FIELD.dnr());
     }
-
-    /// Carries out Property Set (Base 6.6). Controller Configuration is the only property that a
-    /// host may set.
-    fn property_set(
-        &mut self,
-        cntlid: u16,
-        command: &PropertyCommand,
-        now: Instant,
-    ) -> Result<Done, Status> {
-        if command.attributes & 7 != 0 || Property(command.offset.get()) != Property::CONFIGURATION
-        {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        let new = Configuration(command.value.get() as u32);
-        let controller = self.controller(cntlid)?;
-        let enables = !controller.configuration.is_enabled() && new.is_enabled();
-        if enables && !controller.ending.is_over() {
-            // The controller is being reset, as its state says (Base 3.7.2).
-            return Err(Status::SEQUENCE_ERROR.dnr());
-        }
-        let old = core::mem::replace(&mut controller.configuration, new);
-        match (old.is_enabled(), new.is_enabled()) {
-            (false, true) => controller.enable(new),
-            (true, false) => {
-                controller.reset(now);
-                self.close_io_queues(cntlid, CloseReason::Reset);
-            }
-            _ => {}
-        }
-        if new.shutdown() != 0 {
-            self.close_io_queues(cntlid, CloseReason::ShutDown);
-            self.controller(cntlid)?.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
-        }
-        Ok(Done::Result(0))
+    let new = Configuration(command.value.get() as u32);
+    let controller = state.controllers.get_mut(cntlid)?;
+    let enables = !controller.configuration.is_enabled() && new.is_enabled();
+    if enables && !controller.ending.is_over() {
+        // The controller is being reset, as its state says (Base 3.7.2).
+        return Err(Status::SEQUENCE_ERROR.dnr());
     }
-
-    /// Carries out Asynchronous Event Request (Base 5.2).
-    fn await_event(&mut self, cntlid: u16, cid: CommandId) -> Result<Done, Status> {
-        let State { controllers, mail, .. } = self;
-        let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
-        if !controller.events.park(cid) {
-            return Err(Status::EVENT_LIMIT.dnr());
+    let old = core::mem::replace(&mut controller.configuration, new);
+    match (old.is_enabled(), new.is_enabled()) {
+        (false, true) => controller.enable(new),
+        (true, false) => {
+            controller.reset(now);
+            state.close_io_queues(cntlid, CloseReason::Reset);
         }
-        controller.send_events(mail);
-        Ok(Done::Parked)
+        _ => {}
     }
+    if new.shutdown() != 0 {
+        state.close_io_queues(cntlid, CloseReason::ShutDown);
+        state.controllers.get_mut(cntlid)?.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
+    }
+    Ok(Done::Result(0))
+}
 
-    /// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result says
-    /// that nothing was.
-    fn abort(&mut self, cntlid: u16, named: u32) -> Result<Done, Status> {
-        let (queue, cid) = (named as u16, (named >> 16) as u16);
-        let State { controllers, mail, .. } = self;
-        let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
-        let admin = controller.queues.get(&0).map(|record| record.place);
-        match admin {
-            Some(place) if queue == 0 && controller.events.abort(cid) => {
-                let answer = Answer::error(cid, Status::ABORTED);
-                mail.complete(place, answer, alloc::vec::Vec::new());
-                Ok(Done::Result(0))
-            }
-            _ => Ok(Done::Result(1)),
+/// Carries out Asynchronous Event Request (Base 5.2).
+fn await_event(state: &mut State, cntlid: u16, cid: CommandId) -> Result<Done, Status> {
+    let State { controllers, mail, .. } = state;
+    let controller = controllers.get_mut(cntlid)?;
+    if !controller.events.park(cid) {
+        return Err(Status::EVENT_LIMIT.dnr());
+    }
+    controller.send_events(mail);
+    Ok(Done::Parked)
+}
+
+/// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result says
+/// that nothing was.
+fn abort(state: &mut State, cntlid: u16, named: u32) -> Result<Done, Status> {
+    let (queue, cid) = (named as u16, (named >> 16) as u16);
+    let State { controllers, mail, .. } = state;
+    let controller = controllers.get_mut(cntlid)?;
+    let admin = controller.queues.get(&0).map(|record| record.place);
+    match admin {
+        Some(place) if queue == 0 && controller.events.abort(cid) => {
+            let answer = Answer::error(cid, Status::ABORTED);
+            mail.complete(place, answer, alloc::vec::Vec::new());
+            Ok(Done::Result(0))
         }
+        _ => Ok(Done::Result(1)),
     }
 }
 
@@ -158,7 +147,8 @@ impl Controller {
     /// Enables the controller (Base 3.5.1). It is ready at once, or fails for unsupported settings.
     fn enable(&mut self, wanted: Configuration) {
         let sizes = wanted.submission_shift() == 6 && wanted.completion_shift() == 4;
-        let sizes = sizes || (self.kind == Kind::Discovery && wanted.submission_shift() == 0);
+        let sizes =
+            sizes || (self.association.kind == Kind::Discovery && wanted.submission_shift() == 0);
         let good = sizes
             && wanted.page_shift() == 0
             && wanted.arbitration() == 0

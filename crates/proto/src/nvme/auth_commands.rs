@@ -7,244 +7,167 @@
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use contract::{Failures, Instant};
-use wire::nvme::{AUTH_PROTOCOL, AuthCommand, CommandId, Status};
+use contract::Instant;
+use wire::nvme::{AUTH_PROTOCOL, AuthCommand, Status};
 
-use super::auth::Power;
 use super::auth::transaction::{CHANCE_BYTES, Ends, Said};
-use super::binding::{Answer, CloseReason, Place};
-use super::controller::{Controller, Record};
+use super::auth_jobs::Job;
+use super::binding::{Answer, CloseReason};
+use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
+use super::controller::Controller;
 use super::data;
-use super::queue::{Call, Done};
-use super::state::{Mail, State};
+use super::mail::Mail;
+use super::record::{PutOff, Record, Waiting};
+use super::state::State;
 
-/// The failed authentications of an address that cause no delay.
-pub(super) const PROOFS_MAX: u32 = 16;
+/// Carries out Authentication Send.
+pub(super) fn authentication_send(
+    state: &mut State,
+    cntlid: u16,
+    call: &Call,
+) -> Result<Done, Status> {
+    let command = AuthCommand::of(call.entry);
+    check(command)?;
+    if call.payload.is_empty() {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let record = state.controllers.get_mut(cntlid)?.queues.get(&call.queue);
+    let record = record.ok_or(Status::QUEUE_DELETED)?;
+    if record.put_off.is_some() {
+        return Err(Status::SEQUENCE_ERROR.dnr());
+    }
+    let begins = record.transaction.is_begun_by(call.payload);
+    let delay = match record.place.address.filter(|_| begins) {
+        Some(address) => state.auth.delay(address, &state.controllers, call.now),
+        None => Duration::ZERO,
+    };
+    if !delay.is_zero() {
+        let (due, message) = (call.now + delay, call.payload.to_vec());
+        let put_off = PutOff { due, message, chance: call.chance };
+        let controller = state.controllers.get_mut(cntlid)?;
+        let record = controller.queues.get_mut(&call.queue).expect("looked at above");
+        record.put_off = Some(put_off);
+        return Ok(Done::Result(0));
+    }
+    match take_message(state, cntlid, call.queue, call.payload, &call.chance, call.now) {
+        Some(true) => Ok(Done::Result(0)),
+        Some(false) => Ok(Done::Closing),
+        None => Err(Status::QUEUE_DELETED),
+    }
+}
 
-/// The time after which one failed authentication is forgotten.
-pub(super) const FORGET: Duration = Duration::from_secs(5);
-
-/// A modular exponentiation that a queue's authentication waits for.
-#[derive(Debug)]
-pub(super) struct Job {
+/// Processes a message from a host. Returns `Some(false)` if the queue ends, and `None` if it
+/// is gone.
+fn take_message(
+    state: &mut State,
     cntlid: u16,
     queue: u16,
-    /// The queue's place, as long as the computation has not begun.
-    pub(super) place: Place,
-    /// Distinguishes the queue from a later one with the same numbers.
-    proven: Arc<AtomicBool>,
-    pub(super) power: Power,
-    /// The time of the request.
-    at: Instant,
+    message: &[u8],
+    chance: &[u8; CHANCE_BYTES],
+    now: Instant,
+) -> Option<bool> {
+    let State { controllers, inventory, auth, .. } = state;
+    let controller = controllers.find_mut(cntlid)?;
+    let known = inventory.host(&controller.association.host);
+    let ends = || Ends {
+        host: controller.association.host.to_string(),
+        subsystem: controller.association.subsystem.to_string(),
+        key: known.and_then(|host| host.key.clone()),
+        own_key: known.and_then(|host| host.controller_key.clone()),
+    };
+    let record = controller.queues.get_mut(&queue)?;
+    if record.transaction.is_begun_by(message) {
+        record.negotiated_at = now;
+    }
+    let power = record.transaction.take(message, inventory.methods(), ends, chance);
+    record.tell_proven();
+    record.count_refusal(auth.failures(), now);
+    if record.transaction.has_failed() {
+        return Some(false);
+    }
+    if let Some(power) = power {
+        let (place, proven) = (record.place, Arc::clone(&record.proven));
+        // A queue has one transaction, and that waits for one exponentiation at most.
+        auth.push(Job { cntlid, queue, place, proven, power, at: now });
+    }
+    Some(true)
 }
 
-/// A negotiation that is delayed.
-#[derive(Debug)]
-pub(super) struct PutOff {
-    pub(super) due: Instant,
-    message: Vec<u8>,
-    chance: [u8; CHANCE_BYTES],
-}
-
-/// An Authentication Receive that waits for a computation.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    cid: CommandId,
-    room: usize,
-}
-
-impl State {
-    /// Carries out Authentication Send.
-    pub(super) fn authentication_send(&mut self, cntlid: u16, call: &Call) -> Result<Done, Status> {
-        let command = AuthCommand::of(call.entry);
-        check(command)?;
-        if call.payload.is_empty() {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        let record = self.controller(cntlid)?.queues.get(&call.queue);
-        let record = record.ok_or(Status::QUEUE_DELETED)?;
-        if record.put_off.is_some() {
-            return Err(Status::SEQUENCE_ERROR.dnr());
-        }
-        let begins = record.transaction.is_begun_by(call.payload);
-        let delay = match record.place.address.filter(|_| begins) {
-            Some(address) => self.delay(address, call.now),
-            None => Duration::ZERO,
-        };
-        if !delay.is_zero() {
-            let (due, message) = (call.now + delay, call.payload.to_vec());
-            let put_off = PutOff { due, message, chance: call.chance };
-            let controller = self.controller(cntlid)?;
-            let record = controller.queues.get_mut(&call.queue).expect("looked at above");
-            record.put_off = Some(put_off);
-            return Ok(Done::Result(0));
-        }
-        match self.take_message(cntlid, call.queue, call.payload, &call.chance, call.now) {
-            Some(true) => Ok(Done::Result(0)),
-            Some(false) => Ok(Done::Closing),
-            None => Err(Status::QUEUE_DELETED),
-        }
-    }
-
-    /// Returns the delay of a negotiation from this address.
-    fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
-        if self.failures.wait(address, now).is_none() {
-            return Duration::ZERO;
-        }
-        let place = Failures::place(address);
-        let records = self.controllers.values().flat_map(|own| own.queues.values());
-        let from_there = |record: &&Record| {
-            record.put_off.is_some() && record.place.address.map(Failures::place) == Some(place)
-        };
-        let waiting = records.filter(from_there).count();
-        self.failures.delay(address, waiting, now)
-    }
-
-    /// Processes a message from a host. Returns `Some(false)` if the queue ends, and `None` if it
-    /// is gone.
-    fn take_message(
-        &mut self,
-        cntlid: u16,
-        queue: u16,
-        message: &[u8],
-        chance: &[u8; CHANCE_BYTES],
-        now: Instant,
-    ) -> Option<bool> {
-        let State { controllers, hosts, methods, failures, .. } = self;
-        let controller = controllers.get_mut(&cntlid)?;
-        let known = hosts.get(&controller.host);
-        let ends = || Ends {
-            host: controller.host.to_string(),
-            subsystem: controller.subsystem.to_string(),
-            key: known.and_then(|host| host.key.clone()),
-            own_key: known.and_then(|host| host.controller_key.clone()),
-        };
-        let record = controller.queues.get_mut(&queue)?;
-        if record.transaction.is_begun_by(message) {
-            record.negotiated_at = now;
-        }
-        let power = record.transaction.take(message, methods, ends, chance);
-        record.tell_proven();
-        record.count_refusal(failures, now);
-        if record.transaction.has_failed() {
-            return Some(false);
-        }
-        if let Some(power) = power {
-            let (place, proven) = (record.place, Arc::clone(&record.proven));
-            // A queue has one transaction, and that waits for one exponentiation at most.
-            self.jobs.push_back(Job { cntlid, queue, place, proven, power, at: now });
-        }
-        Some(true)
-    }
-
-    /// Processes the negotiations whose delay is over, and answers hosts that wait for the reply.
-    pub(super) fn take_put_off(&mut self, now: Instant) {
-        let is_due = |record: &Record| record.put_off.as_ref().is_some_and(|own| own.due <= now);
-        let due_of = |own: &Controller| {
-            let due = own.queues.iter().filter(|(_, record)| is_due(record));
-            due.map(|(queue, _)| (own.link.cntlid, *queue)).collect::<Vec<_>>()
-        };
-        let due: Vec<(u16, u16)> = self.controllers.values().flat_map(due_of).collect();
-        for (cntlid, queue) in due {
-            let records = self.controllers.get_mut(&cntlid).map(|own| &mut own.queues);
-            let record = records.and_then(|records| records.get_mut(&queue));
-            let put_off = record.and_then(|record| record.put_off.take());
-            let PutOff { message, chance, .. } = put_off.expect("it was just seen");
-            self.take_message(cntlid, queue, &message, &chance, now);
-            let State { controllers, mail, .. } = self;
-            let records = controllers.get_mut(&cntlid).map(|own| &mut own.queues);
-            let Some(record) = records.and_then(|records| records.get_mut(&queue)) else {
-                continue;
-            };
-            if record.transaction.has_to_speak()
-                && let Some(waiting) = record.waiting.take()
-            {
-                answer(record, waiting, mail);
-            }
-        }
-    }
-
-    /// Carries out Authentication Receive.
-    pub(super) fn authentication_receive(
-        &mut self,
-        cntlid: u16,
-        call: &mut Call,
-    ) -> Result<Done, Status> {
-        let command = AuthCommand::of(call.entry);
-        check(command)?;
-        let room = command.length.get() as usize;
-        if room == 0 || room > super::queue::PAYLOAD_BYTES_MAX {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        data::expect(call.entry, room)?;
-        let controller = self.controller(cntlid)?;
-        let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
-        let said = match record.put_off {
-            Some(_) => Said::Later,
-            None => record.transaction.give(room),
-        };
-        match said {
-            Said::Later if record.waiting.is_none() => {
-                record.waiting = Some(Waiting { cid: call.entry.cid.get(), room });
-                Ok(Done::Parked)
-            }
-            Said::Later | Said::Nothing => Err(Status::SEQUENCE_ERROR.dnr()),
-            Said::Message(message) => {
-                call.out.extend_from_slice(&message);
-                call.out.resize(room, 0);
-                Ok(Done::Result(0))
-            }
-            Said::Last(message) => {
-                call.out.extend_from_slice(&message);
-                call.out.resize(room, 0);
-                Ok(Done::Closing)
-            }
-        }
-    }
-
-    /// Continues a transaction with a computed value, and answers a host that waits for it.
-    pub(super) fn computed(&mut self, job: &Job, value: &[u8]) {
-        let State { controllers, mail, failures, .. } = self;
-        let Some(controller) = controllers.get_mut(&job.cntlid) else { return };
-        let Some(record) = controller.queues.get_mut(&job.queue) else { return };
-        if !Arc::ptr_eq(&record.proven, &job.proven) {
-            return;
-        }
-        record.transaction.computed(value);
-        record.tell_proven();
-        record.count_refusal(failures, job.at);
-        if let Some(waiting) = record.waiting.take() {
+/// Processes the negotiations whose delay is over, and answers hosts that wait for the reply.
+pub(super) fn take_put_off(state: &mut State, now: Instant) {
+    let is_due = |record: &Record| record.put_off.as_ref().is_some_and(|own| own.due <= now);
+    let due_of = |own: &Controller| {
+        let due = own.queues.iter().filter(|(_, record)| is_due(record));
+        due.map(|(queue, _)| (own.cntlid(), *queue)).collect::<Vec<_>>()
+    };
+    let due: Vec<(u16, u16)> = state.controllers.iter().flat_map(due_of).collect();
+    for (cntlid, queue) in due {
+        let record = state.controllers.record_mut(cntlid, queue);
+        let put_off = record.and_then(|record| record.put_off.take());
+        let PutOff { message, chance, .. } = put_off.expect("it was just seen");
+        take_message(state, cntlid, queue, &message, &chance, now);
+        let State { controllers, mail, .. } = state;
+        let Some(record) = controllers.record_mut(cntlid, queue) else { continue };
+        if record.transaction.has_to_speak()
+            && let Some(waiting) = record.waiting.take()
+        {
             answer(record, waiting, mail);
         }
     }
 }
 
-impl Record {
-    /// Counts a failure if the queue ends during its authentication: the computation was wasted.
-    pub(super) fn count_abandoned(&self, failures: &mut Failures) {
-        if let Some(address) = self.place.address
-            && self.transaction.is_under_way()
-        {
-            failures.add(address, self.negotiated_at);
+/// Carries out Authentication Receive.
+pub(super) fn authentication_receive(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut Call,
+) -> Result<Done, Status> {
+    let command = AuthCommand::of(call.entry);
+    check(command)?;
+    let room = command.length.get() as usize;
+    if room == 0 || room > PAYLOAD_BYTES_MAX {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    data::expect(call.entry, room)?;
+    let controller = state.controllers.get_mut(cntlid)?;
+    let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
+    let said = match record.put_off {
+        Some(_) => Said::Later,
+        None => record.transaction.give(room),
+    };
+    match said {
+        Said::Later if record.waiting.is_none() => {
+            record.waiting = Some(Waiting { cid: call.entry.cid.get(), room });
+            Ok(Done::Parked)
+        }
+        Said::Later | Said::Nothing => Err(Status::SEQUENCE_ERROR.dnr()),
+        Said::Message(message) => {
+            call.out.extend_from_slice(&message);
+            call.out.resize(room, 0);
+            Ok(Done::Result(0))
+        }
+        Said::Last(message) => {
+            call.out.extend_from_slice(&message);
+            call.out.resize(room, 0);
+            Ok(Done::Closing)
         }
     }
+}
 
-    /// Tells the queue whether its host has authenticated.
-    fn tell_proven(&self) {
-        self.proven.store(self.transaction.is_proven() || !self.must_prove, Ordering::Release);
+/// Continues a transaction with a computed value, and answers a host that waits for it.
+pub(super) fn computed(state: &mut State, job: &Job, value: &[u8]) {
+    let State { controllers, mail, auth, .. } = state;
+    let Some(record) = controllers.record_mut(job.cntlid, job.queue) else { return };
+    if !Arc::ptr_eq(&record.proven, &job.proven) {
+        return;
     }
-
-    /// Counts a failure if the transaction was refused.
-    fn count_refusal(&self, failures: &mut Failures, now: Instant) {
-        if let Some(address) = self.place.address
-            && self.transaction.is_refused()
-        {
-            failures.add(address, now);
-        }
+    record.transaction.computed(value);
+    record.tell_proven();
+    record.count_refusal(auth.failures(), job.at);
+    if let Some(waiting) = record.waiting.take() {
+        answer(record, waiting, mail);
     }
 }
 

@@ -1,33 +1,14 @@
 //! Changes of a fabric. The first change is its configuration; later ones come while hosts are
 //! connected, and are announced to them.
 
-use alloc::collections::BTreeMap;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-
-use contract::{Geometry, Instant, TenantId};
-use wire::nvme::{AnaState, Event};
+use contract::{Geometry, TenantId};
+use wire::nvme::AnaState;
 
 use super::binding::CloseReason;
-use super::config::{
-    ANA_GROUPS_MAX, Config, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
-    Referral, Refusal, Subsystem,
-};
-use super::controller::Kind;
+use super::config::{Host, Hosts, Namespace, Nqn, Port, PortId, Refusal, Subsystem};
+use super::controller::Controller;
 use super::fabric::Fabric;
 use super::fences::Withdrawal;
-use super::state::{Attached, Served, State};
-
-/// The sizes of text fields in Identify Controller, in bytes.
-const SERIAL_BYTES: usize = 20;
-const MODEL_BYTES: usize = 40;
-const FIRMWARE_BYTES: usize = 8;
-
-/// The most ports of a fabric.
-const PORTS_MAX: usize = 256;
-
-/// The most hosts with an entry of their own.
-const HOSTS_MAX: usize = 4096;
 
 impl Fabric {
     /// Adds a port.
@@ -37,7 +18,7 @@ impl Fabric {
     /// ports.
     pub fn add_port(&self, port: Port) -> Result<(), Refusal> {
         self.with(|state| {
-            state.add_port(port)?;
+            state.inventory.add_port(port)?;
             state.discovery_changed(|_| true);
             Ok(())
         })
@@ -50,39 +31,10 @@ impl Fabric {
     /// Returns [`Refusal::NoPort`] if there is no port of this number.
     pub fn withdraw_port(&self, id: PortId) -> Result<(), Refusal> {
         self.with(|state| {
-            state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
+            state.inventory.remove_port(id)?;
             state.discovery_changed(|_| true);
             Ok(())
         })
-    }
-
-    /// Removes a port, and ends the controllers that were reached through it.
-    ///
-    /// # Errors
-    /// Returns [`Refusal::NoPort`] if there is no port of this number.
-    pub fn remove_port(&self, id: PortId) -> Result<(), Refusal> {
-        self.with(|state| {
-            state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
-            let gone: Vec<u16> = state
-                .controllers
-                .values()
-                .filter(|controller| controller.port == id)
-                .map(|controller| controller.link.cntlid)
-                .collect();
-            for cntlid in gone {
-                state.remove_controller(cntlid, CloseReason::SubsystemRemoved);
-            }
-            state.discovery_changed(|_| true);
-            Ok(())
-        })
-    }
-
-    /// Replaces the referrals.
-    pub fn set_referrals(&self, referrals: Vec<Referral>) {
-        self.with(|state| {
-            state.referrals = referrals;
-            state.discovery_changed(|_| true);
-        });
     }
 
     /// Adds a subsystem with its namespaces.
@@ -92,7 +44,7 @@ impl Fabric {
     pub fn add_subsystem(&self, subsystem: Subsystem) -> Result<(), Refusal> {
         self.with(|state| {
             let hosts = subsystem.hosts.clone();
-            state.add_subsystem(subsystem)?;
+            state.inventory.add_subsystem(subsystem)?;
             state.discovery_changed(|host| hosts.contain(host));
             Ok(())
         })
@@ -104,11 +56,9 @@ impl Fabric {
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn remove_subsystem(&self, nqn: &Nqn) -> Result<(), Refusal> {
         self.with(|state| {
-            for cntlid in state.controllers_in(nqn) {
-                state.remove_controller(cntlid, CloseReason::SubsystemRemoved);
-            }
-            let gone = state.subsystems.remove(nqn);
-            let gone = gone.ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))?;
+            let is_its = |own: &Controller| own.association.subsystem == *nqn;
+            state.remove_controllers(CloseReason::SubsystemRemoved, is_its);
+            let gone = state.inventory.remove_subsystem(nqn)?;
             state.forget_reservations();
             state.discovery_changed(|host| gone.hosts.contain(host));
             Ok(())
@@ -121,12 +71,11 @@ impl Fabric {
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_hosts(&self, nqn: &Nqn, hosts: Hosts) -> Result<(), Refusal> {
         self.with(|state| {
-            let before = core::mem::replace(&mut state.subsystem(nqn)?.hosts, hosts.clone());
-            for cntlid in state.controllers_in(nqn) {
-                if !hosts.contain(&state.controllers[&cntlid].host) {
-                    state.remove_controller(cntlid, CloseReason::HostRemoved);
-                }
-            }
+            let subsystem = state.inventory.subsystem_mut(nqn)?;
+            let before = core::mem::replace(&mut subsystem.hosts, hosts.clone());
+            state.remove_controllers(CloseReason::HostRemoved, |own| {
+                own.association.subsystem == *nqn && !hosts.contain(&own.association.host)
+            });
             state.discovery_changed(|host| before.contain(host) != hosts.contain(host));
             Ok(())
         })
@@ -139,8 +88,8 @@ impl Fabric {
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_subsystem_tenant(&self, nqn: &Nqn, tenant: Option<TenantId>) -> Result<(), Refusal> {
         self.with(|state| {
-            state.subsystem(nqn)?.tenant = tenant;
-            state.access_changed(nqn);
+            state.inventory.subsystem_mut(nqn)?.tenant = tenant;
+            state.controllers.access_changed(nqn);
             Ok(())
         })
     }
@@ -152,7 +101,7 @@ impl Fabric {
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_must_authenticate(&self, nqn: &Nqn, must: bool) -> Result<(), Refusal> {
         self.with(|state| {
-            state.subsystem(nqn)?.must_authenticate = must;
+            state.inventory.subsystem_mut(nqn)?.must_authenticate = must;
             state.end_strangers();
             Ok(())
         })
@@ -162,9 +111,8 @@ impl Fabric {
     /// that require a key.
     pub fn forget_host(&self, nqn: &Nqn) {
         self.with(|state| {
-            state.hosts.remove(nqn);
-            let own = state.controllers.values().filter(|controller| controller.host == *nqn);
-            own.for_each(|controller| controller.link.change());
+            state.inventory.remove_host(nqn);
+            state.controllers.host_changed(nqn);
             state.end_strangers();
         });
     }
@@ -176,9 +124,8 @@ impl Fabric {
     pub fn set_host(&self, host: Host) -> Result<(), Refusal> {
         self.with(|state| {
             let nqn = host.nqn.clone();
-            state.set_host(host)?;
-            let own = state.controllers.values().filter(|controller| controller.host == nqn);
-            own.for_each(|controller| controller.link.change());
+            state.inventory.set_host(host)?;
+            state.controllers.host_changed(&nqn);
             state.end_strangers();
             Ok(())
         })
@@ -191,7 +138,7 @@ impl Fabric {
     pub fn add_namespace(&self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
         self.with(|state| {
             let (nsid, hosts) = (namespace.nsid, namespace.hosts.clone());
-            state.add_namespace(nqn, namespace)?;
+            state.inventory.add_namespace(nqn, namespace)?;
             state.namespace_changed(nqn, nsid, &hosts);
             Ok(())
         })
@@ -209,11 +156,7 @@ impl Fabric {
         geometry: Geometry,
     ) -> Result<(), Refusal> {
         self.with(|state| {
-            let attached = state.namespace(nqn, nsid)?;
-            let changed = Namespace { geometry, ..attached.config.clone() };
-            check_blocks(&changed)?;
-            let hosts = changed.hosts.clone();
-            attached.config = changed;
+            let hosts = state.inventory.set_geometry(nqn, nsid, geometry)?;
             state.namespace_changed(nqn, nsid, &hosts);
             Ok(())
         })
@@ -225,11 +168,13 @@ impl Fabric {
     /// Returns a [`Refusal`] if there is no such namespace.
     pub fn set_namespace_hosts(&self, nqn: &Nqn, nsid: u32, hosts: Hosts) -> Result<(), Refusal> {
         self.with(|state| {
-            let attached = state.namespace(nqn, nsid)?;
+            let attached = state.inventory.namespace_mut(nqn, nsid)?;
             let before = core::mem::replace(&mut attached.config.hosts, hosts.clone());
-            state.namespace_changed_if(nqn, nsid, |host| {
-                before.contain(host) != hosts.contain(host)
-            });
+            let is_told = |host: &Nqn| before.contain(host) != hosts.contain(host);
+            let own = state.controllers.of_subsystem(nqn);
+            let own = own.map(|own| own.association.host.clone()).filter(is_told);
+            let told = Hosts::Only(own.collect());
+            state.namespace_changed(nqn, nsid, &told);
             state.lose(nqn, |host| before.contain(host) && !hosts.contain(host));
             Ok(())
         })
@@ -246,8 +191,8 @@ impl Fabric {
         tenant: Option<TenantId>,
     ) -> Result<(), Refusal> {
         self.with(|state| {
-            state.namespace(nqn, nsid)?.config.tenant = tenant;
-            state.access_changed(nqn);
+            state.inventory.namespace_mut(nqn, nsid)?.config.tenant = tenant;
+            state.controllers.access_changed(nqn);
             Ok(())
         })
     }
@@ -258,8 +203,7 @@ impl Fabric {
     /// Returns a [`Refusal`] if there is no such namespace.
     pub fn remove_namespace(&self, nqn: &Nqn, nsid: u32) -> Result<(), Refusal> {
         self.with(|state| {
-            let gone = state.subsystem(nqn)?.namespaces.remove(&nsid);
-            let gone = gone.ok_or(Refusal::NoNamespace(nsid))?;
+            let gone = state.inventory.remove_namespace(nqn, nsid)?;
             state.namespace_changed(nqn, nsid, &gone.config.hosts);
             state.forget_reservations();
             state.lose(nqn, |host| gone.config.hosts.contain(host));
@@ -270,7 +214,7 @@ impl Fabric {
     /// Takes the requests that earlier changes have deprived of their right. The caller waits until
     /// they [have ended](Fabric::is_over).
     pub fn take_withdrawal(&self) -> Withdrawal {
-        self.with(|state| core::mem::take(&mut state.lost))
+        self.with(|state| state.take_lost())
     }
 
     /// Returns `true` once none of the withdrawn requests is at a device.
@@ -289,232 +233,6 @@ impl Fabric {
         group: u32,
         access: AnaState,
     ) -> Result<(), Refusal> {
-        self.with(|state| {
-            state.set_access(nqn, port, group, access)?;
-            state.access_changed(nqn);
-            let affected: Vec<u16> = state
-                .controllers
-                .values()
-                .filter(|own| own.subsystem == *nqn && own.port == port)
-                .filter(|own| state.namespaces_of(own).any(|(_, a)| a.config.ana_group == group))
-                .map(|own| own.link.cntlid)
-                .collect();
-            state.raise(Event::ANA, |controller| affected.contains(&controller.link.cntlid));
-            Ok(())
-        })
+        self.with(|state| state.set_access(nqn, port, group, access))
     }
-}
-
-impl State {
-    /// Creates the state of a fabric from its configuration.
-    pub(super) fn configured(config: &Config, now: Instant) -> Result<State, Refusal> {
-        check_limits(config)?;
-        check_text(&config.model, MODEL_BYTES)?;
-        check_text(&config.firmware, FIRMWARE_BYTES)?;
-        let mut state = State::new(config, now);
-        config.ports.iter().cloned().try_for_each(|port| state.add_port(port))?;
-        config.hosts.iter().cloned().try_for_each(|host| state.set_host(host))?;
-        config.subsystems.iter().cloned().try_for_each(|one| state.add_subsystem(one))?;
-        state.referrals = config.referrals.clone();
-        Ok(state)
-    }
-
-    fn add_port(&mut self, port: Port) -> Result<(), Refusal> {
-        if self.ports.contains_key(&port.id) {
-            return Err(Refusal::PortExists(port.id));
-        }
-        room(self.ports.len(), PORTS_MAX)?;
-        check_text(&port.address, 256)?;
-        check_text(&port.service, 32)?;
-        self.ports.insert(port.id, port);
-        Ok(())
-    }
-
-    fn set_host(&mut self, host: Host) -> Result<(), Refusal> {
-        if !self.hosts.contains_key(&host.nqn) {
-            room(self.hosts.len(), HOSTS_MAX)?;
-        }
-        self.hosts.insert(host.nqn.clone(), host);
-        Ok(())
-    }
-
-    fn add_subsystem(&mut self, subsystem: Subsystem) -> Result<(), Refusal> {
-        let nqn = subsystem.nqn.clone();
-        if nqn.is_discovery() || self.subsystems.contains_key(&nqn) {
-            return Err(Refusal::SubsystemExists(nqn));
-        }
-        room(self.subsystems.len(), self.limits.subsystems_max)?;
-        check_text(&subsystem.serial, SERIAL_BYTES)?;
-        if let Some(port) = subsystem.ports.iter().find(|port| !self.ports.contains_key(port)) {
-            return Err(Refusal::NoPort(*port));
-        }
-        let served = Served {
-            nqn: nqn.clone(),
-            serial: subsystem.serial,
-            hosts: subsystem.hosts,
-            ports: subsystem.ports,
-            tenant: subsystem.tenant,
-            must_authenticate: subsystem.must_authenticate,
-            namespaces: BTreeMap::new(),
-            ana: BTreeMap::new(),
-            retired: BTreeMap::new(),
-        };
-        self.subsystems.insert(nqn.clone(), served);
-        let ana = subsystem.ana.into_iter();
-        let filled = subsystem
-            .namespaces
-            .into_iter()
-            .try_for_each(|namespace| self.add_namespace(&nqn, namespace))
-            .and_then(|()| {
-                let mut ana = ana;
-                ana.try_for_each(|(port, group, state)| self.set_access(&nqn, port, group, state))
-            });
-        if filled.is_err() {
-            self.subsystems.remove(&nqn);
-        }
-        filled
-    }
-
-    fn subsystem(&mut self, nqn: &Nqn) -> Result<&mut Served, Refusal> {
-        self.subsystems.get_mut(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
-    }
-
-    pub(super) fn namespace(&mut self, nqn: &Nqn, nsid: u32) -> Result<&mut Attached, Refusal> {
-        self.subsystem(nqn)?.namespaces.get_mut(&nsid).ok_or(Refusal::NoNamespace(nsid))
-    }
-
-    fn add_namespace(&mut self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
-        let nsid = namespace.nsid;
-        if nsid == 0 || nsid > self.limits.namespaces_max {
-            return Err(Refusal::NamespaceNumber(nsid));
-        }
-        check_blocks(&namespace)?;
-        check_group(namespace.ana_group)?;
-        let subsystem = self.subsystem(nqn)?;
-        if subsystem.namespaces.contains_key(&nsid) {
-            return Err(Refusal::NamespaceExists(nsid));
-        }
-        let taken = subsystem
-            .namespaces
-            .values()
-            .any(|other| is_same(&other.config.identifiers, &namespace.identifiers));
-        if taken || namespace.identifiers == Identifiers::default() {
-            return Err(Refusal::Identifiers(nsid));
-        }
-        subsystem.namespaces.insert(nsid, Attached { config: namespace });
-        Ok(())
-    }
-
-    fn set_access(
-        &mut self,
-        nqn: &Nqn,
-        port: PortId,
-        group: u32,
-        access: AnaState,
-    ) -> Result<(), Refusal> {
-        check_group(group)?;
-        if !self.ports.contains_key(&port) {
-            return Err(Refusal::NoPort(port));
-        }
-        if !matches!(access.0, 1..=4 | 15) {
-            return Err(Refusal::AnaGroup(group));
-        }
-        let subsystem = self.subsystem(nqn)?;
-        let (_, changes) = subsystem.access(port, group);
-        subsystem.ana.insert((port, group), (access, changes + 1));
-        Ok(())
-    }
-
-    /// Withdraws the rights of these hosts at a subsystem, on behalf of an operator.
-    fn lose(&mut self, nqn: &Nqn, whom: impl Fn(&Nqn) -> bool) {
-        let mut lost = core::mem::take(&mut self.lost);
-        self.withdraw(nqn, |host| whom(&host.host), &mut lost);
-        lost.is_over();
-        self.lost = lost;
-    }
-
-    /// Ends controllers in subsystems that require a key, if their host has no key or had none when
-    /// it connected. Such a host may be anybody.
-    fn end_strangers(&mut self) {
-        let strangers: Vec<u16> = self
-            .controllers
-            .values()
-            .filter(|own| {
-                let served = self.subsystems.get(&own.subsystem);
-                let known = self.hosts.get(&own.host);
-                let was_let_in = own.queues.values().any(|record| !record.must_prove);
-                served.is_some_and(|served| served.must_authenticate)
-                    && (was_let_in || known.is_none_or(|host| host.key.is_none()))
-            })
-            .map(|own| own.link.cntlid)
-            .collect();
-        for cntlid in strangers {
-            self.remove_controller(cntlid, CloseReason::HostRemoved);
-        }
-    }
-
-    /// Calls [`State::namespace_changed`] for the hosts that `whom` selects.
-    fn namespace_changed_if(&mut self, nqn: &Nqn, nsid: u32, whom: impl Fn(&Nqn) -> bool) {
-        let told: Vec<Nqn> = self
-            .controllers
-            .values()
-            .filter(|own| own.kind == Kind::Io && own.subsystem == *nqn && whom(&own.host))
-            .map(|own| own.host.clone())
-            .collect();
-        self.namespace_changed(nqn, nsid, &Hosts::Only(told));
-    }
-}
-
-fn room(len: usize, most: usize) -> Result<(), Refusal> {
-    if len < most { Ok(()) } else { Err(Refusal::Full(most)) }
-}
-
-fn check_text(text: &str, most: usize) -> Result<(), Refusal> {
-    let good = text.len() <= most && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if good { Ok(()) } else { Err(Refusal::Text(text.to_string())) }
-}
-
-fn check_group(group: u32) -> Result<(), Refusal> {
-    match group {
-        1..=ANA_GROUPS_MAX => Ok(()),
-        _ => Err(Refusal::AnaGroup(group)),
-    }
-}
-
-/// Checks that a namespace has whole blocks of its host's size, and no more than 64 bits can count.
-fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
-    let good = matches!(namespace.block_bytes, 512 | 4096);
-    let per_block = u64::from(namespace.block_bytes / contract::BLOCK_BYTES as u32);
-    let blocks = namespace.geometry.blocks;
-    if good && blocks > 0 && blocks.is_multiple_of(per_block) && blocks < 1 << 60 {
-        return Ok(());
-    }
-    Err(Refusal::Blocks(namespace.nsid))
-}
-
-/// Returns `true` if two namespaces share an identifier.
-fn is_same(one: &Identifiers, other: &Identifiers) -> bool {
-    let is = |a: &[u8], b: &[u8]| a == b && a.iter().any(|byte| *byte != 0);
-    is(&one.uuid, &other.uuid) || is(&one.nguid, &other.nguid) || is(&one.eui64, &other.eui64)
-}
-
-fn check_limits(config: &Config) -> Result<(), Refusal> {
-    let Limits {
-        controllers_max,
-        subsystems_max,
-        namespaces_max,
-        io_queues_max,
-        queue_entries_max,
-        in_capsule_bytes,
-        registrants_max,
-    } = config.limits;
-    let good = config.workers > 0
-        && (1..0xfff0).contains(&controllers_max)
-        && subsystems_max > 0
-        && (1..=1024).contains(&namespaces_max)
-        && (1..u16::MAX).contains(&io_queues_max)
-        && (32..=4096).contains(&queue_entries_max)
-        && in_capsule_bytes % 16 == 0
-        && (1..=4096).contains(&registrants_max);
-    if good { Ok(()) } else { Err(Refusal::Limits) }
 }

@@ -14,26 +14,12 @@ use zerocopy::FromBytes;
 use super::auth::transaction::Transaction;
 use super::binding::{Answer, Place};
 use super::config::{HostId, Nqn, PortId};
-use super::controller::{Arrival, Controller, Kind, PROOF_LIMIT, Record};
+use super::controller::{Controller, PROOF_LIMIT};
 use super::counts::Counts;
 use super::data;
 use super::link::Link;
-use super::state::{SharedCounts, State};
-
-/// A queue that was created.
-#[derive(Clone, Debug)]
-pub(super) struct Made {
-    pub(super) link: Arc<Link>,
-    pub(super) counts: SharedCounts,
-    /// The fence that counts the queue's requests at devices; superseded when the queue ends.
-    pub(super) fence: Arc<Fence>,
-    pub(super) kind: Kind,
-    pub(super) id: u16,
-    pub(super) size: u16,
-    pub(super) flow_control: bool,
-    /// `true` if the host has authenticated or need not.
-    pub(super) proven: Arc<AtomicBool>,
-}
+use super::record::{Association, Kind, Made, Record};
+use super::state::State;
 
 /// The invalid field of a Connect (Base 6.3, figure "Connect Response – Dword 0").
 #[derive(Clone, Copy)]
@@ -82,162 +68,147 @@ struct Who {
     cntlid: u16,
 }
 
-impl State {
-    /// Creates a queue. The answer says whether that succeeded.
-    pub(super) fn connect(
-        &mut self,
-        port: PortId,
-        place: Place,
-        entry: &Submission,
-        payload: &[u8],
-        now: Instant,
-    ) -> (Answer, Option<Made>) {
-        let cid = entry.cid.get();
-        match self.try_connect(port, place, entry, payload, now) {
-            Ok(made) => {
-                let must_prove = !made.proven.load(Ordering::Acquire);
-                let authenticate = if must_prove { AUTHENTICATION_REQUIRED } else { 0 };
-                let result = u64::from(made.link.cntlid) | authenticate;
-                (Answer::with_result(cid, result), Some(made))
-            }
-            Err(Refused(status, result)) => (Answer { cid, status, result }, None),
+/// Creates a queue. The answer says whether that succeeded.
+pub(super) fn connect(
+    state: &mut State,
+    port: PortId,
+    place: Place,
+    entry: &Submission,
+    payload: &[u8],
+    now: Instant,
+) -> (Answer, Option<Made>) {
+    let cid = entry.cid.get();
+    match try_connect(state, port, place, entry, payload, now) {
+        Ok(made) => {
+            let must_prove = !made.proven.load(Ordering::Acquire);
+            let authenticate = if must_prove { AUTHENTICATION_REQUIRED } else { 0 };
+            let result = u64::from(made.link.cntlid) | authenticate;
+            (Answer::with_result(cid, result), Some(made))
         }
+        Err(Refused(status, result)) => (Answer { cid, status, result }, None),
     }
+}
 
-    fn try_connect(
-        &mut self,
-        port: PortId,
-        place: Place,
-        entry: &Submission,
-        payload: &[u8],
-        now: Instant,
-    ) -> Result<Made, Refused> {
-        let command = ConnectCommand::of(entry);
-        if command.opcode != FABRICS_OPCODE || command.kind != FabricsKind::CONNECT {
-            return Err(Status::SEQUENCE_ERROR.dnr().into());
-        }
-        data::expect(entry, size_of::<ConnectData>())?;
-        let Ok(connect) = ConnectData::ref_from_bytes(payload) else {
-            return Err(Status::DATA_SGL_LENGTH.dnr().into());
-        };
-        if command.format.get() != 0 {
-            return Err(Status::CONNECT_FORMAT.dnr().into());
-        }
-        let size = command.queue_size.get();
-        if size == 0 || size >= self.limits.queue_entries_max {
-            return Err(QUEUE_SIZE.into());
-        }
-        let who = who(connect)?;
-        let who_host = who.host.clone();
-        let (kind, link) = match command.queue.get() {
-            0 => self.admit_host(port, who, command.keep_alive_ms.get(), now)?,
-            queue => self.admit_queue(port, &who, queue)?,
-        };
-        let must_prove = kind == Kind::Io && self.has_key(&who_host);
-        let counts = Arc::new(Counts::default());
-        let proven = Arc::new(AtomicBool::new(!must_prove));
-        let controller = self.controller(link.cntlid).map_err(Refused::from)?;
-        let fence = Arc::new(Fence::among(Arc::clone(&controller.kin)));
-        let made = Made {
-            link,
-            fence: Arc::clone(&fence),
-            counts: Arc::clone(&counts),
-            kind,
-            id: command.queue.get(),
-            size: size + 1,
-            flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
-            proven: Arc::clone(&proven),
-        };
-        let record = Record {
-            place,
-            size: made.size,
-            counts,
-            fence,
-            must_prove,
-            prove_by: now + PROOF_LIMIT,
-            proven,
-            transaction: Transaction::new(),
-            waiting: None,
-            put_off: None,
-            negotiated_at: now,
-        };
-        controller.queues.insert(made.id, record);
-        Ok(made)
+fn try_connect(
+    state: &mut State,
+    port: PortId,
+    place: Place,
+    entry: &Submission,
+    payload: &[u8],
+    now: Instant,
+) -> Result<Made, Refused> {
+    let command = ConnectCommand::of(entry);
+    if command.opcode != FABRICS_OPCODE || command.kind != FabricsKind::CONNECT {
+        return Err(Status::SEQUENCE_ERROR.dnr().into());
     }
-
-    /// Returns `true` if a host has a key, and so has to authenticate.
-    fn has_key(&self, host: &Nqn) -> bool {
-        self.hosts.get(host).is_some_and(|known| known.key.is_some())
+    data::expect(entry, size_of::<ConnectData>())?;
+    let Ok(connect) = ConnectData::ref_from_bytes(payload) else {
+        return Err(Status::DATA_SGL_LENGTH.dnr().into());
+    };
+    if command.format.get() != 0 {
+        return Err(Status::CONNECT_FORMAT.dnr().into());
     }
-
-    /// Admits an admin queue by creating a controller.
-    fn admit_host(
-        &mut self,
-        port: PortId,
-        who: Who,
-        keep_alive_ms: u32,
-        now: Instant,
-    ) -> Result<(Kind, Arc<Link>), Refused> {
-        let kind = if who.subsystem.is_discovery() {
-            Kind::Discovery
-        } else {
-            let subsystem = self.subsystems.get(&who.subsystem).ok_or(SUBSYSTEM)?;
-            if !subsystem.is_at(port) {
-                return Err(SUBSYSTEM.into());
-            }
-            let is_stranger = subsystem.must_authenticate && !self.has_key(&who.host);
-            if is_stranger || !subsystem.hosts.contain(&who.host) {
-                return Err(Status::CONNECT_INVALID_HOST.dnr().into());
-            }
-            Kind::Io
-        };
-        if who.cntlid != CONNECT_CNTLID_DYNAMIC {
-            return Err(CNTLID.into());
-        }
-        let cntlid = self.new_cntlid().ok_or(Status::CONNECT_BUSY)?;
-        let Who { host, host_id, subsystem, .. } = who;
-        let kin = self.families.kin_of(&host, host_id, &subsystem);
-        let arrival = Arrival { kind, subsystem, port, host, host_id };
-        let mut controller = Controller::new(cntlid, arrival, kin, now);
-        controller.set_keep_alive(keep_alive_ms, now);
-        let link = Arc::clone(&controller.link);
-        self.controllers.insert(cntlid, controller);
-        Ok((kind, link))
+    let size = command.queue_size.get();
+    if size == 0 || size >= state.inventory.limits().queue_entries_max {
+        return Err(QUEUE_SIZE.into());
     }
+    let who = who(connect)?;
+    let who_host = who.host.clone();
+    let (kind, link) = match command.queue.get() {
+        0 => admit_host(state, port, who, command.keep_alive_ms.get(), now)?,
+        queue => admit_queue(state, port, &who, queue)?,
+    };
+    let must_prove = kind == Kind::Io && state.inventory.has_key(&who_host);
+    let controller = state.controllers.get_mut(link.cntlid).map_err(Refused::from)?;
+    let made = Made {
+        link,
+        fence: Arc::new(Fence::among(Arc::clone(&controller.kin))),
+        counts: Arc::new(Counts::default()),
+        kind,
+        id: command.queue.get(),
+        size: size + 1,
+        flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
+        proven: Arc::new(AtomicBool::new(!must_prove)),
+    };
+    let record = Record {
+        must_prove,
+        prove_by: now + PROOF_LIMIT,
+        ..made.record(place, Transaction::new(), now)
+    };
+    controller.queues.insert(made.id, record);
+    Ok(made)
+}
 
-    /// Admits an I/O queue of a controller that the same host created through the same port. A
-    /// controller of another host is treated as absent, so no host finds out by trying which
-    /// controllers exist.
-    fn admit_queue(
-        &mut self,
-        port: PortId,
-        who: &Who,
-        queue: u16,
-    ) -> Result<(Kind, Arc<Link>), Refused> {
-        let most = self.limits.io_queues_max;
-        let own = self.controllers.get(&who.cntlid).filter(|own| own.host == who.host);
-        let controller = own.ok_or(CNTLID)?;
-        if controller.subsystem != who.subsystem {
+/// Admits an admin queue by creating a controller.
+fn admit_host(
+    state: &mut State,
+    port: PortId,
+    who: Who,
+    keep_alive_ms: u32,
+    now: Instant,
+) -> Result<(Kind, Arc<Link>), Refused> {
+    let kind = if who.subsystem.is_discovery() {
+        Kind::Discovery
+    } else {
+        let subsystem = state.inventory.subsystem(&who.subsystem).ok_or(SUBSYSTEM)?;
+        if !subsystem.is_at(port) {
             return Err(SUBSYSTEM.into());
         }
-        if controller.host_id != who.host_id {
-            return Err(HOST_ID.into());
+        let is_stranger = subsystem.must_authenticate && !state.inventory.has_key(&who.host);
+        if is_stranger || !subsystem.hosts.contain(&who.host) {
+            return Err(Status::CONNECT_INVALID_HOST.dnr().into());
         }
-        if controller.port != port {
-            return Err(CNTLID.into());
-        }
-        if !controller.state.is_ready() {
-            return Err(Status::SEQUENCE_ERROR.dnr().into());
-        }
-        let granted = controller.features.io_queues.unwrap_or(most);
-        if controller.kind == Kind::Discovery || queue > granted {
-            return Err(QUEUE.into());
-        }
-        if controller.queues.contains_key(&queue) {
-            return Err(Status::SEQUENCE_ERROR.dnr().into());
-        }
-        Ok((controller.kind, Arc::clone(&controller.link)))
+        Kind::Io
+    };
+    if who.cntlid != CONNECT_CNTLID_DYNAMIC {
+        return Err(CNTLID.into());
     }
+    let State { controllers, inventory, migrations, families, .. } = state;
+    let is_taken = |cntlid| migrations.expects(cntlid);
+    let cntlid = controllers.new_cntlid(inventory.limits().controllers_max, is_taken);
+    let cntlid = cntlid.ok_or(Status::CONNECT_BUSY)?;
+    let Who { host, host_id, subsystem, .. } = who;
+    let association = Association { kind, subsystem, port, host, host_id };
+    let kin = families.kin_of(&association);
+    let mut controller = Controller::new(cntlid, association, kin, now);
+    controller.set_keep_alive(keep_alive_ms, now);
+    let link = Arc::clone(&controller.link);
+    controllers.insert(controller);
+    Ok((kind, link))
+}
+
+/// Admits an I/O queue of a controller that the same host created through the same port. A
+/// controller of another host is treated as absent, so no host finds out by trying which
+/// controllers exist.
+fn admit_queue(
+    state: &State,
+    port: PortId,
+    who: &Who,
+    queue: u16,
+) -> Result<(Kind, Arc<Link>), Refused> {
+    let most = state.inventory.limits().io_queues_max;
+    let own = state.controllers.find(who.cntlid).filter(|own| own.association.host == who.host);
+    let controller = own.ok_or(CNTLID)?;
+    if controller.association.subsystem != who.subsystem {
+        return Err(SUBSYSTEM.into());
+    }
+    if controller.association.host_id != who.host_id {
+        return Err(HOST_ID.into());
+    }
+    if controller.association.port != port {
+        return Err(CNTLID.into());
+    }
+    if !controller.state.is_ready() {
+        return Err(Status::SEQUENCE_ERROR.dnr().into());
+    }
+    let granted = controller.features.io_queues.unwrap_or(most);
+    if controller.association.kind == Kind::Discovery || queue > granted {
+        return Err(QUEUE.into());
+    }
+    if controller.queues.contains_key(&queue) {
+        return Err(Status::SEQUENCE_ERROR.dnr().into());
+    }
+    Ok((controller.association.kind, Arc::clone(&controller.link)))
 }
 
 fn who(connect: &ConnectData) -> Result<Who, Wrong> {

@@ -3,23 +3,20 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use contract::{Fence, Instant, Kin};
+use contract::{Instant, Kin};
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
-use super::auth::transaction::Transaction;
-use super::auth_commands::{PutOff, Waiting};
 use super::binding::{Answer, Place};
-use super::config::{HostId, Nqn, PortId};
 use super::counts::Sum;
 use super::events::Events;
 use super::features::Features;
 use super::fences::Ending;
 use super::link::Link;
+use super::mail::Mail;
+use super::record::{Association, Kind, Record};
 use super::reservation::{Notices, Registrant};
-use super::state::{Mail, SharedCounts};
 
 /// The unit in which hosts may choose their keep-alive timeout (Identify Controller, KAS).
 pub(super) const KEEP_ALIVE_UNIT: Duration = Duration::from_secs(1);
@@ -34,45 +31,6 @@ pub(super) const PROOF_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time that enabling and shutting down may take, in units of 500 ms. Both are immediate here.
 pub(super) const READY_TIMEOUT: u8 = 15;
-
-/// The kind of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An I/O controller.
-    Io,
-    /// A discovery controller.
-    Discovery,
-}
-
-/// A queue of a controller.
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) place: Place,
-    pub(super) size: u16,
-    pub(super) counts: SharedCounts,
-    /// The fence that counts the queue's requests at devices.
-    pub(super) fence: Arc<Fence>,
-    /// `true` if the host has to authenticate the queue before any other command.
-    pub(super) must_prove: bool,
-    /// When the queue ends if the host has not authenticated.
-    pub(super) prove_by: Instant,
-    /// `true` if the host has authenticated or need not; read by the queue.
-    pub(super) proven: Arc<AtomicBool>,
-    pub(super) transaction: Transaction,
-    /// The Authentication Receive command that waits for its message.
-    pub(super) waiting: Option<Waiting>,
-    /// A negotiation that is delayed because of earlier failures.
-    pub(super) put_off: Option<PutOff>,
-    /// When the last negotiation arrived.
-    pub(super) negotiated_at: Instant,
-}
-
-impl Record {
-    /// Returns when the authentication is overdue; `None` once it has succeeded.
-    fn proof_due(&self) -> Option<Instant> {
-        (!self.proven.load(Ordering::Acquire)).then_some(self.prove_by)
-    }
-}
 
 /// The number of checks for traffic in a keep-alive timeout. The more checks, the sooner after its
 /// timeout a silent host is detected and its requests are fenced off.
@@ -92,11 +50,7 @@ struct KeepAlive {
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) link: Arc<Link>,
-    pub(super) kind: Kind,
-    pub(super) subsystem: Nqn,
-    pub(super) port: PortId,
-    pub(super) host: Nqn,
-    pub(super) host_id: HostId,
+    pub(super) association: Association,
     /// The kin that its queues share with the queues of the host's other controllers.
     pub(super) kin: Arc<Kin>,
     /// Queues that have ended but still have requests at a device.
@@ -118,25 +72,17 @@ pub(super) struct Controller {
     pub(super) is_shown: bool,
 }
 
-/// The host, subsystem and port of a Connect.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) kind: Kind,
-    pub(super) subsystem: Nqn,
-    pub(super) port: PortId,
-    pub(super) host: Nqn,
-    pub(super) host_id: HostId,
-}
-
 impl Controller {
-    pub(super) fn new(cntlid: u16, arrival: Arrival, kin: Arc<Kin>, now: Instant) -> Controller {
+    /// Creates a controller without queues.
+    pub(super) fn new(
+        cntlid: u16,
+        association: Association,
+        kin: Arc<Kin>,
+        now: Instant,
+    ) -> Controller {
         Controller {
             link: Arc::new(Link::new(cntlid)),
-            kind: arrival.kind,
-            subsystem: arrival.subsystem,
-            port: arrival.port,
-            host: arrival.host,
-            host_id: arrival.host_id,
+            association,
             kin,
             ending: Ending::default(),
             queues: BTreeMap::new(),
@@ -153,11 +99,16 @@ impl Controller {
         }
     }
 
+    /// Returns the controller's identifier.
+    pub(super) fn cntlid(&self) -> u16 {
+        self.link.cntlid
+    }
+
     /// Starts, changes or stops the keep-alive timer. The timeout is rounded up to
     /// [`KEEP_ALIVE_UNIT`].
     pub(super) fn set_keep_alive(&mut self, millis: u32, now: Instant) {
         let unit = KEEP_ALIVE_UNIT.as_millis() as u32;
-        let timeout = match (millis, self.kind) {
+        let timeout = match (millis, self.association.kind) {
             (0, Kind::Io) => None,
             (0, Kind::Discovery) => Some(DISCOVERY_IDLE),
             _ => Some(Duration::from_millis(u64::from(millis.div_ceil(unit)) * u64::from(unit))),
@@ -205,7 +156,8 @@ impl Controller {
 
     /// Returns the host as reservations identify it.
     pub(super) fn registrant(&self) -> Registrant {
-        Registrant { host: self.host.clone(), id: self.host_id }
+        let Association { host, host_id, .. } = &self.association;
+        Registrant { host: host.clone(), id: *host_id }
     }
 
     /// Completes Asynchronous Event Requests with events, as long as there are both.

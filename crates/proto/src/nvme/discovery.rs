@@ -23,57 +23,57 @@ const ADMIN_QUEUE_ENTRIES: u16 = 32;
 /// The entry flag for permitting a persistent connection to this discovery subsystem.
 const PERSISTENT: u16 = 1 << 1;
 
-impl State {
-    /// Returns the log as this host sees it: this discovery subsystem and the subsystems that admit
-    /// the host, at each of their ports, and the referrals.
-    pub(super) fn discovery_log(&self, controller: &Controller) -> Vec<u8> {
-        let own = Nqn::discovery();
-        let mut entries: Vec<DiscoveryEntry> = Vec::new();
-        for port in self.ports.values() {
-            let here = self.entry(port, &own, SubsystemKind::DISCOVERY);
-            entries.push(DiscoveryEntry { flags: U16::new(PERSISTENT), ..here });
-            let open = self.subsystems.values().filter(|subsystem| {
-                subsystem.is_at(port.id) && subsystem.hosts.contain(&controller.host)
-            });
-            for subsystem in open {
-                entries.push(self.entry(port, &subsystem.nqn, SubsystemKind::NVM));
-            }
+/// Returns the log as this host sees it: this discovery subsystem and the subsystems that admit
+/// the host, at each of their ports, and the referrals.
+pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
+    let own = Nqn::discovery();
+    let mut entries: Vec<DiscoveryEntry> = Vec::new();
+    for port in state.inventory.ports() {
+        let here = entry(state, port, &own, SubsystemKind::DISCOVERY);
+        entries.push(DiscoveryEntry { flags: U16::new(PERSISTENT), ..here });
+        let open = state.inventory.subsystems().filter(|subsystem| {
+            subsystem.is_at(port.id) && subsystem.hosts.contain(&controller.association.host)
+        });
+        for subsystem in open {
+            entries.push(entry(state, port, &subsystem.nqn, SubsystemKind::NVM));
         }
-        for Referral { id, family, address, service } in &self.referrals {
-            let (family, address, service) = (*family, address.clone(), service.clone());
-            let port = Port { id: *id, family, address, service };
-            entries.push(self.entry(&port, &own, SubsystemKind::REFERRAL));
-        }
-        // The generation counts this host's own changes only, so it tells nothing about other
-        // hosts. Its base is the time of the controller's creation. A host that reconnects thus
-        // never takes the new log for the one that it knows.
-        let since = controller.created.since(self.started).as_micros() as u64;
-        let head = DiscoveryHeader {
-            generation: U64::new(1 + since + controller.discovery_changes),
-            entries: U64::new(entries.len() as u64),
-            ..DiscoveryHeader::new_zeroed()
-        };
-        let mut log = head.as_bytes().to_vec();
-        log.extend_from_slice(entries.as_bytes());
-        log
     }
+    for Referral { id, family, address, service } in state.inventory.referrals() {
+        let (family, address, service) = (*family, address.clone(), service.clone());
+        let port = Port { id: *id, family, address, service };
+        entries.push(entry(state, &port, &own, SubsystemKind::REFERRAL));
+    }
+    // The generation counts this host's own changes only, so it tells nothing about other
+    // hosts. Its base is the time of the controller's creation. A host that reconnects thus
+    // never takes the new log for the one that it knows.
+    let since = controller.created.since(state.started).as_micros() as u64;
+    let head = DiscoveryHeader {
+        generation: U64::new(1 + since + controller.discovery_changes),
+        entries: U64::new(entries.len() as u64),
+        ..DiscoveryHeader::new_zeroed()
+    };
+    let mut log = head.as_bytes().to_vec();
+    log.extend_from_slice(entries.as_bytes());
+    log
+}
 
-    fn entry(&self, port: &Port, nqn: &Nqn, kind: SubsystemKind) -> DiscoveryEntry {
-        let mut specific = [0; 256];
-        specific[0] = SecureChannel::NONE.0;
-        DiscoveryEntry {
-            transport: TransportKind::TCP,
-            family: port.family,
-            kind,
-            requirements: REQUIREMENTS,
-            port: U16::new(port.id.0),
-            cntlid: U16::new(u16::MAX),
-            admin_queue_max: U16::new(ADMIN_QUEUE_ENTRIES.max(self.limits.queue_entries_max)),
-            service: padded(&port.service),
-            nqn: nqn.to_field(),
-            address: padded(&port.address),
-            specific,
-            ..DiscoveryEntry::new_zeroed()
-        }
+fn entry(state: &State, port: &Port, nqn: &Nqn, kind: SubsystemKind) -> DiscoveryEntry {
+    let mut specific = [0; 256];
+    specific[0] = SecureChannel::NONE.0;
+    DiscoveryEntry {
+        transport: TransportKind::TCP,
+        family: port.family,
+        kind,
+        requirements: REQUIREMENTS,
+        port: U16::new(port.id.0),
+        cntlid: U16::new(u16::MAX),
+        admin_queue_max: U16::new(
+            ADMIN_QUEUE_ENTRIES.max(state.inventory.limits().queue_entries_max),
+        ),
+        service: padded(&port.service),
+        nqn: nqn.to_field(),
+        address: padded(&port.address),
+        specific,
+        ..DiscoveryEntry::new_zeroed()
     }
 }

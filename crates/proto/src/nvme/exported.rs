@@ -16,14 +16,14 @@ use contract::{Instant, NamespaceId};
 use wire::nvme::{AnaState, Configuration, ControllerState};
 
 use super::config::{ANA_GROUPS_MAX, HostId, Identifiers, Nqn, PortId};
-use super::controller::Kind;
+use super::controllers::CNTLID_END;
 use super::counts::Sum;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::Features;
+use super::record::{Association, Kind};
 use super::reservation::Notices;
-use super::state::CNTLID_END;
-use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
+use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer, age, earlier};
 
 const MAGIC: [u8; 8] = *b"nfcontrl";
 
@@ -75,11 +75,7 @@ pub(super) struct EmigrantQueue {
 #[derive(Clone)]
 pub struct Emigrant {
     pub(super) cntlid: u16,
-    pub(super) kind: Kind,
-    pub(super) subsystem: Nqn,
-    pub(super) port: PortId,
-    pub(super) host: Nqn,
-    pub(super) host_id: HostId,
+    pub(super) association: Association,
     /// `true` if nothing of its host at its subsystem stays behind.
     pub(super) is_last: bool,
     pub(super) configuration: Configuration,
@@ -102,18 +98,12 @@ pub struct Emigrant {
 
 impl fmt::Debug for Emigrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "controller {} of {} at {}", self.cntlid, self.host, self.subsystem)
+        write!(
+            f,
+            "controller {} of {} at {}",
+            self.cntlid, self.association.host, self.association.subsystem
+        )
     }
-}
-
-/// Encodes the age of `then` in nanoseconds.
-pub(super) fn age(now: Instant, then: Instant) -> [u8; 8] {
-    now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
-}
-
-/// Returns the instant that was `age` nanoseconds ago.
-pub(super) fn earlier(now: Instant, age: u64) -> Instant {
-    Instant::from_nanos(now.as_nanos().saturating_sub(age))
 }
 
 impl Emigrant {
@@ -124,7 +114,7 @@ impl Emigrant {
 
     /// Returns the host's name.
     pub fn host(&self) -> &Nqn {
-        &self.host
+        &self.association.host
     }
 
     /// Returns the number of queues, the admin queue included.
@@ -134,7 +124,7 @@ impl Emigrant {
 
     /// Returns the port for replacement, if its number differs in the receiving process.
     pub fn port_mut(&mut self) -> &mut PortId {
-        &mut self.port
+        &mut self.association.port
     }
 
     /// Encodes the controller.
@@ -159,11 +149,11 @@ impl Emigrant {
 
     fn put_self(&self, to: &mut Writer, now: Instant) -> Result<(), Unfit> {
         to.put(self.cntlid.to_le_bytes());
-        to.flag(self.kind == Kind::Discovery);
-        to.string(self.subsystem.as_str().as_bytes())?;
-        to.put(self.port.0.to_le_bytes());
-        to.string(self.host.as_str().as_bytes())?;
-        to.put(self.host_id.0);
+        to.flag(self.association.kind == Kind::Discovery);
+        to.string(self.association.subsystem.as_str().as_bytes())?;
+        to.put(self.association.port.0.to_le_bytes());
+        to.string(self.association.host.as_str().as_bytes())?;
+        to.put(self.association.host_id.0);
         to.flag(self.is_last);
         to.put(self.configuration.0.to_le_bytes());
         to.put(self.state.0.to_le_bytes());
@@ -182,11 +172,13 @@ impl Emigrant {
         let input = &mut Reader::open(bytes, MAGIC)?;
         let emigrant = Emigrant {
             cntlid: input.u16()?,
-            kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
-            subsystem: take_name(input)?,
-            port: PortId(input.u16()?),
-            host: take_name(input)?,
-            host_id: HostId(input.array()?),
+            association: Association {
+                kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
+                subsystem: take_name(input)?,
+                port: PortId(input.u16()?),
+                host: take_name(input)?,
+                host_id: HostId(input.array()?),
+            },
             is_last: input.flag("host")?,
             configuration: Configuration(input.u32()?),
             state: ControllerState(input.u32()?),
@@ -216,8 +208,10 @@ impl Emigrant {
         let ordered = self.queues.is_sorted_by(|one, next| one.id < next.id)
             && self.sights.is_sorted_by(|one, next| one.nsid < next.nsid);
         let has_admin = self.queues.first().is_some_and(|queue| queue.id == 0);
-        let is_plain = self.kind == Kind::Io || self.queues.len() == 1 && self.sights.is_empty();
-        let is_kind = (self.kind == Kind::Discovery) == self.subsystem.is_discovery();
+        let is_plain =
+            self.association.kind == Kind::Io || self.queues.len() == 1 && self.sights.is_empty();
+        let is_kind =
+            (self.association.kind == Kind::Discovery) == self.association.subsystem.is_discovery();
         let is_numbered = (1..CNTLID_END).contains(&self.cntlid);
         let counts = self.discovery_changes <= u64::MAX / 2;
         match ordered && has_admin && is_plain && is_kind && is_numbered && counts {

@@ -8,14 +8,18 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use contract::Instant;
 use spin::{Mutex, MutexGuard};
-use wire::nvme::{Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind, Status, Submission};
+use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
+
 use super::binding::{Action, Place};
-use super::config::{Config, PortId, Refusal};
+use super::call::{self, Call, Done};
+use super::config::{Config, Port, PortId, Refusal};
 use super::link::View;
-use super::queue::{Call, Done, Queue};
+use super::queue::Queue;
+use super::report::{self, ControllerInfo, Reserved, SubsystemInfo};
 use super::state::State;
+use super::{admin, auth_commands, connect};
 
 /// Services that the fabric needs from its environment. They are called from any thread and must
 /// not call the fabric.
@@ -72,7 +76,7 @@ impl Fabric {
         now: Instant,
         surroundings: Box<dyn Surroundings>,
     ) -> Result<Arc<Fabric>, Refusal> {
-        let state = State::configured(config, now)?;
+        let state = State::new(config, now)?;
         Ok(Arc::new(Fabric {
             state: Mutex::new(state),
             mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
@@ -87,7 +91,7 @@ impl Fabric {
     /// # Errors
     /// Returns a [`Refusal`] that names the invalid part of the configuration.
     pub fn check(config: &Config) -> Result<(), Refusal> {
-        State::configured(config, Instant::ZERO).map(drop)
+        State::new(config, Instant::ZERO).map(drop)
     }
 
     /// Creates a queue from a connection's first submission, which must be a Connect, and the data
@@ -103,7 +107,8 @@ impl Fabric {
         payload: &[u8],
         now: Instant,
     ) -> Result<(Queue, Completion), Completion> {
-        let (answer, made) = self.with(|state| state.connect(port, place, entry, payload, now));
+        let (answer, made) =
+            self.with(|state| connect::connect(state, port, place, entry, payload, now));
         self.watch(now);
         match made {
             None => Err(answer.completion(0)),
@@ -139,9 +144,9 @@ impl Fabric {
         }
     }
 
-    /// Returns the number of workers.
-    pub(super) fn workers(&self) -> u16 {
-        self.mail.len() as u16
+    /// Returns `true` if there is a worker of this number.
+    pub fn has_worker(&self, worker: u16) -> bool {
+        usize::from(worker) < self.mail.len()
     }
 
     /// Takes the lock. It is held for microseconds, unless its holder has lost its processor.
@@ -161,15 +166,16 @@ impl Fabric {
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let (result, woken, has_jobs, has_reserved) = {
             let mut state = self.lock();
-            let before = state.jobs.len();
-            let reserved = state.reservation_changes;
+            let before = state.auth.len();
+            let reserved = state.reservations.changes();
             let result = work(&mut state);
-            let has_jobs = state.jobs.len() > before;
-            let woken = core::mem::take(&mut state.mail.woken);
+            let has_jobs = state.auth.len() > before;
+            let woken = state.mail.take_woken();
             for worker in &woken {
                 self.mail[usize::from(*worker)].store(true, Ordering::Release);
             }
-            let has_reserved = state.keeps && state.reservation_changes != reserved;
+            let reservations = &state.reservations;
+            let has_reserved = reservations.is_stored() && reservations.changes() != reserved;
             (result, woken, has_jobs, has_reserved)
         };
         if has_reserved {
@@ -187,7 +193,9 @@ impl Fabric {
     /// Ends what has expired, and stores when to check again.
     pub(super) fn watch(&self, now: Instant) {
         let is_sooner = self.with(|state| {
-            let next = state.expire(now).map_or(u64::MAX, Instant::as_nanos);
+            state.expire(now);
+            auth_commands::take_put_off(state, now);
+            let next = state.settle(now).map_or(u64::MAX, Instant::as_nanos);
             next < self.expires_at.swap(next, Ordering::AcqRel)
         });
         // A shorter timer came: the watchman may be asleep until the longer one.
@@ -205,18 +213,17 @@ impl Fabric {
     pub(super) fn carry_out(&self, cntlid: u16, mut call: Call) -> Result<Done, Status> {
         let now = call.now;
         let timer = call.changes_timer();
-        let done = self.with(|state| state.carry_out(cntlid, &mut call));
+        let done = self.with(|state| admin::carry_out(state, cntlid, &mut call));
         if timer || matches!(done, Ok(Done::Parked)) {
             self.watch(now);
         }
         done
     }
 
-    /// Returns unpredictable bytes for a command that may need them.
+    /// Returns unpredictable bytes for a command that needs them, and else zeroes.
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
-        let kind = FabricsCommand::of(entry).kind;
-        if entry.opcode == FABRICS_OPCODE && kind == FabricsKind::AUTHENTICATION_SEND {
+        if call::needs_chance(entry) {
             self.surroundings.random(&mut chance);
         }
         chance
@@ -226,14 +233,73 @@ impl Fabric {
     /// milliseconds. Returns `false` if none is waiting. After each [`Surroundings::compute`], a
     /// thread that carries no I/O calls this until it returns `false`.
     pub fn compute(&self) -> bool {
-        let Some(job) = self.with(|state| state.jobs.pop_front()) else { return false };
+        let Some(job) = self.with(|state| state.auth.pop()) else { return false };
         let value = job.power.raise();
-        self.with(|state| state.computed(&job, &value));
+        self.with(|state| auth_commands::computed(state, &job, &value));
         true
     }
 
     /// Ends the queue of a connection that has ended or is about to.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place) {
         self.with(|state| state.leave(cntlid, queue, place));
+    }
+}
+
+/// Reports, and storage of reservations.
+impl Fabric {
+    /// Returns the controllers, ordered by identifier.
+    pub fn controllers(&self) -> Vec<ControllerInfo> {
+        self.with(|state| state.controllers.iter().map(report::controller_info).collect())
+    }
+
+    /// Returns the subsystems, ordered by name.
+    pub fn subsystems(&self) -> Vec<SubsystemInfo> {
+        self.with(|state| report::subsystem_infos(state))
+    }
+
+    /// Returns the ports, ordered by number.
+    pub fn ports(&self) -> Vec<Port> {
+        self.with(|state| state.inventory.ports().cloned().collect())
+    }
+
+    /// Returns the number of changes of reservations, which tells whether there is something to
+    /// store.
+    pub fn reservation_changes(&self) -> u64 {
+        self.with(|state| state.reservations.changes())
+    }
+
+    /// Returns all reservations and registrations.
+    pub fn reservations(&self) -> Vec<Reserved> {
+        self.with(|state| report::reservations(state))
+    }
+
+    /// Delays the answers to changes of persistent reservations until they are
+    /// [stored](Fabric::kept_reservations).
+    pub fn keep_reservations(&self) {
+        self.with(|state| state.reservations.set_stored());
+    }
+
+    /// Returns the reservations that persist, for storage, and the number of the change that they
+    /// include.
+    pub fn reservations_to_keep(&self) -> (u64, Vec<Reserved>) {
+        self.with(|state| {
+            let lasting =
+                report::reservations(state).into_iter().filter(|reserved| reserved.persists);
+            (state.reservations.changes(), lasting.collect())
+        })
+    }
+
+    /// Answers the commands whose changes, up to the number `change`, are stored or could not be.
+    pub fn kept_reservations(&self, change: u64, kept: bool) {
+        self.with(|state| state.reservations.stored(change, kept, &mut state.mail));
+    }
+
+    /// Restores a stored reservation. To be called before hosts connect.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
+    /// inconsistent. Nothing of it is restored then.
+    pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
+        self.with(|state| report::restore(state, kept))
     }
 }

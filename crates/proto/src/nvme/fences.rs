@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use contract::{Fence, Kin};
 
 use super::config::{HostId, Nqn};
+use super::record::Association;
 use super::reservation::Registrant;
 
 /// A host at a subsystem. Its writes wait for each other, since all its paths there are one disk to
@@ -34,14 +35,15 @@ impl Families {
         self.kin.values().for_each(|kin| kin.set_all_here(false));
     }
 
-    /// Returns the kin that the host's queues at the subsystem share, creating it if needed.
-    pub(super) fn kin_of(&mut self, host: &Nqn, id: HostId, subsystem: &Nqn) -> Arc<Kin> {
+    /// Returns the kin that the queues of the host at the subsystem share, creating it if needed.
+    pub(super) fn kin_of(&mut self, association: &Association) -> Arc<Kin> {
         if self.kin.len() > 2 * self.cleaned + 64 {
             // All other references belong to fences: of queues, and of requests at devices.
             self.kin.retain(|_, kin| Arc::strong_count(kin) > 1);
             self.cleaned = self.kin.len();
         }
-        let key = (host.clone(), id, subsystem.clone());
+        let Association { host, host_id, subsystem, .. } = association;
+        let key = (host.clone(), *host_id, subsystem.clone());
         Arc::clone(self.kin.entry(key).or_default())
     }
 
@@ -132,22 +134,29 @@ mod tests {
     use contract::Start;
 
     use super::*;
+    use crate::nvme::config::PortId;
+    use crate::nvme::record::Kind;
 
     #[test]
     fn kin_are_forgotten_when_nobody_has_them() {
         let mut families = Families::default();
-        let subsystem = Nqn::new("nqn.2026-01.io.x:s").unwrap();
-        let host = |n: usize| Nqn::new(&format!("nqn.2026-01.io.x:h{n}")).unwrap();
-        let fence = Fence::among(families.kin_of(&host(0), HostId([1; 16]), &subsystem));
+        let association = |n: usize, id: u8| Association {
+            kind: Kind::Io,
+            subsystem: Nqn::new("nqn.2026-01.io.x:s").unwrap(),
+            port: PortId(1),
+            host: Nqn::new(&format!("nqn.2026-01.io.x:h{n}")).unwrap(),
+            host_id: HostId([id; 16]),
+        };
+        let fence = Fence::among(families.kin_of(&association(0, 1)));
         assert_eq!(fence.start(0, 0), Start::Started);
         fence.supersede();
         for n in 1..500 {
-            families.kin_of(&host(n), HostId([1; 16]), &subsystem);
+            families.kin_of(&association(n, 1));
         }
         assert!(families.len() < 200);
-        let again = Fence::among(families.kin_of(&host(0), HostId([1; 16]), &subsystem));
+        let again = Fence::among(families.kin_of(&association(0, 1)));
         assert_eq!(again.start(0, 0), Start::Held, "the host was kept, for its request");
-        let other = Fence::among(families.kin_of(&host(0), HostId([2; 16]), &subsystem));
+        let other = Fence::among(families.kin_of(&association(0, 2)));
         assert_eq!(other.start(0, 0), Start::Started, "another identifier is another host");
     }
 

@@ -11,14 +11,16 @@ use wire::nvme::{
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::call::{Call, Done};
 use super::config::ANA_GROUPS_MAX;
-use super::controller::{Controller, KEEP_ALIVE_UNIT, Kind};
+use super::controller::{Controller, KEEP_ALIVE_UNIT};
 use super::data;
 use super::errors::ERROR_ENTRIES;
 use super::events::EVENT_REQUESTS_MAX;
 use super::features::IO_EVENTS;
-use super::queue::{Call, Done};
-use super::state::{Attached, State};
+use super::inventory::Attached;
+use super::record::Kind;
+use super::state::State;
 
 /// The size of every Identify structure.
 const STRUCTURE_BYTES: usize = 4096;
@@ -37,215 +39,217 @@ const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 
 /// The number of namespace identifiers in a 4 KiB list.
 const LIST_ENTRIES: usize = STRUCTURE_BYTES / size_of::<u32>();
 
-impl State {
-    pub(super) fn identify(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
-        data::expect(call.entry, STRUCTURE_BYTES)?;
-        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
-        let cns = IdentifyCns(call.entry.dword10.get() as u8);
-        if controller.kind == Kind::Discovery {
-            return match cns {
-                IdentifyCns::CONTROLLER => {
-                    fill(call.out, &[self.controller_data(controller).as_bytes()])
-                }
-                _ => Err(Status::INVALID_FIELD.dnr()),
-            };
-        }
-        let nsid = call.entry.nsid.get();
-        let of_set = matches!(
-            cns,
-            IdentifyCns::NAMESPACE_OF_SET
-                | IdentifyCns::CONTROLLER_OF_SET
-                | IdentifyCns::ACTIVE_NAMESPACES_OF_SET
-                | IdentifyCns::ALLOCATED_NAMESPACES_OF_SET
-                | IdentifyCns::ALLOCATED_NAMESPACE_OF_SET
-        );
-        let set = CommandSetIdentifier((call.entry.dword11.get() >> 24) as u8);
-        if of_set && set != CommandSetIdentifier::NVM {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        match cns {
+pub(super) fn identify(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+    data::expect(call.entry, STRUCTURE_BYTES)?;
+    let controller = state.controllers.get(cntlid)?;
+    let cns = IdentifyCns(call.entry.dword10.get() as u8);
+    if controller.association.kind == Kind::Discovery {
+        return match cns {
             IdentifyCns::CONTROLLER => {
-                fill(call.out, &[self.controller_data(controller).as_bytes()])
+                fill(call.out, &[controller_data(state, controller).as_bytes()])
             }
-            IdentifyCns::CONTROLLER_OF_SET => fill(call.out, &[nvm_controller().as_bytes()]),
-            IdentifyCns::COMMAND_SETS => {
-                // The first combination is the NVM command set alone.
-                fill(call.out, &[&1u64.to_le_bytes()])
-            }
-            IdentifyCns::ACTIVE_NAMESPACES
+            _ => Err(Status::INVALID_FIELD.dnr()),
+        };
+    }
+    let nsid = call.entry.nsid.get();
+    let of_set = matches!(
+        cns,
+        IdentifyCns::NAMESPACE_OF_SET
+            | IdentifyCns::CONTROLLER_OF_SET
             | IdentifyCns::ACTIVE_NAMESPACES_OF_SET
-            | IdentifyCns::ALLOCATED_NAMESPACES
-            | IdentifyCns::ALLOCATED_NAMESPACES_OF_SET => {
-                self.list_namespaces(controller, nsid, call.out)
-            }
-            IdentifyCns::SUBSYSTEM_CONTROLLERS => {
-                self.list_controllers(controller, call.entry, call.out)
-            }
-            _ => self.identify_namespace(controller, cns, call),
-        }
+            | IdentifyCns::ALLOCATED_NAMESPACES_OF_SET
+            | IdentifyCns::ALLOCATED_NAMESPACE_OF_SET
+    );
+    let set = CommandSetIdentifier((call.entry.dword11.get() >> 24) as u8);
+    if of_set && set != CommandSetIdentifier::NVM {
+        return Err(Status::INVALID_FIELD.dnr());
     }
+    match cns {
+        IdentifyCns::CONTROLLER => fill(call.out, &[controller_data(state, controller).as_bytes()]),
+        IdentifyCns::CONTROLLER_OF_SET => fill(call.out, &[nvm_controller().as_bytes()]),
+        IdentifyCns::COMMAND_SETS => {
+            // The first combination is the NVM command set alone.
+            fill(call.out, &[&1u64.to_le_bytes()])
+        }
+        IdentifyCns::ACTIVE_NAMESPACES
+        | IdentifyCns::ACTIVE_NAMESPACES_OF_SET
+        | IdentifyCns::ALLOCATED_NAMESPACES
+        | IdentifyCns::ALLOCATED_NAMESPACES_OF_SET => {
+            list_namespaces(state, controller, nsid, call.out)
+        }
+        IdentifyCns::SUBSYSTEM_CONTROLLERS => {
+            list_controllers(state, controller, call.entry, call.out)
+        }
+        _ => identify_namespace(state, controller, cns, call),
+    }
+}
 
-    /// Returns a structure about one namespace.
-    fn identify_namespace(
-        &self,
-        controller: &Controller,
-        cns: IdentifyCns,
-        call: &mut Call,
-    ) -> Result<Done, Status> {
-        let nsid = call.entry.nsid.get();
-        let zero_when_inactive = match cns {
-            IdentifyCns::NAMESPACE
-            | IdentifyCns::NAMESPACE_OF_SET
-            | IdentifyCns::NAMESPACE_COMMON
-            | IdentifyCns::ALLOCATED_NAMESPACE
-            | IdentifyCns::ALLOCATED_NAMESPACE_OF_SET => true,
-            IdentifyCns::NAMESPACE_DESCRIPTORS | IdentifyCns::NAMESPACE_CONTROLLERS => false,
-            _ => return Err(Status::INVALID_FIELD.dnr()),
+/// Returns a structure about one namespace.
+fn identify_namespace(
+    state: &State,
+    controller: &Controller,
+    cns: IdentifyCns,
+    call: &mut Call,
+) -> Result<Done, Status> {
+    let nsid = call.entry.nsid.get();
+    let zero_when_inactive = match cns {
+        IdentifyCns::NAMESPACE
+        | IdentifyCns::NAMESPACE_OF_SET
+        | IdentifyCns::NAMESPACE_COMMON
+        | IdentifyCns::ALLOCATED_NAMESPACE
+        | IdentifyCns::ALLOCATED_NAMESPACE_OF_SET => true,
+        IdentifyCns::NAMESPACE_DESCRIPTORS | IdentifyCns::NAMESPACE_CONTROLLERS => false,
+        _ => return Err(Status::INVALID_FIELD.dnr()),
+    };
+    // An identifier that no namespace can have is an error. One that no namespace has gets an
+    // empty structure.
+    if nsid == 0 || nsid > state.inventory.limits().namespaces_max {
+        return Err(Status::INVALID_NAMESPACE.dnr());
+    }
+    let Some(attached) = state.inventory.namespace_of(&controller.association, nsid) else {
+        return match zero_when_inactive {
+            true => fill(call.out, &[]),
+            false => Err(Status::INVALID_NAMESPACE.dnr()),
         };
-        // An identifier that no namespace can have is an error. One that no namespace has gets an
-        // empty structure.
-        if nsid == 0 || nsid > self.limits.namespaces_max {
-            return Err(Status::INVALID_NAMESPACE.dnr());
+    };
+    match cns {
+        IdentifyCns::NAMESPACE | IdentifyCns::ALLOCATED_NAMESPACE => {
+            fill(call.out, &[namespace_data(attached).as_bytes()])
         }
-        let Some(attached) = self.namespace_of(controller, nsid) else {
-            return match zero_when_inactive {
-                true => fill(call.out, &[]),
-                false => Err(Status::INVALID_NAMESPACE.dnr()),
-            };
-        };
-        match cns {
-            IdentifyCns::NAMESPACE | IdentifyCns::ALLOCATED_NAMESPACE => {
-                fill(call.out, &[namespace_data(attached).as_bytes()])
-            }
-            IdentifyCns::NAMESPACE_COMMON => fill(call.out, &[common_data(attached).as_bytes()]),
-            IdentifyCns::NAMESPACE_DESCRIPTORS => describe(attached, call.out),
-            IdentifyCns::NAMESPACE_CONTROLLERS => {
-                self.list_controllers(controller, call.entry, call.out)
-            }
-            // No part of the NVM command set's own structure is in use: no metadata, no protection.
-            _ => fill(call.out, &[]),
+        IdentifyCns::NAMESPACE_COMMON => fill(call.out, &[common_data(attached).as_bytes()]),
+        IdentifyCns::NAMESPACE_DESCRIPTORS => describe(attached, call.out),
+        IdentifyCns::NAMESPACE_CONTROLLERS => {
+            list_controllers(state, controller, call.entry, call.out)
         }
+        // No part of the NVM command set's own structure is in use: no metadata, no protection.
+        _ => fill(call.out, &[]),
     }
+}
 
-    /// Lists the namespaces whose identifiers are greater than `after`.
-    fn list_namespaces(
-        &self,
-        controller: &Controller,
-        after: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<Done, Status> {
-        if after >= u32::MAX - 1 {
-            return Err(Status::INVALID_NAMESPACE.dnr());
-        }
-        let numbers = self.namespaces_of(controller).map(|(nsid, _)| nsid);
-        for nsid in numbers.filter(|nsid| *nsid > after).take(LIST_ENTRIES) {
-            out.extend_from_slice(&nsid.to_le_bytes());
-        }
-        fill(out, &[])
+/// Lists the namespaces whose identifiers are greater than `after`.
+fn list_namespaces(
+    state: &State,
+    controller: &Controller,
+    after: u32,
+    out: &mut Vec<u8>,
+) -> Result<Done, Status> {
+    if after >= u32::MAX - 1 {
+        return Err(Status::INVALID_NAMESPACE.dnr());
     }
-
-    /// Lists the controllers of the same host in the subsystem, from the identifier in dword 10 on.
-    /// Controllers of other hosts are hidden.
-    fn list_controllers(
-        &self,
-        controller: &Controller,
-        entry: &Submission,
-        out: &mut Vec<u8>,
-    ) -> Result<Done, Status> {
-        const MOST: usize = STRUCTURE_BYTES / size_of::<u16>() - 1;
-        let from = (entry.dword10.get() >> 16) as u16;
-        let own = self.controllers.values().filter(|other| {
-            other.subsystem == controller.subsystem && other.host == controller.host
-        });
-        let ids: Vec<u16> =
-            own.map(|own| own.link.cntlid).filter(|id| *id >= from).take(MOST).collect();
-        out.extend_from_slice(&(ids.len() as u16).to_le_bytes());
-        ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
-        fill(out, &[])
+    let numbers = state.inventory.namespaces_of(&controller.association).map(|(nsid, _)| nsid);
+    for nsid in numbers.filter(|nsid| *nsid > after).take(LIST_ENTRIES) {
+        out.extend_from_slice(&nsid.to_le_bytes());
     }
+    fill(out, &[])
+}
 
-    /// Returns Identify Controller (Base 5.17.2.1).
-    fn controller_data(&self, controller: &Controller) -> IdentifyController {
-        let limits = &self.limits;
-        let base = IdentifyController {
-            model: padded(&self.model),
-            firmware: padded(&self.firmware),
-            transfer_max_shift: (REQUEST_BYTES_MAX / PAGE_BYTES).trailing_zeros() as u8,
-            cntlid: U16::new(controller.link.cntlid),
-            version: U32::new(VERSION_2_0),
-            event_requests_max: EVENT_REQUESTS_MAX as u8 - 1,
-            error_entries_max: ERROR_ENTRIES as u8 - 1,
-            // Offsets into log pages are supported, and the page that lists the pages.
-            log_pages: 1 << 2 | 1 << 5,
-            keep_alive_granularity: U16::new((KEEP_ALIVE_UNIT.as_millis() / 100) as u16),
-            commands_max: U16::new(limits.queue_entries_max),
-            // Offsets in capsules and transport data blocks, as NVMe over Fabrics has them.
-            sgl: U32::new(1 | 1 << 20 | 1 << 21),
-            subsystem_nqn: controller.subsystem.to_field(),
-            command_capsule: U32::new((64 + limits.in_capsule_bytes) / 16),
-            response_capsule: U32::new(1),
-            sgl_blocks_max: 1,
-            submission_shift: 0x66,
-            completion_shift: 0x44,
-            ..IdentifyController::new_zeroed()
-        };
-        match controller.kind {
-            Kind::Discovery => IdentifyController {
-                kind: 2,
-                discovery_kind: 1,
-                serial: [b' '; 20],
-                events: U32::new(wire::nvme::notice::DISCOVERY),
-                attributes: U32::new(1 | 1 << 6),
-                command_capsule: U32::new(4),
-                ..base
-            },
-            Kind::Io => self.io_controller_data(controller, base),
-        }
-    }
+/// Lists the controllers of the same host in the subsystem, from the identifier in dword 10 on.
+/// Controllers of other hosts are hidden.
+fn list_controllers(
+    state: &State,
+    controller: &Controller,
+    entry: &Submission,
+    out: &mut Vec<u8>,
+) -> Result<Done, Status> {
+    const MOST: usize = STRUCTURE_BYTES / size_of::<u16>() - 1;
+    let from = (entry.dword10.get() >> 16) as u16;
+    let own = state.controllers.of_subsystem(&controller.association.subsystem);
+    let own = own.filter(|other| other.association.host == controller.association.host);
+    let ids: Vec<u16> =
+        own.map(|own| own.link.cntlid).filter(|id| *id >= from).take(MOST).collect();
+    out.extend_from_slice(&(ids.len() as u16).to_le_bytes());
+    ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+    fill(out, &[])
+}
 
-    fn io_controller_data(
-        &self,
-        controller: &Controller,
-        base: IdentifyController,
-    ) -> IdentifyController {
-        let namespaces_max = self.limits.namespaces_max;
-        let capacity: u128 = self
-            .namespaces_of(controller)
-            .map(|(_, attached)| u128::from(attached.config.geometry.blocks) * BLOCK_BYTES as u128)
-            .sum();
-        let cached = self.namespaces_of(controller).any(|(_, a)| a.config.geometry.volatile_cache);
-        let serial = self.subsystem_of(controller).map_or("", |subsystem| &subsystem.serial);
-        IdentifyController {
-            kind: 1,
-            serial: padded(serial),
-            // Several ports, several controllers, asymmetric access.
-            multi_path: 1 | 1 << 1 | 1 << 3,
-            events: U32::new(IO_EVENTS),
-            // Host identifiers of 128 bits; commands on any queue keep the controller alive.
+/// Returns Identify Controller (Base 5.17.2.1).
+fn controller_data(state: &State, controller: &Controller) -> IdentifyController {
+    let limits = state.inventory.limits();
+    let base = IdentifyController {
+        model: padded(state.inventory.model()),
+        firmware: padded(state.inventory.firmware()),
+        transfer_max_shift: (REQUEST_BYTES_MAX / PAGE_BYTES).trailing_zeros() as u8,
+        cntlid: U16::new(controller.link.cntlid),
+        version: U32::new(VERSION_2_0),
+        event_requests_max: EVENT_REQUESTS_MAX as u8 - 1,
+        error_entries_max: ERROR_ENTRIES as u8 - 1,
+        // Offsets into log pages are supported, and the page that lists the pages.
+        log_pages: 1 << 2 | 1 << 5,
+        keep_alive_granularity: U16::new((KEEP_ALIVE_UNIT.as_millis() / 100) as u16),
+        commands_max: U16::new(limits.queue_entries_max),
+        // Offsets in capsules and transport data blocks, as NVMe over Fabrics has them.
+        sgl: U32::new(1 | 1 << 20 | 1 << 21),
+        subsystem_nqn: controller.association.subsystem.to_field(),
+        command_capsule: U32::new((64 + limits.in_capsule_bytes) / 16),
+        response_capsule: U32::new(1),
+        sgl_blocks_max: 1,
+        submission_shift: 0x66,
+        completion_shift: 0x44,
+        ..IdentifyController::new_zeroed()
+    };
+    match controller.association.kind {
+        Kind::Discovery => IdentifyController {
+            kind: 2,
+            discovery_kind: 1,
+            serial: [b' '; 20],
+            events: U32::new(wire::nvme::notice::DISCOVERY),
             attributes: U32::new(1 | 1 << 6),
-            aborts_max: 3,
-            // One slot, read-only.
-            firmware_updates: 1 | 1 << 1,
-            log_pages: base.log_pages | 1 << 1,
-            temperature_warning: U16::new(0x0157),
-            temperature_critical: U16::new(0x0175),
-            capacity_total: U128::new(capacity),
-            ana_transition_seconds: 10,
-            // All states are reported; a namespace's group can change.
-            ana: 0x1f,
-            ana_group_max: U32::new(ANA_GROUPS_MAX),
-            ana_groups: U32::new(ANA_GROUPS_MAX),
-            namespaces: U32::new(namespaces_max),
-            namespaces_max: U32::new(namespaces_max),
-            commands: U16::new(OPTIONAL_COMMANDS),
-            // Compare and write.
-            fused: U16::new(1),
-            // A flush is for one namespace. Whether there is a cache to flush differs by namespace.
-            write_cache: u8::from(cached) | 2 << 1,
-            fabrics_commands: U16::new(1),
-            atomic_compare_blocks: U16::ZERO,
+            command_capsule: U32::new(4),
             ..base
-        }
+        },
+        Kind::Io => io_controller_data(state, controller, base),
+    }
+}
+
+fn io_controller_data(
+    state: &State,
+    controller: &Controller,
+    base: IdentifyController,
+) -> IdentifyController {
+    let namespaces_max = state.inventory.limits().namespaces_max;
+    let capacity: u128 = state
+        .inventory
+        .namespaces_of(&controller.association)
+        .map(|(_, attached)| u128::from(attached.config.geometry.blocks) * BLOCK_BYTES as u128)
+        .sum();
+    let cached = state
+        .inventory
+        .namespaces_of(&controller.association)
+        .any(|(_, a)| a.config.geometry.volatile_cache);
+    let serial = state
+        .inventory
+        .subsystem(&controller.association.subsystem)
+        .map_or("", |subsystem| &subsystem.serial);
+    IdentifyController {
+        kind: 1,
+        serial: padded(serial),
+        // Several ports, several controllers, asymmetric access.
+        multi_path: 1 | 1 << 1 | 1 << 3,
+        events: U32::new(IO_EVENTS),
+        // Host identifiers of 128 bits; commands on any queue keep the controller alive.
+        attributes: U32::new(1 | 1 << 6),
+        aborts_max: 3,
+        // One slot, read-only.
+        firmware_updates: 1 | 1 << 1,
+        log_pages: base.log_pages | 1 << 1,
+        temperature_warning: U16::new(0x0157),
+        temperature_critical: U16::new(0x0175),
+        capacity_total: U128::new(capacity),
+        ana_transition_seconds: 10,
+        // All states are reported; a namespace's group can change.
+        ana: 0x1f,
+        ana_group_max: U32::new(ANA_GROUPS_MAX),
+        ana_groups: U32::new(ANA_GROUPS_MAX),
+        namespaces: U32::new(namespaces_max),
+        namespaces_max: U32::new(namespaces_max),
+        commands: U16::new(OPTIONAL_COMMANDS),
+        // Compare and write.
+        fused: U16::new(1),
+        // A flush is for one namespace. Whether there is a cache to flush differs by namespace.
+        write_cache: u8::from(cached) | 2 << 1,
+        fabrics_commands: U16::new(1),
+        atomic_compare_blocks: U16::ZERO,
+        ..base
     }
 }
 

@@ -1,12 +1,11 @@
 //! The hand-over of controllers from another process (docs/adr/0015-moving-controllers.md): the
 //! receiving side.
 //!
-//! An [expected](Fabric::expect) controller reserves its identifier, and changes nothing else. Once
-//! it is [admitted](Fabric::admit), its queues arrive like those that come from another worker.
+//! An [expected](super::Fabric::expect) controller reserves its identifier, and changes nothing else. Once
+//! it is [admitted](super::Fabric::admit), its queues arrive like those that come from another worker.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::AtomicBool;
 
@@ -14,12 +13,13 @@ use contract::{Fence, Instant};
 use wire::nvme::Event;
 
 use super::auth::transaction::Transaction;
-use super::connect::Made;
-use super::controller::{Arrival, Controller, Kind, Record};
+use super::controller::Controller;
 use super::counts::Counts;
+use super::export::sights;
 use super::exported::{Emigrant, EmigrantQueue, Sight};
-use super::fabric::Fabric;
+use super::inventory::{Attached, Inventory};
 use super::migration::{Traveller, nowhere};
+use super::record::{Kind, Made, Record};
 use super::state::State;
 
 /// The reason why a controller is not taken over; its host connects anew.
@@ -49,146 +49,104 @@ impl fmt::Display for Unwelcome {
     }
 }
 
-/// Controllers that may arrive, each with the numbers of its queues.
-#[derive(Debug, Default)]
-pub(super) struct Expected(BTreeMap<u16, (Emigrant, Vec<u64>)>);
-
-impl Expected {
-    /// Returns `true` if a controller of this identifier may arrive.
-    pub(super) fn contains(&self, cntlid: u16) -> bool {
-        self.0.contains_key(&cntlid)
+/// Checks that a controller of another process can be taken over.
+///
+/// # Errors
+/// Returns an [`Unwelcome`] if it cannot.
+pub(super) fn check_welcome(state: &State, emigrant: &Emigrant) -> Result<(), Unwelcome> {
+    let limits = state.inventory.limits();
+    let others = state.migrations.expected_besides(emigrant.cntlid);
+    let is_full = state.controllers.len() + others >= usize::from(limits.controllers_max);
+    if is_full || state.controllers.find(emigrant.cntlid).is_some() {
+        return Err(Unwelcome::Full);
+    }
+    let fits = |queue: &EmigrantQueue| {
+        queue.size <= limits.queue_entries_max && queue.id <= limits.io_queues_max
+    };
+    let granted = emigrant.features.io_queues.unwrap_or(1);
+    if !emigrant.queues.iter().all(fits) || granted > limits.io_queues_max {
+        return Err(Unwelcome::Queues);
+    }
+    if !state.inventory.has_port(emigrant.association.port) {
+        return Err(Unwelcome::Subsystem);
+    }
+    match emigrant.association.kind {
+        Kind::Discovery => Ok(()),
+        Kind::Io => check_disk(state, emigrant),
     }
 }
 
-impl Fabric {
-    /// Prepares for a controller from another process. Returns the numbers of its queues, by queue
-    /// identifier.
-    ///
-    /// # Errors
-    /// Returns an [`Unwelcome`] if the controller cannot be taken over.
-    pub fn expect(&self, emigrant: Emigrant) -> Result<BTreeMap<u16, u64>, Unwelcome> {
-        self.with(|state| {
-            state.check_welcome(&emigrant)?;
-            let numbers: Vec<u64> = emigrant.queues.iter().map(|_| state.transit.next()).collect();
-            let by_id = emigrant.queues.iter().map(|queue| queue.id).zip(numbers.iter().copied());
-            let by_id = by_id.collect();
-            state.expected.0.insert(emigrant.cntlid, (emigrant, numbers));
-            Ok(by_id)
-        })
+/// Checks the subsystem, host and namespaces of an I/O controller.
+fn check_disk(state: &State, emigrant: &Emigrant) -> Result<(), Unwelcome> {
+    let served = state.inventory.subsystem(&emigrant.association.subsystem);
+    let served = served.filter(|served| served.is_at(emigrant.association.port));
+    let served = served.ok_or(Unwelcome::Subsystem)?;
+    let has_key = state.inventory.has_key(&emigrant.association.host);
+    let was_let_in = emigrant.queues.iter().any(|queue| !queue.must_prove);
+    let is_stranger = served.must_authenticate && (was_let_in || !has_key);
+    if is_stranger || !served.hosts.contain(&emigrant.association.host) {
+        return Err(Unwelcome::Host);
     }
-
-    /// Drops an expected controller that does not arrive.
-    pub fn disappoint(&self, cntlid: u16) {
-        self.with(|state| drop(state.expected.0.remove(&cntlid)));
-    }
-
-    /// Makes an expected controller part of this fabric. Returns `false` if it was not expected.
-    pub fn admit(&self, cntlid: u16, now: Instant) -> bool {
-        let is_there = self.with(|state| {
-            let Some((emigrant, numbers)) = state.expected.0.remove(&cntlid) else { return false };
-            state.admit(emigrant, &numbers, now);
-            true
-        });
-        self.watch(now);
-        is_there
+    let sees = |sight: &&Sight| {
+        let attached = served.namespaces.get(&sight.nsid);
+        attached.is_some_and(|attached| !is_same(sight, attached))
+    };
+    match emigrant.sights.iter().find(sees) {
+        Some(sight) => Err(Unwelcome::Namespace(sight.nsid)),
+        None => Ok(()),
     }
 }
 
-impl State {
-    fn check_welcome(&self, emigrant: &Emigrant) -> Result<(), Unwelcome> {
-        let others = self.expected.0.keys().filter(|cntlid| **cntlid != emigrant.cntlid).count();
-        let is_full = self.controllers.len() + others >= usize::from(self.limits.controllers_max);
-        if is_full || self.controllers.contains_key(&emigrant.cntlid) {
-            return Err(Unwelcome::Full);
-        }
-        let fits = |queue: &EmigrantQueue| {
-            queue.size <= self.limits.queue_entries_max && queue.id <= self.limits.io_queues_max
-        };
-        let granted = emigrant.features.io_queues.unwrap_or(1);
-        if !emigrant.queues.iter().all(fits) || granted > self.limits.io_queues_max {
-            return Err(Unwelcome::Queues);
-        }
-        if !self.ports.contains_key(&emigrant.port) {
-            return Err(Unwelcome::Subsystem);
-        }
-        match emigrant.kind {
-            Kind::Discovery => Ok(()),
-            Kind::Io => self.check_disk(emigrant),
-        }
+/// Makes an expected controller, whose queues have these numbers, part of the fabric.
+pub(super) fn admit(state: &mut State, emigrant: Emigrant, numbers: &[u64], now: Instant) {
+    let cntlid = emigrant.cntlid;
+    let kin = state.families.kin_of(&emigrant.association);
+    if emigrant.is_last {
+        kin.set_all_here(true);
     }
-
-    /// Checks the subsystem, host and namespaces of an I/O controller.
-    fn check_disk(&self, emigrant: &Emigrant) -> Result<(), Unwelcome> {
-        let served = self.subsystems.get(&emigrant.subsystem);
-        let served = served.filter(|served| served.is_at(emigrant.port));
-        let served = served.ok_or(Unwelcome::Subsystem)?;
-        let has_key = self.hosts.get(&emigrant.host).is_some_and(|host| host.key.is_some());
-        let was_let_in = emigrant.queues.iter().any(|queue| !queue.must_prove);
-        let is_stranger = served.must_authenticate && (was_let_in || !has_key);
-        if is_stranger || !served.hosts.contain(&emigrant.host) {
-            return Err(Unwelcome::Host);
-        }
-        let sees = |sight: &&Sight| {
-            let attached = served.namespaces.get(&sight.nsid);
-            attached.is_some_and(|attached| !is_same(sight, attached))
-        };
-        match emigrant.sights.iter().find(sees) {
-            Some(sight) => Err(Unwelcome::Namespace(sight.nsid)),
-            None => Ok(()),
-        }
+    let mut own = Controller::new(cntlid, emigrant.association, kin, now);
+    own.link.set_ready(emigrant.is_ready);
+    own.link.set_writes_through(emigrant.writes_through);
+    own.link.with_errors(|errors| *errors = emigrant.errors);
+    own.configuration = emigrant.configuration;
+    own.state = emigrant.state;
+    own.created = emigrant.created;
+    own.discovery_changes = emigrant.discovery_changes;
+    own.features = emigrant.features;
+    own.events = emigrant.events;
+    own.changed = emigrant.changed;
+    own.notices = emigrant.notices;
+    own.set_keep_alive(own.features.keep_alive_ms, now);
+    for (queue, number) in emigrant.queues.iter().zip(numbers) {
+        let traveller = settle(&mut own, queue, *number, now);
+        state.migrations.put(*number, traveller);
     }
+    tell_what_changed(&state.inventory, &mut own, &emigrant.sights);
+    own.send_events(&mut state.mail);
+    state.controllers.insert(own);
+    state.controllers.pass_over(cntlid);
+}
 
-    fn admit(&mut self, emigrant: Emigrant, numbers: &[u64], now: Instant) {
-        let Emigrant { cntlid, kind, subsystem, port, host, host_id, .. } = emigrant;
-        let kin = self.families.kin_of(&host, host_id, &subsystem);
-        if emigrant.is_last {
-            kin.set_all_here(true);
-        }
-        let arrival = Arrival { kind, subsystem, port, host, host_id };
-        let mut own = Controller::new(cntlid, arrival, kin, now);
-        own.link.set_ready(emigrant.is_ready);
-        own.link.set_writes_through(emigrant.writes_through);
-        own.link.with_errors(|errors| *errors = emigrant.errors);
-        own.configuration = emigrant.configuration;
-        own.state = emigrant.state;
-        own.created = emigrant.created;
-        own.discovery_changes = emigrant.discovery_changes;
-        own.features = emigrant.features;
-        own.events = emigrant.events;
-        own.changed = emigrant.changed;
-        own.notices = emigrant.notices;
-        own.set_keep_alive(own.features.keep_alive_ms, now);
-        for (queue, number) in emigrant.queues.iter().zip(numbers) {
-            let traveller = settle(&mut own, queue, *number, now);
-            self.transit.put(*number, traveller);
-        }
-        self.tell_what_changed(&mut own, &emigrant.sights);
-        own.send_events(&mut self.mail);
-        self.controllers.insert(cntlid, own);
-        self.pass_over(cntlid);
+/// Raises events for what differs from what the host saw before.
+fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[Sight]) {
+    if own.association.kind == Kind::Discovery {
+        // Discovery does not compare: the host reads the log again.
+        own.discovery_changes += 1;
+        return own.events.raise(Event::DISCOVERY);
     }
-
-    /// Raises events for what differs from what the host saw before.
-    fn tell_what_changed(&self, own: &mut Controller, before: &[Sight]) {
-        if own.kind == Kind::Discovery {
-            // Discovery does not compare: the host reads the log again.
-            own.discovery_changes += 1;
-            return own.events.raise(Event::DISCOVERY);
+    let now = sights(inventory, own);
+    let of = |sights: &[Sight], nsid: u32| sights.iter().find(|one| one.nsid == nsid).copied();
+    let all: BTreeSet<u32> = before.iter().chain(&now).map(|sight| sight.nsid).collect();
+    for nsid in all {
+        let (was, is) = (of(before, nsid), of(&now, nsid));
+        let key = |sight: Option<Sight>| sight.map(|sight| (sight.blocks, sight.ana_group));
+        if key(was) != key(is) {
+            own.changed.insert(nsid);
+            own.events.raise(Event::NAMESPACE);
         }
-        let now = self.sights(own);
-        let of = |sights: &[Sight], nsid: u32| sights.iter().find(|one| one.nsid == nsid).copied();
-        let all: BTreeSet<u32> = before.iter().chain(&now).map(|sight| sight.nsid).collect();
-        for nsid in all {
-            let (was, is) = (of(before, nsid), of(&now, nsid));
-            let key = |sight: Option<Sight>| sight.map(|sight| (sight.blocks, sight.ana_group));
-            if key(was) != key(is) {
-                own.changed.insert(nsid);
-                own.events.raise(Event::NAMESPACE);
-            }
-            let access = |sight: Option<Sight>| sight.map(|sight| sight.access);
-            if was.is_some() && is.is_some() && access(was) != access(is) {
-                own.events.raise(Event::ANA);
-            }
+        let access = |sight: Option<Sight>| sight.map(|sight| sight.access);
+        if was.is_some() && is.is_some() && access(was) != access(is) {
+            own.events.raise(Event::ANA);
         }
     }
 }
@@ -196,39 +154,29 @@ impl State {
 /// Adds a queue to a controller, on its way to a worker under this number.
 fn settle(own: &mut Controller, queue: &EmigrantQueue, number: u64, now: Instant) -> Traveller {
     let address = queue.address;
-    let counts = Arc::new(Counts::of(queue.counts));
-    let proven = Arc::new(AtomicBool::new(queue.is_proven));
-    let fence = Arc::new(Fence::among(Arc::clone(&own.kin)));
-    let record = Record {
-        place: nowhere(number, address),
-        size: queue.size,
-        counts: Arc::clone(&counts),
-        fence: Arc::clone(&fence),
-        must_prove: queue.must_prove,
-        prove_by: queue.prove_by,
-        proven: Arc::clone(&proven),
-        transaction: Transaction::at_rest(queue.must_prove && queue.is_proven),
-        waiting: None,
-        put_off: None,
-        negotiated_at: now,
-    };
-    own.queues.insert(queue.id, record);
     let made = Made {
         link: Arc::clone(&own.link),
-        counts,
-        fence,
-        kind: own.kind,
+        counts: Arc::new(Counts::of(queue.counts)),
+        fence: Arc::new(Fence::among(Arc::clone(&own.kin))),
+        kind: own.association.kind,
         id: queue.id,
         size: queue.size,
         flow_control: queue.flow_control,
-        proven,
+        proven: Arc::new(AtomicBool::new(queue.is_proven)),
     };
+    let transaction = Transaction::at_rest(queue.must_prove && queue.is_proven);
+    let record = Record {
+        must_prove: queue.must_prove,
+        prove_by: queue.prove_by,
+        ..made.record(nowhere(number, address), transaction, now)
+    };
+    own.queues.insert(queue.id, record);
     // A session brings its own waiting fused compare.
     Traveller { made, head: queue.head, first: None, address }
 }
 
 /// Returns `true` if the namespace that the host saw is the one that is attached here.
-fn is_same(sight: &Sight, attached: &super::state::Attached) -> bool {
+fn is_same(sight: &Sight, attached: &Attached) -> bool {
     attached.config.id == sight.id
         && attached.config.identifiers == sight.identifiers
         && attached.shift() == sight.shift

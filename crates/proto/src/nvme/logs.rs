@@ -10,14 +10,15 @@ use wire::nvme::{
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::call::{Call, Done};
 use super::config::ANA_GROUPS_MAX;
-use super::controller::{Controller, Kind};
+use super::controller::Controller;
 use super::data;
 use super::errors::ERROR_ENTRIES;
-use super::features;
 use super::identify::padded;
-use super::queue::{Call, Done};
+use super::record::Kind;
 use super::state::State;
+use super::{discovery, features};
 
 /// The largest transfer of one Get Log Page, as of any command.
 const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
@@ -31,155 +32,160 @@ const TOO_MANY: usize = 1024;
 /// The temperature in the health log, in kelvin. There is no thermometer.
 const TEMPERATURE: u16 = 298;
 
-impl State {
-    pub(super) fn get_log_page(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
-        let dword10 = call.entry.dword10.get();
-        let page = LogPage(dword10 as u8);
-        let dwords = u64::from(dword10 >> 16) | u64::from(call.entry.dword11.get() & 0xffff) << 16;
-        let bytes = (dwords + 1) * 4;
-        let offset =
-            u64::from(call.entry.dword12.get()) | u64::from(call.entry.dword13.get()) << 32;
-        // Bit 23 of dword 14 would make the offset an index.
-        if bytes > LOG_BYTES_MAX || offset % 4 != 0 || call.entry.dword14.get() >> 23 & 1 != 0 {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        data::expect(call.entry, bytes as usize)?;
-        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
-        if !is_served(controller.kind, page) {
-            return Err(Status::INVALID_LOG_PAGE.dnr());
-        }
-        let specific = (dword10 >> 8) as u8 & 0x7f;
-        let retain = dword10 & RETAIN != 0;
-        let whole = self.log(controller, page, specific, call)?;
-        if offset > whole.len() as u64 {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        let from = offset as usize;
-        let to = whole.len().min(from + bytes as usize);
-        call.out.extend_from_slice(&whole[from..to]);
-        // Bytes after the page's end are undefined; zeroes reveal nothing.
-        call.out.resize(bytes as usize, 0);
-        if !retain {
-            self.page_was_read(cntlid, page);
-        }
-        Ok(Done::Result(0))
+pub(super) fn get_log_page(
+    state: &mut State,
+    cntlid: u16,
+    call: &mut Call,
+) -> Result<Done, Status> {
+    let dword10 = call.entry.dword10.get();
+    let page = LogPage(dword10 as u8);
+    let dwords = u64::from(dword10 >> 16) | u64::from(call.entry.dword11.get() & 0xffff) << 16;
+    let bytes = (dwords + 1) * 4;
+    let offset = u64::from(call.entry.dword12.get()) | u64::from(call.entry.dword13.get()) << 32;
+    // Bit 23 of dword 14 would make the offset an index.
+    if bytes > LOG_BYTES_MAX || offset % 4 != 0 || call.entry.dword14.get() >> 23 & 1 != 0 {
+        return Err(Status::INVALID_FIELD.dnr());
     }
-
-    /// Returns a whole log page.
-    fn log(
-        &self,
-        controller: &Controller,
-        page: LogPage,
-        specific: u8,
-        call: &Call,
-    ) -> Result<Vec<u8>, Status> {
-        Ok(match page {
-            LogPage::SUPPORTED => supported(controller.kind),
-            LogPage::ERROR => {
-                let errors = controller.link.errors();
-                let entries = errors.newest().flat_map(|entry| entry.as_bytes().iter().copied());
-                let mut log: Vec<u8> = entries.collect();
-                log.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
-                log
-            }
-            LogPage::SMART => self.smart(controller, call)?.as_bytes().to_vec(),
-            LogPage::FIRMWARE => self.firmware_slots().as_bytes().to_vec(),
-            LogPage::CHANGED_NAMESPACES => changed(controller),
-            LogPage::EFFECTS => effects().as_bytes().to_vec(),
-            LogPage::ANA => self.ana_log(controller, specific & 1 != 0),
-            LogPage::FEATURES => served_features(controller.kind),
-            LogPage::DISCOVERY => self.discovery_log(controller),
-            LogPage::RESERVATION => reservation_notice(controller).as_bytes().to_vec(),
-            _ => return Err(Status::INVALID_LOG_PAGE.dnr()),
-        })
+    data::expect(call.entry, bytes as usize)?;
+    let controller = state.controllers.get(cntlid)?;
+    if !is_served(controller.association.kind, page) {
+        return Err(Status::INVALID_LOG_PAGE.dnr());
     }
-
-    /// Records that the host has read a page.
-    fn page_was_read(&mut self, cntlid: u16, page: LogPage) {
-        let State { controllers, mail, .. } = self;
-        let Some(controller) = controllers.get_mut(&cntlid) else { return };
-        match page {
-            LogPage::CHANGED_NAMESPACES => controller.changed.clear(),
-            LogPage::RESERVATION => {
-                controller.notices.waiting.pop_front();
-            }
-            _ => {}
-        }
-        controller.events.read(page);
-        if page == LogPage::RESERVATION && !controller.notices.waiting.is_empty() {
-            controller.events.raise(wire::nvme::Event::RESERVATION);
-        }
-        controller.send_events(mail);
+    let specific = (dword10 >> 8) as u8 & 0x7f;
+    let retain = dword10 & RETAIN != 0;
+    let whole = log(state, controller, page, specific, call)?;
+    if offset > whole.len() as u64 {
+        return Err(Status::INVALID_FIELD.dnr());
     }
-
-    /// Returns the health log (Base 5.16.1.3) of the subsystem, as far as this host may know it.
-    fn smart(&self, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
-        if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        // Counts this host's commands only, so that no host measures another.
-        let sum = self.sum_of(&controller.subsystem, &controller.host);
-        // In thousands of blocks, rounded up.
-        let units = |blocks: u64| U128::new(u128::from(blocks.div_ceil(1000)));
-        let hours = call.now.since(self.started).as_secs() / 3600;
-        Ok(SmartLog {
-            temperature: U16::new(TEMPERATURE),
-            spare: 100,
-            spare_threshold: 10,
-            units_read: units(sum.blocks_read),
-            units_written: units(sum.blocks_written),
-            reads: U128::new(u128::from(sum.reads)),
-            writes: U128::new(u128::from(sum.writes)),
-            power_on_hours: U128::new(u128::from(hours)),
-            media_errors: U128::new(u128::from(sum.media_errors)),
-            error_entries: U128::new(u128::from(controller.link.error_count())),
-            ..SmartLog::new_zeroed()
-        })
+    let from = offset as usize;
+    let to = whole.len().min(from + bytes as usize);
+    call.out.extend_from_slice(&whole[from..to]);
+    // Bytes after the page's end are undefined; zeroes reveal nothing.
+    call.out.resize(bytes as usize, 0);
+    if !retain {
+        page_was_read(state, cntlid, page);
     }
+    Ok(Done::Result(0))
+}
 
-    fn firmware_slots(&self) -> FirmwareLog {
-        let mut log = FirmwareLog { active: 1, ..FirmwareLog::new_zeroed() };
-        log.revisions[0] = padded(&self.firmware);
-        log
-    }
-
-    /// Returns the Asymmetric Namespace Access log (Base 5.16.1.13) with the groups of the host's
-    /// namespaces. It always has its greatest length, because nvme-cli reads that much in pieces.
-    fn ana_log(&self, controller: &Controller, groups_only: bool) -> Vec<u8> {
-        let Some(subsystem) = self.subsystem_of(controller) else { return Vec::new() };
-        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (nsid, attached) in self.namespaces_of(controller) {
-            groups.entry(attached.config.ana_group).or_default().push(nsid);
+/// Returns a whole log page.
+fn log(
+    state: &State,
+    controller: &Controller,
+    page: LogPage,
+    specific: u8,
+    call: &Call,
+) -> Result<Vec<u8>, Status> {
+    Ok(match page {
+        LogPage::SUPPORTED => supported(controller.association.kind),
+        LogPage::ERROR => {
+            let errors = controller.link.errors();
+            let entries = errors.newest().flat_map(|entry| entry.as_bytes().iter().copied());
+            let mut log: Vec<u8> = entries.collect();
+            log.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
+            log
         }
-        let changes = groups.keys().map(|group| subsystem.access(controller.port, *group).1).sum();
-        let head = AnaHeader {
+        LogPage::SMART => smart(state, controller, call)?.as_bytes().to_vec(),
+        LogPage::FIRMWARE => firmware_slots(state).as_bytes().to_vec(),
+        LogPage::CHANGED_NAMESPACES => changed(controller),
+        LogPage::EFFECTS => effects().as_bytes().to_vec(),
+        LogPage::ANA => ana_log(state, controller, specific & 1 != 0),
+        LogPage::FEATURES => served_features(controller.association.kind),
+        LogPage::DISCOVERY => discovery::discovery_log(state, controller),
+        LogPage::RESERVATION => reservation_notice(controller).as_bytes().to_vec(),
+        _ => return Err(Status::INVALID_LOG_PAGE.dnr()),
+    })
+}
+
+/// Records that the host has read a page.
+fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
+    let State { controllers, mail, .. } = state;
+    let Some(controller) = controllers.find_mut(cntlid) else { return };
+    match page {
+        LogPage::CHANGED_NAMESPACES => controller.changed.clear(),
+        LogPage::RESERVATION => {
+            controller.notices.waiting.pop_front();
+        }
+        _ => {}
+    }
+    controller.events.read(page);
+    if page == LogPage::RESERVATION && !controller.notices.waiting.is_empty() {
+        controller.events.raise(wire::nvme::Event::RESERVATION);
+    }
+    controller.send_events(mail);
+}
+
+/// Returns the health log (Base 5.16.1.3) of the subsystem, as far as this host may know it.
+fn smart(state: &State, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
+    if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    // Counts this host's commands only, so that no host measures another.
+    let sum = state.sum_of(&controller.association);
+    // In thousands of blocks, rounded up.
+    let units = |blocks: u64| U128::new(u128::from(blocks.div_ceil(1000)));
+    let hours = call.now.since(state.started).as_secs() / 3600;
+    Ok(SmartLog {
+        temperature: U16::new(TEMPERATURE),
+        spare: 100,
+        spare_threshold: 10,
+        units_read: units(sum.blocks_read),
+        units_written: units(sum.blocks_written),
+        reads: U128::new(u128::from(sum.reads)),
+        writes: U128::new(u128::from(sum.writes)),
+        power_on_hours: U128::new(u128::from(hours)),
+        media_errors: U128::new(u128::from(sum.media_errors)),
+        error_entries: U128::new(u128::from(controller.link.error_count())),
+        ..SmartLog::new_zeroed()
+    })
+}
+
+fn firmware_slots(state: &State) -> FirmwareLog {
+    let mut log = FirmwareLog { active: 1, ..FirmwareLog::new_zeroed() };
+    log.revisions[0] = padded(state.inventory.firmware());
+    log
+}
+
+/// Returns the Asymmetric Namespace Access log (Base 5.16.1.13) with the groups of the host's
+/// namespaces. It always has its greatest length, because nvme-cli reads that much in pieces.
+fn ana_log(state: &State, controller: &Controller, groups_only: bool) -> Vec<u8> {
+    let Some(subsystem) = state.inventory.subsystem(&controller.association.subsystem) else {
+        return Vec::new();
+    };
+    let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (nsid, attached) in state.inventory.namespaces_of(&controller.association) {
+        groups.entry(attached.config.ana_group).or_default().push(nsid);
+    }
+    let changes =
+        groups.keys().map(|group| subsystem.access(controller.association.port, *group).1).sum();
+    let head = AnaHeader {
+        changes: U64::new(changes),
+        groups: U16::new(groups.len() as u16),
+        reserved: [0; 6],
+    };
+    let mut log = head.as_bytes().to_vec();
+    for (group, mut namespaces) in groups {
+        if groups_only {
+            namespaces.clear();
+        }
+        let (state, changes): (AnaState, u64) =
+            subsystem.access(controller.association.port, group);
+        let entry = AnaGroup {
+            group: U32::new(group),
+            namespaces: U32::new(namespaces.len() as u32),
             changes: U64::new(changes),
-            groups: U16::new(groups.len() as u16),
-            reserved: [0; 6],
+            state,
+            reserved: [0; 15],
         };
-        let mut log = head.as_bytes().to_vec();
-        for (group, mut namespaces) in groups {
-            if groups_only {
-                namespaces.clear();
-            }
-            let (state, changes): (AnaState, u64) = subsystem.access(controller.port, group);
-            let entry = AnaGroup {
-                group: U32::new(group),
-                namespaces: U32::new(namespaces.len() as u32),
-                changes: U64::new(changes),
-                state,
-                reserved: [0; 15],
-            };
-            log.extend_from_slice(entry.as_bytes());
-            namespaces.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes()));
-        }
-        let namespaces_max = self.limits.namespaces_max as usize;
-        let most = size_of::<AnaHeader>()
-            + ANA_GROUPS_MAX as usize * size_of::<AnaGroup>()
-            + namespaces_max * size_of::<u32>();
-        log.resize(most, 0);
-        log
+        log.extend_from_slice(entry.as_bytes());
+        namespaces.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes()));
     }
+    let namespaces_max = state.inventory.limits().namespaces_max as usize;
+    let most = size_of::<AnaHeader>()
+        + ANA_GROUPS_MAX as usize * size_of::<AnaGroup>()
+        + namespaces_max * size_of::<u32>();
+    log.resize(most, 0);
+    log
 }
 
 /// Returns `true` if a kind of controller has this page.

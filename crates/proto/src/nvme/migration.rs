@@ -1,25 +1,23 @@
-//! Queues whose connections move from one worker to another (docs/adr/0007-moving-connections.md).
+//! Queues whose connections move from one worker to another (docs/adr/0007-moving-connections.md),
+//! and controllers that move from one process to another
+//! (docs/adr/0015-moving-controllers.md).
 //!
-//! The controller is not affected: it keeps the queue's record, and with it events, keep-alive and
-//! fence. During the move the record's place is [`nowhere`], where the queue's actions are kept. If
-//! the controller ends during the move, the queue is fenced off at once, and finds its close action
-//! when it arrives.
+//! The controller is not affected while a queue moves: it keeps the queue's record, and with it
+//! events, keep-alive and fence. During the move the record's place is [`nowhere`], where the queue's
+//! actions are kept. If the controller ends during the move, the queue is fenced off at once, and
+//! finds its close action when it arrives.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use contract::ConnId;
 
-use super::binding::{Action, Io, Place};
-use super::connect::Made;
-use super::fabric::Fabric;
-use super::queue::Queue;
-use super::state::{Mail, State};
-
-/// The worker number of places that are nowhere.
-pub(super) const NOWHERE: u16 = u16::MAX;
+use super::binding::{Io, Place};
+use super::controller::Controller;
+use super::exported::Emigrant;
+use super::mail::NOWHERE;
+use super::record::Made;
 
 /// The parts from which a queue is rebuilt when its connection arrives.
 #[derive(Debug)]
@@ -33,30 +31,87 @@ pub(super) struct Traveller {
     pub(super) address: Option<IpAddr>,
 }
 
-/// The queues that are moving, each with a number that is never reused.
+/// A controller that belongs to no fabric at the moment, and its queues by number.
+pub(super) type Released = (Controller, BTreeMap<u64, Traveller>);
+
+/// Queues between two workers, and controllers between two processes.
 #[derive(Debug, Default)]
-pub(super) struct Transit {
-    travellers: BTreeMap<u64, Traveller>,
+pub(super) struct Migrations {
+    /// The queues that are moving, each with a number that is never reused.
+    queues: BTreeMap<u64, Traveller>,
+    /// The number of numbers that were used.
     begun: u64,
+    /// Controllers that were let go, with their queues, until they are forgotten.
+    let_go: BTreeMap<u16, Released>,
+    /// Controllers that may arrive, each with the numbers of its queues.
+    expected: BTreeMap<u16, (Emigrant, Vec<u64>)>,
 }
 
-impl Transit {
+impl Migrations {
     /// Returns a number that is never reused.
     pub(super) fn next(&mut self) -> u64 {
         self.begun += 1;
         self.begun
     }
 
+    /// Returns the queue that moves under this number.
     pub(super) fn find(&self, number: u64) -> Option<&Traveller> {
-        self.travellers.get(&number)
+        self.queues.get(&number)
     }
 
+    /// Adds a queue that moves under this number.
     pub(super) fn put(&mut self, number: u64, traveller: Traveller) {
-        self.travellers.insert(number, traveller);
+        self.queues.insert(number, traveller);
     }
 
+    /// Removes the queue that moves under this number.
     pub(super) fn remove(&mut self, number: u64) -> Option<Traveller> {
-        self.travellers.remove(&number)
+        self.queues.remove(&number)
+    }
+
+    /// Keeps a controller that was let go, with its queues of these numbers.
+    pub(super) fn let_go(&mut self, controller: Controller, numbers: &[u64]) {
+        let queues = numbers
+            .iter()
+            .map(|number| (*number, self.queues.remove(number).expect("the caller looked")))
+            .collect();
+        self.let_go.insert(controller.cntlid(), (controller, queues));
+    }
+
+    /// Forgets a controller that was let go.
+    pub(super) fn forget(&mut self, cntlid: u16) {
+        self.let_go.remove(&cntlid);
+    }
+
+    /// Takes back a controller that was let go; its queues move on under their numbers.
+    pub(super) fn take_back(&mut self, cntlid: u16) -> Option<Controller> {
+        let (controller, queues) = self.let_go.remove(&cntlid)?;
+        self.queues.extend(queues);
+        Some(controller)
+    }
+
+    /// Returns `true` if a controller of this identifier may arrive.
+    pub(super) fn expects(&self, cntlid: u16) -> bool {
+        self.expected.contains_key(&cntlid)
+    }
+
+    /// Returns how many controllers of other identifiers may arrive.
+    pub(super) fn expected_besides(&self, cntlid: u16) -> usize {
+        self.expected.keys().filter(|expected| **expected != cntlid).count()
+    }
+
+    /// Expects a controller, and returns the numbers of its queues by queue identifier.
+    pub(super) fn expect(&mut self, emigrant: Emigrant) -> BTreeMap<u16, u64> {
+        let numbers: Vec<u64> = emigrant.queues.iter().map(|_| self.next()).collect();
+        let by_id = emigrant.queues.iter().map(|queue| queue.id).zip(numbers.iter().copied());
+        let by_id = by_id.collect();
+        self.expected.insert(emigrant.cntlid, (emigrant, numbers));
+        by_id
+    }
+
+    /// Takes an expected controller, with the numbers of its queues.
+    pub(super) fn take_expected(&mut self, cntlid: u16) -> Option<(Emigrant, Vec<u64>)> {
+        self.expected.remove(&cntlid)
     }
 }
 
@@ -64,78 +119,4 @@ impl Transit {
 pub(super) fn nowhere(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
     Place { worker: NOWHERE, conn, address }
-}
-
-impl State {
-    fn depart(&mut self, from: Place, traveller: Traveller) -> u64 {
-        let number = self.transit.next();
-        self.relocate(&traveller.made, from, nowhere(number, traveller.address));
-        self.transit.travellers.insert(number, traveller);
-        number
-    }
-
-    fn land(&mut self, number: u64, worker: u16, conn: ConnId) -> Option<(Traveller, Place)> {
-        let traveller = self.transit.travellers.remove(&number)?;
-        let to = Place { worker, conn, address: traveller.address };
-        self.relocate(&traveller.made, nowhere(number, traveller.address), to);
-        Some((traveller, to))
-    }
-
-    /// Replaces the place of a queue wherever the state refers to it.
-    fn relocate(&mut self, made: &Made, from: Place, to: Place) {
-        let controller = self.controllers.get_mut(&made.link.cntlid);
-        let record = controller.and_then(|own| own.queues.get_mut(&made.id));
-        // Another queue may have its identifier by now.
-        if let Some(record) = record.filter(|record| record.place == from) {
-            record.place = to;
-        }
-        self.jobs.iter_mut().filter(|job| job.place == from).for_each(|job| job.place = to);
-        let waiting = self.unanswered.iter_mut().filter_map(|one| one.to.as_mut());
-        waiting.filter(|(at, _)| *at == from).for_each(|(at, _)| *at = to);
-        self.mail.redirect(from, to);
-    }
-}
-
-impl Mail {
-    /// Returns `true` if an action waits for a connection that is moving.
-    pub(super) fn is_kept(&mut self, conn: ConnId) -> bool {
-        self.at(NOWHERE).iter().any(|action| action.conn() == conn)
-    }
-
-    /// Moves the actions that wait for one place to another.
-    fn redirect(&mut self, from: Place, to: Place) {
-        let all = self.at(from.worker);
-        let is_its = |action: &Action| action.conn() == from.conn;
-        let moved: Vec<Action> = all.extract_if(.., |action| is_its(action)).collect();
-        for mut action in moved {
-            match &mut action {
-                Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn = to.conn,
-            }
-            self.post(to.worker, action);
-        }
-    }
-}
-
-impl Fabric {
-    /// Returns `true` if there is a worker of this number.
-    pub fn has_worker(&self, worker: u16) -> bool {
-        worker < self.workers()
-    }
-
-    /// Detaches a queue from its worker; returns the number by which it [lands](Fabric::land).
-    pub(super) fn depart(&self, from: Place, traveller: Traveller) -> u64 {
-        self.with(|state| state.depart(from, traveller))
-    }
-
-    /// Attaches the queue of this number to a connection. Returns `None` if there is no such queue.
-    pub fn land(self: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
-        let (traveller, place) = self.with(|state| state.land(number, worker, conn))?;
-        Some(Queue::landed(Arc::clone(self), traveller, place))
-    }
-
-    /// Ends the queue of this number, because its connection is lost.
-    pub fn lose(self: &Arc<Fabric>, number: u64) {
-        let Place { worker, conn, .. } = nowhere(number, None);
-        drop(self.land(number, worker, conn));
-    }
 }

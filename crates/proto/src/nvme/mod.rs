@@ -27,11 +27,14 @@
 mod admin;
 pub mod auth;
 mod auth_commands;
+mod auth_jobs;
 mod binding;
+mod call;
 mod changes;
 mod config;
 mod connect;
 mod controller;
+mod controllers;
 mod counts;
 mod data;
 mod discovery;
@@ -40,34 +43,40 @@ mod events;
 mod export;
 mod exported;
 mod fabric;
+mod feature_commands;
 mod features;
 mod fences;
+mod handover;
 mod identify;
 mod import;
+mod inventory;
 mod io;
 mod link;
 mod logs;
+mod mail;
 mod migration;
 mod queue;
+mod record;
 mod report;
 mod reservation;
 mod reservation_commands;
 mod reservation_transfer;
+mod reservations;
 mod state;
 
 pub use binding::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};
+pub(crate) use call::PAYLOAD_BYTES_MAX;
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
-pub use controller::Kind;
 pub use counts::Sum;
 pub use export::{Held, Unready};
 pub use exported::{EMIGRANT_QUEUES_MAX, Emigrant};
 pub use fabric::{Fabric, Surroundings};
 pub use fences::Withdrawal;
 pub use import::Unwelcome;
-pub(crate) use queue::PAYLOAD_BYTES_MAX;
 pub use queue::Queue;
+pub use record::Kind;
 pub use report::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
 pub use reservation::Registrant;

@@ -10,49 +10,22 @@ use wire::nvme::{
     Feature, NvmOpcode, Status, Submission,
 };
 
-use super::auth::transaction::CHANCE_BYTES;
 use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
-use super::controller::Kind;
+use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
 use super::data;
 use super::fabric::Fabric;
 use super::features;
 use super::io;
 use super::link::View;
 use super::migration::Traveller;
-
-/// The largest payload of a command that the controller carries out itself, in bytes.
-pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
-
-/// A command that the controller carries out itself.
-pub(super) struct Call<'a> {
-    pub(super) entry: &'a Submission,
-    /// The queue that it arrived on.
-    pub(super) queue: u16,
-    pub(super) payload: &'a [u8],
-    pub(super) now: Instant,
-    /// Data for the host; empty at first.
-    pub(super) out: &'a mut Vec<u8>,
-    /// Unpredictable bytes, if the command needs them.
-    pub(super) chance: [u8; CHANCE_BYTES],
-}
-
-/// The outcome of a command that the controller has carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
-    /// The command has ended with this result.
-    Result(u64),
-    /// The command waits for its answer.
-    Parked,
-    /// The command has ended, and the queue ends once the host has been told.
-    Closing,
-}
+use super::record::{Kind, Made};
 
 /// A queue pair of a controller. The worker that has its connection owns it. Dropping the queue
 /// tells the controller that the connection is gone.
 #[derive(Debug)]
 pub struct Queue {
     fabric: Arc<Fabric>,
-    made: super::connect::Made,
+    made: Made,
     place: Place,
     view: View,
     /// The head of the submission queue as the host is told; advances with each completion.
@@ -65,7 +38,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(fabric: Arc<Fabric>, made: super::connect::Made, place: Place) -> Queue {
+    pub(super) fn new(fabric: Arc<Fabric>, made: Made, place: Place) -> Queue {
         Queue {
             fabric,
             made,
@@ -93,7 +66,7 @@ impl Queue {
         let (made, address) = (self.made.clone(), self.place.address);
         let traveller = Traveller { made, head, first, address };
         // The dropped queue is no longer at the queue's place, so dropping it ends nothing.
-        self.fabric.depart(self.place, traveller)
+        self.fabric.with(|state| state.depart(self.place, traveller))
     }
 
     /// Returns the queue's identifier; zero for the admin queue.

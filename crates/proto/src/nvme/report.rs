@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use contract::{Geometry, Instant, NamespaceId};
-use wire::nvme::{ReservationKind, Status};
+use wire::nvme::ReservationKind;
 
-use super::binding::{Answer, Place};
-use super::config::{HostId, Hosts, Nqn, Port, PortId, Refusal};
-use super::controller::{Controller, Kind};
+use super::binding::Place;
+use super::config::{HostId, Hosts, Nqn, PortId, Refusal};
+use super::controller::Controller;
 use super::counts::Sum;
-use super::fabric::Fabric;
+use super::inventory::Served;
+use super::record::Kind;
 use super::reservation::{Registrant, Reservation};
 use super::state::State;
 
@@ -102,131 +103,48 @@ pub struct Reserved {
     pub persists: bool,
 }
 
-impl Fabric {
-    /// Returns the controllers, ordered by identifier.
-    pub fn controllers(&self) -> Vec<ControllerInfo> {
-        self.with(|state| state.controllers.values().map(controller_info).collect())
-    }
-
-    /// Returns the subsystems, ordered by name.
-    pub fn subsystems(&self) -> Vec<SubsystemInfo> {
-        self.with(|state| state.subsystem_infos())
-    }
-
-    /// Returns the ports, ordered by number.
-    pub fn ports(&self) -> Vec<Port> {
-        self.with(|state| state.ports.values().cloned().collect())
-    }
-
-    /// Returns the number of changes of reservations, which tells whether there is something to
-    /// store.
-    pub fn reservation_changes(&self) -> u64 {
-        self.with(|state| state.reservation_changes)
-    }
-
-    /// Returns all reservations and registrations.
-    pub fn reservations(&self) -> Vec<Reserved> {
-        self.with(|state| state.reservations())
-    }
-
-    /// Delays the answers to changes of persistent reservations until they are
-    /// [stored](Fabric::kept_reservations).
-    pub fn keep_reservations(&self) {
-        self.with(|state| state.keeps = true);
-    }
-
-    /// Returns the reservations that persist, for storage, and the number of the change that they
-    /// include.
-    pub fn reservations_to_keep(&self) -> (u64, Vec<Reserved>) {
-        self.with(|state| {
-            let lasting = state.reservations().into_iter().filter(|reserved| reserved.persists);
-            (state.reservation_changes, lasting.collect())
-        })
-    }
-
-    /// Answers the commands whose changes, up to the number `change`, are stored or could not be.
-    pub fn kept_reservations(&self, change: u64, kept: bool) {
-        self.with(|state| {
-            for one in &mut state.unanswered {
-                if one.change.take_if(|at| *at <= change).is_some()
-                    && !kept
-                    && let Some((place, cid)) = one.to.take()
-                {
-                    state.mail.complete(place, Answer::error(cid, Status::INTERNAL), Vec::new());
-                }
-            }
-            state.settle();
+/// Returns reports on the subsystems, ordered by name.
+pub(super) fn subsystem_infos(state: &State) -> Vec<SubsystemInfo> {
+    let info = |served: &Served| {
+        let mut sum = served.retired();
+        state.controllers.of_subsystem(&served.nqn).for_each(|own| sum.add(own.sum()));
+        let namespaces = served.namespaces.iter().map(|(nsid, attached)| NamespaceInfo {
+            nsid: *nsid,
+            id: attached.config.id,
+            geometry: attached.config.geometry,
+            ana_group: attached.config.ana_group,
+            hosts: attached.config.hosts.clone(),
         });
-    }
-
-    /// Restores a stored reservation. To be called before hosts connect.
-    ///
-    /// # Errors
-    /// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
-    /// inconsistent. Nothing of it is restored then.
-    pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
-        self.with(|state| {
-            let most = state.limits.registrants_max;
-            let reservation = Reservation {
-                generation: kept.generation,
-                registrants: kept.registrants,
-                held: kept.held,
-                persists: kept.persists,
-            };
-            if !reservation.is_sound(most) {
-                return Err(Refusal::Restore);
-            }
-            let id = state.namespace(&kept.subsystem, kept.nsid)?.config.id;
-            state.reservations.insert(id, reservation);
-            state.exports_of(id).iter().for_each(|(nqn, _)| state.access_changed(nqn));
-            Ok(())
-        })
-    }
+        SubsystemInfo {
+            nqn: served.nqn.clone(),
+            serial: served.serial.clone(),
+            hosts: served.hosts.clone(),
+            ports: served.ports.clone(),
+            namespaces: namespaces.collect(),
+            sum,
+        }
+    };
+    state.inventory.subsystems().map(info).collect()
 }
 
-impl State {
-    fn subsystem_infos(&self) -> Vec<SubsystemInfo> {
-        let info = |(nqn, served): (&Nqn, &super::state::Served)| {
-            let mut sum = Sum::default();
-            served.retired.values().for_each(|retired| sum.add(*retired));
-            let own = self.controllers.values().filter(|own| own.subsystem == *nqn);
-            own.for_each(|own| sum.add(own.sum()));
-            let namespaces = served.namespaces.iter().map(|(nsid, attached)| NamespaceInfo {
-                nsid: *nsid,
-                id: attached.config.id,
-                geometry: attached.config.geometry,
-                ana_group: attached.config.ana_group,
-                hosts: attached.config.hosts.clone(),
-            });
-            SubsystemInfo {
-                nqn: nqn.clone(),
-                serial: served.serial.clone(),
-                hosts: served.hosts.clone(),
-                ports: served.ports.clone(),
-                namespaces: namespaces.collect(),
-                sum,
-            }
-        };
-        self.subsystems.iter().map(info).collect()
-    }
-
-    fn reservations(&self) -> Vec<Reserved> {
-        let mut all = Vec::new();
-        for (nqn, served) in &self.subsystems {
-            for (nsid, attached) in &served.namespaces {
-                let Some(own) = self.reservations.get(&attached.config.id) else { continue };
-                let Reservation { generation, registrants, held, persists } = own.clone();
-                if generation != 0 || persists {
-                    let (subsystem, nsid) = (nqn.clone(), *nsid);
-                    all.push(Reserved { subsystem, nsid, generation, registrants, held, persists });
-                }
+/// Returns all reservations and registrations.
+pub(super) fn reservations(state: &State) -> Vec<Reserved> {
+    let mut all = Vec::new();
+    for served in state.inventory.subsystems() {
+        for (nsid, attached) in &served.namespaces {
+            let Some(own) = state.reservations.find(attached.config.id) else { continue };
+            let Reservation { generation, registrants, held, persists } = own.clone();
+            if generation != 0 || persists {
+                let (subsystem, nsid) = (served.nqn.clone(), *nsid);
+                all.push(Reserved { subsystem, nsid, generation, registrants, held, persists });
             }
         }
-        all
     }
+    all
 }
 
-fn controller_info(controller: &Controller) -> ControllerInfo {
+/// Returns a report on a controller.
+pub(super) fn controller_info(controller: &Controller) -> ControllerInfo {
     let queues = controller.queues.iter().map(|(id, record)| QueueInfo {
         id: *id,
         size: record.size,
@@ -234,16 +152,39 @@ fn controller_info(controller: &Controller) -> ControllerInfo {
         sum: record.counts.sum(),
     });
     ControllerInfo {
-        cntlid: controller.link.cntlid,
-        kind: controller.kind,
-        subsystem: controller.subsystem.clone(),
-        port: controller.port,
-        host: controller.host.clone(),
-        host_id: controller.host_id,
+        cntlid: controller.cntlid(),
+        kind: controller.association.kind,
+        subsystem: controller.association.subsystem.clone(),
+        port: controller.association.port,
+        host: controller.association.host.clone(),
+        host_id: controller.association.host_id,
         is_ready: controller.state.is_ready(),
         keep_alive_ms: controller.features.keep_alive_ms,
         created: controller.created,
         errors: controller.link.error_count(),
         queues: queues.collect(),
     }
+}
+
+/// Restores a stored reservation.
+///
+/// # Errors
+/// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
+/// inconsistent. Nothing of it is restored then.
+pub(super) fn restore(state: &mut State, kept: Reserved) -> Result<(), Refusal> {
+    let most = state.inventory.limits().registrants_max;
+    let reservation = Reservation {
+        generation: kept.generation,
+        registrants: kept.registrants,
+        held: kept.held,
+        persists: kept.persists,
+    };
+    if !reservation.is_sound(most) {
+        return Err(Refusal::Restore);
+    }
+    let id = state.inventory.namespace_mut(&kept.subsystem, kept.nsid)?.config.id;
+    state.reservations.restore(id, reservation);
+    let State { inventory, controllers, .. } = state;
+    inventory.exports_of(id).iter().for_each(|(nqn, _)| controllers.access_changed(nqn));
+    Ok(())
 }

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use wire::nvme::{ReservationKind, ReservationNoticeKind, Status};
 
 use super::config::{HostId, Nqn};
-use super::reservation_commands::notices;
 use crate::takeover::{Reader, Unfit, Writer};
 
 /// The most notices that may wait at a controller; beyond it the oldest is dropped (Base
@@ -283,6 +282,14 @@ impl Change {
             _ => Change { notices: notices(ReservationNoticeKind::RELEASED, others.into_iter()) },
         }
     }
+}
+
+/// Returns one notice of this kind for each host.
+fn notices(
+    kind: ReservationNoticeKind,
+    hosts: impl Iterator<Item = Registrant>,
+) -> Vec<(ReservationNoticeKind, Registrant)> {
+    hosts.map(|host| (kind, host)).collect()
 }
 
 /// Reservation notices that wait for a controller's host.

@@ -14,8 +14,8 @@ use wire::nvme::ReservationKind;
 
 use super::config::HostId;
 use super::exported::take_name;
-use super::fabric::Fabric;
 use super::reservation::{Registrant, Reservation};
+use super::reservations::Reservations;
 use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nffabric";
@@ -28,42 +28,35 @@ const ALL: u32 = u32::MAX;
 const RESERVATION_BYTES: usize = 2 + 4 + 1 + 4 + 1 + 4;
 const REGISTRANT_BYTES: usize = 4 + 16 + 8;
 
-impl Fabric {
-    /// Encodes the reservations.
-    ///
-    /// # Errors
-    /// Returns an [`Unfit`] if they are too large.
-    pub fn bequeath(&self) -> Result<Vec<u8>, Unfit> {
-        let mut to = Writer::begin(MAGIC);
-        self.with(|state| {
-            to.count(state.reservations.len())?;
-            state.reservations.iter().try_for_each(|(id, own)| put_reservation(&mut to, *id, own))
-        })?;
-        to.sealed(BODY_BYTES_MAX)
-    }
+/// Encodes the reservations.
+///
+/// # Errors
+/// Returns an [`Unfit`] if they are too large.
+pub(super) fn encode(reservations: &Reservations) -> Result<Vec<u8>, Unfit> {
+    let mut to = Writer::begin(MAGIC);
+    let all = reservations.iter();
+    to.count(all.len())?;
+    all.into_iter().try_for_each(|(id, own)| put_reservation(&mut to, *id, own))?;
+    to.sealed(BODY_BYTES_MAX)
+}
 
-    /// Replaces the reservations by the encoded ones. They are stored with the next change, or when
-    /// [`Fabric::keep_inherited`] asks for it. Reservations of namespaces that no subsystem exports
-    /// here are dropped.
-    ///
-    /// # Errors
-    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
-    /// inconsistent. Nothing has changed then.
-    pub fn inherit(&self, bytes: &[u8]) -> Result<(), Unfit> {
-        let most = self.with(|state| state.limits.registrants_max);
-        let reservations = decode(bytes, most)?;
-        self.with(|state| {
-            state.reservations = reservations;
-            state.forget_reservations();
-            state.controllers.values().for_each(|own| own.link.change());
-        });
-        Ok(())
+/// Decodes reservations with at most this many registrants each.
+///
+/// # Errors
+/// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or inconsistent.
+pub(super) fn decode(
+    bytes: &[u8],
+    most: usize,
+) -> Result<BTreeMap<NamespaceId, Reservation>, Unfit> {
+    let input = &mut Reader::open(bytes, MAGIC)?;
+    let mut all = BTreeMap::new();
+    for _ in 0..input.count(RESERVATION_BYTES)? {
+        let (id, own) = take_reservation(input)?;
+        if !own.is_sound(most) || all.insert(id, own).is_some() {
+            return Err(Unfit::Value("reservation"));
+        }
     }
-
-    /// Has the replaced reservations stored from now on.
-    pub fn keep_inherited(&self) {
-        self.with(|state| state.reservation_changes += 1);
-    }
+    if input.0.is_empty() { Ok(all) } else { Err(Unfit::Length) }
 }
 
 fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Result<(), Unfit> {
@@ -83,18 +76,6 @@ fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Resul
     to.put([kind]);
     to.put(place.unwrap_or(ALL).to_le_bytes());
     Ok(())
-}
-
-fn decode(bytes: &[u8], most: usize) -> Result<BTreeMap<NamespaceId, Reservation>, Unfit> {
-    let input = &mut Reader::open(bytes, MAGIC)?;
-    let mut all = BTreeMap::new();
-    for _ in 0..input.count(RESERVATION_BYTES)? {
-        let (id, own) = take_reservation(input)?;
-        if !own.is_sound(most) || all.insert(id, own).is_some() {
-            return Err(Unfit::Value("reservation"));
-        }
-    }
-    if input.0.is_empty() { Ok(all) } else { Err(Unfit::Length) }
 }
 
 fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation), Unfit> {

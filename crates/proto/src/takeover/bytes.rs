@@ -3,10 +3,22 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
+use contract::Instant;
+
 use super::{Unfit, VERSION};
 
 /// The size in bytes of what precedes [sealed](Writer::sealed) content: magic, version and length.
 const PREFIX_BYTES: usize = 8 + 2 + 4;
+
+/// Encodes the age of `then` in nanoseconds.
+pub(crate) fn age(now: Instant, then: Instant) -> [u8; 8] {
+    now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
+}
+
+/// Returns the instant that was `age` nanoseconds ago.
+pub(crate) fn earlier(now: Instant, age: u64) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(age))
+}
 
 /// Takes values off the front of bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);

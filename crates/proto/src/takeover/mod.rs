@@ -15,7 +15,7 @@ pub use batch::{
     Parcels, controller, parcels, put_controller, put_parcel, put_parcel_within, put_tickets,
     tickets,
 };
-pub(crate) use bytes::{Reader, Writer};
+pub(crate) use bytes::{Reader, Writer, age, earlier};
 pub use head::{Head, Kind};
 pub use parcel::{decode, encode};
 pub(crate) use parcel::{put_command, take_command};

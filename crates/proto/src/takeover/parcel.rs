@@ -14,7 +14,7 @@ use contract::{
     Ticket,
 };
 
-use super::bytes::{Reader, Writer};
+use super::bytes::{Reader, Writer, age, earlier};
 use super::{BODY_BYTES_MAX, Unfit};
 
 const MAGIC: [u8; 8] = *b"nfparcel";
@@ -123,7 +123,7 @@ pub fn decode(
         let name = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
         names.push(member(name).ok_or_else(|| name.to_string()));
     }
-    let age = input.u64()?;
+    let paused_age = input.u64()?;
     let (peer, listener) = (take_peer(input)?, ListenerId(input.u16()?));
     let (namespace, session) = (NamespaceId(input.u16()?), input.string()?.to_vec());
     let grant = take_grant(input, &names)?;
@@ -151,7 +151,7 @@ pub fn decode(
     }
     check_begun(&requests, waiting.is_some(), discards)?;
     let ticket = Ticket(0);
-    let paused_at = earlier(now, age);
+    let paused_at = earlier(now, paused_age);
     Ok(Parcel {
         from,
         ticket,
@@ -187,17 +187,13 @@ fn check_begun(requests: &[ParcelRequest], waits: bool, discards: bool) -> Resul
     }
 }
 
-fn earlier(now: Instant, age: u64) -> Instant {
-    Instant::from_nanos(now.as_nanos().saturating_sub(age))
-}
-
 fn put_names(to: &mut Writer, names: &Names) -> Result<(), Unfit> {
     to.count(names.0.len())?;
     names.0.iter().try_for_each(|(_, name)| to.string(name.as_bytes()))
 }
 
 fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit> {
-    to.put(nanos(now, parcel.paused_at));
+    to.put(age(now, parcel.paused_at));
     match parcel.peer {
         Peer::Internet(SocketAddr::V4(address)) => {
             to.put([0]);
@@ -219,10 +215,6 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
     to.put(parcel.listener.0.to_le_bytes());
     to.put(parcel.namespace.0.to_le_bytes());
     to.string(&parcel.session)
-}
-
-fn nanos(now: Instant, then: Instant) -> [u8; 8] {
-    now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
 }
 
 fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {
@@ -393,7 +385,7 @@ fn put_request(
     };
     to.flag(is_begun);
     to.string(bytes)?;
-    to.put(nanos(now, request.received_at));
+    to.put(age(now, request.received_at));
     Ok(())
 }
 

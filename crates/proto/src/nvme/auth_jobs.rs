@@ -1,0 +1,105 @@
+//! The modular exponentiations that authentications wait for, and the failed authentications.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use core::sync::atomic::AtomicBool;
+use core::time::Duration;
+
+use contract::{Credential, Failures, Instant};
+
+use super::auth::Power;
+use super::binding::Place;
+use super::controllers::Controllers;
+use super::record::Record;
+
+/// The failed authentications of an address that cause no delay.
+const PROOFS_MAX: u32 = 16;
+
+/// The time after which one failed authentication is forgotten.
+const FORGET: Duration = Duration::from_secs(5);
+
+/// A modular exponentiation that a queue's authentication waits for.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) cntlid: u16,
+    pub(super) queue: u16,
+    /// The queue's place, as long as the computation has not begun.
+    pub(super) place: Place,
+    /// Distinguishes the queue from a later one with the same numbers.
+    pub(super) proven: Arc<AtomicBool>,
+    pub(super) power: Power,
+    /// The time of the request.
+    pub(super) at: Instant,
+}
+
+/// The waiting computations of authentications, and the failed authentications.
+#[derive(Debug)]
+pub(super) struct AuthJobs {
+    /// The computations, oldest first; at most one for each queue.
+    jobs: VecDeque<Job>,
+    /// Failed authentications, by source address.
+    failures: Failures,
+}
+
+impl AuthJobs {
+    /// Creates an empty list of computations and failures.
+    pub(super) fn new() -> AuthJobs {
+        let failures = Failures::new(Credential::Key, PROOFS_MAX, FORGET);
+        AuthJobs { jobs: VecDeque::new(), failures }
+    }
+
+    /// Returns the number of computations that wait.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Adds a computation.
+    pub(super) fn push(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    /// Takes the oldest computation.
+    pub(super) fn pop(&mut self) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    /// Returns the failed authentications, to count another.
+    pub(super) fn failures(&mut self) -> &mut Failures {
+        &mut self.failures
+    }
+
+    /// Returns the delay of a negotiation from this address.
+    pub(super) fn delay(
+        &mut self,
+        address: IpAddr,
+        controllers: &Controllers,
+        now: Instant,
+    ) -> Duration {
+        if self.failures.wait(address, now).is_none() {
+            return Duration::ZERO;
+        }
+        let place = Failures::place(address);
+        let records = controllers.iter().flat_map(|own| own.queues.values());
+        let from_there = |record: &&Record| {
+            record.put_off.is_some() && record.place.address.map(Failures::place) == Some(place)
+        };
+        let waiting = records.filter(from_there).count();
+        self.failures.delay(address, waiting, now)
+    }
+
+    /// Returns `true` if a computation waits for the queue at this place.
+    pub(super) fn has(&self, place: Place) -> bool {
+        self.jobs.iter().any(|job| job.place == place)
+    }
+
+    /// Drops the computations for a connection that is gone.
+    pub(super) fn forget(&mut self, place: Place) {
+        self.jobs.retain(|job| job.place != place);
+    }
+
+    /// Replaces the place of a queue.
+    pub(super) fn relocate(&mut self, from: Place, to: Place) {
+        self.jobs.iter_mut().filter(|job| job.place == from).for_each(|job| job.place = to);
+    }
+}

@@ -1,0 +1,68 @@
+//! Commands that the controller carries out itself, and their outcomes.
+
+use alloc::vec::Vec;
+
+use contract::Instant;
+use wire::nvme::{
+    AdminOpcode, FABRICS_OPCODE, FabricsCommand, FabricsKind, Feature, Status, Submission,
+};
+
+use super::auth::transaction::CHANCE_BYTES;
+use super::data;
+
+/// The largest payload of a command that the controller carries out itself, in bytes.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
+
+/// A command that the controller carries out itself.
+pub(super) struct Call<'a> {
+    pub(super) entry: &'a Submission,
+    /// The queue that it arrived on.
+    pub(super) queue: u16,
+    pub(super) payload: &'a [u8],
+    pub(super) now: Instant,
+    /// Data for the host; empty at first.
+    pub(super) out: &'a mut Vec<u8>,
+    /// Unpredictable bytes, if the command needs them.
+    pub(super) chance: [u8; CHANCE_BYTES],
+}
+
+/// The outcome of a command that the controller has carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// The command has ended with this result.
+    Result(u64),
+    /// The command waits for its answer.
+    Parked,
+    /// The command has ended, and the queue ends once the host has been told.
+    Closing,
+}
+
+/// Returns `true` if a command needs unpredictable bytes.
+pub(super) fn needs_chance(entry: &Submission) -> bool {
+    let kind = FabricsCommand::of(entry).kind;
+    entry.opcode == FABRICS_OPCODE && kind == FabricsKind::AUTHENTICATION_SEND
+}
+
+impl Call<'_> {
+    /// Returns `true` if the command may change a timer.
+    pub(super) fn changes_timer(&self) -> bool {
+        let feature = Feature(self.entry.dword10.get() as u8);
+        let kind = FabricsCommand::of(self.entry).kind;
+        match self.entry.opcode {
+            FABRICS_OPCODE => kind == FabricsKind::AUTHENTICATION_SEND,
+            opcode => opcode == AdminOpcode::SET_FEATURES.0 && feature == Feature::KEEP_ALIVE,
+        }
+    }
+
+    /// Returns the identifier of the namespace that the command names.
+    pub(super) fn nsid(&self) -> u32 {
+        self.entry.nsid.get()
+    }
+
+    /// Replies with data for the host.
+    pub(super) fn reply(&mut self, bytes: &[u8]) -> Result<Done, Status> {
+        data::expect(self.entry, bytes.len())?;
+        self.out.extend_from_slice(bytes);
+        Ok(Done::Result(0))
+    }
+}

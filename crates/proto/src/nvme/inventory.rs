@@ -1,0 +1,462 @@
+//! The inventory of a fabric: ports, subsystems with their namespaces, hosts, and upper limits.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use contract::{Geometry, NamespaceId};
+use wire::nvme::AnaState;
+
+use super::auth::Methods;
+use super::config::{
+    ANA_GROUPS_MAX, Config, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
+    Referral, Refusal, Subsystem,
+};
+use super::counts::Sum;
+use super::record::Association;
+
+/// The sizes of text fields in Identify Controller, in bytes.
+const SERIAL_BYTES: usize = 20;
+const MODEL_BYTES: usize = 40;
+const FIRMWARE_BYTES: usize = 8;
+
+/// The most ports of a fabric.
+const PORTS_MAX: usize = 256;
+
+/// The most hosts with an entry of their own.
+const HOSTS_MAX: usize = 4096;
+
+/// The most hosts of a subsystem whose counts are kept after their controllers end.
+const RETIRED_MAX: usize = 4096;
+
+/// A namespace attached to a subsystem.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) config: Namespace,
+}
+
+impl Attached {
+    /// Returns the namespace's size in blocks of the size that hosts see.
+    pub(super) fn blocks(&self) -> u64 {
+        self.config.geometry.blocks >> self.shift()
+    }
+
+    /// Returns log2 of the number of contract blocks in one block of the host's size.
+    pub(super) fn shift(&self) -> u8 {
+        (self.config.block_bytes.trailing_zeros() - contract::BLOCK_BYTES.trailing_zeros()) as u8
+    }
+}
+
+/// A subsystem and its namespaces.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) nqn: Nqn,
+    pub(super) serial: String,
+    pub(super) hosts: Hosts,
+    /// The ports that lead to the subsystem; empty means all ports.
+    pub(super) ports: Vec<PortId>,
+    pub(super) tenant: Option<contract::TenantId>,
+    pub(super) must_authenticate: bool,
+    pub(super) namespaces: BTreeMap<u32, Attached>,
+    /// The state of an ANA group through a port, with the number of its changes. A group that is
+    /// absent is optimized. Each group has its own count, so a host learns nothing of groups that
+    /// it cannot see.
+    ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
+    /// The I/O counts of queues that have ended, by host, for at most [`RETIRED_MAX`] hosts.
+    retired: BTreeMap<Nqn, Sum>,
+}
+
+impl Served {
+    /// Returns `true` if the subsystem is reachable through the port.
+    pub(super) fn is_at(&self, port: PortId) -> bool {
+        self.ports.is_empty() || self.ports.contains(&port)
+    }
+
+    /// Returns the state of an ANA group through a port, and the number of its changes.
+    pub(super) fn access(&self, port: PortId, group: u32) -> (AnaState, u64) {
+        self.ana.get(&(port, group)).copied().unwrap_or((AnaState::OPTIMIZED, 0))
+    }
+
+    /// Returns what the ended queues of all hosts have read and written.
+    pub(super) fn retired(&self) -> Sum {
+        let mut sum = Sum::default();
+        self.retired.values().for_each(|retired| sum.add(*retired));
+        sum
+    }
+}
+
+/// The inventory of a fabric.
+#[derive(Debug)]
+pub(super) struct Inventory {
+    limits: Limits,
+    model: String,
+    firmware: String,
+    ports: BTreeMap<PortId, Port>,
+    subsystems: BTreeMap<Nqn, Served>,
+    hosts: BTreeMap<Nqn, Host>,
+    methods: Methods,
+    referrals: Vec<Referral>,
+}
+
+impl Inventory {
+    /// Creates the inventory of a configuration.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] that names the invalid part of the configuration.
+    pub(super) fn new(config: &Config) -> Result<Inventory, Refusal> {
+        check_limits(config)?;
+        check_text(&config.model, MODEL_BYTES)?;
+        check_text(&config.firmware, FIRMWARE_BYTES)?;
+        let mut inventory = Inventory {
+            limits: config.limits,
+            model: config.model.clone(),
+            firmware: config.firmware.clone(),
+            ports: BTreeMap::new(),
+            subsystems: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            methods: config.methods.clone(),
+            referrals: config.referrals.clone(),
+        };
+        config.ports.iter().cloned().try_for_each(|port| inventory.add_port(port))?;
+        config.hosts.iter().cloned().try_for_each(|host| inventory.set_host(host))?;
+        config.subsystems.iter().cloned().try_for_each(|one| inventory.add_subsystem(one))?;
+        Ok(inventory)
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the model number for hosts.
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Returns the firmware revision for hosts.
+    pub(super) fn firmware(&self) -> &str {
+        &self.firmware
+    }
+
+    /// Returns the methods by which hosts may authenticate.
+    pub(super) fn methods(&self) -> &Methods {
+        &self.methods
+    }
+
+    /// Returns the other discovery subsystems.
+    pub(super) fn referrals(&self) -> &[Referral] {
+        &self.referrals
+    }
+
+    /// Returns the ports, ordered by number.
+    pub(super) fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.values()
+    }
+
+    /// Returns `true` if there is a port of this number.
+    pub(super) fn has_port(&self, id: PortId) -> bool {
+        self.ports.contains_key(&id)
+    }
+
+    /// Adds a port.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if the number is taken, a text is invalid, or there are too many ports.
+    pub(super) fn add_port(&mut self, port: Port) -> Result<(), Refusal> {
+        if self.ports.contains_key(&port.id) {
+            return Err(Refusal::PortExists(port.id));
+        }
+        room(self.ports.len(), PORTS_MAX)?;
+        check_text(&port.address, 256)?;
+        check_text(&port.service, 32)?;
+        self.ports.insert(port.id, port);
+        Ok(())
+    }
+
+    /// Removes a port.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::NoPort`] if there is no port of this number.
+    pub(super) fn remove_port(&mut self, id: PortId) -> Result<(), Refusal> {
+        self.ports.remove(&id).map(drop).ok_or(Refusal::NoPort(id))
+    }
+
+    /// Returns a host's entry, if it has one.
+    pub(super) fn host(&self, nqn: &Nqn) -> Option<&Host> {
+        self.hosts.get(nqn)
+    }
+
+    /// Returns `true` if a host has a key, and so has to authenticate.
+    pub(super) fn has_key(&self, nqn: &Nqn) -> bool {
+        self.hosts.get(nqn).is_some_and(|known| known.key.is_some())
+    }
+
+    /// Adds or replaces a host's entry.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Full`] if there are too many entries.
+    pub(super) fn set_host(&mut self, host: Host) -> Result<(), Refusal> {
+        if !self.hosts.contains_key(&host.nqn) {
+            room(self.hosts.len(), HOSTS_MAX)?;
+        }
+        self.hosts.insert(host.nqn.clone(), host);
+        Ok(())
+    }
+
+    /// Removes a host's entry.
+    pub(super) fn remove_host(&mut self, nqn: &Nqn) {
+        self.hosts.remove(nqn);
+    }
+
+    /// Returns the subsystems, ordered by name.
+    pub(super) fn subsystems(&self) -> impl Iterator<Item = &Served> {
+        self.subsystems.values()
+    }
+
+    /// Returns a subsystem, if it exists.
+    pub(super) fn subsystem(&self, nqn: &Nqn) -> Option<&Served> {
+        self.subsystems.get(nqn)
+    }
+
+    /// Returns a subsystem for changes.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
+    pub(super) fn subsystem_mut(&mut self, nqn: &Nqn) -> Result<&mut Served, Refusal> {
+        self.subsystems.get_mut(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
+    }
+
+    /// Adds a subsystem with its namespaces, or nothing of it.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] that names the invalid part of the subsystem.
+    pub(super) fn add_subsystem(&mut self, subsystem: Subsystem) -> Result<(), Refusal> {
+        let nqn = subsystem.nqn.clone();
+        if nqn.is_discovery() || self.subsystems.contains_key(&nqn) {
+            return Err(Refusal::SubsystemExists(nqn));
+        }
+        room(self.subsystems.len(), self.limits.subsystems_max)?;
+        check_text(&subsystem.serial, SERIAL_BYTES)?;
+        if let Some(port) = subsystem.ports.iter().find(|port| !self.ports.contains_key(port)) {
+            return Err(Refusal::NoPort(*port));
+        }
+        let served = Served {
+            nqn: nqn.clone(),
+            serial: subsystem.serial,
+            hosts: subsystem.hosts,
+            ports: subsystem.ports,
+            tenant: subsystem.tenant,
+            must_authenticate: subsystem.must_authenticate,
+            namespaces: BTreeMap::new(),
+            ana: BTreeMap::new(),
+            retired: BTreeMap::new(),
+        };
+        self.subsystems.insert(nqn.clone(), served);
+        let mut ana = subsystem.ana.into_iter();
+        let filled = subsystem
+            .namespaces
+            .into_iter()
+            .try_for_each(|namespace| self.add_namespace(&nqn, namespace))
+            .and_then(|()| {
+                ana.try_for_each(|(port, group, state)| self.set_access(&nqn, port, group, state))
+            });
+        if filled.is_err() {
+            self.subsystems.remove(&nqn);
+        }
+        filled
+    }
+
+    /// Removes a subsystem.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
+    pub(super) fn remove_subsystem(&mut self, nqn: &Nqn) -> Result<Served, Refusal> {
+        self.subsystems.remove(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
+    }
+
+    /// Returns a namespace for changes.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if there is no such namespace.
+    pub(super) fn namespace_mut(&mut self, nqn: &Nqn, nsid: u32) -> Result<&mut Attached, Refusal> {
+        self.subsystem_mut(nqn)?.namespaces.get_mut(&nsid).ok_or(Refusal::NoNamespace(nsid))
+    }
+
+    /// Adds a namespace to a subsystem.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] that names the invalid part of the namespace.
+    pub(super) fn add_namespace(&mut self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
+        let nsid = namespace.nsid;
+        if nsid == 0 || nsid > self.limits.namespaces_max {
+            return Err(Refusal::NamespaceNumber(nsid));
+        }
+        check_blocks(&namespace)?;
+        check_group(namespace.ana_group)?;
+        let subsystem = self.subsystem_mut(nqn)?;
+        if subsystem.namespaces.contains_key(&nsid) {
+            return Err(Refusal::NamespaceExists(nsid));
+        }
+        let taken = subsystem
+            .namespaces
+            .values()
+            .any(|other| is_same(&other.config.identifiers, &namespace.identifiers));
+        if taken || namespace.identifiers == Identifiers::default() {
+            return Err(Refusal::Identifiers(nsid));
+        }
+        subsystem.namespaces.insert(nsid, Attached { config: namespace });
+        Ok(())
+    }
+
+    /// Changes the size or the write protection of a namespace, and returns its hosts.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if there is no such namespace, or if it cannot have this size.
+    pub(super) fn set_geometry(
+        &mut self,
+        nqn: &Nqn,
+        nsid: u32,
+        geometry: Geometry,
+    ) -> Result<Hosts, Refusal> {
+        let attached = self.namespace_mut(nqn, nsid)?;
+        let changed = Namespace { geometry, ..attached.config.clone() };
+        check_blocks(&changed)?;
+        attached.config = changed;
+        Ok(attached.config.hosts.clone())
+    }
+
+    /// Removes a namespace from a subsystem.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if there is no such namespace.
+    pub(super) fn remove_namespace(&mut self, nqn: &Nqn, nsid: u32) -> Result<Attached, Refusal> {
+        self.subsystem_mut(nqn)?.namespaces.remove(&nsid).ok_or(Refusal::NoNamespace(nsid))
+    }
+
+    /// Sets the state of an ANA group through a port.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`] if there is no such subsystem, port or group, or no such state.
+    pub(super) fn set_access(
+        &mut self,
+        nqn: &Nqn,
+        port: PortId,
+        group: u32,
+        access: AnaState,
+    ) -> Result<(), Refusal> {
+        check_group(group)?;
+        if !self.ports.contains_key(&port) {
+            return Err(Refusal::NoPort(port));
+        }
+        if !matches!(access.0, 1..=4 | 15) {
+            return Err(Refusal::AnaGroup(group));
+        }
+        let subsystem = self.subsystem_mut(nqn)?;
+        let (_, changes) = subsystem.access(port, group);
+        subsystem.ana.insert((port, group), (access, changes + 1));
+        Ok(())
+    }
+
+    /// Returns the namespaces that the host of an association may see, ordered by identifier.
+    pub(super) fn namespaces_of<'a>(
+        &'a self,
+        association: &'a Association,
+    ) -> impl Iterator<Item = (u32, &'a Attached)> {
+        let subsystem = self.subsystems.get(&association.subsystem);
+        subsystem
+            .map(|subsystem| &subsystem.namespaces)
+            .into_iter()
+            .flatten()
+            .filter(|(_, attached)| attached.config.hosts.contain(&association.host))
+            .map(|(nsid, attached)| (*nsid, attached))
+    }
+
+    /// Returns a namespace if the host of an association may see it.
+    pub(super) fn namespace_of(&self, association: &Association, nsid: u32) -> Option<&Attached> {
+        let attached = self.subsystems.get(&association.subsystem)?.namespaces.get(&nsid)?;
+        attached.config.hosts.contain(&association.host).then_some(attached)
+    }
+
+    /// Returns the subsystems that export a namespace, each with the namespace's identifier there.
+    pub(super) fn exports_of(&self, id: NamespaceId) -> Vec<(Nqn, u32)> {
+        let all = self.subsystems.iter().flat_map(|(nqn, served)| {
+            served.namespaces.iter().map(move |(nsid, attached)| (nqn, *nsid, attached.config.id))
+        });
+        all.filter(|(_, _, own)| *own == id).map(|(nqn, nsid, _)| (nqn.clone(), nsid)).collect()
+    }
+
+    /// Returns `true` if a subsystem exports the namespace.
+    pub(super) fn is_exported(&self, id: NamespaceId) -> bool {
+        let mut all = self.subsystems.values().flat_map(|served| served.namespaces.values());
+        all.any(|attached| attached.config.id == id)
+    }
+
+    /// Adds the counts of queues that end to their host's counts.
+    pub(super) fn retire(&mut self, association: &Association, sum: Sum) {
+        let Some(subsystem) = self.subsystems.get_mut(&association.subsystem) else { return };
+        let retired = &mut subsystem.retired;
+        if retired.len() < RETIRED_MAX || retired.contains_key(&association.host) {
+            retired.entry(association.host.clone()).or_default().add(sum);
+        }
+    }
+
+    /// Returns what the ended queues of an association's host have read and written.
+    pub(super) fn retired_of(&self, association: &Association) -> Sum {
+        let served = self.subsystems.get(&association.subsystem);
+        let retired = served.and_then(|served| served.retired.get(&association.host));
+        retired.copied().unwrap_or_default()
+    }
+}
+
+fn room(len: usize, most: usize) -> Result<(), Refusal> {
+    if len < most { Ok(()) } else { Err(Refusal::Full(most)) }
+}
+
+fn check_text(text: &str, most: usize) -> Result<(), Refusal> {
+    let good = text.len() <= most && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if good { Ok(()) } else { Err(Refusal::Text(text.to_string())) }
+}
+
+fn check_group(group: u32) -> Result<(), Refusal> {
+    match group {
+        1..=ANA_GROUPS_MAX => Ok(()),
+        _ => Err(Refusal::AnaGroup(group)),
+    }
+}
+
+/// Checks that a namespace has whole blocks of its host's size, and no more than 64 bits can count.
+fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
+    let good = matches!(namespace.block_bytes, 512 | 4096);
+    let per_block = u64::from(namespace.block_bytes / contract::BLOCK_BYTES as u32);
+    let blocks = namespace.geometry.blocks;
+    if good && blocks > 0 && blocks.is_multiple_of(per_block) && blocks < 1 << 60 {
+        return Ok(());
+    }
+    Err(Refusal::Blocks(namespace.nsid))
+}
+
+/// Returns `true` if two namespaces share an identifier.
+fn is_same(one: &Identifiers, other: &Identifiers) -> bool {
+    let is = |a: &[u8], b: &[u8]| a == b && a.iter().any(|byte| *byte != 0);
+    is(&one.uuid, &other.uuid) || is(&one.nguid, &other.nguid) || is(&one.eui64, &other.eui64)
+}
+
+fn check_limits(config: &Config) -> Result<(), Refusal> {
+    let Limits {
+        controllers_max,
+        subsystems_max,
+        namespaces_max,
+        io_queues_max,
+        queue_entries_max,
+        in_capsule_bytes,
+        registrants_max,
+    } = config.limits;
+    let good = config.workers > 0
+        && (1..0xfff0).contains(&controllers_max)
+        && subsystems_max > 0
+        && (1..=1024).contains(&namespaces_max)
+        && (1..u16::MAX).contains(&io_queues_max)
+        && (32..=4096).contains(&queue_entries_max)
+        && in_capsule_bytes % 16 == 0
+        && (1..=4096).contains(&registrants_max);
+    if good { Ok(()) } else { Err(Refusal::Limits) }
+}

@@ -1,0 +1,88 @@
+//! Actions that wait until their worker fetches them.
+
+use alloc::vec::Vec;
+
+use contract::ConnId;
+
+use super::binding::{Action, Answer, CloseReason, Place};
+
+/// The worker number of a place whose queue moves between workers.
+pub(super) const NOWHERE: u16 = u16::MAX;
+
+/// Actions that wait for the workers to fetch them.
+#[derive(Debug)]
+pub(super) struct Mail {
+    boxes: Vec<Vec<Action>>,
+    /// Actions for connections that are moving between workers.
+    kept: Vec<Action>,
+    /// Workers to wake after the lock is released.
+    woken: Vec<u16>,
+}
+
+impl Mail {
+    /// Creates the empty mail of this many workers.
+    pub(super) fn new(workers: u16) -> Mail {
+        Mail {
+            boxes: (0..workers).map(|_| Vec::new()).collect(),
+            kept: Vec::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Returns the queue of a worker, or for [`NOWHERE`] the queue of connections that are moving.
+    fn at(&mut self, worker: u16) -> &mut Vec<Action> {
+        match worker {
+            NOWHERE => &mut self.kept,
+            _ => &mut self.boxes[usize::from(worker)],
+        }
+    }
+
+    fn post(&mut self, worker: u16, action: Action) {
+        self.at(worker).push(action);
+        if worker != NOWHERE && !self.woken.contains(&worker) {
+            self.woken.push(worker);
+        }
+    }
+
+    /// Has a connection closed.
+    pub(super) fn close(&mut self, place: Place, reason: CloseReason) {
+        self.post(place.worker, Action::Close { conn: place.conn, reason });
+    }
+
+    /// Has a command completed that has waited.
+    pub(super) fn complete(&mut self, place: Place, answer: Answer, data: Vec<u8>) {
+        self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
+    }
+
+    /// Moves the actions that wait for a worker to `out`.
+    pub(super) fn take(&mut self, worker: u16, out: &mut Vec<Action>) {
+        out.append(&mut self.boxes[usize::from(worker)]);
+    }
+
+    /// Takes the workers that have got actions since the last call.
+    pub(super) fn take_woken(&mut self) -> Vec<u16> {
+        core::mem::take(&mut self.woken)
+    }
+
+    /// Discards the actions for a connection that is gone.
+    pub(super) fn forget(&mut self, place: Place) {
+        self.at(place.worker).retain(|action| action.conn() != place.conn);
+    }
+
+    /// Returns `true` if an action waits for a connection that is moving.
+    pub(super) fn is_kept(&self, conn: ConnId) -> bool {
+        self.kept.iter().any(|action| action.conn() == conn)
+    }
+
+    /// Moves the actions that wait for one place to another.
+    pub(super) fn redirect(&mut self, from: Place, to: Place) {
+        let all = self.at(from.worker);
+        let moved: Vec<Action> = all.extract_if(.., |action| action.conn() == from.conn).collect();
+        for mut action in moved {
+            match &mut action {
+                Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn = to.conn,
+            }
+            self.post(to.worker, action);
+        }
+    }
+}

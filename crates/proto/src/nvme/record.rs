@@ -1,0 +1,138 @@
+//! The controller's record of one of its queues.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use contract::{Failures, Fence, Instant};
+use wire::nvme::CommandId;
+
+use super::auth::transaction::{CHANCE_BYTES, Transaction};
+use super::binding::Place;
+use super::config::{HostId, Nqn, PortId};
+use super::counts::Counts;
+use super::link::Link;
+
+/// The kind of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An I/O controller.
+    Io,
+    /// A discovery controller.
+    Discovery,
+}
+
+/// The two ends of a controller's association, and the port between them.
+#[derive(Clone, Debug)]
+pub(super) struct Association {
+    pub(super) kind: Kind,
+    pub(super) subsystem: Nqn,
+    pub(super) port: PortId,
+    pub(super) host: Nqn,
+    pub(super) host_id: HostId,
+}
+
+/// The counts of a queue, shared with its controller's record.
+pub(super) type SharedCounts = Arc<Counts>;
+
+/// A queue that was created.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) link: Arc<Link>,
+    pub(super) counts: SharedCounts,
+    /// The fence that counts the queue's requests at devices; superseded when the queue ends.
+    pub(super) fence: Arc<Fence>,
+    pub(super) kind: Kind,
+    pub(super) id: u16,
+    pub(super) size: u16,
+    pub(super) flow_control: bool,
+    /// `true` if the host has authenticated or need not.
+    pub(super) proven: Arc<AtomicBool>,
+}
+
+impl Made {
+    /// Returns the controller's record of the queue, which need not be authenticated.
+    pub(super) fn record(&self, place: Place, transaction: Transaction, now: Instant) -> Record {
+        Record {
+            place,
+            size: self.size,
+            counts: Arc::clone(&self.counts),
+            fence: Arc::clone(&self.fence),
+            must_prove: false,
+            prove_by: now,
+            proven: Arc::clone(&self.proven),
+            transaction,
+            waiting: None,
+            put_off: None,
+            negotiated_at: now,
+        }
+    }
+}
+
+/// A negotiation that is delayed.
+#[derive(Debug)]
+pub(super) struct PutOff {
+    pub(super) due: Instant,
+    pub(super) message: Vec<u8>,
+    pub(super) chance: [u8; CHANCE_BYTES],
+}
+
+/// An Authentication Receive that waits for a computation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) cid: CommandId,
+    pub(super) room: usize,
+}
+
+/// A queue of a controller.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) place: Place,
+    pub(super) size: u16,
+    pub(super) counts: SharedCounts,
+    /// The fence that counts the queue's requests at devices.
+    pub(super) fence: Arc<Fence>,
+    /// `true` if the host has to authenticate the queue before any other command.
+    pub(super) must_prove: bool,
+    /// When the queue ends if the host has not authenticated.
+    pub(super) prove_by: Instant,
+    /// `true` if the host has authenticated or need not; read by the queue.
+    pub(super) proven: Arc<AtomicBool>,
+    pub(super) transaction: Transaction,
+    /// The Authentication Receive command that waits for its message.
+    pub(super) waiting: Option<Waiting>,
+    /// A negotiation that is delayed because of earlier failures.
+    pub(super) put_off: Option<PutOff>,
+    /// When the last negotiation arrived.
+    pub(super) negotiated_at: Instant,
+}
+
+impl Record {
+    /// Returns when the authentication is overdue; `None` once it has succeeded.
+    pub(super) fn proof_due(&self) -> Option<Instant> {
+        (!self.proven.load(Ordering::Acquire)).then_some(self.prove_by)
+    }
+
+    /// Counts a failure if the queue ends during its authentication: the computation was wasted.
+    pub(super) fn count_abandoned(&self, failures: &mut Failures) {
+        if let Some(address) = self.place.address
+            && self.transaction.is_under_way()
+        {
+            failures.add(address, self.negotiated_at);
+        }
+    }
+
+    /// Tells the queue whether its host has authenticated.
+    pub(super) fn tell_proven(&self) {
+        self.proven.store(self.transaction.is_proven() || !self.must_prove, Ordering::Release);
+    }
+
+    /// Counts a failure if the transaction was refused.
+    pub(super) fn count_refusal(&self, failures: &mut Failures, now: Instant) {
+        if let Some(address) = self.place.address
+            && self.transaction.is_refused()
+        {
+            failures.add(address, now);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The reservations of a fabric, and the commands that wait until their changes hold.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use contract::NamespaceId;
+use wire::nvme::{CommandId, Status};
+
+use super::binding::{Answer, Place};
+use super::fences::Withdrawal;
+use super::mail::Mail;
+use super::reservation::Reservation;
+
+/// A command that changed a reservation and is not answered yet.
+#[derive(Debug)]
+struct Unanswered {
+    /// The number of the change that has to be stored first; `None` once it is stored or if it need
+    /// not be.
+    change: Option<u64>,
+    /// The requests that have to end first.
+    withdrawal: Withdrawal,
+    /// The destination of the answer; `None` once the connection is gone.
+    to: Option<(Place, CommandId)>,
+}
+
+/// The reservations of a fabric.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// The reservations, by namespace. Every subsystem that exports a namespace shares its
+    /// reservation.
+    all: BTreeMap<NamespaceId, Reservation>,
+    /// The number of changes so far.
+    changes: u64,
+    /// `true` if an owner stores reservations persistently.
+    is_stored: bool,
+    /// Commands that changed a reservation and wait for their answer. A command is answered once its
+    /// change is stored (if it persists) and no request that it forbids is at a device. A queue has
+    /// at most as many as it has entries.
+    unanswered: Vec<Unanswered>,
+}
+
+impl Reservations {
+    /// Returns the reservation of a namespace, if there ever was one.
+    pub(super) fn find(&self, id: NamespaceId) -> Option<&Reservation> {
+        self.all.get(&id)
+    }
+
+    /// Returns the reservation of a namespace for changes, creating it if needed.
+    pub(super) fn entry(&mut self, id: NamespaceId) -> &mut Reservation {
+        self.all.entry(id).or_default()
+    }
+
+    /// Returns the reservations, ordered by namespace.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&NamespaceId, &Reservation)> {
+        self.all.iter()
+    }
+
+    /// Replaces the reservation of a namespace, without counting a change.
+    pub(super) fn restore(&mut self, id: NamespaceId, reservation: Reservation) {
+        self.all.insert(id, reservation);
+    }
+
+    /// Replaces all reservations, without counting a change.
+    pub(super) fn replace_all(&mut self, all: BTreeMap<NamespaceId, Reservation>) {
+        self.all = all;
+    }
+
+    /// Drops the reservations of namespaces that `is_exported` rejects.
+    pub(super) fn retain(&mut self, is_exported: impl Fn(NamespaceId) -> bool) {
+        self.all.retain(|id, _| is_exported(*id));
+    }
+
+    /// Returns the number of changes so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Counts a change.
+    pub(super) fn count_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// Delays answers from now on until an owner has stored the changes.
+    pub(super) fn set_stored(&mut self) {
+        self.is_stored = true;
+    }
+
+    /// Returns `true` if an owner stores reservations.
+    pub(super) fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
+    /// Handles the outcome of storing the changes up to the number `change`.
+    pub(super) fn stored(&mut self, change: u64, is_good: bool, mail: &mut Mail) {
+        for one in &mut self.unanswered {
+            if one.change.take_if(|at| *at <= change).is_some()
+                && !is_good
+                && let Some((place, cid)) = one.to.take()
+            {
+                mail.complete(place, Answer::error(cid, Status::INTERNAL), Vec::new());
+            }
+        }
+        self.settle(mail);
+    }
+
+    /// Parks a command that changed a reservation. Returns `false` if it need not wait. It waits
+    /// until the change is stored, if the reservation persists (or did) and an owner stores it, and
+    /// until `withdrawal` is over.
+    pub(super) fn park(
+        &mut self,
+        persists: bool,
+        mut withdrawal: Withdrawal,
+        to: (Place, CommandId),
+    ) -> bool {
+        let change = (self.is_stored && persists).then_some(self.changes);
+        let waits = !withdrawal.is_over() || change.is_some();
+        if waits {
+            self.unanswered.push(Unanswered { change, withdrawal, to: Some(to) });
+        }
+        waits
+    }
+
+    /// Answers the commands whose changes hold everywhere.
+    pub(super) fn settle(&mut self, mail: &mut Mail) {
+        self.unanswered.retain_mut(|one| {
+            let is_settled = one.withdrawal.is_over() && one.change.is_none();
+            if is_settled && let Some((place, cid)) = one.to {
+                mail.complete(place, Answer::ok(cid), Vec::new());
+            }
+            !is_settled
+        });
+    }
+
+    /// Returns `true` if a command waits for the end of requests.
+    pub(super) fn has_withdrawals(&self) -> bool {
+        self.unanswered.iter().any(|one| !one.withdrawal.is_empty())
+    }
+
+    /// Returns how many commands wait that came by the connection at this place.
+    pub(super) fn waiting_at(&self, place: Place) -> usize {
+        let places = self.unanswered.iter().filter_map(|one| one.to);
+        places.filter(|(at, _)| *at == place).count()
+    }
+
+    /// Forgets where the commands of a connection that is gone came from.
+    pub(super) fn forget(&mut self, place: Place) {
+        for waiting in &mut self.unanswered {
+            waiting.to.take_if(|(at, _)| *at == place);
+        }
+    }
+
+    /// Sends the answers for one place to another.
+    pub(super) fn relocate(&mut self, from: Place, to: Place) {
+        let waiting = self.unanswered.iter_mut().filter_map(|one| one.to.as_mut());
+        waiting.filter(|(at, _)| *at == from).for_each(|(at, _)| *at = to);
+    }
+}
