@@ -1,6 +1,5 @@
 //! The controller's end of a connection.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -8,8 +7,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply, Request, Session, Slot,
-    Status, Tag, TenantId,
+    Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply, Request, Session,
+    Slot, Status, Tag, TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -23,9 +22,9 @@ use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offen
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
 use crate::nvme::{Answer, Fused, Io, PortId, Queue, Step};
 
-use fused::{Half, Pair};
-use own::{Own, before_connect};
+use exchanges::{Data, Exchange, Exchanges, Own};
 
+mod exchanges;
 mod fused;
 mod own;
 mod packed;
@@ -38,56 +37,70 @@ const FROM_HOSTS: &[Kind] = &[
     Kind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
-/// The commands that may be in progress before the queue's size is known: one Connect.
-const BEFORE_CONNECT: usize = 1;
-
-/// The controller's end of NVMe over TCP on one connection.
+/// The peer of a connection, and the way by which it came.
 #[derive(Debug)]
-pub struct TargetSession {
-    desk: Rc<Desk>,
+struct Peer {
     port: PortId,
     conn: ConnId,
     /// The peer's address; `None` if failed authentications are not counted by it.
     address: Option<IpAddr>,
     /// `true` if the peer may have a queue at all.
     is_let_in: bool,
+}
+
+/// The queue of a session that has migrated, until the session has a connection.
+#[derive(Debug, Default)]
+struct Arriving {
+    /// The number under which the queue arrives.
+    number: Option<u64>,
+    /// `true` if the queue comes from another process.
+    is_foreign: bool,
+}
+
+/// The tenant that the last request was charged to.
+#[derive(Debug, Default)]
+struct Charged {
+    /// The tenant; `None` means the connection's tenant.
+    tenant: Option<TenantId>,
+    /// The queue's [`generation`](Queue::generation) when the tenant was announced.
+    generation: u64,
+}
+
+/// Commands of the controller itself that wait for [`Session::attend`].
+#[derive(Debug, Default)]
+struct OwnCommands {
+    /// Commands that have come with their payload, oldest first. Some wait here while two processes
+    /// have controllers.
+    ready: VecDeque<Own>,
+    /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
+    /// authentication. The session sends it once the queue has no request at a device.
+    parting: Option<(Answer, Vec<u8>)>,
+}
+
+/// The controller's end of NVMe over TCP on one connection.
+#[derive(Debug)]
+pub struct TargetSession {
+    desk: Rc<Desk>,
+    peer: Peer,
     phase: Phase,
     framer: Framer,
     style: Style,
     /// The queue, after a successful Connect.
     queue: Option<Queue>,
-    /// The number under which a migrated session's queue arrives, until the session has a
-    /// connection; and whether it comes from another process.
-    number: Option<u64>,
-    is_foreign: bool,
+    arriving: Arriving,
     /// `true` if the host has disabled flow control of its submission queue. Data may then report
     /// that its command succeeded (section 3.6.2.9).
     says_success: bool,
-    /// The tenant that the last request was charged to; `None` means the connection's tenant.
-    tenant: Option<TenantId>,
-    /// The queue's [`generation`](Queue::generation) when `tenant` was announced.
-    tenant_as_of: u64,
+    charged: Charged,
     /// The epoch of the queue's fence under which the current command is permitted.
     as_of: u32,
-    /// The index of a fused compare whose write has not come.
-    compare: Option<u16>,
     /// The destination of the data that is being received.
     data: Data,
-    /// Commands in progress, by index; at most `places_max`.
-    exchanges: Vec<Exchange>,
-    vacant: Vec<u16>,
-    places_max: usize,
-    /// The number of commands whose data was requested and has not all come.
-    asked: usize,
+    exchanges: Exchanges,
     /// Events without bytes of their own, oldest first. The next calls of [`Session::next_event`]
     /// return them.
     pending: VecDeque<Pending>,
-    /// Commands of the controller itself that have come with their payload, oldest first.
-    /// [`Session::attend`] carries them out. Some wait here while two processes have controllers.
-    ready: VecDeque<Own>,
-    /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
-    /// authentication. [`Session::attend`] sends it once the queue has no request at a device.
-    parting: Option<(Answer, Vec<u8>)>,
+    own: OwnCommands,
     /// The end of the connection, which [`Session::attend`] reports.
     goodbye: Option<Fatal>,
     outbox: Outbox,
@@ -103,21 +116,6 @@ enum Phase {
     Over,
 }
 
-/// The destination of the data of the current PDU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Data {
-    /// The data is skipped, because its command was refused.
-    Skipped,
-    /// The data belongs to the last request.
-    Request,
-    /// The data belongs to a request that asked for it.
-    Piece { place: u16 },
-    /// The data belongs to a command of the controller itself.
-    Own { place: u16 },
-    /// The data belongs to half of a fused operation, which keeps it until there is a buffer.
-    Held { place: u16 },
-}
-
 /// An event that waits for the next call.
 #[derive(Clone, Debug)]
 enum Pending {
@@ -128,80 +126,25 @@ enum Pending {
     Awaited(Request),
 }
 
-/// A command in progress.
-#[derive(Debug)]
-enum Exchange {
-    Vacant,
-    /// The worker carries out the command.
-    Device {
-        io: Io,
-        transfer: Option<Transfer>,
-        as_of: u32,
-    },
-    /// The controller will carry out the command. Its payload is on its way: in the capsule, or
-    /// `is_asked`.
-    Own {
-        own: Own,
-        wanted: usize,
-        is_asked: bool,
-    },
-    /// A fused compare. Its write, or another command, ends this state.
-    Compare(Half),
-    /// A fused compare whose write has index `of`.
-    Partner {
-        of: u16,
-    },
-    /// A fused write with its compare.
-    Fused(Box<Pair>),
-    /// A discard of several ranges, `left` of which have not ended.
-    Discard {
-        io: Io,
-        left: usize,
-        status: Status,
-        as_of: u32,
-    },
-}
-
-/// A payload that was requested.
-#[derive(Clone, Copy, Debug)]
-struct Transfer {
-    slot: Slot,
-    /// The received bytes: `came ≤ wanted`.
-    came: usize,
-    wanted: usize,
-    /// The worst status of the received data.
-    verdict: Status,
-}
-
 impl TargetSession {
     /// Creates a session for a new connection that came through a listener of this port. `desk` is
     /// its worker's.
     pub fn new(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
         TargetSession {
             desk,
-            port,
-            conn,
-            address: None,
-            is_let_in: true,
+            peer: Peer { port, conn, address: None, is_let_in: true },
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
             style: Style::PLAIN,
             queue: None,
-            number: None,
-            is_foreign: false,
+            arriving: Arriving::default(),
             says_success: false,
-            tenant: None,
-            tenant_as_of: 0,
+            charged: Charged::default(),
             as_of: 0,
-            compare: None,
             data: Data::Skipped,
-            exchanges: Vec::new(),
-            vacant: Vec::new(),
-            places_max: BEFORE_CONNECT,
-            asked: 0,
+            exchanges: Exchanges::new(),
             pending: VecDeque::new(),
-            ready: VecDeque::new(),
-            parting: None,
+            own: OwnCommands::default(),
             goodbye: None,
             outbox: Outbox::default(),
         }
@@ -209,12 +152,15 @@ impl TargetSession {
 
     /// Creates a session for a peer that may have no queue here: its Connect is refused.
     pub fn refusing(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
-        TargetSession { is_let_in: false, ..TargetSession::new(desk, port, conn) }
+        let mut session = TargetSession::new(desk, port, conn);
+        session.peer.is_let_in = false;
+        session
     }
 
     /// Sets the peer's address, by which failed authentications are counted.
-    pub fn from_address(self, address: IpAddr) -> Self {
-        TargetSession { address: Some(address), ..self }
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        self.peer.address = Some(address);
+        self
     }
 
     /// Processes the header of a PDU. Most have an event at once, the others when their data has
@@ -289,11 +235,10 @@ impl TargetSession {
                 self.as_of = queue.fence().epoch();
                 queue.begin(entry)
             }
-            None => before_connect(entry),
+            None => own::before_connect(entry),
         };
         if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
-            let place = self.compare.take().expect("its compare came");
-            self.vacate(place);
+            self.exchanges.vacate_compare();
             self.answer(orphan, &[]);
             self.pending.push_back(Pending::Own);
         }
@@ -320,19 +265,15 @@ impl TargetSession {
                 self.answer(Answer::error(io.cid, status), &[]);
                 return Ok(Some(Pending::Own));
             }
-            (_, carried) => return self.half(io, carried),
+            (_, carried) => {
+                let (data, fused) = self.exchanges.add_half(io, carried, self.as_of)?;
+                self.data = data;
+                return Ok(fused.map(|place| self.fused(place)));
+            }
         };
         let as_of = self.as_of;
-        let place = self.place(Exchange::Device { io, transfer: None, as_of })?;
-        let request = Request {
-            tag: Tag::from(place),
-            stream: 0,
-            namespace: Some(io.namespace),
-            tenant: 0,
-            command: io.command,
-            payload_bytes: io.payload_bytes,
-            verdict: Status::Ok,
-        };
+        let place = self.exchanges.place(Exchange::Device { io, transfer: None, as_of })?;
+        let request = request(place, &io, io.command, io.payload_bytes);
         let mut event = Pending::Request(request);
         if is_here {
             self.data = Data::Request;
@@ -340,6 +281,26 @@ impl TargetSession {
             event = Pending::Awaited(request);
         }
         Ok(Some(self.charged(io.tenant, event)))
+    }
+
+    /// Starts a fused operation whose capsules have come with their data.
+    fn fused(&mut self, place: u16) -> Pending {
+        let (pair, _) = self.exchanges.pair(place).expect("it was put there");
+        let (io, verdict) = (pair.halves[1].io, pair.verdict());
+        if !verdict.is_ok() {
+            let answers = self.end_fused(place, verdict);
+            answers.into_iter().for_each(|answer| self.answer(answer, &[]));
+            return Pending::Own;
+        }
+        let request = request(place, &io, io.command, io.command.payload_bytes());
+        self.charged(io.tenant, Pending::Awaited(request))
+    }
+
+    /// Ends a fused operation, and returns the answers to its commands.
+    fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
+        let io = self.exchanges.end_fused(place);
+        let queue = self.queue.as_mut().expect("only a queue has devices");
+        queue.complete_fused(&io, status)
     }
 
     /// Returns a request's event, preceded by the announcement of its tenant if that has changed.
@@ -355,36 +316,21 @@ impl TargetSession {
     /// have been reused, so the tenant is announced again whenever anything about the controller
     /// has changed.
     fn is_another(&mut self, tenant: Option<TenantId>) -> bool {
-        let as_of = self.queue.as_ref().map_or(0, Queue::generation);
-        if tenant == self.tenant && (tenant.is_none() || as_of == self.tenant_as_of) {
+        let generation = self.queue.as_ref().map_or(0, Queue::generation);
+        let charged = &self.charged;
+        if tenant == charged.tenant && (tenant.is_none() || generation == charged.generation) {
             return false;
         }
-        (self.tenant, self.tenant_as_of) = (tenant, as_of);
+        self.charged = Charged { tenant, generation };
         true
     }
 
     /// Processes H2CData (section 3.6.2.8): requested data, in order.
     fn host_data(&mut self, head: &Head<'_>) -> Result<(), Broken> {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
-        let place = data.tag.get();
-        let (cid, came, wanted) = match self.exchanges.get(usize::from(place)) {
-            Some(Exchange::Device { io, transfer: Some(transfer), .. }) => {
-                self.data = Data::Piece { place };
-                (io.cid, transfer.came, transfer.wanted)
-            }
-            Some(Exchange::Own { own, wanted, is_asked: true }) => {
-                self.data = Data::Own { place };
-                {
-                    let (cid, came) = own.came();
-                    (cid, came, *wanted)
-                }
-            }
-            _ => {
-                let awaited = self.pair(place).and_then(|(pair, half)| pair.awaited(half));
-                self.data = Data::Piece { place };
-                awaited.ok_or(Broken::field(10))?
-            }
-        };
+        let awaited = self.exchanges.awaited(data.tag.get());
+        let (cid, came, wanted, destination) = awaited.ok_or(Broken::field(10))?;
+        self.data = destination;
         if data.command.get() != cid {
             return Err(Broken::field(8));
         }
@@ -407,71 +353,16 @@ impl TargetSession {
         match self.data {
             Data::Skipped => None,
             Data::Request => Some(Event::Payload { bytes, end }),
-            Data::Piece { place } => self.piece(place, bytes, end),
-            Data::Own { place } => self.gather(place, bytes, end),
+            Data::Piece { place } => self.exchanges.piece(place, bytes, end),
+            Data::Own { place } => {
+                self.own.ready.push_back(self.exchanges.gather(place, bytes, end)?);
+                Some(Event::Own)
+            }
             Data::Held { place } => {
-                let half = match &mut self.exchanges[usize::from(place)] {
-                    Exchange::Compare(half) => half,
-                    Exchange::Fused(pair) => &mut pair.halves[1],
-                    _ => unreachable!("its data was announced"),
-                };
-                half.hold(bytes, end);
-                let is_second = matches!(self.exchanges[usize::from(place)], Exchange::Fused(_));
-                (end.is_some() && is_second).then(|| self.fused(place).into())
+                let is_whole = self.exchanges.hold(place, bytes, end);
+                is_whole.then(|| self.fused(place).into())
             }
         }
-    }
-
-    /// Passes on a piece of a request's payload. Each of its PDUs may have a digest of its own; the
-    /// end of the last one comes with the worst status of all.
-    fn piece<'a>(&mut self, place: u16, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
-        if let Some((pair, half)) = self.pair(place) {
-            let taken = pair.take(half, bytes.len(), end);
-            self.asked -= usize::from(taken.is_half);
-            let (slot, offset, end) = (taken.slot, taken.offset, taken.end);
-            let tells = !bytes.is_empty() || end.is_some();
-            return tells.then_some(Event::Piece { slot, offset, bytes, end });
-        }
-        let exchange = &mut self.exchanges[usize::from(place)];
-        let Exchange::Device { transfer: slot @ Some(_), .. } = exchange else {
-            unreachable!("its data was announced")
-        };
-        let transfer = slot.as_mut().expect("matched above");
-        let offset = transfer.came;
-        transfer.came += bytes.len();
-        if let Some(status) = end
-            && !status.is_ok()
-        {
-            transfer.verdict = status;
-        }
-        let Transfer { slot: request, came, wanted, verdict } = *transfer;
-        let end = (end.is_some() && came == wanted).then_some(verdict);
-        if end.is_some() {
-            *slot = None;
-            self.asked -= 1;
-        } else if bytes.is_empty() {
-            return None;
-        }
-        Some(Event::Piece { slot: request, offset, bytes, end })
-    }
-
-    /// Returns an index for a command in progress. A host with more commands than its queue has
-    /// entries breaks the protocol.
-    fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
-        if let Some(place) = self.vacant.pop() {
-            self.exchanges[usize::from(place)] = exchange;
-            return Ok(place);
-        }
-        if self.exchanges.len() == self.places_max {
-            return Err(Broken::plain(FatalStatus::SEQUENCE));
-        }
-        self.exchanges.push(exchange);
-        Ok((self.exchanges.len() - 1) as u16)
-    }
-
-    fn vacate(&mut self, place: u16) -> Exchange {
-        self.vacant.push(place);
-        core::mem::replace(&mut self.exchanges[usize::from(place)], Exchange::Vacant)
     }
 
     /// Sends the answer to a command, with its data if it succeeded.
@@ -527,23 +418,21 @@ impl Session for TargetSession {
         }
         match self.data {
             Data::Request => Some(Expected { place: None, bytes }),
-            Data::Piece { place } => match &self.exchanges[usize::from(place)] {
-                Exchange::Device { transfer: Some(transfer), .. } => {
-                    Some(Expected { place: Some((transfer.slot, transfer.came)), bytes })
-                }
-                _ => None, // halves of a fused operation are small
-            },
+            Data::Piece { place } => {
+                let place = self.exchanges.expected(place)?;
+                Some(Expected { place: Some(place), bytes })
+            }
             Data::Skipped | Data::Own { .. } | Data::Held { .. } => None,
         }
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
         let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::new(&[])) };
-        if self.parting.is_some() {
-            self.desk.call(self.conn);
+        if self.own.parting.is_some() {
+            self.desk.call(self.peer.conn);
         }
         let place = tag as u16;
-        let (io, status) = match &mut self.exchanges[usize::from(place)] {
+        let (io, status) = match self.exchanges.at_mut(tag) {
             Exchange::Discard { left, status: worst, io, .. } => {
                 *left -= 1;
                 if worst.is_ok() {
@@ -564,7 +453,7 @@ impl Session for TargetSession {
             }
             other => panic!("a worker answered {other:?}"),
         };
-        self.vacate(place);
+        self.exchanges.vacate(place);
         let queue = self.queue.as_mut().expect("only a queue has devices");
         let answer = queue.complete(&io, status);
         let completion = queue.seal(answer);
@@ -577,31 +466,11 @@ impl Session for TargetSession {
     }
 
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
-        let place = tag as u16;
-        let style = self.style;
-        if let Some((pair, _)) = self.pair(place) {
-            pair.settle(slot, room);
-            let places = [pair.first_place, place];
-            let awaited = [0, 1].map(|half| Some((places[half], pair.awaited(half)?)));
-            let heads = awaited
-                .into_iter()
-                .flatten()
-                .map(|(place, (cid, _, wanted))| style.ready(cid, place, wanted));
-            let heads: Vec<_> = heads.collect();
-            self.asked += heads.len();
-            return encode::bare_all(&style, &heads);
-        }
-        let Exchange::Device { io, transfer, .. } = &mut self.exchanges[usize::from(place)] else {
-            panic!("request {tag} was not awaited")
-        };
-        let wanted = io.payload_bytes;
-        *transfer = Some(Transfer { slot, came: 0, wanted, verdict: Status::Ok });
-        self.asked += 1;
-        encode::bare(&self.style, &self.style.ready(io.cid, place, wanted))
+        self.exchanges.invite(tag, slot, room, &self.style)
     }
 
     fn allowed_as_of(&self, tag: Tag) -> u32 {
-        match &self.exchanges[tag as usize] {
+        match &self.exchanges.all()[tag as usize] {
             Exchange::Device { as_of, .. } | Exchange::Discard { as_of, .. } => *as_of,
             Exchange::Fused(pair) => pair.as_of,
             other => panic!("a worker asks about {other:?}"),
@@ -611,13 +480,8 @@ impl Session for TargetSession {
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
         let queue = self.queue.as_mut().expect("only a queue has a fence");
         let now = queue.fence().epoch();
-        let (io, as_of) = match &mut self.exchanges[tag as usize] {
-            Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
-                (*io, as_of)
-            }
-            Exchange::Fused(pair) => (pair.halves[1].io, &mut pair.as_of),
-            other => panic!("a worker asks about {other:?}"),
-        };
+        let permission = self.exchanges.at_mut(tag).permission();
+        let (io, as_of) = permission.expect("a worker asks about its own requests");
         // The queue gives the reason when the command is answered.
         queue.permits(&io).map_err(|_| Status::Retry)?;
         *as_of = now;
@@ -630,8 +494,8 @@ impl Session for TargetSession {
         }
         self.hear()?;
         self.part()?;
-        for _ in 0..self.ready.len() {
-            let own = self.ready.pop_front().expect("they were just counted");
+        for _ in 0..self.own.ready.len() {
+            let own = self.own.ready.pop_front().expect("they were just counted");
             if let Some(held) = self.waits(&own) {
                 self.put_off(own, held);
             } else if !self.execute(&own, now) {
@@ -681,7 +545,7 @@ impl Session for TargetSession {
     }
 
     fn is_mid_message(&self) -> bool {
-        self.framer.is_mid_pdu() || self.asked > 0
+        self.framer.is_mid_pdu() || self.exchanges.is_asking()
     }
 
     fn takes_notices(&self) -> bool {
@@ -698,6 +562,19 @@ impl From<Pending> for Event<'_> {
             Pending::Request(request) => Event::Request(request),
             Pending::Awaited(request) => Event::Awaited(request),
         }
+    }
+}
+
+/// Returns the request of the command at an index.
+fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Request {
+    Request {
+        tag: Tag::from(place),
+        stream: 0,
+        namespace: Some(io.namespace),
+        tenant: 0,
+        command,
+        payload_bytes,
+        verdict: Status::Ok,
     }
 }
 

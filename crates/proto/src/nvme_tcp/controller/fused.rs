@@ -4,15 +4,12 @@
 //! The request exists only when its second command has come. Until there is a buffer, the session
 //! keeps the data from the capsules, which is little.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Request, Slot, Status, Tag};
-use wire::nvme::{CommandId, Status as NvmeStatus};
+use contract::{Slot, Status};
+use wire::nvme::CommandId;
 
-use super::super::framer::Broken;
-use super::{Data, Exchange, Pending, TargetSession};
-use crate::nvme::{Answer, Fused, Io};
+use crate::nvme::Io;
 
 /// A command of a fused operation, with its payload.
 #[derive(Debug)]
@@ -114,84 +111,5 @@ impl Pair {
         let is_whole = is_half && self.halves.iter().all(|h| h.came == h.io.payload_bytes);
         let slot = self.slot.expect("it was asked for");
         Taken { slot, offset, is_half, end: is_whole.then(|| self.verdict()) }
-    }
-}
-
-impl TargetSession {
-    /// Adds half of a fused operation. A half with an invalid data pointer is kept like others, so
-    /// that both end together.
-    pub(super) fn half(
-        &mut self,
-        io: Io,
-        carried: Result<bool, NvmeStatus>,
-    ) -> Result<Option<Pending>, Broken> {
-        let mut half = Half::new(io, carried == Ok(true));
-        if carried.is_err() {
-            half.verdict = Status::BadLength;
-        }
-        let is_here = half.is_here;
-        if io.fused == Fused::First {
-            let place = self.place(Exchange::Compare(half))?;
-            self.compare = Some(place);
-            if is_here {
-                self.data = Data::Held { place };
-            }
-            return Ok(None);
-        }
-        let first_place = self.compare.take().expect("its compare came");
-        let place = self.place(Exchange::Vacant)?;
-        let partner = Exchange::Partner { of: place };
-        let compare = core::mem::replace(&mut self.exchanges[usize::from(first_place)], partner);
-        let Exchange::Compare(first) = compare else { unreachable!("it was put there") };
-        let pair = Box::new(Pair::new(first_place, first, half, self.as_of));
-        self.exchanges[usize::from(place)] = Exchange::Fused(pair);
-        if is_here {
-            self.data = Data::Held { place };
-            return Ok(None);
-        }
-        Ok(Some(self.fused(place)))
-    }
-
-    /// Starts a fused operation whose capsules have come with their data.
-    pub(super) fn fused(&mut self, place: u16) -> Pending {
-        let Exchange::Fused(pair) = &self.exchanges[usize::from(place)] else {
-            unreachable!("it was put there")
-        };
-        let (io, verdict) = (pair.halves[1].io, pair.verdict());
-        if !verdict.is_ok() {
-            let answers = self.end_fused(place, verdict);
-            answers.into_iter().for_each(|answer| self.answer(answer, &[]));
-            return Pending::Own;
-        }
-        let request = Request {
-            tag: Tag::from(place),
-            stream: 0,
-            namespace: Some(io.namespace),
-            tenant: 0,
-            command: io.command,
-            payload_bytes: io.command.payload_bytes(),
-            verdict: Status::Ok,
-        };
-        self.charged(io.tenant, Pending::Awaited(request))
-    }
-
-    /// Ends a fused operation, and returns the answers to its commands.
-    pub(super) fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
-        let Exchange::Fused(pair) = self.vacate(place) else { unreachable!("the caller looked") };
-        self.vacate(pair.first_place);
-        let queue = self.queue.as_mut().expect("only a queue has devices");
-        queue.complete_fused(&pair.halves[1].io, status)
-    }
-
-    /// Returns the fused operation that an index belongs to, and which half of it.
-    pub(super) fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
-        let (place, half) = match self.exchanges.get(usize::from(place))? {
-            Exchange::Partner { of } => (*of, 0),
-            _ => (place, 1),
-        };
-        match &mut self.exchanges[usize::from(place)] {
-            Exchange::Fused(pair) => Some((pair, half)),
-            _ => None,
-        }
     }
 }

@@ -4,31 +4,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use contract::{Event, Fatal, Instant, Range, Request, Status, Tag};
+use contract::{Command, Fatal, Instant, Range, Status};
 use wire::nvme::{
     CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind,
     Status as NvmeStatus, Submission,
 };
 
 use super::super::framer::Broken;
-use super::{Data, Exchange, Pending, Phase, TargetSession, carries};
+use super::exchanges::{Data, Exchange, Own};
+use super::{Pending, Phase, TargetSession, carries, request};
 use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
-
-/// A command that the controller carries out itself.
-#[derive(Debug)]
-pub(super) struct Own {
-    pub(super) entry: Submission,
-    pub(super) payload: Vec<u8>,
-    /// The status of the payload; only `Ok` permits its use.
-    pub(super) verdict: Status,
-}
-
-impl Own {
-    /// Returns the command's identifier, and the bytes of its payload that have come.
-    pub(super) fn came(&self) -> (u16, usize) {
-        (self.entry.cid.get(), self.payload.len())
-    }
-}
 
 impl TargetSession {
     /// Adds a command of the controller itself, and requests its payload if needed.
@@ -48,42 +33,17 @@ impl TargetSession {
         };
         let own = Own { entry, payload: Vec::new(), verdict: Status::Ok };
         if wanted == 0 {
-            self.ready.push_back(own);
+            self.own.ready.push_back(own);
             return Ok(Some(Pending::Own));
         }
-        let place = self.place(Exchange::Own { own, wanted, is_asked: !is_here })?;
+        let place = self.exchanges.place(Exchange::Own { own, wanted, is_asked: !is_here })?;
         if is_here {
             self.data = Data::Own { place };
             return Ok(None);
         }
-        self.asked += 1;
+        self.exchanges.count_asked();
         self.outbox.bare(&self.style, &self.style.ready(cid, place, wanted));
         Ok(Some(Pending::Own))
-    }
-
-    /// Gathers a piece of the payload of a command of the controller itself.
-    pub(super) fn gather<'a>(
-        &mut self,
-        place: u16,
-        bytes: &[u8],
-        end: Option<Status>,
-    ) -> Option<Event<'a>> {
-        let exchange = &mut self.exchanges[usize::from(place)];
-        let Exchange::Own { own, wanted, is_asked } = exchange else {
-            unreachable!("its data was announced")
-        };
-        own.payload.extend_from_slice(bytes);
-        let status = end?;
-        if !status.is_ok() {
-            own.verdict = status;
-        }
-        if own.payload.len() < *wanted {
-            return None;
-        }
-        self.asked -= usize::from(*is_asked);
-        let Exchange::Own { own, .. } = self.vacate(place) else { unreachable!("looked at above") };
-        self.ready.push_back(own);
-        Some(Event::Own)
     }
 
     /// Returns the hold that a command has to wait for while two processes have controllers.
@@ -100,12 +60,12 @@ impl TargetSession {
     /// Keeps a command that has to wait, until the worker calls the connection again. At most as
     /// many commands of a queue wait as it has entries.
     pub(super) fn put_off(&mut self, own: Own, held: Held) {
-        if self.ready.len() >= self.places_max {
+        if self.own.ready.len() >= self.exchanges.most() {
             let cid = own.entry.cid.get();
             return self.answer(Answer::error(cid, NvmeStatus::INTERRUPTED), &[]);
         }
-        self.ready.push_back(own);
-        self.desk.call_later(self.conn, held);
+        self.own.ready.push_back(own);
+        self.desk.call_later(self.peer.conn, held);
     }
 
     /// Carries out a command of the controller itself. Returns `false` if it was the last.
@@ -123,7 +83,7 @@ impl TargetSession {
             Outcome::Parked => {}
             Outcome::Discard(io) => self.discard(io),
             Outcome::Closing(answer) => {
-                self.parting = Some((answer, out));
+                self.own.parting = Some((answer, out));
                 return self.part().is_ok();
             }
         }
@@ -136,41 +96,31 @@ impl TargetSession {
         let ranges: Vec<Range> = queue.ranges().to_vec();
         let left = ranges.len();
         let (status, as_of) = (Status::Ok, self.as_of);
-        let Ok(place) = self.place(Exchange::Discard { io, left, status, as_of }) else {
+        let Ok(place) = self.exchanges.place(Exchange::Discard { io, left, status, as_of }) else {
             return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
         };
         if self.is_another(io.tenant) {
             self.pending.push_back(Pending::Attached(io.tenant));
         }
-        self.pending.extend(ranges.iter().map(|range| {
-            Pending::Request(Request {
-                tag: Tag::from(place),
-                stream: 0,
-                namespace: Some(io.namespace),
-                tenant: 0,
-                command: contract::Command::Discard(*range),
-                payload_bytes: 0,
-                verdict: Status::Ok,
-            })
-        }));
+        let requests = ranges.iter().map(|range| request(place, &io, Command::Discard(*range), 0));
+        self.pending.extend(requests.map(Pending::Request));
     }
 
     /// Carries out the first command, which creates this connection's queue. Returns `false` on
     /// failure.
     pub(super) fn connect(&mut self, own: &Own, now: Instant) -> bool {
-        if !self.is_let_in {
+        if !self.peer.is_let_in {
             let cid = own.entry.cid.get();
             self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
             return false;
         }
-        let from = (self.conn, self.address);
-        let connected = self.desk.connect(self.port, from, &own.entry, &own.payload, now);
+        let from = (self.peer.conn, self.peer.address);
+        let connected = self.desk.connect(self.peer.port, from, &own.entry, &own.payload, now);
         let completion = match connected {
             Ok((queue, completion)) => {
                 let command = ConnectCommand::of(&own.entry);
                 self.says_success = command.attributes & CONNECT_DISABLE_FLOW_CONTROL != 0;
-                self.places_max = usize::from(queue.size());
-                self.exchanges.reserve(self.places_max);
+                self.exchanges.set_most(usize::from(queue.size()));
                 if queue.id() != 0 {
                     self.pending.push_back(Pending::Fenced(Arc::clone(queue.fence())));
                 }
@@ -189,13 +139,13 @@ impl TargetSession {
     /// # Errors
     /// Returns [`Fatal::Ended`] after sending the answer.
     pub(super) fn part(&mut self) -> Result<(), Fatal> {
-        let Some(queue) = self.queue.as_mut().filter(|_| self.parting.is_some()) else {
+        let Some(queue) = self.queue.as_mut().filter(|_| self.own.parting.is_some()) else {
             return Ok(());
         };
         if !queue.quiesce() {
             return Ok(());
         }
-        let (answer, data) = self.parting.take().expect("looked at above");
+        let (answer, data) = self.own.parting.take().expect("looked at above");
         self.answer(answer, &data);
         self.phase = Phase::Over;
         Err(Fatal::Ended(0))
@@ -206,7 +156,7 @@ impl TargetSession {
     /// # Errors
     /// Returns [`Fatal::Ended`] if the connection is to be closed.
     pub(super) fn hear(&mut self) -> Result<(), Fatal> {
-        while let Some(action) = self.desk.take(self.conn) {
+        while let Some(action) = self.desk.take(self.peer.conn) {
             match action {
                 Action::Complete { answer, data, .. } => self.answer(answer, &data),
                 Action::Close { reason, .. } => {

@@ -21,9 +21,9 @@ use super::super::DATA_OFFSET_SERVED_MAX;
 use super::super::Desk;
 use super::super::encode::Style;
 use super::super::framer::{Digests, Framer};
+use super::exchanges::{Data, Exchange, Exchanges, Own};
 use super::fused::{Half, Pair};
-use super::own::Own;
-use super::{Data, Exchange, FROM_HOSTS, Pending, Phase, TargetSession};
+use super::{Arriving, FROM_HOSTS, Pending, Phase, TargetSession};
 use crate::nvme::{Fused, Io, PAYLOAD_BYTES_MAX, PortId, Queue};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
@@ -46,10 +46,10 @@ impl TargetSession {
     /// Returns `true` if the session can be serialized now: it has nothing to send and no command
     /// to carry out.
     pub(super) fn is_at_ease(&self) -> bool {
-        let is_done = self.phase == Phase::Over || self.parting.is_some();
+        let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
-            !self.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
-        !is_done && !has_work && self.outbox.len() == 0 && !self.desk.has_mail(self.conn)
+            !self.own.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
+        !is_done && !has_work && self.outbox.len() == 0 && !self.desk.has_mail(self.peer.conn)
     }
 
     /// Serializes the session, and detaches its queue.
@@ -62,7 +62,7 @@ impl TargetSession {
         let mut to = Writer::default();
         to.put(FORMAT);
         to.put(number.to_le_bytes());
-        to.flag(self.is_foreign);
+        to.flag(self.arriving.is_foreign);
         put_session(&mut to, self).expect("commands are few and small");
         to.0
     }
@@ -84,8 +84,8 @@ impl TargetSession {
         port: PortId,
     ) -> Option<(TargetSession, Vec<u8>)> {
         let mut session = TargetSession::unpack_at(desk, packed)?;
-        (session.port, session.is_foreign) = (port, true);
-        session.number = Some(number);
+        session.peer.port = port;
+        session.arriving = Arriving { number: Some(number), is_foreign: true };
         let bytes = session.bytes(number);
         Some((session, bytes))
     }
@@ -99,8 +99,8 @@ impl TargetSession {
         let number = input.u64().ok()?;
         let is_foreign = input.flag("origin").ok()?;
         let mut session = take_session(input, desk).ok()?;
-        session.is_foreign = is_foreign;
-        session.number = (number != NO_QUEUE).then_some(number);
+        let number = (number != NO_QUEUE).then_some(number);
+        session.arriving = Arriving { number, is_foreign };
         (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
@@ -114,17 +114,17 @@ impl TargetSession {
 
     /// Attaches the session, and its queue, to a connection.
     pub(super) fn take_queue(&mut self, conn: ConnId) {
-        self.conn = conn;
-        if !self.ready.is_empty() {
+        self.peer.conn = conn;
+        if !self.own.ready.is_empty() {
             self.pending.push_back(Pending::Own);
         }
-        let Some(number) = self.number.take() else { return };
+        let Some(number) = self.arriving.number.take() else { return };
         self.queue = self.desk.land(number, conn);
         if self.queue.is_none() {
             self.goodbye = Some(Fatal::Ended(0));
             self.pending.push_front(Pending::Own);
         }
-        if core::mem::take(&mut self.is_foreign) {
+        if core::mem::take(&mut self.arriving.is_foreign) {
             self.settle_in();
         }
     }
@@ -134,7 +134,7 @@ impl TargetSession {
     fn settle_in(&mut self) {
         let Some(queue) = &mut self.queue else { return };
         let before = queue.fence().epoch().wrapping_sub(1);
-        for exchange in &mut self.exchanges {
+        for exchange in self.exchanges.all_mut() {
             match exchange {
                 Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
                     (io.tenant, *as_of) = (queue.tenant_of(io.nsid), before);
@@ -152,12 +152,12 @@ impl TargetSession {
                 Exchange::Vacant | Exchange::Own { .. } | Exchange::Partner { .. } => {}
             }
         }
-        self.tenant = Some(SOMEBODY);
+        self.charged.tenant = Some(SOMEBODY);
         for pending in core::mem::take(&mut self.pending) {
             match &pending {
                 Pending::Attached(_) => continue,
                 Pending::Request(request) | Pending::Awaited(request) => {
-                    let tenant = self.io_at(request.tag).and_then(|io| io.tenant);
+                    let tenant = self.exchanges.io_at(request.tag).and_then(|io| io.tenant);
                     if self.is_another(tenant) {
                         self.pending.push_back(Pending::Attached(tenant));
                     }
@@ -174,59 +174,27 @@ impl TargetSession {
         let aligned = alignment > 0
             && alignment.is_multiple_of(4)
             && self.style.data_offset(size_of::<DataHead>()) <= DATA_OFFSET_SERVED_MAX;
-        let sized = self.places_max <= PLACES_MAX && self.exchanges.len() <= self.places_max;
-        let places = 0..self.exchanges.len();
-        let is_compare = |place: &usize| matches!(self.exchanges[*place], Exchange::Compare(_));
+        let sized = self.exchanges.most() <= PLACES_MAX
+            && self.exchanges.all().len() <= self.exchanges.most();
+        let places = 0..self.exchanges.all().len();
+        let is_compare =
+            |place: &usize| matches!(self.exchanges.all()[*place], Exchange::Compare(_));
         let compare = places.clone().filter(is_compare).collect::<Vec<_>>();
-        let compares = compare == self.compare.map(usize::from).into_iter().collect::<Vec<_>>();
+        let compares =
+            compare == self.exchanges.compare().map(usize::from).into_iter().collect::<Vec<_>>();
         let plain = |request: &Request| {
             let bytes = request.command.payload_bytes();
-            self.io_at(request.tag).is_some() && request.payload_bytes == bytes
+            self.exchanges.io_at(request.tag).is_some() && request.payload_bytes == bytes
         };
         let pending = self.pending.iter().all(|pending| match pending {
             Pending::Request(request) | Pending::Awaited(request) => plain(request),
             _ => true,
         });
-        aligned && sized && compares && pending && places.into_iter().all(|at| self.is_sound_at(at))
-    }
-
-    /// Returns `true` if a command in progress is valid and its received data matches the framer's
-    /// state.
-    fn is_sound_at(&self, at: usize) -> bool {
-        let place = at as u16;
-        let owed = |is_coming: bool| if is_coming { self.framer.owed() } else { 0 };
-        let is_held = self.data == Data::Held { place };
-        let half = |half: &Half, is_coming: bool| {
-            let here = half.held.len() + owed(is_coming);
-            half.came == 0 && (!half.is_here && here == 0 || here == half.io.payload_bytes)
-        };
-        match &self.exchanges[at] {
-            Exchange::Vacant => true,
-            Exchange::Device { io, .. } => io.payload_bytes == io.command.payload_bytes(),
-            Exchange::Own { own, wanted, is_asked } => {
-                let is_coming = self.data == Data::Own { place };
-                let here = own.payload.len() + owed(is_coming);
-                // Requested data may come in several messages.
-                let comes = here == *wanted || *is_asked && here < *wanted;
-                comes && (1..=PAYLOAD_BYTES_MAX).contains(wanted)
-            }
-            Exchange::Compare(first) => half(first, is_held),
-            Exchange::Partner { of } => match self.exchanges.get(usize::from(*of)) {
-                Some(Exchange::Fused(pair)) => pair.first_place == place,
-                _ => false,
-            },
-            Exchange::Fused(pair) => {
-                let partner = self.exchanges.get(usize::from(pair.first_place));
-                let [first, second] = &pair.halves;
-                let bytes = first.io.payload_bytes + second.io.payload_bytes;
-                matches!(partner, Some(Exchange::Partner { of }) if *of == place)
-                    && half(first, false)
-                    && half(second, is_held)
-                    && second.io.command.payload_bytes() == bytes
-                    && second.io.fused == Fused::Second { first: first.io.cid }
-            }
-            Exchange::Discard { left, .. } => (1..=DISCARDS_MAX).contains(left),
-        }
+        aligned
+            && sized
+            && compares
+            && pending
+            && places.into_iter().all(|at| is_sound_at(self, at))
     }
 
     /// Returns `true` if these requests, which came along with their connection, are exactly those
@@ -236,7 +204,7 @@ impl TargetSession {
             Pending::Request(request) | Pending::Awaited(request) => Some(request.tag),
             _ => None,
         });
-        let mut counts = vec![0; self.exchanges.len()];
+        let mut counts = vec![0; self.exchanges.all().len()];
         for tag in requests.chain(waiting) {
             match usize::try_from(tag).ok().and_then(|place| counts.get_mut(place)) {
                 Some(count) => *count += 1,
@@ -250,31 +218,63 @@ impl TargetSession {
             Exchange::Fused(_) => usize::from(self.data != Data::Held { place: place as u16 }),
             _ => 0,
         };
-        self.exchanges.iter().enumerate().map(expected).eq(counts)
+        self.exchanges.all().iter().enumerate().map(expected).eq(counts)
     }
+}
 
-    /// Returns the command at an index that the worker carries out, or will.
-    fn io_at(&self, tag: Tag) -> Option<&Io> {
-        match self.exchanges.get(usize::try_from(tag).ok()?)? {
-            Exchange::Device { io, .. } | Exchange::Discard { io, .. } => Some(io),
-            Exchange::Fused(pair) => Some(&pair.halves[1].io),
-            _ => None,
+/// Returns `true` if a command in progress is valid and its received data matches the framer's
+/// state.
+fn is_sound_at(session: &TargetSession, at: usize) -> bool {
+    let TargetSession { exchanges, framer, data, .. } = session;
+    let place = at as u16;
+    let owed = |is_coming: bool| if is_coming { framer.owed() } else { 0 };
+    let is_held = *data == Data::Held { place };
+    let half = |half: &Half, is_coming: bool| {
+        let here = half.held.len() + owed(is_coming);
+        half.came == 0 && (!half.is_here && here == 0 || here == half.io.payload_bytes)
+    };
+    match &exchanges.all()[at] {
+        Exchange::Vacant => true,
+        Exchange::Device { io, .. } => io.payload_bytes == io.command.payload_bytes(),
+        Exchange::Own { own, wanted, is_asked } => {
+            let is_coming = *data == Data::Own { place };
+            let here = own.payload.len() + owed(is_coming);
+            // Requested data may come in several messages.
+            let comes = here == *wanted || *is_asked && here < *wanted;
+            comes && (1..=PAYLOAD_BYTES_MAX).contains(wanted)
         }
+        Exchange::Compare(first) => half(first, is_held),
+        Exchange::Partner { of } => match exchanges.all().get(usize::from(*of)) {
+            Some(Exchange::Fused(pair)) => pair.first_place == place,
+            _ => false,
+        },
+        Exchange::Fused(pair) => {
+            let partner = exchanges.all().get(usize::from(pair.first_place));
+            let [first, second] = &pair.halves;
+            let bytes = first.io.payload_bytes + second.io.payload_bytes;
+            matches!(partner, Some(Exchange::Partner { of }) if *of == place)
+                && half(first, false)
+                && half(second, is_held)
+                && second.io.command.payload_bytes() == bytes
+                && second.io.fused == Fused::Second { first: first.io.cid }
+        }
+        Exchange::Discard { left, .. } => (1..=DISCARDS_MAX).contains(left),
     }
 }
 
 fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
-    to.put(session.port.0.to_le_bytes());
-    to.address(session.address);
-    to.flag(session.is_let_in);
+    to.put(session.peer.port.0.to_le_bytes());
+    to.address(session.peer.address);
+    to.flag(session.peer.is_let_in);
     to.flag(session.phase == Phase::Open);
     to.flag(session.style.digests.header);
     to.flag(session.style.digests.data);
     to.put([session.style.alignment as u8]);
     to.flag(session.says_success);
-    put_tenant(to, session.tenant);
-    to.flag(session.compare.is_some());
-    to.put(session.compare.unwrap_or(0).to_le_bytes());
+    put_tenant(to, session.charged.tenant);
+    let compare = session.exchanges.compare();
+    to.flag(compare.is_some());
+    to.put(compare.unwrap_or(0).to_le_bytes());
     session.framer.put(to)?;
     let (kind, place) = match session.data {
         // The destination of earlier data does not matter any more.
@@ -287,29 +287,29 @@ fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
     };
     to.put([kind]);
     to.put(u16::to_le_bytes(place));
-    to.put((session.places_max as u32).to_le_bytes());
-    to.count(session.exchanges.len())?;
-    session.exchanges.iter().try_for_each(|exchange| put_exchange(to, exchange))?;
+    to.put((session.exchanges.most() as u32).to_le_bytes());
+    let exchanges = session.exchanges.all();
+    to.count(exchanges.len())?;
+    exchanges.iter().try_for_each(|exchange| put_exchange(to, exchange))?;
     to.count(session.pending.len())?;
     session.pending.iter().for_each(|pending| put_pending(to, pending));
-    to.count(session.ready.len())?;
-    session.ready.iter().try_for_each(|own| put_own(to, own))
+    to.count(session.own.ready.len())?;
+    session.own.ready.iter().try_for_each(|own| put_own(to, own))
 }
 
 fn take_session(input: &mut Reader<'_>, desk: Rc<Desk>) -> Result<TargetSession, Unfit> {
     let nobody = ConnId { index: u32::MAX, generation: u32::MAX };
     let mut session = TargetSession::new(desk, PortId(input.u16()?), nobody);
-    session.address = input.address()?;
-    session.is_let_in = input.flag("access")?;
+    session.peer.address = input.address()?;
+    session.peer.is_let_in = input.flag("access")?;
     if input.flag("phase")? {
         session.phase = Phase::Open;
     }
     let digests = Digests { header: input.flag("digest")?, data: input.flag("digest")? };
     session.style = Style { digests, alignment: usize::from(input.u8()?) };
     session.says_success = input.flag("flow control")?;
-    session.tenant = take_tenant(input)?;
+    session.charged.tenant = take_tenant(input)?;
     let (compares, compare) = (input.flag("compare")?, input.u16()?);
-    session.compare = compares.then_some(compare);
     session.framer = Framer::take(FROM_HOSTS, digests, input)?;
     let (kind, place) = (input.u8()?, input.u16()?);
     session.data = match kind {
@@ -319,24 +319,17 @@ fn take_session(input: &mut Reader<'_>, desk: Rc<Desk>) -> Result<TargetSession,
         3 => Data::Held { place },
         _ => return Err(Unfit::Value("data")),
     };
-    session.places_max = input.u32()? as usize;
-    session.exchanges.reserve(session.places_max.min(usize::from(u16::MAX)));
-    for place in 0..input.count(1)? {
-        let exchange = take_exchange(input)?;
-        match &exchange {
-            Exchange::Vacant => session.vacant.push(place as u16),
-            Exchange::Own { is_asked: true, .. } => session.asked += 1,
-            _ => {}
-        }
-        session.exchanges.push(exchange);
-    }
+    let most = input.u32()? as usize;
+    let count = input.count(1)?;
+    let all = (0..count).map(|_| take_exchange(input)).collect::<Result<Vec<_>, Unfit>>()?;
+    session.exchanges = Exchanges::restore(most, compares.then_some(compare), all);
     for _ in 0..input.count(1)? {
         let pending = take_pending(input)?;
         session.pending.push_back(pending);
     }
     for _ in 0..input.count(1)? {
         let own = take_own(input)?;
-        session.ready.push_back(own);
+        session.own.ready.push_back(own);
     }
     Ok(session)
 }
