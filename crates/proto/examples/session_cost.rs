@@ -16,7 +16,9 @@ use std::rc::Rc;
 
 use contract::{ConnId, Event, Hello, Instant, Range, Reply, SPEECH_BYTES_MAX, Session, Status};
 use nearflash_proto::nvme::PortId;
-use nearflash_proto::nvme_tcp::{Desk, Digests, HostOptions, HostQueue, QueueEvent, TargetSession};
+use nearflash_proto::nvme_tcp::{
+    ControllerSession, Digests, HostOptions, HostQueue, QueueEvent, WorkerFabric,
+};
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
 /// The number of requests that come at once.
@@ -69,8 +71,8 @@ fn reflex(range: Range) -> (ServerSession, Vec<u8>) {
 }
 
 /// Creates a session of an I/O queue and a batch of reads. The admin queue has to live as long.
-fn nvme(range: Range, digests: Digests) -> (TargetSession, Vec<u8>, TargetSession) {
-    let desk = Rc::new(Desk::new(nvme_host::fabric(&nvme_host::config()), 0));
+fn nvme(range: Range, digests: Digests) -> (ControllerSession, Vec<u8>, ControllerSession) {
+    let desk = Rc::new(WorkerFabric::new(nvme_host::fabric(&nvme_host::config()), 0));
     let options = Rc::new(HostOptions {
         subsystem: nvme_host::SUBSYSTEM.to_owned(),
         host: nvme_host::host(1).nqn,
@@ -87,7 +89,7 @@ fn nvme(range: Range, digests: Digests) -> (TargetSession, Vec<u8>, TargetSessio
     });
     let rise = |mut queue: HostQueue, index| {
         let conn = ConnId { index, generation: 0 };
-        let mut session = TargetSession::new(desk.clone(), PortId(1), conn);
+        let mut session = ControllerSession::new(desk.clone(), PortId(1), conn);
         while !queue.is_up() {
             let bytes: Vec<u8> = queue.speech().flat_map(|head| head.bytes().to_vec()).collect();
             let said = serve(&mut session, &bytes, &[]);

@@ -12,7 +12,7 @@ use contract::{Geometry, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
 use proto::nvme::auth::Secret;
 use proto::nvme::{
-    self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
+    self, Environment, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
 use wire::nvme::{AddressFamily, AnaState};
 
@@ -111,7 +111,7 @@ fn start(
     Ok(())
 }
 
-impl Surroundings for Wakers {
+impl Environment for Wakers {
     fn wake(&self, worker: u16) {
         if let Some(waker) = self.0.workers.get().and_then(|wakers| wakers.get(usize::from(worker)))
         {

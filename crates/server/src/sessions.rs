@@ -8,7 +8,7 @@ use contract::{
     Slot, Status, Tag,
 };
 use proto::nvme::{Fabric, PortId};
-use proto::nvme_tcp::{Desk, TargetSession};
+use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
 use worker::{Parts, Sessions};
 
@@ -19,7 +19,7 @@ use crate::listen::Protocol;
 #[expect(clippy::large_enum_variant, reason = "its connection is boxed")]
 pub(crate) enum AnySession {
     Reflex(ServerSession),
-    NvmeTcp(TargetSession),
+    NvmeTcp(ControllerSession),
 }
 
 /// Makes sessions by what their listener speaks.
@@ -27,7 +27,7 @@ pub(crate) struct ByListener {
     /// What hosts find over NVMe, once a listener speaks it.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// Where NVMe's sessions meet it, once there is one.
-    pub(crate) desk: Option<Rc<Desk>>,
+    pub(crate) desk: Option<Rc<WorkerFabric>>,
     /// Whose sessions they are.
     pub(crate) worker: u16,
     /// What listeners speak, and the access rules, which say which addresses NVMe hosts may come from.
@@ -43,10 +43,10 @@ impl ByListener {
     }
 
     /// Where NVMe's sessions meet their fabric. The first listener that speaks it may be a new one.
-    fn desk(&mut self) -> Option<&Rc<Desk>> {
+    fn desk(&mut self) -> Option<&Rc<WorkerFabric>> {
         if self.desk.is_none() {
             let fabric = self.fabric.get()?;
-            self.desk = Some(Rc::new(Desk::new(fabric.clone(), self.worker)));
+            self.desk = Some(Rc::new(WorkerFabric::new(fabric.clone(), self.worker)));
         }
         self.desk.as_ref()
     }
@@ -62,8 +62,8 @@ impl Sessions<AnySession> for ByListener {
             (Protocol::NvmeTcp, Some(desk)) => {
                 let port = PortId(listener.0);
                 let session = match lets_in {
-                    true => TargetSession::new(desk.clone(), port, conn),
-                    false => TargetSession::refusing(desk.clone(), port, conn),
+                    true => ControllerSession::new(desk.clone(), port, conn),
+                    false => ControllerSession::refusing(desk.clone(), port, conn),
                 };
                 AnySession::NvmeTcp(match peer {
                     Peer::Internet(address) => session.from_address(address.ip()),
@@ -75,13 +75,13 @@ impl Sessions<AnySession> for ByListener {
     }
 
     fn unpack(&mut self, packed: &[u8]) -> Option<AnySession> {
-        let nvme = self.desk().and_then(|desk| TargetSession::unpack_at(desk.clone(), packed));
+        let nvme = self.desk().and_then(|desk| ControllerSession::unpack_at(desk.clone(), packed));
         nvme.map(AnySession::NvmeTcp).or_else(|| AnySession::unpack(packed))
     }
 
     fn lost(&mut self, packed: &[u8]) {
         if let Some(desk) = self.desk() {
-            TargetSession::lose(desk, packed);
+            ControllerSession::lose(desk, packed);
         }
     }
 

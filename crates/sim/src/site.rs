@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
 use flash::{Exclusive, FaultSwitch};
-use proto::nvme_tcp::Desk;
+use proto::nvme_tcp::WorkerFabric;
 use qos::AnyScheduler;
 use worker::{
     Access, Attached, Fences, Lead, Line, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
@@ -96,7 +96,7 @@ impl Site {
         self.faults_counted = (0, 0);
         let fabric = common.controllers.fabric.clone();
         let sessions = Speakers {
-            desk: Rc::new(Desk::new(fabric, self.plan.number as u16)),
+            desk: Rc::new(WorkerFabric::new(fabric, self.plan.number as u16)),
             scatter: self.sabotage == Sabotage::ScatteredStreams,
             unfence: self.sabotage == Sabotage::UnfencedControllers,
             marks: self.marks.clone(),

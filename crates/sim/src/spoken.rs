@@ -8,7 +8,7 @@ use contract::{
     ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
     Slot, Status, Tag,
 };
-use proto::nvme_tcp::{Desk, TargetSession};
+use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
 use worker::Sessions;
 
@@ -34,7 +34,7 @@ pub(crate) struct Reflex {
 /// A session of NVMe over TCP.
 #[derive(Debug)]
 pub(crate) struct Nvme {
-    inner: Box<TargetSession>,
+    inner: Box<ControllerSession>,
     /// `true` to hide fences from the worker.
     unfences: bool,
     marks: Marks,
@@ -43,7 +43,7 @@ pub(crate) struct Nvme {
 /// The source of a worker's sessions.
 #[derive(Debug)]
 pub(crate) struct Speakers {
-    pub(crate) desk: Rc<Desk>,
+    pub(crate) desk: Rc<WorkerFabric>,
     /// `true` if barriers of the sessions order nothing.
     pub(crate) scatter: bool,
     /// `true` if controllers of the sessions have no fences.
@@ -52,7 +52,7 @@ pub(crate) struct Speakers {
 }
 
 impl Speakers {
-    fn nvme(&self, inner: TargetSession) -> Spoken {
+    fn nvme(&self, inner: ControllerSession) -> Spoken {
         let (inner, marks) = (Box::new(inner), self.marks.clone());
         Spoken::Nvme(Nvme { inner, unfences: self.unfence, marks })
     }
@@ -62,7 +62,7 @@ impl Sessions<Spoken> for Speakers {
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> Spoken {
         match listener {
             Some(nvme::LISTENER) => {
-                self.nvme(TargetSession::new(self.desk.clone(), nvme::PORT, conn))
+                self.nvme(ControllerSession::new(self.desk.clone(), nvme::PORT, conn))
             }
             _ => Spoken::Reflex(Reflex {
                 inner: ServerSession::new(),
@@ -73,7 +73,7 @@ impl Sessions<Spoken> for Speakers {
     }
 
     fn unpack(&mut self, packed: &[u8]) -> Option<Spoken> {
-        if let Some(inner) = TargetSession::unpack_at(self.desk.clone(), packed) {
+        if let Some(inner) = ControllerSession::unpack_at(self.desk.clone(), packed) {
             return Some(self.nvme(inner));
         }
         let inner = ServerSession::unpack(packed)?;
@@ -81,7 +81,7 @@ impl Sessions<Spoken> for Speakers {
     }
 
     fn lost(&mut self, packed: &[u8]) {
-        TargetSession::lose(&self.desk, packed);
+        ControllerSession::lose(&self.desk, packed);
     }
 
     fn news(&mut self, now: Instant) -> Option<ConnId> {

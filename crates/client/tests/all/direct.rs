@@ -15,9 +15,9 @@ use nearflash_client::load::{Ended, Path, Remote};
 use nearflash_client::nvme::{Digests, Host, HostOptions, Patience};
 use nearflash_client::{Initiator, Options, Random, Version};
 use proto::nvme::{
-    Config, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
+    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
-use proto::nvme_tcp::{Desk, TargetSession};
+use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
 
 const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
@@ -213,7 +213,7 @@ fn serve(session: &mut impl Session, mut input: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 struct Around;
 
-impl Surroundings for Around {
+impl Environment for Around {
     fn wake(&self, _worker: u16) {}
     fn compute(&self) {}
     fn random(&self, bytes: &mut [u8]) {
@@ -304,7 +304,7 @@ struct World {
     path: Box<dyn Path>,
     /// The servers, by line.
     servers: Vec<Server>,
-    desk: Rc<Desk>,
+    desk: Rc<WorkerFabric>,
     now: Instant,
     ended: Vec<Ended>,
     /// The requests in flight, by index.
@@ -354,7 +354,7 @@ impl World {
             wire,
             path,
             servers: Vec::new(),
-            desk: Rc::new(Desk::new(fabric(), 0)),
+            desk: Rc::new(WorkerFabric::new(fabric(), 0)),
             now: Instant::from_nanos(1_000_000_000),
             ended: Vec::new(),
             asked: vec![None; in_flight_max],
@@ -371,7 +371,7 @@ impl World {
                 Box::new(move |bytes| serve(&mut session, bytes))
             }
             Speech::Nvme(_) => {
-                let mut session = TargetSession::new(self.desk.clone(), PortId(1), conn);
+                let mut session = ControllerSession::new(self.desk.clone(), PortId(1), conn);
                 Box::new(move |bytes| serve(&mut session, bytes))
             }
         }

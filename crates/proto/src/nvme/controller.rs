@@ -25,8 +25,8 @@ pub(super) const KEEP_ALIVE_UNIT: Duration = Duration::from_secs(1);
 /// 3.1.2.3).
 pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 
-/// The time in which a host has to authenticate a queue. Computing with the largest group takes some
-/// tens of milliseconds.
+/// The time in which a host has to authenticate a queue. Computing with the largest group takes
+/// some tens of milliseconds.
 pub(super) const PROOF_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time that enabling and shutting down may take, in units of 500 ms. Both are immediate here.
@@ -69,7 +69,7 @@ pub(super) struct Controller {
     pub(super) discovery_changes: u64,
     pub(super) created: Instant,
     /// `true` if another process has received a copy of the controller, so that it must not change.
-    pub(super) is_shown: bool,
+    pub(super) is_exported: bool,
 }
 
 impl Controller {
@@ -95,7 +95,7 @@ impl Controller {
             notices: Notices::default(),
             discovery_changes: 0,
             created: now,
-            is_shown: false,
+            is_exported: false,
         }
     }
 
@@ -151,7 +151,7 @@ impl Controller {
     /// gathered for another process, and once that process has received it, since nobody may be
     /// reading from the host.
     pub(super) fn rests(&self) -> bool {
-        self.is_shown || self.link.is_called()
+        self.is_exported || self.link.is_exporting()
     }
 
     /// Returns the host as reservations identify it.

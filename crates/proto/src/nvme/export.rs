@@ -1,10 +1,11 @@
 //! The hand-over of controllers to another process (docs/adr/0015-moving-controllers.md): the
 //! sending side.
 //!
-//! Once a controller is [called](super::Fabric::call), its queues may leave their workers. When all of
-//! them have left, it is [exported](super::Fabric::emigrate). It belongs to this process until it is [let
-//! go](super::Fabric::let_go), and can be taken back until it is [forgotten](super::Fabric::forget). The
-//! receiving side is `import.rs`.
+//! Once a controller [is exporting](super::Fabric::set_exporting), its queues may leave their
+//! workers. When all of them have left, it is [exported](super::Fabric::export). It belongs to this
+//! process until it is [handed over](super::Fabric::hand_over), and can be
+//! [kept](super::Fabric::cancel_export) until it is [forgotten](super::Fabric::forget_exported).
+//! The receiving side is `import.rs`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,9 +16,9 @@ use contract::Instant;
 
 use super::binding::Place;
 use super::controller::Controller;
-use super::exported::{EMIGRANT_QUEUES_MAX, Emigrant, EmigrantQueue, Sight};
+use super::exported::{EXPORT_QUEUES_MAX, ExportedController, ExportedQueue, SeenNamespace};
 use super::inventory::{Attached, Inventory};
-use super::migration::{Traveller, nowhere};
+use super::migration::{DetachedQueue, moving_place};
 use super::record::Record;
 use super::state::State;
 
@@ -47,7 +48,7 @@ impl Held {
 
 /// The reason why a controller cannot be handed over now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unready {
+pub enum ExportError {
     /// The controller or one of its queues has ended.
     Gone,
     /// A queue's connection did not come along.
@@ -64,16 +65,16 @@ pub enum Unready {
     Ending,
 }
 
-impl fmt::Display for Unready {
+impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unready::Gone => "it has ended",
-            Unready::Queues => "not all of its connections became quiet",
-            Unready::TooMany => "it has too many connections",
-            Unready::Mail => "its host is being told something",
-            Unready::Proof => "its host is being authenticated",
-            Unready::Answer => "a command that changed a reservation is not answered yet",
-            Unready::Ending => "it is being reset",
+            ExportError::Gone => "it has ended",
+            ExportError::Queues => "not all of its connections became quiet",
+            ExportError::TooMany => "it has too many connections",
+            ExportError::Mail => "its host is being told something",
+            ExportError::Proof => "its host is being authenticated",
+            ExportError::Answer => "a command that changed a reservation is not answered yet",
+            ExportError::Ending => "it is being reset",
         })
     }
 }
@@ -81,81 +82,91 @@ impl fmt::Display for Unready {
 /// Exports a controller whose queues have left under these numbers.
 ///
 /// # Errors
-/// Returns an [`Unready`] if the controller cannot be handed over now.
-pub(super) fn export(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<Emigrant, Unready> {
+/// Returns an [`ExportError`] if the controller cannot be handed over now.
+pub(super) fn export(
+    state: &mut State,
+    cntlid: u16,
+    numbers: &[u64],
+) -> Result<ExportedController, ExportError> {
     check_ready(state, cntlid, numbers)?;
-    let own = state.controllers.find_mut(cntlid).ok_or(Unready::Gone)?;
-    own.is_shown = true;
-    let own = state.controllers.find(cntlid).ok_or(Unready::Gone)?;
-    Ok(emigrant(state, own, numbers))
+    let own = state.controllers.find_mut(cntlid).ok_or(ExportError::Gone)?;
+    own.is_exported = true;
+    let own = state.controllers.find(cntlid).ok_or(ExportError::Gone)?;
+    Ok(exported(state, own, numbers))
 }
 
 /// Removes an exported controller from this process.
 ///
 /// # Errors
-/// Returns an [`Unready`] if the controller has changed since it was exported.
-pub(super) fn let_go(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), Unready> {
+/// Returns an [`ExportError`] if the controller has changed since it was exported.
+pub(super) fn hand_over(
+    state: &mut State,
+    cntlid: u16,
+    numbers: &[u64],
+) -> Result<(), ExportError> {
     check_ready(state, cntlid, numbers)?;
-    let own = state.controllers.remove(cntlid).ok_or(Unready::Gone)?;
-    state.migrations.let_go(own, numbers);
+    let own = state.controllers.remove(cntlid).ok_or(ExportError::Gone)?;
+    state.migrations.hand_over(own, numbers);
     Ok(())
 }
 
-/// Keeps a controller that was called, exported or let go.
-pub(super) fn take_back(state: &mut State, cntlid: u16, now: Instant) {
+/// Keeps a controller whose export has begun.
+pub(super) fn cancel(state: &mut State, cntlid: u16, now: Instant) {
     if let Some(own) = state.migrations.take_back(cntlid) {
         state.controllers.insert(own);
     }
     let Some(own) = state.controllers.find_mut(cntlid) else { return };
     let rested = own.rests();
-    own.link.set_called(false);
-    own.is_shown = false;
+    own.link.set_exporting(false);
+    own.is_exported = false;
     if rested {
         // The host could send nothing meanwhile.
         own.set_keep_alive(own.features.keep_alive_ms, now);
     }
 }
 
-/// Checks that these queues are all queues of the controller, and that all of them have left and are
-/// at rest.
-fn check_ready(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), Unready> {
+/// Checks that these queues are all queues of the controller, and that all of them have left and
+/// are at rest.
+fn check_ready(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), ExportError> {
     let State { controllers, migrations, mail, auth, reservations, .. } = state;
-    let own = controllers.find_mut(cntlid).ok_or(Unready::Gone)?;
-    if numbers.len() > EMIGRANT_QUEUES_MAX {
-        return Err(Unready::TooMany);
+    let own = controllers.find_mut(cntlid).ok_or(ExportError::Gone)?;
+    if numbers.len() > EXPORT_QUEUES_MAX {
+        return Err(ExportError::TooMany);
     }
     let mut places: Vec<Place> = Vec::new();
     for number in numbers {
-        let traveller = migrations.find(*number).ok_or(Unready::Gone)?;
-        let place = nowhere(*number, traveller.address);
-        let record = own.queues.get(&traveller.made.id).filter(|one| one.place == place);
-        check_record(record.ok_or(Unready::Gone)?)?;
+        let queue = migrations.find(*number).ok_or(ExportError::Gone)?;
+        let place = moving_place(*number, queue.address);
+        let record = own.queues.get(&queue.made.id).filter(|one| one.place == place);
+        check_record(record.ok_or(ExportError::Gone)?)?;
         if mail.is_kept(place.conn) {
-            return Err(Unready::Mail);
+            return Err(ExportError::Mail);
         }
         places.push(place);
     }
     if own.queues.len() != numbers.len() {
-        return Err(Unready::Queues);
+        return Err(ExportError::Queues);
     }
     match own.ending.is_over() {
-        _ if places.iter().any(|place| auth.has(*place)) => Err(Unready::Proof),
-        _ if places.iter().any(|place| reservations.waiting_at(*place) > 0) => Err(Unready::Answer),
-        false => Err(Unready::Ending),
+        _ if places.iter().any(|place| auth.has(*place)) => Err(ExportError::Proof),
+        _ if places.iter().any(|place| reservations.waiting_at(*place) > 0) => {
+            Err(ExportError::Answer)
+        }
+        false => Err(ExportError::Ending),
         true => Ok(()),
     }
 }
 
-fn emigrant(state: &State, own: &Controller, numbers: &[u64]) -> Emigrant {
-    let mut queues: Vec<EmigrantQueue> = numbers
+fn exported(state: &State, own: &Controller, numbers: &[u64]) -> ExportedController {
+    let mut queues: Vec<ExportedQueue> = numbers
         .iter()
         .map(|number| {
-            let traveller = state.migrations.find(*number).expect("the caller looked");
-            emigrant_queue(traveller, &own.queues[&traveller.made.id])
+            let queue = state.migrations.find(*number).expect("the caller looked");
+            exported_queue(queue, &own.queues[&queue.made.id])
         })
         .collect();
     queues.sort_by_key(|queue| queue.id);
-    Emigrant {
+    ExportedController {
         cntlid: own.cntlid(),
         association: own.association.clone(),
         is_last: is_last(state, own),
@@ -170,7 +181,7 @@ fn emigrant(state: &State, own: &Controller, numbers: &[u64]) -> Emigrant {
         changed: own.changed.clone(),
         notices: own.notices.clone(),
         errors: own.link.errors(),
-        sights: sights(&state.inventory, own),
+        seen_namespaces: seen_namespaces(&state.inventory, own),
         queues,
     }
 }
@@ -182,11 +193,11 @@ fn is_last(state: &State, own: &Controller) -> bool {
 }
 
 /// Returns the namespaces as a controller's host sees them.
-pub(super) fn sights(inventory: &Inventory, own: &Controller) -> Vec<Sight> {
+pub(super) fn seen_namespaces(inventory: &Inventory, own: &Controller) -> Vec<SeenNamespace> {
     let Some(subsystem) = inventory.subsystem(&own.association.subsystem) else {
         return Vec::new();
     };
-    let sight = |(nsid, attached): (u32, &Attached)| Sight {
+    let seen = |(nsid, attached): (u32, &Attached)| SeenNamespace {
         nsid,
         id: attached.config.id,
         blocks: attached.blocks(),
@@ -195,25 +206,25 @@ pub(super) fn sights(inventory: &Inventory, own: &Controller) -> Vec<Sight> {
         ana_group: attached.config.ana_group,
         access: subsystem.access(own.association.port, attached.config.ana_group).0,
     };
-    inventory.namespaces_of(&own.association).map(sight).collect()
+    inventory.namespaces_of(&own.association).map(seen).collect()
 }
 
-fn check_record(record: &Record) -> Result<(), Unready> {
+fn check_record(record: &Record) -> Result<(), ExportError> {
     let is_at_rest =
         record.transaction.is_at_rest() && record.waiting.is_none() && record.put_off.is_none();
-    if is_at_rest { Ok(()) } else { Err(Unready::Proof) }
+    if is_at_rest { Ok(()) } else { Err(ExportError::Proof) }
 }
 
-fn emigrant_queue(traveller: &Traveller, record: &Record) -> EmigrantQueue {
-    EmigrantQueue {
-        id: traveller.made.id,
-        size: traveller.made.size,
-        head: traveller.head,
-        flow_control: traveller.made.flow_control,
+fn exported_queue(queue: &DetachedQueue, record: &Record) -> ExportedQueue {
+    ExportedQueue {
+        id: queue.made.id,
+        size: queue.made.size,
+        head: queue.head,
+        flow_control: queue.made.flow_control,
         must_prove: record.must_prove,
         is_proven: record.proven.load(Ordering::Acquire),
         prove_by: record.prove_by,
-        address: traveller.address,
+        address: queue.address,
         counts: record.counts.sum(),
     }
 }

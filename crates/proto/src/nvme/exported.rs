@@ -2,10 +2,10 @@
 //! (docs/adr/0015-moving-controllers.md).
 //!
 //! The format is little-endian: magic `nfcontrl` (8 bytes), hand-over version (2), length of the
-//! rest (4), then the fields in the order of [`Emigrant::encode`]. Times are encoded as ages. Each
-//! count is checked against the remaining bytes before anything is allocated. Deliberately left
-//! out: the connections of the queues, which travel as parcels, keys, and authentications in
-//! progress.
+//! rest (4), then the fields in the order of [`ExportedController::encode`]. Times are encoded as
+//! ages. Each count is checked against the remaining bytes before anything is allocated.
+//! Deliberately left out: the connections of the queues, which travel as parcels, keys, and
+//! authentications in progress.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer, age, earlier};
 const MAGIC: [u8; 8] = *b"nfcontrl";
 
 /// The most queues of one controller, the admin queue included.
-pub const EMIGRANT_QUEUES_MAX: usize = 240;
+pub const EXPORT_QUEUES_MAX: usize = 240;
 
 /// The most namespaces of one controller.
 const NAMESPACES_MAX: usize = 1024;
@@ -41,7 +41,7 @@ const COUNT_MAX: u64 = 1 << 56;
 
 /// A namespace as the host has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct SeenNamespace {
     pub(super) nsid: u32,
     pub(super) id: NamespaceId,
     /// The size in blocks of the size that the host sees.
@@ -55,7 +55,7 @@ pub(super) struct Sight {
 
 /// A queue of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EmigrantQueue {
+pub(super) struct ExportedQueue {
     pub(super) id: u16,
     pub(super) size: u16,
     /// The head of the submission queue: `head < size`.
@@ -73,7 +73,7 @@ pub(super) struct EmigrantQueue {
 
 /// A controller as plain data. Its instants are those of the process that holds it.
 #[derive(Clone)]
-pub struct Emigrant {
+pub struct ExportedController {
     pub(super) cntlid: u16,
     pub(super) association: Association,
     /// `true` if nothing of its host at its subsystem stays behind.
@@ -91,12 +91,12 @@ pub struct Emigrant {
     pub(super) notices: Notices,
     pub(super) errors: ErrorLog,
     /// The namespaces that the host sees, ordered by identifier.
-    pub(super) sights: Vec<Sight>,
+    pub(super) seen_namespaces: Vec<SeenNamespace>,
     /// The queues, ordered by identifier; the first is the admin queue.
-    pub(super) queues: Vec<EmigrantQueue>,
+    pub(super) queues: Vec<ExportedQueue>,
 }
 
-impl fmt::Debug for Emigrant {
+impl fmt::Debug for ExportedController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -106,7 +106,7 @@ impl fmt::Debug for Emigrant {
     }
 }
 
-impl Emigrant {
+impl ExportedController {
     /// Returns the controller's identifier, which the host knows.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
@@ -140,8 +140,8 @@ impl Emigrant {
         self.changed.iter().for_each(|nsid| to.put(nsid.to_le_bytes()));
         self.notices.put(&mut to)?;
         self.errors.put(&mut to)?;
-        to.count(self.sights.len())?;
-        self.sights.iter().for_each(|sight| put_sight(&mut to, sight));
+        to.count(self.seen_namespaces.len())?;
+        self.seen_namespaces.iter().for_each(|seen| put_seen(&mut to, seen));
         to.count(self.queues.len())?;
         self.queues.iter().for_each(|queue| put_queue(&mut to, queue, now));
         to.sealed(BODY_BYTES_MAX)
@@ -168,9 +168,9 @@ impl Emigrant {
     ///
     /// # Errors
     /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid.
-    pub fn decode(bytes: &[u8], now: Instant) -> Result<Emigrant, Unfit> {
+    pub fn decode(bytes: &[u8], now: Instant) -> Result<ExportedController, Unfit> {
         let input = &mut Reader::open(bytes, MAGIC)?;
-        let emigrant = Emigrant {
+        let exported = ExportedController {
             cntlid: input.u16()?,
             association: Association {
                 kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
@@ -191,25 +191,25 @@ impl Emigrant {
             changed: take_changed(input)?,
             notices: Notices::take(input)?,
             errors: ErrorLog::take(input)?,
-            sights: take_all(input, SIGHT_BYTES, NAMESPACES_MAX, take_sight)?,
-            queues: take_all(input, QUEUE_BYTES, EMIGRANT_QUEUES_MAX, |input| {
+            seen_namespaces: take_all(input, SEEN_BYTES, NAMESPACES_MAX, take_seen)?,
+            queues: take_all(input, QUEUE_BYTES, EXPORT_QUEUES_MAX, |input| {
                 take_queue(input, now)
             })?,
         };
         if !input.0.is_empty() {
             return Err(Unfit::Length);
         }
-        emigrant.check()?;
-        Ok(emigrant)
+        exported.check()?;
+        Ok(exported)
     }
 
     /// Checks that the fields agree with each other.
     fn check(&self) -> Result<(), Unfit> {
         let ordered = self.queues.is_sorted_by(|one, next| one.id < next.id)
-            && self.sights.is_sorted_by(|one, next| one.nsid < next.nsid);
+            && self.seen_namespaces.is_sorted_by(|one, next| one.nsid < next.nsid);
         let has_admin = self.queues.first().is_some_and(|queue| queue.id == 0);
-        let is_plain =
-            self.association.kind == Kind::Io || self.queues.len() == 1 && self.sights.is_empty();
+        let is_plain = self.association.kind == Kind::Io
+            || self.queues.len() == 1 && self.seen_namespaces.is_empty();
         let is_kind =
             (self.association.kind == Kind::Discovery) == self.association.subsystem.is_discovery();
         let is_numbered = (1..CNTLID_END).contains(&self.cntlid);
@@ -243,23 +243,23 @@ fn take_changed(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
     Ok(take_all(input, 4, NAMESPACES_MAX, |input| input.u32())?.into_iter().collect())
 }
 
-/// The encoded size of a [`Sight`] in bytes.
-const SIGHT_BYTES: usize = 4 + 2 + 8 + 1 + 16 + 16 + 8 + 4 + 1;
+/// The encoded size of a [`SeenNamespace`] in bytes.
+const SEEN_BYTES: usize = 4 + 2 + 8 + 1 + 16 + 16 + 8 + 4 + 1;
 
-fn put_sight(to: &mut Writer, sight: &Sight) {
-    to.put(sight.nsid.to_le_bytes());
-    to.put(sight.id.0.to_le_bytes());
-    to.put(sight.blocks.to_le_bytes());
-    to.put([sight.shift]);
-    to.put(sight.identifiers.uuid);
-    to.put(sight.identifiers.nguid);
-    to.put(sight.identifiers.eui64);
-    to.put(sight.ana_group.to_le_bytes());
-    to.put([sight.access.0]);
+fn put_seen(to: &mut Writer, seen: &SeenNamespace) {
+    to.put(seen.nsid.to_le_bytes());
+    to.put(seen.id.0.to_le_bytes());
+    to.put(seen.blocks.to_le_bytes());
+    to.put([seen.shift]);
+    to.put(seen.identifiers.uuid);
+    to.put(seen.identifiers.nguid);
+    to.put(seen.identifiers.eui64);
+    to.put(seen.ana_group.to_le_bytes());
+    to.put([seen.access.0]);
 }
 
-fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
-    let sight = Sight {
+fn take_seen(input: &mut Reader<'_>) -> Result<SeenNamespace, Unfit> {
+    let seen = SeenNamespace {
         nsid: input.u32()?,
         id: NamespaceId(input.u16()?),
         blocks: input.u64()?,
@@ -272,16 +272,16 @@ fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
         ana_group: input.u32()?,
         access: AnaState(input.u8()?),
     };
-    match sight.nsid > 0 && (1..=ANA_GROUPS_MAX).contains(&sight.ana_group) {
-        true => Ok(sight),
+    match seen.nsid > 0 && (1..=ANA_GROUPS_MAX).contains(&seen.ana_group) {
+        true => Ok(seen),
         false => Err(Unfit::Value("namespace")),
     }
 }
 
-/// The encoded size of an [`EmigrantQueue`] in bytes.
+/// The encoded size of an [`ExportedQueue`] in bytes.
 const QUEUE_BYTES: usize = 2 + 2 + 2 + 1 + 1 + 1 + 8 + 18 + 5 * 8;
 
-fn put_queue(to: &mut Writer, queue: &EmigrantQueue, now: Instant) {
+fn put_queue(to: &mut Writer, queue: &ExportedQueue, now: Instant) {
     to.put(queue.id.to_le_bytes());
     to.put(queue.size.to_le_bytes());
     to.put(queue.head.to_le_bytes());
@@ -297,8 +297,8 @@ fn put_queue(to: &mut Writer, queue: &EmigrantQueue, now: Instant) {
     }
 }
 
-fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<EmigrantQueue, Unfit> {
-    let queue = EmigrantQueue {
+fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<ExportedQueue, Unfit> {
+    let queue = ExportedQueue {
         id: input.u16()?,
         size: input.u16()?,
         head: input.u16()?,

@@ -23,7 +23,7 @@ use super::{admin, auth_commands, connect};
 
 /// Services that the fabric needs from its environment. They are called from any thread and must
 /// not call the fabric.
-pub trait Surroundings: fmt::Debug + Send + Sync {
+pub trait Environment: fmt::Debug + Send + Sync {
     /// Wakes a worker, which then calls [`Fabric::poll`].
     fn wake(&self, worker: u16);
 
@@ -56,14 +56,14 @@ pub struct Fabric {
     expires_at: AtomicU64,
     /// The current [`Held`](super::Held).
     pub(super) held: AtomicU8,
-    surroundings: Box<dyn Surroundings>,
+    environment: Box<dyn Environment>,
 }
 
-/// The attempts to take the lock that precede [`Surroundings::give_way`]: some microseconds.
+/// The attempts to take the lock that precede [`Environment::give_way`]: some microseconds.
 const SPINS: usize = 100;
 
 /// The worker that checks the keep-alive timers.
-const WATCHMAN: u16 = 0;
+const TIMER_WORKER: u16 = 0;
 
 impl Fabric {
     /// Creates a fabric from its configuration. `now` is its start, from which the health log
@@ -74,7 +74,7 @@ impl Fabric {
     pub fn new(
         config: &Config,
         now: Instant,
-        surroundings: Box<dyn Surroundings>,
+        environment: Box<dyn Environment>,
     ) -> Result<Arc<Fabric>, Refusal> {
         let state = State::new(config, now)?;
         Ok(Arc::new(Fabric {
@@ -82,7 +82,7 @@ impl Fabric {
             mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
             expires_at: AtomicU64::new(u64::MAX),
             held: AtomicU8::new(0),
-            surroundings,
+            environment,
         }))
     }
 
@@ -123,7 +123,7 @@ impl Fabric {
     /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
     /// load when there are none.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
-        if worker == WATCHMAN && now.as_nanos() >= self.expires_at.load(Ordering::Acquire) {
+        if worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire) {
             self.watch(now);
         }
         let mail = &self.mail[usize::from(worker)];
@@ -139,7 +139,7 @@ impl Fabric {
         }
         match self.expires_at.load(Ordering::Acquire) {
             u64::MAX => None,
-            nanos if worker == WATCHMAN => Some(Instant::from_nanos(nanos)),
+            nanos if worker == TIMER_WORKER => Some(Instant::from_nanos(nanos)),
             _ => None,
         }
     }
@@ -158,7 +158,7 @@ impl Fabric {
                 }
                 core::hint::spin_loop();
             }
-            self.surroundings.give_way();
+            self.environment.give_way();
         }
     }
 
@@ -179,13 +179,13 @@ impl Fabric {
             (result, woken, has_jobs, has_reserved)
         };
         if has_reserved {
-            self.surroundings.keep();
+            self.environment.keep();
         }
         if has_jobs {
-            self.surroundings.compute();
+            self.environment.compute();
         }
         for worker in woken {
-            self.surroundings.wake(worker);
+            self.environment.wake(worker);
         }
         result
     }
@@ -200,7 +200,7 @@ impl Fabric {
         });
         // A shorter timer came: the watchman may be asleep until the longer one.
         if is_sooner {
-            self.surroundings.wake(WATCHMAN);
+            self.environment.wake(TIMER_WORKER);
         }
     }
 
@@ -224,13 +224,13 @@ impl Fabric {
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
         if call::needs_chance(entry) {
-            self.surroundings.random(&mut chance);
+            self.environment.random(&mut chance);
         }
         chance
     }
 
     /// Computes one modular exponentiation for an authentication, which may take some tens of
-    /// milliseconds. Returns `false` if none is waiting. After each [`Surroundings::compute`], a
+    /// milliseconds. Returns `false` if none is waiting. After each [`Environment::compute`], a
     /// thread that carries no I/O calls this until it returns `false`.
     pub fn compute(&self) -> bool {
         let Some(job) = self.with(|state| state.auth.pop()) else { return false };

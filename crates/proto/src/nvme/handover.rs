@@ -1,5 +1,5 @@
-//! The hand-over of queues between workers (docs/adr/0007-moving-connections.md), and of controllers
-//! and reservations between processes (docs/adr/0015-moving-controllers.md).
+//! The hand-over of queues between workers (docs/adr/0007-moving-connections.md), and of
+//! controllers and reservations between processes (docs/adr/0015-moving-controllers.md).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,11 +9,11 @@ use core::sync::atomic::Ordering;
 use contract::{ConnId, Instant};
 
 use super::binding::Place;
-use super::export::{self, Held, Unready};
-use super::exported::Emigrant;
+use super::export::{self, ExportError, Held};
+use super::exported::ExportedController;
 use super::fabric::Fabric;
-use super::import::{self, Unwelcome};
-use super::migration::nowhere;
+use super::import::{self, ImportError};
+use super::migration::moving_place;
 use super::queue::Queue;
 use super::reservation_transfer;
 use crate::takeover::Unfit;
@@ -21,19 +21,19 @@ use crate::takeover::Unfit;
 /// Queues between workers.
 impl Fabric {
     /// Attaches the queue of this number to a connection. Returns `None` if there is no such queue.
-    pub fn land(self: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
-        let (traveller, place) = self.with(|state| state.land(number, worker, conn))?;
-        Some(Queue::landed(Arc::clone(self), traveller, place))
+    pub fn attach(self: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
+        let (queue, place) = self.with(|state| state.attach(number, worker, conn))?;
+        Some(Queue::attached(Arc::clone(self), queue, place))
     }
 
     /// Ends the queue of this number, because its connection is lost.
-    pub fn lose(self: &Arc<Fabric>, number: u64) {
-        let Place { worker, conn, .. } = nowhere(number, None);
-        drop(self.land(number, worker, conn));
+    pub fn drop_queue(self: &Arc<Fabric>, number: u64) {
+        let Place { worker, conn, .. } = moving_place(number, None);
+        drop(self.attach(number, worker, conn));
     }
 
     /// Returns the controller and the identifier of the queue that left under this number.
-    pub fn departed(&self, number: u64) -> Option<(u16, u16)> {
+    pub fn moving_queue(&self, number: u64) -> Option<(u16, u16)> {
         self.with(|state| {
             let made = &state.migrations.find(number)?.made;
             Some((made.link.cntlid, made.id))
@@ -58,12 +58,12 @@ impl Fabric {
 
     /// Allows or forbids the queues of a controller to leave for another process. While they may,
     /// the controller's timers are suspended, since queues that have left are not read. The caller
-    /// soon exports the controller or [takes it back](Fabric::take_back). Returns `false` if there
-    /// is no such controller.
-    pub fn call(&self, cntlid: u16, is_called: bool) -> bool {
+    /// soon exports the controller or [cancels the export](Fabric::cancel_export). Returns `false`
+    /// if there is no such controller.
+    pub fn set_exporting(&self, cntlid: u16, is_exporting: bool) -> bool {
         self.with(|state| {
             let own = state.controllers.find(cntlid);
-            own.inspect(|own| own.link.set_called(is_called)).is_some()
+            own.inspect(|own| own.link.set_exporting(is_exporting)).is_some()
         })
     }
 
@@ -73,30 +73,31 @@ impl Fabric {
     }
 
     /// Exports a controller whose queues have left under these numbers. The controller does not
-    /// change any more until it is [let go](Fabric::let_go) or [taken back](Fabric::take_back).
+    /// change any more until it is [handed over](Fabric::hand_over) or
+    /// [cancelled](Fabric::cancel_export).
     ///
     /// # Errors
-    /// Returns an [`Unready`] if the controller cannot be handed over now.
-    pub fn emigrate(&self, cntlid: u16, numbers: &[u64]) -> Result<Emigrant, Unready> {
+    /// Returns an [`ExportError`] if the controller cannot be handed over now.
+    pub fn export(&self, cntlid: u16, numbers: &[u64]) -> Result<ExportedController, ExportError> {
         self.with(|state| export::export(state, cntlid, numbers))
     }
 
     /// Removes an exported controller from this process.
     ///
     /// # Errors
-    /// Returns an [`Unready`] if the controller has changed since it was exported.
-    pub fn let_go(&self, cntlid: u16, numbers: &[u64]) -> Result<(), Unready> {
-        self.with(|state| export::let_go(state, cntlid, numbers))
+    /// Returns an [`ExportError`] if the controller has changed since it was exported.
+    pub fn hand_over(&self, cntlid: u16, numbers: &[u64]) -> Result<(), ExportError> {
+        self.with(|state| export::hand_over(state, cntlid, numbers))
     }
 
-    /// Forgets a controller that was let go: it now belongs to another process for good.
-    pub fn forget(&self, cntlid: u16) {
-        self.with(|state| state.migrations.forget(cntlid));
+    /// Forgets a controller that was handed over: it now belongs to another process for good.
+    pub fn forget_exported(&self, cntlid: u16) {
+        self.with(|state| state.migrations.forget_exported(cntlid));
     }
 
-    /// Keeps a controller that was called, exported or let go.
-    pub fn take_back(&self, cntlid: u16, now: Instant) {
-        self.with(|state| export::take_back(state, cntlid, now));
+    /// Keeps a controller whose export has begun.
+    pub fn cancel_export(&self, cntlid: u16, now: Instant) {
+        self.with(|state| export::cancel(state, cntlid, now));
         self.watch(now);
     }
 
@@ -104,7 +105,7 @@ impl Fabric {
     ///
     /// # Errors
     /// Returns an [`Unfit`] if they are too large.
-    pub fn bequeath(&self) -> Result<Vec<u8>, Unfit> {
+    pub fn export_reservations(&self) -> Result<Vec<u8>, Unfit> {
         self.with(|state| reservation_transfer::encode(&state.reservations))
     }
 }
@@ -115,25 +116,28 @@ impl Fabric {
     /// identifier.
     ///
     /// # Errors
-    /// Returns an [`Unwelcome`] if the controller cannot be taken over.
-    pub fn expect(&self, emigrant: Emigrant) -> Result<BTreeMap<u16, u64>, Unwelcome> {
+    /// Returns an [`ImportError`] if the controller cannot be taken over.
+    pub fn prepare_import(
+        &self,
+        exported: ExportedController,
+    ) -> Result<BTreeMap<u16, u64>, ImportError> {
         self.with(|state| {
-            import::check_welcome(state, &emigrant)?;
-            Ok(state.migrations.expect(emigrant))
+            import::check_importable(state, &exported)?;
+            Ok(state.migrations.prepare_import(exported))
         })
     }
 
     /// Drops an expected controller that does not arrive.
-    pub fn disappoint(&self, cntlid: u16) {
+    pub fn cancel_import(&self, cntlid: u16) {
         self.with(|state| drop(state.migrations.take_expected(cntlid)));
     }
 
     /// Makes an expected controller part of this fabric. Returns `false` if it was not expected.
-    pub fn admit(&self, cntlid: u16, now: Instant) -> bool {
+    pub fn import(&self, cntlid: u16, now: Instant) -> bool {
         let is_there = self.with(|state| {
             let expected = state.migrations.take_expected(cntlid);
-            let Some((emigrant, numbers)) = expected else { return false };
-            import::admit(state, emigrant, &numbers, now);
+            let Some((exported, numbers)) = expected else { return false };
+            import::import(state, exported, &numbers, now);
             true
         });
         self.watch(now);
@@ -141,13 +145,12 @@ impl Fabric {
     }
 
     /// Replaces the reservations by the encoded ones. They are stored with the next change, or when
-    /// [`Fabric::keep_inherited`] asks for it. Reservations of namespaces that no subsystem exports
-    /// here are dropped.
+    /// [`Fabric::store_imported_reservations`] asks for it. Reservations of namespaces that no
+    /// subsystem exports here are dropped.
     ///
-    /// # Errors
-    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or inconsistent.
-    /// Nothing has changed then.
-    pub fn inherit(&self, bytes: &[u8]) -> Result<(), Unfit> {
+    /// # Errors Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
+    /// inconsistent. Nothing has changed then.
+    pub fn import_reservations(&self, bytes: &[u8]) -> Result<(), Unfit> {
         let most = self.with(|state| state.inventory.limits().registrants_max);
         let reservations = reservation_transfer::decode(bytes, most)?;
         self.with(|state| {
@@ -159,7 +162,7 @@ impl Fabric {
     }
 
     /// Has the replaced reservations stored from now on.
-    pub fn keep_inherited(&self) {
+    pub fn store_imported_reservations(&self) {
         self.with(|state| state.reservations.count_change());
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Link {
     /// `true` if the host has switched the write cache off.
     writes_through: AtomicBool,
     /// `true` if the queues may move to another process.
-    is_called: AtomicBool,
+    is_exporting: AtomicBool,
     /// Counts changes of what the controller may reach.
     generation: AtomicU64,
     errors: Mutex<ErrorLog>,
@@ -39,7 +39,7 @@ impl Link {
             is_gone: AtomicBool::new(false),
             heard: AtomicBool::new(false),
             writes_through: AtomicBool::new(false),
-            is_called: AtomicBool::new(false),
+            is_exporting: AtomicBool::new(false),
             generation: AtomicU64::new(1),
             errors: Mutex::new(ErrorLog::default()),
             error_count: AtomicU64::new(0),
@@ -79,12 +79,12 @@ impl Link {
         self.is_ready.store(is_ready, Ordering::Release);
     }
 
-    pub(super) fn set_called(&self, is_called: bool) {
-        self.is_called.store(is_called, Ordering::Release);
+    pub(super) fn set_exporting(&self, is_exporting: bool) {
+        self.is_exporting.store(is_exporting, Ordering::Release);
     }
 
-    pub(super) fn is_called(&self) -> bool {
-        self.is_called.load(Ordering::Acquire)
+    pub(super) fn is_exporting(&self) -> bool {
+        self.is_exporting.load(Ordering::Acquire)
     }
 
     pub(super) fn is_ready(&self) -> bool {

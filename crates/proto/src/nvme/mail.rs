@@ -7,7 +7,7 @@ use contract::ConnId;
 use super::binding::{Action, Answer, CloseReason, Place};
 
 /// The worker number of a place whose queue moves between workers.
-pub(super) const NOWHERE: u16 = u16::MAX;
+pub(super) const NO_WORKER: u16 = u16::MAX;
 
 /// Actions that wait for the workers to fetch them.
 #[derive(Debug)]
@@ -29,17 +29,18 @@ impl Mail {
         }
     }
 
-    /// Returns the queue of a worker, or for [`NOWHERE`] the queue of connections that are moving.
+    /// Returns the queue of a worker, or for [`NO_WORKER`] the queue of connections that are
+    /// moving.
     fn at(&mut self, worker: u16) -> &mut Vec<Action> {
         match worker {
-            NOWHERE => &mut self.kept,
+            NO_WORKER => &mut self.kept,
             _ => &mut self.boxes[usize::from(worker)],
         }
     }
 
     fn post(&mut self, worker: u16, action: Action) {
         self.at(worker).push(action);
-        if worker != NOWHERE && !self.woken.contains(&worker) {
+        if worker != NO_WORKER && !self.woken.contains(&worker) {
             self.woken.push(worker);
         }
     }

@@ -3,9 +3,9 @@
 //! (docs/adr/0015-moving-controllers.md).
 //!
 //! The controller is not affected while a queue moves: it keeps the queue's record, and with it
-//! events, keep-alive and fence. During the move the record's place is [`nowhere`], where the queue's
-//! actions are kept. If the controller ends during the move, the queue is fenced off at once, and
-//! finds its close action when it arrives.
+//! events, keep-alive and fence. During the move the record's place is [`moving_place`], where the
+//! queue's actions are kept. If the controller ends during the move, the queue is fenced off at
+//! once, and finds its close action when it arrives.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,13 +15,13 @@ use contract::ConnId;
 
 use super::binding::{Io, Place};
 use super::controller::Controller;
-use super::exported::Emigrant;
-use super::mail::NOWHERE;
+use super::exported::ExportedController;
+use super::mail::NO_WORKER;
 use super::record::Made;
 
 /// The parts from which a queue is rebuilt when its connection arrives.
 #[derive(Debug)]
-pub(super) struct Traveller {
+pub(super) struct DetachedQueue {
     pub(super) made: Made,
     /// The head of the submission queue.
     pub(super) head: u16,
@@ -32,19 +32,19 @@ pub(super) struct Traveller {
 }
 
 /// A controller that belongs to no fabric at the moment, and its queues by number.
-pub(super) type Released = (Controller, BTreeMap<u64, Traveller>);
+pub(super) type Released = (Controller, BTreeMap<u64, DetachedQueue>);
 
 /// Queues between two workers, and controllers between two processes.
 #[derive(Debug, Default)]
 pub(super) struct Migrations {
     /// The queues that are moving, each with a number that is never reused.
-    queues: BTreeMap<u64, Traveller>,
+    queues: BTreeMap<u64, DetachedQueue>,
     /// The number of numbers that were used.
     begun: u64,
-    /// Controllers that were let go, with their queues, until they are forgotten.
-    let_go: BTreeMap<u16, Released>,
+    /// Controllers that were handed over, with their queues, until they are forgotten.
+    handed_over: BTreeMap<u16, Released>,
     /// Controllers that may arrive, each with the numbers of its queues.
-    expected: BTreeMap<u16, (Emigrant, Vec<u64>)>,
+    expected: BTreeMap<u16, (ExportedController, Vec<u64>)>,
 }
 
 impl Migrations {
@@ -55,37 +55,37 @@ impl Migrations {
     }
 
     /// Returns the queue that moves under this number.
-    pub(super) fn find(&self, number: u64) -> Option<&Traveller> {
+    pub(super) fn find(&self, number: u64) -> Option<&DetachedQueue> {
         self.queues.get(&number)
     }
 
     /// Adds a queue that moves under this number.
-    pub(super) fn put(&mut self, number: u64, traveller: Traveller) {
-        self.queues.insert(number, traveller);
+    pub(super) fn put(&mut self, number: u64, queue: DetachedQueue) {
+        self.queues.insert(number, queue);
     }
 
     /// Removes the queue that moves under this number.
-    pub(super) fn remove(&mut self, number: u64) -> Option<Traveller> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<DetachedQueue> {
         self.queues.remove(&number)
     }
 
-    /// Keeps a controller that was let go, with its queues of these numbers.
-    pub(super) fn let_go(&mut self, controller: Controller, numbers: &[u64]) {
+    /// Keeps a controller that was handed over, with its queues of these numbers.
+    pub(super) fn hand_over(&mut self, controller: Controller, numbers: &[u64]) {
         let queues = numbers
             .iter()
             .map(|number| (*number, self.queues.remove(number).expect("the caller looked")))
             .collect();
-        self.let_go.insert(controller.cntlid(), (controller, queues));
+        self.handed_over.insert(controller.cntlid(), (controller, queues));
     }
 
-    /// Forgets a controller that was let go.
-    pub(super) fn forget(&mut self, cntlid: u16) {
-        self.let_go.remove(&cntlid);
+    /// Forgets a controller that was handed over.
+    pub(super) fn forget_exported(&mut self, cntlid: u16) {
+        self.handed_over.remove(&cntlid);
     }
 
-    /// Takes back a controller that was let go; its queues move on under their numbers.
+    /// Takes back a controller that was handed over; its queues move on under their numbers.
     pub(super) fn take_back(&mut self, cntlid: u16) -> Option<Controller> {
-        let (controller, queues) = self.let_go.remove(&cntlid)?;
+        let (controller, queues) = self.handed_over.remove(&cntlid)?;
         self.queues.extend(queues);
         Some(controller)
     }
@@ -101,22 +101,22 @@ impl Migrations {
     }
 
     /// Expects a controller, and returns the numbers of its queues by queue identifier.
-    pub(super) fn expect(&mut self, emigrant: Emigrant) -> BTreeMap<u16, u64> {
-        let numbers: Vec<u64> = emigrant.queues.iter().map(|_| self.next()).collect();
-        let by_id = emigrant.queues.iter().map(|queue| queue.id).zip(numbers.iter().copied());
+    pub(super) fn prepare_import(&mut self, exported: ExportedController) -> BTreeMap<u16, u64> {
+        let numbers: Vec<u64> = exported.queues.iter().map(|_| self.next()).collect();
+        let by_id = exported.queues.iter().map(|queue| queue.id).zip(numbers.iter().copied());
         let by_id = by_id.collect();
-        self.expected.insert(emigrant.cntlid, (emigrant, numbers));
+        self.expected.insert(exported.cntlid, (exported, numbers));
         by_id
     }
 
     /// Takes an expected controller, with the numbers of its queues.
-    pub(super) fn take_expected(&mut self, cntlid: u16) -> Option<(Emigrant, Vec<u64>)> {
+    pub(super) fn take_expected(&mut self, cntlid: u16) -> Option<(ExportedController, Vec<u64>)> {
         self.expected.remove(&cntlid)
     }
 }
 
 /// Returns the place at which the actions of a moving queue are kept.
-pub(super) fn nowhere(number: u64, address: Option<IpAddr>) -> Place {
+pub(super) fn moving_place(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
-    Place { worker: NOWHERE, conn, address }
+    Place { worker: NO_WORKER, conn, address }
 }

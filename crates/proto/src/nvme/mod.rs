@@ -12,10 +12,10 @@
 //!    their payload.
 //! 3. [`Queue::seal`] turns an answer into a completion entry.
 //! 4. [`Fabric::poll`] returns the [`Action`]s for this worker: event requests to complete,
-//!    connections to close. [`Surroundings::wake`] tells when to poll.
+//!    connections to close. [`Environment::wake`] tells when to poll.
 //! 5. Dropping the queue tells the fabric that the connection is gone. A connection that moves to
-//!    another worker takes its queue along ([`Queue::depart`], [`Fabric::land`]). A whole
-//!    controller moves to another process as an [`Emigrant`].
+//!    another worker takes its queue along ([`Queue::detach`], [`Fabric::attach`]). A whole
+//!    controller moves to another process as an [`ExportedController`].
 //!
 //! Reads and writes take no lock. A queue keeps a snapshot of what its controller may reach, and an
 //! atomic generation says when to fetch another. Everything else goes through one lock with short
@@ -71,11 +71,11 @@ pub use config::{
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
 pub use counts::Sum;
-pub use export::{Held, Unready};
-pub use exported::{EMIGRANT_QUEUES_MAX, Emigrant};
-pub use fabric::{Fabric, Surroundings};
+pub use export::{ExportError, Held};
+pub use exported::{EXPORT_QUEUES_MAX, ExportedController};
+pub use fabric::{Environment, Fabric};
 pub use fences::Withdrawal;
-pub use import::Unwelcome;
+pub use import::ImportError;
 pub use queue::Queue;
 pub use record::Kind;
 pub use report::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};

@@ -17,7 +17,7 @@ use super::fabric::Fabric;
 use super::features;
 use super::io;
 use super::link::View;
-use super::migration::Traveller;
+use super::migration::DetachedQueue;
 use super::record::{Kind, Made};
 
 /// A queue pair of a controller. The worker that has its connection owns it. Dropping the queue
@@ -52,21 +52,21 @@ impl Queue {
     }
 
     /// Rebuilds a queue whose connection has moved to `place`.
-    pub(super) fn landed(fabric: Arc<Fabric>, traveller: Traveller, place: Place) -> Queue {
-        let Traveller { made, head, first, .. } = traveller;
+    pub(super) fn attached(fabric: Arc<Fabric>, queue: DetachedQueue, place: Place) -> Queue {
+        let DetachedQueue { made, head, first, .. } = queue;
         let mut queue = Queue::new(fabric, made, place);
         (queue.head, queue.first) = (head, first);
         queue
     }
 
     /// Detaches the queue from this worker without ending it, because its connection moves to
-    /// another one. Returns the number by which it [lands](Fabric::land) there.
-    pub fn depart(self) -> u64 {
+    /// another one. Returns the number by which it is [attached](Fabric::attach) there.
+    pub fn detach(self) -> u64 {
         let Queue { head, first, .. } = self;
         let (made, address) = (self.made.clone(), self.place.address);
-        let traveller = Traveller { made, head, first, address };
+        let queue = DetachedQueue { made, head, first, address };
         // The dropped queue is no longer at the queue's place, so dropping it ends nothing.
-        self.fabric.with(|state| state.depart(self.place, traveller))
+        self.fabric.with(|state| state.detach(self.place, queue))
     }
 
     /// Returns the queue's identifier; zero for the admin queue.
@@ -80,8 +80,8 @@ impl Queue {
     }
 
     /// Returns `true` if the queue may move to another process, with all queues of its controller.
-    pub fn is_called(&self) -> bool {
-        self.made.link.is_called()
+    pub fn is_exporting(&self) -> bool {
+        self.made.link.is_exporting()
     }
 
     /// Returns `true` if the command changes, or may change, who may access a namespace.

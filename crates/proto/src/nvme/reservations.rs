@@ -33,9 +33,9 @@ pub(super) struct Reservations {
     changes: u64,
     /// `true` if an owner stores reservations persistently.
     is_stored: bool,
-    /// Commands that changed a reservation and wait for their answer. A command is answered once its
-    /// change is stored (if it persists) and no request that it forbids is at a device. A queue has
-    /// at most as many as it has entries.
+    /// Commands that changed a reservation and wait for their answer. A command is answered once
+    /// its change is stored (if it persists) and no request that it forbids is at a device. A queue
+    /// has at most as many as it has entries.
     unanswered: Vec<Unanswered>,
 }
 

@@ -16,7 +16,7 @@ use super::fences::{Families, Withdrawal};
 use super::inventory::{Attached, Inventory};
 use super::link::{Seen, View};
 use super::mail::Mail;
-use super::migration::{Migrations, Traveller, nowhere};
+use super::migration::{DetachedQueue, Migrations, moving_place};
 use super::record::{Association, Made};
 use super::reservation::{Registrant, Reservation};
 use super::reservations::Reservations;
@@ -258,8 +258,8 @@ impl State {
         self.controllers.expires_at().into_iter().chain(soon).min()
     }
 
-    /// Ends the queues whose hosts did not authenticate in time; an admin queue takes its controller
-    /// with it.
+    /// Ends the queues whose hosts did not authenticate in time; an admin queue takes its
+    /// controller with it.
     fn end_unproven(&mut self, now: Instant) {
         for (cntlid, queue, place) in self.controllers.unproven(now) {
             if queue == 0 {
@@ -271,25 +271,26 @@ impl State {
         }
     }
 
-    /// Detaches a queue from its worker; returns the number by which it [lands](State::land).
-    pub(super) fn depart(&mut self, from: Place, traveller: Traveller) -> u64 {
+    /// Detaches a queue from its worker; returns the number by which it is
+    /// [attached](State::attach) again.
+    pub(super) fn detach(&mut self, from: Place, queue: DetachedQueue) -> u64 {
         let number = self.migrations.next();
-        self.relocate(&traveller.made, from, nowhere(number, traveller.address));
-        self.migrations.put(number, traveller);
+        self.relocate(&queue.made, from, moving_place(number, queue.address));
+        self.migrations.put(number, queue);
         number
     }
 
     /// Attaches the queue of this number to a connection, if there is such a queue.
-    pub(super) fn land(
+    pub(super) fn attach(
         &mut self,
         number: u64,
         worker: u16,
         conn: ConnId,
-    ) -> Option<(Traveller, Place)> {
-        let traveller = self.migrations.remove(number)?;
-        let to = Place { worker, conn, address: traveller.address };
-        self.relocate(&traveller.made, nowhere(number, traveller.address), to);
-        Some((traveller, to))
+    ) -> Option<(DetachedQueue, Place)> {
+        let queue = self.migrations.remove(number)?;
+        let to = Place { worker, conn, address: queue.address };
+        self.relocate(&queue.made, moving_place(number, queue.address), to);
+        Some((queue, to))
     }
 
     /// Replaces the place of a queue wherever the state refers to it.
@@ -322,7 +323,8 @@ fn statuses(
     (allowed(reads), writes, flushes)
 }
 
-/// Returns the status of commands through a path in this state, if the path forbids them (Base 8.1.3).
+/// Returns the status of commands through a path in this state, if the path forbids them (Base
+/// 8.1.3).
 pub(super) fn path_status(state: AnaState) -> Option<Status> {
     match state {
         AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => None,

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::encode::{self, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
-use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
+use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, WorkerFabric};
 use crate::nvme::{Answer, Fused, Io, PortId, Queue, Step};
 
 use exchanges::{Data, Exchange, Exchanges, Own};
@@ -79,8 +79,8 @@ struct OwnCommands {
 
 /// The controller's end of NVMe over TCP on one connection.
 #[derive(Debug)]
-pub struct TargetSession {
-    desk: Rc<Desk>,
+pub struct ControllerSession {
+    desk: Rc<WorkerFabric>,
     peer: Peer,
     phase: Phase,
     framer: Framer,
@@ -126,11 +126,11 @@ enum Pending {
     Awaited(Request),
 }
 
-impl TargetSession {
+impl ControllerSession {
     /// Creates a session for a new connection that came through a listener of this port. `desk` is
     /// its worker's.
-    pub fn new(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
-        TargetSession {
+    pub fn new(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
+        ControllerSession {
             desk,
             peer: Peer { port, conn, address: None, is_let_in: true },
             phase: Phase::Initial,
@@ -151,8 +151,8 @@ impl TargetSession {
     }
 
     /// Creates a session for a peer that may have no queue here: its Connect is refused.
-    pub fn refusing(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
-        let mut session = TargetSession::new(desk, port, conn);
+    pub fn refusing(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
+        let mut session = ControllerSession::new(desk, port, conn);
         session.peer.is_let_in = false;
         session
     }
@@ -383,7 +383,7 @@ impl TargetSession {
     }
 }
 
-impl Session for TargetSession {
+impl Session for ControllerSession {
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         if let Some(pending) = self.pending.pop_front() {
             return Ok(Some(pending.into()));
@@ -523,7 +523,7 @@ impl Session for TargetSession {
 
     fn moves_to(&self, worker: u16) -> bool {
         // A session goes to another process if its controller does.
-        self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_called)
+        self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_exporting)
     }
 
     fn is_settled(&self) -> bool {
@@ -531,7 +531,7 @@ impl Session for TargetSession {
     }
 
     fn pack(&mut self) -> Vec<u8> {
-        self.pack_up()
+        self.pack_session()
     }
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {

@@ -1,7 +1,7 @@
 //! NVMe over TCP (docs/reference/protocols/nvme-tcp.md; NVM Express TCP Transport Specification
 //! 1.0a): the transport of capsules and their data. Each connection is one queue of a controller.
 //!
-//! [`TargetSession`] is the controller's end, on top of a [`Queue`](crate::nvme::Queue) of the
+//! [`ControllerSession`] is the controller's end, on top of a [`Queue`](crate::nvme::Queue) of the
 //! [`Fabric`](crate::nvme::Fabric). [`HostSession`] is the host's end. [`HostQueue`], on top of it,
 //! has what a host needs for reading and writing. No end keeps a lent buffer: the session copies an
 //! incomplete header, and passes data through as it came.
@@ -9,17 +9,17 @@
 //! Deliberately left out: the meaning of commands, which [`nvme`](crate::nvme) has, and TLS.
 
 mod controller;
-mod desk;
 mod encode;
 mod framer;
 mod host;
 mod host_queue;
+mod worker_fabric;
 
-pub use controller::TargetSession;
-pub use desk::Desk;
+pub use controller::ControllerSession;
 pub use framer::Digests;
 pub use host::{Carried, HostEvent, HostSession, Ready};
 pub use host_queue::{Encoded, Found, HostOptions, HostQueue, QueueEvent, Refusal};
+pub use worker_fabric::WorkerFabric;
 
 /// The most data of one H2CData that a controller accepts (MAXH2CDATA): the largest request.
 pub const DATA_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;

@@ -524,10 +524,10 @@ fn a_proof_goes_on_while_its_connection_moves() {
     admin.begin(entry.entry());
     let outcome = admin.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
     assert_eq!(outcome, Outcome::Parked, "its power is not computed");
-    let number = admin.depart();
+    let number = admin.detach();
     assert!(fabric.compute());
     let at = place(1, 9);
-    let mut landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let mut landed = fabric.attach(number, at.worker, at.conn).unwrap();
     let [Action::Complete { conn, answer, data }] = &poll(&fabric, 1, Instant::ZERO)[..] else {
         panic!("nobody was answered");
     };
@@ -543,9 +543,9 @@ fn a_proof_that_moved_still_wants_the_key() {
     let Session { mut admin, .. } = unproven(&fabric);
     send(&mut admin, &negotiation(Hash::Sha256.id(), Group::Ffdhe2048.id()));
     let (message, _) = receive(&fabric, 0, &mut admin);
-    let number = admin.depart();
+    let number = admin.detach();
     let at = place(1, 9);
-    let mut landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let mut landed = fabric.attach(number, at.worker, at.conn).unwrap();
     let wrong = Plan { key: secret(3), ..plan(Hash::Sha256, Group::Ffdhe2048) };
     let outcome = respond(&fabric, 1, &mut landed, &host(1), &wrong, &message);
     assert_eq!(outcome, Err(AuthFailure::FAILED));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use contract::{Instant, Parcel};
 use control::HANDED_AT_ONCE;
-use proto::nvme::{EMIGRANT_QUEUES_MAX, Emigrant, Fabric};
-use proto::nvme_tcp::TargetSession;
+use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
+use proto::nvme_tcp::ControllerSession;
 use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
 use super::giver::Giver;
@@ -78,7 +78,7 @@ impl Giver<'_> {
     fn call_some(&mut self, fabric: &Fabric) -> Option<u16> {
         let mut at_workers = vec![0; self.grounds.wakers.len()];
         for controller in fabric.controllers() {
-            let has_room = controller.queues.len() <= EMIGRANT_QUEUES_MAX;
+            let has_room = controller.queues.len() <= EXPORT_QUEUES_MAX;
             if !has_room || self.controllers.called.contains(&controller.cntlid) {
                 continue;
             }
@@ -91,7 +91,7 @@ impl Giver<'_> {
             let is_first = self.controllers.gathered.is_empty();
             if is_first || then.iter().all(|count| *count <= GATHERED_AT_ONCE) {
                 at_workers = then;
-                fabric.call(controller.cntlid, true);
+                fabric.set_exporting(controller.cntlid, true);
                 self.controllers.called.insert(controller.cntlid);
                 self.controllers.gathered.insert(controller.cntlid, Gathered::new());
             }
@@ -144,7 +144,7 @@ impl Giver<'_> {
     }
 
     fn release(&mut self, fabric: &Fabric, cntlid: u16, gathered: Gathered, now: Instant) {
-        fabric.take_back(cntlid, now);
+        fabric.cancel_export(cntlid, now);
         for (_, parcel) in gathered.into_values() {
             self.courier.give_back(parcel);
         }
@@ -156,7 +156,7 @@ impl Giver<'_> {
             self.courier.give_back(parcel);
             return Ok(());
         };
-        let departed = fabric.departed(number);
+        let departed = fabric.moving_queue(number);
         let found = departed.and_then(|(cntlid, queue)| {
             Some((cntlid, queue, self.controllers.gathered.get_mut(&cntlid)?))
         });
@@ -185,8 +185,8 @@ impl Giver<'_> {
         let grounds = self.grounds.clone();
         let now = grounds.clock.now();
         let numbers: Vec<u64> = gathered.values().map(|(number, _)| *number).collect();
-        let body = match fabric.emigrate(cntlid, &numbers) {
-            Ok(emigrant) => self.controller_body(&emigrant, &gathered),
+        let body = match fabric.export(cntlid, &numbers) {
+            Ok(exported) => self.controller_body(&exported, &gathered),
             Err(why) => Err(why.to_string()),
         };
         let body = match body {
@@ -212,9 +212,13 @@ impl Giver<'_> {
         sent.map_err(String::from)
     }
 
-    fn controller_body(&self, emigrant: &Emigrant, gathered: &Gathered) -> Result<Vec<u8>, String> {
+    fn controller_body(
+        &self,
+        exported: &ExportedController,
+        gathered: &Gathered,
+    ) -> Result<Vec<u8>, String> {
         let now = self.grounds.clock.now();
-        let controller = emigrant.encode(now).map_err(|unfit| unfit.to_string())?;
+        let controller = exported.encode(now).map_err(|unfit| unfit.to_string())?;
         let mut body = put_controller(&controller);
         let book = self.grounds.tenants.book();
         for (_, parcel) in gathered.values() {
@@ -238,7 +242,7 @@ impl Giver<'_> {
     fn take_controller_back(&mut self, shown: &Shown) {
         let now = self.grounds.clock.now();
         if let Some(fabric) = self.grounds.live.fabric() {
-            fabric.take_back(shown.cntlid, now);
+            fabric.cancel_export(shown.cntlid, now);
         }
         for ticket in &shown.tickets {
             if let Some((parcel, shelved)) = self.shown.remove(ticket) {
@@ -256,7 +260,7 @@ impl Giver<'_> {
             self.take_controller_back(&shown);
             return Some(Err(Over::Nonsense("it takes a part of a controller".to_owned())));
         }
-        if let Err(why) = fabric.let_go(shown.cntlid, &shown.numbers) {
+        if let Err(why) = fabric.hand_over(shown.cntlid, &shown.numbers) {
             tracing::warn!(cntlid = shown.cntlid, %why, "a controller stays");
             self.take_controller_back(&shown);
             return Some(Ok(()));
@@ -265,7 +269,7 @@ impl Giver<'_> {
         let given = self.give_all(tickets);
         match &given {
             Ok(()) => {
-                fabric.forget(shown.cntlid);
+                fabric.forget_exported(shown.cntlid);
                 self.controllers.are_given = true;
             }
             Err(_) => self.take_controller_back(&shown),
@@ -285,5 +289,5 @@ impl Giver<'_> {
 
 /// The number of the queue that a parcel is, if it is a queue of a controller.
 pub(super) fn number(parcel: &Parcel) -> Option<u64> {
-    TargetSession::number(&parcel.session)
+    ControllerSession::number(&parcel.session)
 }

@@ -163,7 +163,7 @@ impl<'a> Giver<'a> {
         let held = self.bequeath()?;
         self.talk.say(Kind::Still, &held)?;
         if let Some(fabric) = self.grounds.live.fabric() {
-            let bequest = fabric.bequeath().map_err(|unfit| unfit.to_string())?;
+            let bequest = fabric.export_reservations().map_err(|unfit| unfit.to_string())?;
             self.talk.say(Kind::Fabric, &bequest)?;
         }
         step("giver", "still");

@@ -10,8 +10,8 @@ use std::time::Duration;
 use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket};
 use flash::Spec;
 use io::{Link, Listener, Process};
-use proto::nvme::{Emigrant, Held, PortId};
-use proto::nvme_tcp::{Desk, TargetSession};
+use proto::nvme::{ExportedController, Held, PortId};
+use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use worker::{Adopted, FenceName, Hold};
 
@@ -338,7 +338,7 @@ impl Taker<'_> {
         };
         self.shown.clear();
         for (_, (cntlid, _)) in self.controllers.drain() {
-            self.grounds.live.fabric().iter().for_each(|fabric| fabric.disappoint(cntlid));
+            self.grounds.live.fabric().iter().for_each(|fabric| fabric.cancel_import(cntlid));
         }
         self.end(&ended, told);
         Ok(())
@@ -364,7 +364,7 @@ impl Taker<'_> {
                 // The last listener of NVMe may have been removed; what is to be kept of it is in the
                 // state file.
                 if let Some(fabric) = self.grounds.live.fabric() {
-                    fabric.inherit(&message.body).map_err(|unfit| unfit.to_string())?;
+                    fabric.import_reservations(&message.body).map_err(|unfit| unfit.to_string())?;
                 }
             }
             Kind::Controller if !self.serves => self.look_at_controller(message)?,
@@ -430,7 +430,7 @@ impl Taker<'_> {
         };
         let now = self.grounds.clock.now();
         let fabric = self.grounds.live.fabric()?;
-        (all == tickets && fabric.admit(cntlid, now)).then_some(())
+        (all == tickets && fabric.import(cntlid, now)).then_some(())
     }
 
     /// Answers what was shown.
@@ -492,32 +492,34 @@ impl Taker<'_> {
         sent_at: Instant,
     ) -> Result<(u16, Vec<Shown>), String> {
         let fabric = self.grounds.live.fabric().ok_or("no listener speaks NVMe/TCP")?;
-        let mut emigrant = Emigrant::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
-        let cntlid = emigrant.cntlid();
-        let listener = self.listeners.get(&emigrant.port_mut().0);
+        let mut exported =
+            ExportedController::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
+        let cntlid = exported.cntlid();
+        let listener = self.listeners.get(&exported.port_mut().0);
         let port = PortId(listener.ok_or("its listener is not known")?.0);
-        *emigrant.port_mut() = port;
-        if emigrant.queues() != parcels.len() {
+        *exported.port_mut() = port;
+        if exported.queues() != parcels.len() {
             return Err("some of its connections are missing".to_owned());
         }
         if self.room() < parcels.len() {
             return Err(NO_ROOM.to_owned());
         }
-        let numbers = fabric.expect(emigrant).map_err(|unwelcome| unwelcome.to_string())?;
-        let desk = Rc::new(Desk::new(fabric.clone(), 0));
+        let numbers = fabric.prepare_import(exported).map_err(|unwelcome| unwelcome.to_string())?;
+        let desk = Rc::new(WorkerFabric::new(fabric.clone(), 0));
         let mut sockets = sockets.into_iter();
         let mut shown = Vec::new();
         for ((_, bytes), number) in parcels.iter().zip(numbers.into_values()) {
             let unpack = |packed: &mut Vec<u8>| {
                 let desk = Rc::clone(&desk);
-                let (session, own) = TargetSession::from_abroad(desk, packed, number, port)?;
+                let (session, own) =
+                    ControllerSession::from_other_process(desk, packed, number, port)?;
                 *packed = own;
                 Some(AnySession::NvmeTcp(session))
             };
             match self.look_at(bytes, sockets.next(), sent_at, unpack) {
                 Ok(one) => shown.push(one),
                 Err(why) => {
-                    fabric.disappoint(cntlid);
+                    fabric.cancel_import(cntlid);
                     return Err(why);
                 }
             }
@@ -604,7 +606,7 @@ impl Taker<'_> {
             tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
             self.landing.remove(&parcel.ticket);
             if let Some(fabric) = self.grounds.live.fabric() {
-                TargetSession::lose(&Desk::new(fabric, 0), &parcel.session);
+                ControllerSession::lose(&WorkerFabric::new(fabric, 0), &parcel.session);
             }
             return self.grounds.spread.discard(parcel.ticket);
         }
@@ -637,7 +639,7 @@ impl Taker<'_> {
         grounds.live.set_older(true);
         grounds.orders.listen(listeners, &grounds.wakers);
         grounds.hold_apis(false);
-        self.grounds.live.fabric().iter().for_each(|fabric| fabric.keep_inherited());
+        self.grounds.live.fabric().iter().for_each(|fabric| fabric.store_imported_reservations());
         self.serves = true;
         self.took = grounds.clock.now() - self.began;
         let _ = told.send(Ok(())); // the process may be ending already

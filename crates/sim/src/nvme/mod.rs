@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::{Geometry, Instant, ListenerId, NamespaceId, REQUEST_BYTES_MAX, TenantId};
 use proto::nvme::{
-    Config, Fabric, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId, Subsystem,
-    Surroundings,
+    Config, Environment, Fabric, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
+    Subsystem,
 };
 use wire::nvme::AddressFamily;
 
@@ -37,13 +37,13 @@ fn host_nqn(number: usize) -> Nqn {
     Nqn::new(&format!("nqn.2026-01.io.nearflash:host{number}")).expect("a good name")
 }
 
-/// Surroundings that tell the world that some worker has actions to fetch.
+/// An environment that tells the world that some worker has actions to fetch.
 #[derive(Debug, Default)]
 struct Around {
     woken: Arc<AtomicBool>,
 }
 
-impl Surroundings for Around {
+impl Environment for Around {
     fn wake(&self, _: u16) {
         self.woken.store(true, Ordering::Relaxed);
     }

@@ -212,8 +212,8 @@ impl Exchanges {
         self.vacate(place);
     }
 
-    /// Returns the command of a requested PDU of data, the received bytes, the total, and the data's
-    /// destination.
+    /// Returns the command of a requested PDU of data, the received bytes, the total, and the
+    /// data's destination.
     pub(super) fn awaited(&mut self, place: u16) -> Option<(CommandId, usize, usize, Data)> {
         match self.all.get(usize::from(place)) {
             Some(Exchange::Device { io, transfer: Some(transfer), .. }) => {
@@ -364,7 +364,8 @@ impl Exchanges {
         }
     }
 
-    /// Assigns a slot to a request whose payload is awaited, and returns the headers that request it.
+    /// Assigns a slot to a request whose payload is awaited, and returns the headers that request
+    /// it.
     pub(super) fn invite(
         &mut self,
         tag: Tag,

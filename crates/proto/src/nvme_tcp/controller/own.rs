@@ -12,10 +12,10 @@ use wire::nvme::{
 
 use super::super::framer::Broken;
 use super::exchanges::{Data, Exchange, Own};
-use super::{Pending, Phase, TargetSession, carries, request};
+use super::{ControllerSession, Pending, Phase, carries, request};
 use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 
-impl TargetSession {
+impl ControllerSession {
     /// Adds a command of the controller itself, and requests its payload if needed.
     pub(super) fn own(
         &mut self,

@@ -4,7 +4,7 @@
 //!
 //! Format 2 is little-endian: protocol and format (2 bytes), the queue's number (8), whether the
 //! session comes from another process (1), then the fields in the order of [`put_session`]. The
-//! queue itself is not included, only its number ([`Queue::depart`]), because its controller is
+//! queue itself is not included, only its number ([`Queue::detach`]), because its controller is
 //! shared with other sessions.
 
 use alloc::boxed::Box;
@@ -18,12 +18,12 @@ use wire::nvme_tcp::DataHead;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::DATA_OFFSET_SERVED_MAX;
-use super::super::Desk;
+use super::super::WorkerFabric;
 use super::super::encode::Style;
 use super::super::framer::{Digests, Framer};
 use super::exchanges::{Data, Exchange, Exchanges, Own};
 use super::fused::{Half, Pair};
-use super::{Arriving, FROM_HOSTS, Pending, Phase, TargetSession};
+use super::{Arriving, ControllerSession, FROM_HOSTS, Pending, Phase};
 use crate::nvme::{Fused, Io, PAYLOAD_BYTES_MAX, PortId, Queue};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
@@ -31,7 +31,7 @@ use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 const FORMAT: [u8; 2] = [b'n', 2];
 
 /// A tenant that does not exist, so that the next tenant has to be announced.
-const SOMEBODY: TenantId = TenantId(u32::MAX);
+const UNKNOWN_TENANT: TenantId = TenantId(u32::MAX);
 
 /// The most commands in progress: the entries of the largest queue.
 const PLACES_MAX: usize = 4096;
@@ -42,7 +42,7 @@ const DISCARDS_MAX: usize = 256;
 /// The queue number of a session without a queue.
 const NO_QUEUE: u64 = 0;
 
-impl TargetSession {
+impl ControllerSession {
     /// Returns `true` if the session can be serialized now: it has nothing to send and no command
     /// to carry out.
     pub(super) fn is_at_ease(&self) -> bool {
@@ -53,8 +53,8 @@ impl TargetSession {
     }
 
     /// Serializes the session, and detaches its queue.
-    pub(super) fn pack_up(&mut self) -> Vec<u8> {
-        let number = self.queue.take().map_or(NO_QUEUE, Queue::depart);
+    pub(super) fn pack_session(&mut self) -> Vec<u8> {
+        let number = self.queue.take().map_or(NO_QUEUE, Queue::detach);
         self.bytes(number)
     }
 
@@ -77,13 +77,13 @@ impl TargetSession {
 
     /// Adopts a session from another process. Its queue arrives under `number`, and came through
     /// `port`, whose number may have differed there. Returns `None` if the bytes are invalid.
-    pub fn from_abroad(
-        desk: Rc<Desk>,
+    pub fn from_other_process(
+        desk: Rc<WorkerFabric>,
         packed: &[u8],
         number: u64,
         port: PortId,
-    ) -> Option<(TargetSession, Vec<u8>)> {
-        let mut session = TargetSession::unpack_at(desk, packed)?;
+    ) -> Option<(ControllerSession, Vec<u8>)> {
+        let mut session = ControllerSession::unpack_at(desk, packed)?;
         session.peer.port = port;
         session.arriving = Arriving { number: Some(number), is_foreign: true };
         let bytes = session.bytes(number);
@@ -91,7 +91,7 @@ impl TargetSession {
     }
 
     /// Restores a serialized session. Its queue arrives when the session has a connection.
-    pub fn unpack_at(desk: Rc<Desk>, packed: &[u8]) -> Option<TargetSession> {
+    pub fn unpack_at(desk: Rc<WorkerFabric>, packed: &[u8]) -> Option<ControllerSession> {
         let input = &mut Reader(packed);
         if input.array().ok()? != FORMAT {
             return None;
@@ -105,10 +105,10 @@ impl TargetSession {
     }
 
     /// Ends the queue of a serialized session that is lost. Bytes of other protocols are ignored.
-    pub fn lose(desk: &Desk, packed: &[u8]) {
+    pub fn lose(desk: &WorkerFabric, packed: &[u8]) {
         let input = &mut Reader(packed);
         if let (Ok(FORMAT), Ok(number)) = (input.array(), input.u64()) {
-            desk.lose(number);
+            desk.drop_queue(number);
         }
     }
 
@@ -119,19 +119,19 @@ impl TargetSession {
             self.pending.push_back(Pending::Own);
         }
         let Some(number) = self.arriving.number.take() else { return };
-        self.queue = self.desk.land(number, conn);
+        self.queue = self.desk.attach(number, conn);
         if self.queue.is_none() {
             self.goodbye = Some(Fatal::Ended(0));
             self.pending.push_front(Pending::Own);
         }
         if core::mem::take(&mut self.arriving.is_foreign) {
-            self.settle_in();
+            self.adapt();
         }
     }
 
     /// Adapts a session from another process. Tenants announced there have other numbers here, and
     /// permissions granted there have to be checked again.
-    fn settle_in(&mut self) {
+    fn adapt(&mut self) {
         let Some(queue) = &mut self.queue else { return };
         let before = queue.fence().epoch().wrapping_sub(1);
         for exchange in self.exchanges.all_mut() {
@@ -152,7 +152,7 @@ impl TargetSession {
                 Exchange::Vacant | Exchange::Own { .. } | Exchange::Partner { .. } => {}
             }
         }
-        self.charged.tenant = Some(SOMEBODY);
+        self.charged.tenant = Some(UNKNOWN_TENANT);
         for pending in core::mem::take(&mut self.pending) {
             match &pending {
                 Pending::Attached(_) => continue,
@@ -224,8 +224,8 @@ impl TargetSession {
 
 /// Returns `true` if a command in progress is valid and its received data matches the framer's
 /// state.
-fn is_sound_at(session: &TargetSession, at: usize) -> bool {
-    let TargetSession { exchanges, framer, data, .. } = session;
+fn is_sound_at(session: &ControllerSession, at: usize) -> bool {
+    let ControllerSession { exchanges, framer, data, .. } = session;
     let place = at as u16;
     let owed = |is_coming: bool| if is_coming { framer.owed() } else { 0 };
     let is_held = *data == Data::Held { place };
@@ -262,7 +262,7 @@ fn is_sound_at(session: &TargetSession, at: usize) -> bool {
     }
 }
 
-fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
+fn put_session(to: &mut Writer, session: &ControllerSession) -> Result<(), Unfit> {
     to.put(session.peer.port.0.to_le_bytes());
     to.address(session.peer.address);
     to.flag(session.peer.is_let_in);
@@ -297,9 +297,12 @@ fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
     session.own.ready.iter().try_for_each(|own| put_own(to, own))
 }
 
-fn take_session(input: &mut Reader<'_>, desk: Rc<Desk>) -> Result<TargetSession, Unfit> {
+fn take_session(
+    input: &mut Reader<'_>,
+    desk: Rc<WorkerFabric>,
+) -> Result<ControllerSession, Unfit> {
     let nobody = ConnId { index: u32::MAX, generation: u32::MAX };
-    let mut session = TargetSession::new(desk, PortId(input.u16()?), nobody);
+    let mut session = ControllerSession::new(desk, PortId(input.u16()?), nobody);
     session.peer.address = input.address()?;
     session.peer.is_let_in = input.flag("access")?;
     if input.flag("phase")? {

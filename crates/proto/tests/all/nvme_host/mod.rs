@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use contract::{ConnId, Geometry, Instant, NamespaceId};
 use nearflash_proto::nvme::{
-    Action, Answer, Config, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn, Outcome, Place,
-    Port, PortId, Queue, Step, Subsystem, Surroundings,
+    Action, Answer, Config, Environment, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn,
+    Outcome, Place, Port, PortId, Queue, Step, Subsystem,
 };
 use wire::nvme::{
     AUTH_PROTOCOL, AddressFamily, AdminOpcode, AuthCommand, Completion, ConnectCommand,
@@ -21,14 +21,14 @@ pub const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
 pub const OTHER_SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:others";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Surroundings that count wakes and jobs; their unpredictable bytes are a counter.
+/// An environment that counts wakes and jobs; its unpredictable bytes are a counter.
 #[derive(Debug, Default)]
 pub struct Around {
     pub wakes: Arc<AtomicU64>,
     pub jobs: Arc<AtomicU64>,
 }
 
-impl Surroundings for Around {
+impl Environment for Around {
     fn wake(&self, _worker: u16) {
         self.wakes.fetch_add(1, Ordering::Relaxed);
     }

@@ -10,7 +10,9 @@ use contract::{
     Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
 };
 use nearflash_proto::nvme::{Fabric, Held, PortId};
-use nearflash_proto::nvme_tcp::{Carried, Desk, Digests, HostEvent, HostSession, TargetSession};
+use nearflash_proto::nvme_tcp::{
+    Carried, ControllerSession, Digests, HostEvent, HostSession, WorkerFabric,
+};
 use wire::nvme::{ConnectData, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;
 
@@ -34,7 +36,7 @@ struct Whole {
 
 /// The controller's end, and a worker's part for it.
 pub struct Target {
-    pub session: TargetSession,
+    pub session: ControllerSession,
     /// The bytes that it has sent.
     pub out: Vec<u8>,
     /// The reason for its end.
@@ -53,7 +55,7 @@ pub struct Target {
     /// The admin queue, which keeps the controller alive.
     admin: Option<host::Session>,
     /// The desks of the two workers between which it moves.
-    pub desks: [Rc<Desk>; 2],
+    pub desks: [Rc<WorkerFabric>; 2],
     /// The number of moves between them.
     pub moves: u32,
     /// The current fabric, after the earlier ones.
@@ -67,8 +69,8 @@ impl Target {
         let who = host::host(1);
         let admin = host::connect(&fabric, &who, host::SUBSYSTEM, 1, host::place(0, 0));
         let data = host::connect_data(&who, host::SUBSYSTEM, admin.admin.cntlid());
-        let desks = [0, 1].map(|worker| Rc::new(Desk::new(fabric.clone(), worker)));
-        let session = TargetSession::new(desks[0].clone(), PortId(1), CONN);
+        let desks = [0, 1].map(|worker| Rc::new(WorkerFabric::new(fabric.clone(), worker)));
+        let session = ControllerSession::new(desks[0].clone(), PortId(1), CONN);
         let target = Target {
             session,
             out: Vec::new(),
@@ -97,7 +99,7 @@ impl Target {
         let packed = self.session.pack();
         self.moves += 1;
         let desk = self.desks[self.moves as usize % 2].clone();
-        self.session = TargetSession::unpack_at(desk, &packed).expect("it was packed");
+        self.session = ControllerSession::unpack_at(desk, &packed).expect("it was packed");
         let fence = self.session.landed(ConnId { index: 1, generation: self.moves });
         match (&self.fence, fence) {
             (Some(before), Some(now)) => assert!(Arc::ptr_eq(before, &now), "it keeps its fence"),
@@ -125,42 +127,42 @@ impl Target {
     }
 
     /// Moves to another process with its controller, where `held` commands wait.
-    pub fn emigrate(&mut self, held: Held) {
+    pub fn export(&mut self, held: Held) {
         let (from, to) = (self.fabric(), host::fabric(&host::config()));
         let admin = self.admin.take().expect("it goes once").admin;
         let cntlid = admin.cntlid();
         to.hold(held);
-        from.call(cntlid, true);
+        from.set_exporting(cntlid, true);
         assert!(self.session.moves_to(2) && self.session.is_settled());
         let packed = self.session.pack();
-        let numbers = [admin.depart(), TargetSession::number(&packed).expect("it has a queue")];
-        let emigrant = from.emigrate(cntlid, &numbers).expect("all of it is here");
-        let there = to.expect(emigrant).expect("it may come");
-        let desks = [0, 1].map(|worker| Rc::new(Desk::new(to.clone(), worker)));
+        let numbers = [admin.detach(), ControllerSession::number(&packed).expect("it has a queue")];
+        let exported = from.export(cntlid, &numbers).expect("all of it is here");
+        let there = to.prepare_import(exported).expect("it may come");
+        let desks = [0, 1].map(|worker| Rc::new(WorkerFabric::new(to.clone(), worker)));
         let (session, packed) =
-            TargetSession::from_abroad(desks[0].clone(), &packed, there[&1], PortId(1))
+            ControllerSession::from_other_process(desks[0].clone(), &packed, there[&1], PortId(1))
                 .expect("it makes sense");
         let tags = self.put_off.iter().map(|request| request.tag);
         assert!(session.answers(tags), "they are its requests");
-        from.let_go(cntlid, &numbers).expect("nothing has happened");
-        from.forget(cntlid);
-        assert!(to.admit(cntlid, Instant::ZERO));
-        let admin = to.land(there[&0], 0, host::place(0, 0).conn).expect("it was admitted");
+        from.hand_over(cntlid, &numbers).expect("nothing has happened");
+        from.forget_exported(cntlid);
+        assert!(to.import(cntlid, Instant::ZERO));
+        let admin = to.attach(there[&0], 0, host::place(0, 0).conn).expect("it was admitted");
         let who = host::host(1);
         let place = host::place(0, 0);
         self.admin = Some(host::Session::again(&to, &who, host::SUBSYSTEM, admin, place));
         self.desks = desks;
         self.moves = 0;
         self.session =
-            TargetSession::unpack_at(self.desks[0].clone(), &packed).expect("it was packed");
+            ControllerSession::unpack_at(self.desks[0].clone(), &packed).expect("it was packed");
         self.fence = self.session.landed(CONN);
         self.fabrics.push(to);
         self.feed(&[]);
     }
 
     /// Restores a session without a connection.
-    pub fn unpack(&self, packed: &[u8]) -> Option<TargetSession> {
-        TargetSession::unpack_at(self.desks[0].clone(), packed)
+    pub fn unpack(&self, packed: &[u8]) -> Option<ControllerSession> {
+        ControllerSession::unpack_at(self.desks[0].clone(), packed)
     }
 
     /// Passes bytes to the session.

@@ -9,9 +9,10 @@ use crate::nvme_tcp_pair::{Pair, ranged};
 use crate::support::Chance;
 use contract::{Instant, Session as _, Start};
 use nearflash_proto::nvme::{
-    Action, CloseReason, Config, Emigrant, Fabric, Held, Nqn, Queue, Unready, Unwelcome,
+    Action, CloseReason, Config, ExportError, ExportedController, Fabric, Held, ImportError, Nqn,
+    Queue,
 };
-use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, TargetSession};
+use nearflash_proto::nvme_tcp::{Carried, ControllerSession, Digests, HostEvent};
 use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
 
 /// The configuration that a host writes to reset its controller.
@@ -33,44 +34,44 @@ fn mail(fabric: &Arc<Fabric>, worker: u16) -> Vec<Action> {
 }
 
 /// A controller whose queues have left their workers.
-struct Traveller {
+struct Moving {
     cntlid: u16,
     numbers: Vec<u64>,
     host: Host,
 }
 
-impl Traveller {
+impl Moving {
     /// Detaches all queues of a controller.
-    fn of(session: Session, io: Vec<Queue>) -> Traveller {
+    fn of(session: Session, io: Vec<Queue>) -> Moving {
         let Session { admin, fabric, host, .. } = session;
         let cntlid = admin.cntlid();
-        assert!(fabric.call(cntlid, true) && admin.is_called());
-        let numbers = [admin].into_iter().chain(io).map(Queue::depart).collect();
-        Traveller { cntlid, numbers, host }
+        assert!(fabric.set_exporting(cntlid, true) && admin.is_exporting());
+        let numbers = [admin].into_iter().chain(io).map(Queue::detach).collect();
+        Moving { cntlid, numbers, host }
     }
 
     /// Moves the controller to the other process, as bytes. Returns the new numbers of its queues.
     fn go(&self, from: &Fabric, to: &Fabric) -> BTreeMap<u16, u64> {
-        let emigrant = from.emigrate(self.cntlid, &self.numbers).unwrap();
-        let bytes = emigrant.encode(NOW).unwrap();
-        let arrived = Emigrant::decode(&bytes, NOW).unwrap();
+        let exported = from.export(self.cntlid, &self.numbers).unwrap();
+        let bytes = exported.encode(NOW).unwrap();
+        let arrived = ExportedController::decode(&bytes, NOW).unwrap();
         assert_eq!(arrived.encode(NOW).unwrap(), bytes, "nothing is lost on the way");
-        let numbers = to.expect(arrived).unwrap();
+        let numbers = to.prepare_import(arrived).unwrap();
         assert!(to.controllers().is_empty(), "it is the other's still");
-        from.let_go(self.cntlid, &self.numbers).unwrap();
-        from.forget(self.cntlid);
-        assert!(to.admit(self.cntlid, NOW) && !to.admit(self.cntlid, NOW));
+        from.hand_over(self.cntlid, &self.numbers).unwrap();
+        from.forget_exported(self.cntlid);
+        assert!(to.import(self.cntlid, NOW) && !to.import(self.cntlid, NOW));
         numbers
     }
 
     /// Attaches the queues of the moved controller to a worker.
-    fn land(self, to: &Arc<Fabric>, numbers: &BTreeMap<u16, u64>) -> (Session, Vec<Queue>) {
-        let land = |(id, number): (&u16, &u64)| {
-            let queue = to.land(*number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();
+    fn attach(self, to: &Arc<Fabric>, numbers: &BTreeMap<u16, u64>) -> (Session, Vec<Queue>) {
+        let attach = |(id, number): (&u16, &u64)| {
+            let queue = to.attach(*number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();
             assert_eq!((queue.id(), queue.cntlid()), (*id, self.cntlid));
             queue
         };
-        let mut queues: Vec<Queue> = numbers.iter().map(land).collect();
+        let mut queues: Vec<Queue> = numbers.iter().map(attach).collect();
         let admin = queues.remove(0);
         (Session::again(to, &self.host, SUBSYSTEM, admin, place(1, 10)), queues)
     }
@@ -88,13 +89,13 @@ fn a_controller_goes_on_where_it_has_landed() {
     let event = first.await_event();
     let io = vec![first.io(1, place(0, 1)).unwrap(), first.io(2, place(1, 2)).unwrap()];
     let fence = io[0].fence().clone();
-    let traveller = Traveller::of(first, io);
-    let numbers = traveller.go(&old, &new);
+    let moving = Moving::of(first, io);
+    let numbers = moving.go(&old, &new);
     assert_eq!(old.controllers().len(), 1, "the other host's");
     assert_eq!((mail(&old, 0), mail(&old, 1)), (Vec::new(), Vec::new()), "nobody is ended");
     assert!(!fence.is_running());
-    let cntlid = traveller.cntlid;
-    let (mut again, queues) = traveller.land(&new, &numbers);
+    let cntlid = moving.cntlid;
+    let (mut again, queues) = moving.attach(&new, &numbers);
     assert_eq!(again.get(Property::CONFIGURATION, 4), Ok(0x46_0001));
     assert_eq!(queues[0].fence().start(DEVICE, queues[0].fence().epoch()), Start::Started);
     queues[0].fence().end(DEVICE, 0);
@@ -121,23 +122,24 @@ fn what_is_not_whole_or_waits_does_not_leave() {
     let (fabric, cntlid) = (session.fabric.clone(), session.admin.cntlid());
     let io = session.io(1, place(0, 1)).unwrap();
     let Session { admin, .. } = session;
-    let number = admin.depart();
-    assert_eq!(fabric.emigrate(cntlid, &[number]).unwrap_err(), Unready::Queues);
-    assert_eq!(fabric.emigrate(cntlid, &[number, 99]).unwrap_err(), Unready::Gone);
-    assert_eq!(fabric.emigrate(99, &[number]).unwrap_err(), Unready::Gone);
-    let numbers = [number, io.depart()];
-    fabric.emigrate(cntlid, &numbers).unwrap();
+    let number = admin.detach();
+    assert_eq!(fabric.export(cntlid, &[number]).unwrap_err(), ExportError::Queues);
+    assert_eq!(fabric.export(cntlid, &[number, 99]).unwrap_err(), ExportError::Gone);
+    assert_eq!(fabric.export(99, &[number]).unwrap_err(), ExportError::Gone);
+    let numbers = [number, io.detach()];
+    fabric.export(cntlid, &numbers).unwrap();
     // The host continues here, with its timer as if it had just sent a command.
-    fabric.take_back(cntlid, NOW);
-    let [admin, io] = [0, 1].map(|n| fabric.land(numbers[n], 0, place(0, n as u32).conn).unwrap());
-    assert!(!admin.is_called() && io.fence().start(DEVICE, 0) == Start::Started);
+    fabric.cancel_export(cntlid, NOW);
+    let [admin, io] =
+        [0, 1].map(|n| fabric.attach(numbers[n], 0, place(0, n as u32).conn).unwrap());
+    assert!(!admin.is_exporting() && io.fence().start(DEVICE, 0) == Start::Started);
     // A reset with a write at the device is not over before that write.
     let mut session = Session::again(&fabric, &host(1), SUBSYSTEM, admin, place(0, 0));
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
-    let number = session.admin.depart();
-    assert_eq!(fabric.emigrate(cntlid, &[number]).unwrap_err(), Unready::Ending);
+    let number = session.admin.detach();
+    assert_eq!(fabric.export(cntlid, &[number]).unwrap_err(), ExportError::Ending);
     io.fence().end(DEVICE, 0);
-    assert!(fabric.emigrate(cntlid, &[number]).is_ok());
+    assert!(fabric.export(cntlid, &[number]).is_ok());
 }
 
 #[test]
@@ -146,20 +148,20 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     let mut session = connect(&old, 1, 0);
     session.set_feature(Feature::KEEP_ALIVE, 1000).unwrap();
     let io = session.io(1, place(0, 1)).unwrap();
-    let traveller = Traveller::of(session, vec![io]);
-    let emigrant = old.emigrate(traveller.cntlid, &traveller.numbers).unwrap();
+    let moving = Moving::of(session, vec![io]);
+    let exported = old.export(moving.cntlid, &moving.numbers).unwrap();
     // The timer is suspended as long as nobody can hear the host.
     for n in 0..20 {
         poll(&old, 0, at(n * 1000));
     }
     assert_eq!(old.controllers().len(), 1);
-    new.expect(emigrant).unwrap();
+    new.prepare_import(exported).unwrap();
     old.remove_subsystem(&nqn(SUBSYSTEM)).unwrap();
-    let gone = old.let_go(traveller.cntlid, &traveller.numbers);
-    assert_eq!(gone, Err(Unready::Gone));
-    new.disappoint(traveller.cntlid);
-    assert!(!new.admit(traveller.cntlid, NOW));
-    let landed = old.land(traveller.numbers[1], 1, place(1, 9).conn).unwrap();
+    let gone = old.hand_over(moving.cntlid, &moving.numbers);
+    assert_eq!(gone, Err(ExportError::Gone));
+    new.cancel_import(moving.cntlid);
+    assert!(!new.import(moving.cntlid, NOW));
+    let landed = old.attach(moving.numbers[1], 1, place(1, 9).conn).unwrap();
     let reason = CloseReason::SubsystemRemoved;
     assert_eq!(mail(&old, 1), [Action::Close { conn: place(1, 9).conn, reason }]);
     drop(landed);
@@ -175,17 +177,17 @@ fn a_controller_does_not_expire_while_it_is_gathered() {
     let io = session.io(1, place(0, 1)).unwrap();
     let (cntlid, started) = (session.admin.cntlid(), 10_000);
     poll(&old, 0, at(started));
-    assert!(old.call(cntlid, true));
+    assert!(old.set_exporting(cntlid, true));
     let Session { admin, .. } = session;
-    let number = admin.depart();
+    let number = admin.detach();
     for n in 0..20 {
         assert_eq!(poll(&old, 0, at(started + n * 1000)), [], "nobody could hear it");
     }
     assert_eq!(old.controllers().len(), 2);
     // The controller stays, and has its whole timeout again. A host that stays silent then expires.
     let back = started + 20_000;
-    old.take_back(cntlid, at(back));
-    let admin = old.land(number, 0, place(0, 0).conn).unwrap();
+    old.cancel_export(cntlid, at(back));
+    let admin = old.attach(number, 0, place(0, 0).conn).unwrap();
     poll(&old, 0, at(back + 900));
     assert_eq!(old.controllers().len(), 2);
     for n in 1..20 {
@@ -200,13 +202,13 @@ fn one_that_was_let_go_can_be_taken_back() {
     let (old, _) = two(&config());
     let session = connect(&old, 1, 0);
     let io = session.io(1, place(0, 1)).unwrap();
-    let traveller = Traveller::of(session, vec![io]);
-    old.emigrate(traveller.cntlid, &traveller.numbers).unwrap();
-    old.let_go(traveller.cntlid, &traveller.numbers).unwrap();
+    let moving = Moving::of(session, vec![io]);
+    old.export(moving.cntlid, &moving.numbers).unwrap();
+    old.hand_over(moving.cntlid, &moving.numbers).unwrap();
     assert!(old.controllers().is_empty());
-    old.take_back(traveller.cntlid, NOW);
-    let numbers = (0..).zip(traveller.numbers.iter().copied()).collect();
-    let (mut again, queues) = traveller.land(&old, &numbers);
+    old.cancel_export(moving.cntlid, NOW);
+    let numbers = (0..).zip(moving.numbers.iter().copied()).collect();
+    let (mut again, queues) = moving.attach(&old, &numbers);
     assert_eq!(again.get(Property::CONFIGURATION, 4), Ok(0x46_0001));
     assert_eq!(queues[0].fence().start(DEVICE, 0), Start::Started);
 }
@@ -215,28 +217,32 @@ fn one_that_was_let_go_can_be_taken_back() {
 fn a_configuration_that_would_not_serve_it_so_refuses_it() {
     let old = fabric(&config());
     let session = connect(&old, 1, 0);
-    let traveller = Traveller::of(session, Vec::new());
-    let emigrant = old.emigrate(traveller.cntlid, &traveller.numbers).unwrap();
+    let moving = Moving::of(session, Vec::new());
+    let exported = old.export(moving.cntlid, &moving.numbers).unwrap();
     let refused = |change: &dyn Fn(&mut Config)| {
         let mut other = config();
         change(&mut other);
-        fabric(&other).expect(emigrant.clone()).unwrap_err()
+        fabric(&other).prepare_import(exported.clone()).unwrap_err()
     };
-    assert_eq!(refused(&|other| other.subsystems.clear()), Unwelcome::Subsystem);
-    assert_eq!(refused(&|other| drop(other.ports.remove(0))), Unwelcome::Subsystem);
+    assert_eq!(refused(&|other| other.subsystems.clear()), ImportError::Subsystem);
+    assert_eq!(refused(&|other| drop(other.ports.remove(0))), ImportError::Subsystem);
     let nobody = nearflash_proto::nvme::Hosts::Only(Vec::<Nqn>::new());
-    assert_eq!(refused(&|other| other.subsystems[0].hosts = nobody.clone()), Unwelcome::Host);
-    assert_eq!(refused(&|other| other.subsystems[0].must_authenticate = true), Unwelcome::Host);
+    assert_eq!(refused(&|other| other.subsystems[0].hosts = nobody.clone()), ImportError::Host);
+    assert_eq!(refused(&|other| other.subsystems[0].must_authenticate = true), ImportError::Host);
     let of = |other: &mut Config| other.subsystems[0].namespaces[1].clone();
     let another = |other: &mut Config| {
         let mut namespace = of(other);
         namespace.id = contract::NamespaceId(9);
         other.subsystems[0].namespaces[1] = namespace;
     };
-    assert_eq!(refused(&another), Unwelcome::Namespace(2));
+    assert_eq!(refused(&another), ImportError::Namespace(2));
     let taken = fabric(&config());
     let _first = connect(&taken, 7, 0);
-    assert_eq!(taken.expect(emigrant.clone()), Err(Unwelcome::Full), "its identifier is taken");
+    assert_eq!(
+        taken.prepare_import(exported.clone()),
+        Err(ImportError::Full),
+        "its identifier is taken"
+    );
 }
 
 #[test]
@@ -248,9 +254,9 @@ fn the_host_is_told_what_the_new_configuration_changes() {
     let mut session = connect(&old, 1, 0);
     session.set_feature(Feature::EVENTS, notice::NAMESPACE).unwrap();
     let cid = session.await_event();
-    let traveller = Traveller::of(session, Vec::new());
-    let numbers = traveller.go(&old, &new);
-    let _landed = traveller.land(&new, &numbers);
+    let moving = Moving::of(session, Vec::new());
+    let numbers = moving.go(&old, &new);
+    let _landed = moving.attach(&new, &numbers);
     let [Action::Complete { answer, .. }] = &mail(&new, 1)[..] else { panic!("no event") };
     assert_eq!((answer.cid, answer.result as u32), (cid, Event::NAMESPACE.to_result()));
 }
@@ -265,7 +271,7 @@ fn a_write_that_was_not_asked_for_goes_on_and_is_looked_at_again() {
     let carried = Carried { sends: data.len(), ..Carried::default() };
     pair.host.command(&entry, carried, &[], &mut out);
     pair.target.feed(&out);
-    pair.target.emigrate(Held::Nothing);
+    pair.target.export(Held::Nothing);
     let fence = pair.target.fence.clone().expect("it is an I/O queue");
     assert_ne!(pair.target.session.allowed_as_of(0), fence.epoch(), "it is of no epoch here");
     assert_eq!(pair.target.session.allow_again(0), Ok(fence.epoch()));
@@ -299,7 +305,7 @@ fn commands_that_change_reservations_wait_while_two_processes_have_hosts() {
     pair.target.feed(&out);
     assert!(pair.target.out.is_empty() && pair.target.session.is_settled(), "it may leave so");
     assert!(fabric.reservations().is_empty());
-    pair.target.emigrate(Held::Reservations);
+    pair.target.export(Held::Reservations);
     let there = pair.target.fabric();
     pair.target.attend();
     assert!(there.reservations().is_empty() && pair.target.out.is_empty());
@@ -325,18 +331,18 @@ fn reservations_go_over_whether_they_persist_or_not() {
         persists: false,
     };
     old.restore_reservation(kept.clone()).unwrap();
-    let bytes = old.bequeath().unwrap();
-    new.inherit(&bytes).unwrap();
+    let bytes = old.export_reservations().unwrap();
+    new.import_reservations(&bytes).unwrap();
     assert_eq!(new.reservations(), [kept]);
     for cut in 0..bytes.len() {
-        assert!(new.inherit(&bytes[..cut]).is_err(), "the first {cut} bytes");
+        assert!(new.import_reservations(&bytes[..cut]).is_err(), "the first {cut} bytes");
     }
     let mut chance = Chance(1);
     for _ in 0..20_000 {
         let mut bytes = bytes.clone();
         let (at, bit) = (chance.below(bytes.len()), chance.below(8));
         bytes[at] ^= 1 << bit;
-        let _ = new.inherit(&bytes);
+        let _ = new.import_reservations(&bytes);
     }
 }
 
@@ -348,11 +354,11 @@ fn changed_controllers_are_refused_or_make_sense() {
     session.set_feature(Feature::EVENTS, notice::NAMESPACE).unwrap();
     session.await_event();
     let io = vec![session.io(1, place(0, 1)).unwrap(), session.io(2, place(0, 2)).unwrap()];
-    let traveller = Traveller::of(session, io);
-    let emigrant = old.emigrate(traveller.cntlid, &traveller.numbers).unwrap();
-    let good = emigrant.encode(NOW).unwrap();
+    let moving = Moving::of(session, io);
+    let exported = old.export(moving.cntlid, &moving.numbers).unwrap();
+    let good = exported.encode(NOW).unwrap();
     for cut in 0..good.len() {
-        assert!(Emigrant::decode(&good[..cut], NOW).is_err(), "the first {cut} bytes");
+        assert!(ExportedController::decode(&good[..cut], NOW).is_err(), "the first {cut} bytes");
     }
     let (mut chance, mut believed, mut admitted) = (Chance(11), 0, 0);
     for _ in 0..30_000 {
@@ -361,17 +367,17 @@ fn changed_controllers_are_refused_or_make_sense() {
             let (at, bit) = (14 + chance.below(bytes.len() - 14), chance.below(8));
             bytes[at] ^= 1 << bit;
         }
-        let Ok(arrived) = Emigrant::decode(&bytes, NOW) else { continue };
+        let Ok(arrived) = ExportedController::decode(&bytes, NOW) else { continue };
         believed += 1;
-        let again = Emigrant::decode(&arrived.encode(NOW).unwrap(), NOW).unwrap();
+        let again = ExportedController::decode(&arrived.encode(NOW).unwrap(), NOW).unwrap();
         assert_eq!(again.encode(NOW).unwrap(), arrived.encode(NOW).unwrap());
         let (new, cntlid) = (fabric(&config()), arrived.cntlid());
-        let Ok(numbers) = new.expect(arrived) else { continue };
-        assert!(new.admit(cntlid, NOW));
-        let land = |(id, number): (&u16, &u64)| {
-            new.land(*number, 1, place(1, u32::from(*id)).conn).expect("it was admitted")
+        let Ok(numbers) = new.prepare_import(arrived) else { continue };
+        assert!(new.import(cntlid, NOW));
+        let attach = |(id, number): (&u16, &u64)| {
+            new.attach(*number, 1, place(1, u32::from(*id)).conn).expect("it was admitted")
         };
-        let queues: Vec<Queue> = numbers.iter().map(land).collect();
+        let queues: Vec<Queue> = numbers.iter().map(attach).collect();
         poll(&new, 0, NOW);
         drop(queues);
         assert!(new.controllers().is_empty());
@@ -390,7 +396,7 @@ fn bytes_that_are_no_session_are_refused() {
     pair.host.command(&entry, carried, &[], &mut out);
     pair.target.feed(&out);
     let packed = pair.target.session.pack();
-    assert!(TargetSession::number(&packed).is_some());
+    assert!(ControllerSession::number(&packed).is_some());
     let mut chance = Chance(5);
     for _ in 0..20_000 {
         let mut bytes = packed.clone();

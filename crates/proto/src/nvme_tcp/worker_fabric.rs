@@ -14,7 +14,7 @@ use crate::nvme::{Action, Fabric, Held, Place, PortId, Queue};
 /// A worker's access to the fabric, which distributes the fabric's actions to the worker's
 /// sessions.
 #[derive(Debug)]
-pub struct Desk {
+pub struct WorkerFabric {
     fabric: Arc<Fabric>,
     worker: u16,
     inbox: RefCell<Inbox>,
@@ -24,8 +24,8 @@ pub struct Desk {
 struct Inbox {
     /// Actions that no session has taken yet, by connection, oldest first.
     mail: BTreeMap<ConnId, VecDeque<Action>>,
-    /// Connections that [`Desk::news`] has yet to return: those with new actions, and those that
-    /// asked for a call.
+    /// Connections that [`WorkerFabric::news`] has yet to return: those with new actions, and those
+    /// that asked for a call.
     unnamed: VecDeque<ConnId>,
     /// Connections that wait until less is held, and what was held at the last check.
     later: Vec<ConnId>,
@@ -34,10 +34,10 @@ struct Inbox {
     arrived: Vec<Action>,
 }
 
-impl Desk {
+impl WorkerFabric {
     /// Creates the desk of a worker.
-    pub fn new(fabric: Arc<Fabric>, worker: u16) -> Desk {
-        Desk { fabric, worker, inbox: RefCell::default() }
+    pub fn new(fabric: Arc<Fabric>, worker: u16) -> WorkerFabric {
+        WorkerFabric { fabric, worker, inbox: RefCell::default() }
     }
 
     /// Returns a connection that has new actions or has asked for a call.
@@ -64,7 +64,7 @@ impl Desk {
         inbox.unnamed.pop_front()
     }
 
-    /// Makes [`Desk::news`] return this connection, though it has no action.
+    /// Makes [`WorkerFabric::news`] return this connection, though it has no action.
     pub(super) fn call(&self, conn: ConnId) {
         self.inbox.borrow_mut().unnamed.push_back(conn);
     }
@@ -74,7 +74,7 @@ impl Desk {
         self.fabric.held()
     }
 
-    /// Makes [`Desk::news`] return this connection once less than `held` is held.
+    /// Makes [`WorkerFabric::news`] return this connection once less than `held` is held.
     pub(super) fn call_later(&self, conn: ConnId, held: Held) {
         let mut inbox = self.inbox.borrow_mut();
         inbox.held = inbox.held.max(held);
@@ -104,13 +104,13 @@ impl Desk {
     }
 
     /// Attaches the queue that left under this number to a connection.
-    pub(super) fn land(&self, number: u64, conn: ConnId) -> Option<Queue> {
-        self.fabric.land(number, self.worker, conn)
+    pub(super) fn attach(&self, number: u64, conn: ConnId) -> Option<Queue> {
+        self.fabric.attach(number, self.worker, conn)
     }
 
     /// Ends the queue that left under this number.
-    pub(super) fn lose(&self, number: u64) {
-        self.fabric.lose(number);
+    pub(super) fn drop_queue(&self, number: u64) {
+        self.fabric.drop_queue(number);
     }
 
     /// Takes the next action for this connection.
