@@ -13,7 +13,7 @@ use contract::{
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommonHeader, DataHead, FatalStatus, InitRequest, InitResponse, PDU_FORMAT_1_0,
-    PduType, TERM_DATA_BYTES_MAX, Terminate, digests, flags,
+    PduType, TERM_DATA_BYTES_MAX, Terminate, flags,
 };
 use zerocopy::{FromBytes, FromZeros};
 
@@ -196,10 +196,7 @@ impl ControllerSession {
         if request.alignment > ALIGNMENT_MAX {
             return Err(Broken::field(10));
         }
-        let agreed = Digests {
-            header: request.digests & digests::HEADER != 0,
-            data: request.digests & digests::DATA != 0,
-        };
+        let agreed = Digests::from_bits(request.digests);
         let style = Style { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
         if style.data_offset(size_of::<DataHead>()) > DATA_OFFSET_SERVED_MAX {
             return Err(unsupported(10));
@@ -214,7 +211,7 @@ impl ControllerSession {
             pdu_bytes: (header_bytes as u32).into(),
         };
         response.format = PDU_FORMAT_1_0.into();
-        response.digests = request.digests & (digests::HEADER | digests::DATA);
+        response.digests = agreed.to_bits();
         response.data_bytes_max = DATA_BYTES_MAX.into();
         self.outbox.plain(&response);
         self.style = style;

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 
 use contract::{Fatal, Status};
-use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, flags};
+use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, digests, flags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::carry::Carry;
@@ -25,6 +25,17 @@ pub struct Digests {
 }
 
 impl Digests {
+    /// Returns the digests in a field of ICReq or ICResp.
+    pub(super) fn from_bits(bits: u8) -> Digests {
+        Digests { header: bits & digests::HEADER != 0, data: bits & digests::DATA != 0 }
+    }
+
+    /// Returns the field of ICReq or ICResp.
+    pub(super) fn to_bits(self) -> u8 {
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        bit(self.header, digests::HEADER) | bit(self.data, digests::DATA)
+    }
+
     /// Returns the size of the digest after a header.
     pub(super) fn header_bytes(self) -> usize {
         if self.header { DIGEST_BYTES } else { 0 }

@@ -9,7 +9,7 @@ use wire::nvme::{CommandId, Completion, Submission};
 use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommandHead, CommonHeader, DATA_BYTES_LEAST, DataHead, FatalStatus, InitRequest,
     InitResponse, PDU_FORMAT_1_0, PduType, ReadyHead, ResponseHead, TERM_DATA_BYTES_MAX, Terminate,
-    digests, flags,
+    flags,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -155,9 +155,7 @@ impl HostSession {
             pdu_bytes: (header_bytes as u32).into(),
         };
         request.format = PDU_FORMAT_1_0.into();
-        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-        request.digests =
-            bit(self.wanted.header, digests::HEADER) | bit(self.wanted.data, digests::DATA);
+        request.digests = self.wanted.to_bits();
         zerocopy::transmute!(request)
     }
 
@@ -317,10 +315,7 @@ impl HostSession {
         if response.format.get() != PDU_FORMAT_1_0 {
             return Err(Broken::field(8));
         }
-        let agreed = Digests {
-            header: response.digests & digests::HEADER != 0,
-            data: response.digests & digests::DATA != 0,
-        };
+        let agreed = Digests::from_bits(response.digests);
         let uninvited = agreed.header && !self.wanted.header || agreed.data && !self.wanted.data;
         let style = Style { digests: agreed, alignment: (usize::from(response.alignment) + 1) * 4 };
         if response.alignment > ALIGNMENT_MAX

@@ -8,6 +8,7 @@
 
 mod client;
 mod client_v2;
+mod limits;
 mod packed;
 mod passage;
 mod server;
@@ -15,16 +16,6 @@ mod server_v2;
 mod v1;
 
 pub use client::{ClientEvent, ClientSession};
+pub use limits::{PAYLOAD_BYTES_MAX, REQUEST_BLOCKS_MAX, STREAMS_MAX};
 pub use server::ServerSession;
 pub use wire::reflex_v2::{TENANT_BYTES_MAX, TOKEN_BYTES_MAX};
-
-use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX};
-
-/// The number of streams of a connection; stream numbers are below.
-pub const STREAMS_MAX: u8 = 8;
-
-/// The most blocks of a range.
-pub const REQUEST_BLOCKS_MAX: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;
-
-/// The longest payload: that of the largest compare-and-write.
-pub const PAYLOAD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;

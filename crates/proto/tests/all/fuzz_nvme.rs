@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::nvme_host::*;
+use crate::support::{Chance, rounds};
 use contract::{Command, Instant, Status as Ended};
 use nearflash_proto::nvme::{
     Action, Config, Fabric, Fused, Hosts, Outcome, PortId, Queue, Step, Subsystem,
@@ -26,63 +27,13 @@ const ROUNDS: u64 = 1000;
 /// The number of steps in a round.
 const STEPS: usize = 200;
 
-/// A generator of pseudo-random numbers (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.word() % bound as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-}
-
-/// Prints the seed when its round panics.
-struct Round(u64);
-
-impl Drop for Round {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay this round with FUZZ_SEED={}", self.0);
-        }
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a whole number"))
-}
-
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only how long the rounds go on depends on the clock"
-)]
 fn hosts_say_anything() {
-    let first = number("FUZZ_SEED").unwrap_or(0);
-    let seconds = number("FUZZ_SECONDS").map(Duration::from_secs);
-    let begun = std::time::Instant::now();
     let mut reached = BTreeSet::new();
-    for seed in first.. {
-        if !seconds.map_or(seed - first < ROUNDS, |limit| begun.elapsed() < limit) {
-            println!("{} rounds from seed {first}", seed - first);
-            break;
-        }
-        let _round = Round(seed);
-        World::new(Chance(seed)).run(&mut reached);
-    }
+    rounds::rounds(ROUNDS, |seed| World::new(Chance(seed)).run(&mut reached));
     let marks = ["device", "controller", "refused", "event", "reservation", "changed", "closed"];
     let missed: Vec<_> = marks.iter().filter(|mark| !reached.contains(*mark)).collect();
-    assert!(number("FUZZ_SEED").is_some() || missed.is_empty(), "never happened: {missed:?}");
+    assert!(rounds::is_replay() || missed.is_empty(), "never happened: {missed:?}");
 }
 
 /// A namespace of the model.
@@ -147,7 +98,7 @@ impl World {
                     let at = self.chance.below(self.parties.len());
                     self.parties.swap_remove(at);
                 }
-                5 => self.now = self.now + Duration::from_millis(self.chance.word() % 3000),
+                5 => self.now = self.now + Duration::from_millis(self.chance.next() % 3000),
                 _ if self.parties.is_empty() => self.arrive(),
                 _ => self.speak(reached),
             }
@@ -185,7 +136,7 @@ impl World {
     fn change_namespaces(&mut self) {
         let at = self.chance.below(2);
         let nsid = self.chance.below(5) as u32 + 1;
-        let blocks = self.chance.word() % 5000 + 1;
+        let blocks = self.chance.next() % 5000 + 1;
         let name = nqn(NAMES[at]);
         let told: Vec<u8> = match (self.model[at].1.get(&nsid).cloned(), self.chance.below(3)) {
             (Some(ns), 0) => {
@@ -206,8 +157,8 @@ impl World {
             }
             (None, _) => {
                 let mut marker = [0; 16];
-                marker[..8].copy_from_slice(&self.chance.word().to_le_bytes());
-                marker[8..].copy_from_slice(&self.chance.word().to_le_bytes());
+                marker[..8].copy_from_slice(&self.chance.next().to_le_bytes());
+                marker[8..].copy_from_slice(&self.chance.next().to_le_bytes());
                 let seen = self.some_hosts();
                 let mut new = namespace(nsid, blocks);
                 new.id.0 = (at * 100) as u16 + nsid as u16;
@@ -227,7 +178,7 @@ impl World {
     }
 
     fn some_hosts(&mut self) -> Vec<u8> {
-        let bits = self.chance.word();
+        let bits = self.chance.next();
         (1..=3).filter(|who| bits >> who & 1 != 0).collect()
     }
 
@@ -262,7 +213,7 @@ impl World {
         let mut entry = match self.chance.below(5) {
             0 => {
                 let mut bytes = [0; 64];
-                bytes.iter_mut().for_each(|byte| *byte = self.chance.word() as u8);
+                bytes.iter_mut().for_each(|byte| *byte = self.chance.next() as u8);
                 bytes[1] = Submission::FLAGS_SGL | bytes[1] & 3;
                 Submission::read_from_bytes(&bytes).unwrap()
             }
@@ -317,13 +268,13 @@ impl World {
     fn sensible(&mut self, on_admin: bool) -> Submission {
         let chance = &mut self.chance;
         let nsid = chance.of(&[0, 1, 2, 3, 4, 5, u32::MAX]);
-        let cid = chance.word() as u16;
+        let cid = chance.next() as u16;
         if !on_admin {
             let opcodes = [0, 1, 2, 5, 8, 9, 0x0c, 0x0d, 0x0e, 0x11, 0x15, FABRICS_OPCODE];
             let opcode = NvmOpcode(chance.of(&opcodes));
             let mut entry = Submission::new(opcode.0, cid, nsid);
             entry.flags |= chance.of(&[0, 0, 0, 1, 2]);
-            entry.dword10 = (chance.word() as u32 % 5000).into();
+            entry.dword10 = (chance.next() as u32 % 5000).into();
             let blocks = chance.below(8) as u32;
             let (bytes, dword10) = match opcode {
                 NvmOpcode::DATASET_MANAGEMENT => ((blocks + 1) * 16, Some(blocks)),
@@ -359,7 +310,7 @@ impl World {
                 let feature = chance.of(&[1, 2, 4, 5, 6, 7, 0x0a, 0x0e, 0x0f, 0x16, 0x81, 0x82]);
                 entry.dword10 = (feature | (chance.below(5) as u32) << 8).into();
                 let mask = chance.of(&[0x00ff_00ff, 0xfff]);
-                entry.dword11 = (chance.word() as u32 & mask).into();
+                entry.dword11 = (chance.next() as u32 & mask).into();
                 let bytes = [0, 8, 16, 512][chance.below(4)];
                 entry.data = SglDescriptor::transport(bytes);
                 entry

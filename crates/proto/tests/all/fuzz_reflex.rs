@@ -5,47 +5,18 @@
 //! seed. A failure prints the seed of its round.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
-use crate::support::{Chance, Heard, Said, client_stream, cut, listen, meet, serve, server_stream};
+use crate::support::{
+    Chance, Heard, Said, client_stream, cut, listen, meet, rounds, serve, server_stream,
+};
 use contract::{Fatal, Status};
 
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 4000;
 
-/// Prints the seed when its round panics.
-struct Round(u64);
-
-impl Drop for Round {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay this round with FUZZ_SEED={}", self.0);
-        }
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a whole number"))
-}
-
 /// Calls `round` with one seed after the other.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only how long the rounds go on depends on the clock"
-)]
 fn rounds(mut round: impl FnMut(&mut Chance)) {
-    let first = number("FUZZ_SEED").unwrap_or(0);
-    let seconds = number("FUZZ_SECONDS").map(Duration::from_secs);
-    let begun = Instant::now();
-    for seed in first.. {
-        let goes_on = seconds.map_or(seed - first < ROUNDS, |limit| begun.elapsed() < limit);
-        if !goes_on {
-            println!("{} rounds from seed {first}", seed - first);
-            break;
-        }
-        let _round = Round(seed);
-        round(&mut Chance(seed));
-    }
+    rounds::rounds(ROUNDS, |seed| round(&mut Chance(seed)));
 }
 
 /// Changes the stream in up to four places.

@@ -6,8 +6,8 @@
 //! seed. A failure prints the seed of its round.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
+use crate::support::{self, rounds};
 use contract::{
     Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
     ParcelRequest, Payload, Peer, Range, Request, Rights, Status, TenantId, Ticket,
@@ -22,20 +22,16 @@ const NOW: Instant = Instant::from_nanos(1 << 40);
 /// The existing tenants.
 const TENANTS: u32 = 5;
 
-/// A generator of pseudo-random numbers (splitmix64).
-struct Chance(u64);
+/// A generator of random parts of a parcel.
+struct Chance(support::Chance);
 
 impl Chance {
     fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        self.0.next()
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.word() % bound as u64) as usize
+        self.0.below(bound)
     }
 
     fn happens(&mut self) -> bool {
@@ -171,21 +167,9 @@ fn arrives(bytes: &[u8], from: u16) -> Result<Parcel, Unfit> {
     decode(bytes, from, NOW, member)
 }
 
-/// Prints the seed when its round panics.
-struct Round(u64);
-
-impl Drop for Round {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay this round with FUZZ_SEED={}", self.0);
-        }
-    }
-}
-
 /// Decodes one intact parcel and many damaged ones. Returns how many of those were accepted.
 fn round(seed: u64) -> usize {
-    let _round = Round(seed);
-    let mut chance = Chance(seed);
+    let mut chance = Chance(support::Chance(seed));
     let sent = chance.parcel();
     let good = encode(&sent, NOW, name).expect("all tenants have names");
     assert_eq!(arrives(&good, sent.from), Ok(sent.clone()));
@@ -226,20 +210,9 @@ fn round(seed: u64) -> usize {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "fuzzing lasts for a while on the wall")]
 fn changed_parcels_are_refused_or_mean_something() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("FUZZ_SEED").unwrap_or(0);
-    let end = number("FUZZ_SECONDS")
-        .map(|seconds| std::time::Instant::now() + Duration::from_secs(seconds));
-    let (mut believed, mut rounds) = (0, 0);
-    while match end {
-        Some(end) => std::time::Instant::now() < end,
-        None => rounds < ROUNDS,
-    } {
-        believed += round(first + rounds);
-        rounds += 1;
-    }
-    println!("{rounds} rounds, {believed} changed parcels made sense");
+    let mut believed = 0;
+    rounds::rounds(ROUNDS, |seed| believed += round(seed));
+    println!("{believed} changed parcels made sense");
     assert!(believed > 0, "some changes do no harm");
 }

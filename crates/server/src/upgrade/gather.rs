@@ -212,16 +212,12 @@ impl Giver<'_> {
         sent.map_err(String::from)
     }
 
-    fn controller_body(
-        &self,
-        exported: &ExportedController,
-        gathered: &Gathered,
-    ) -> Result<Vec<u8>, String> {
+    fn controller_body(&self, own: &ExportedController, all: &Gathered) -> Result<Vec<u8>, String> {
         let now = self.grounds.clock.now();
-        let controller = exported.encode(now).map_err(|unfit| unfit.to_string())?;
+        let controller = own.encode(now).map_err(|unfit| unfit.to_string())?;
         let mut body = put_controller(&controller);
         let book = self.grounds.tenants.book();
-        for (_, parcel) in gathered.values() {
+        for (_, parcel) in all.values() {
             let encoded =
                 encode(parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned));
             let encoded = encoded.map_err(|unfit| unfit.to_string())?;

@@ -14,20 +14,20 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::{EXPONENT_BYTES, End, Group, Hash, Methods, Power, Response, Secret, augmented};
 
 /// The unpredictable bytes that a message of the host may need.
-pub(in crate::nvme) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
+pub(crate) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
 
 /// The size of the longest challenge in bytes.
 const CHALLENGE_BYTES_MAX: usize = 64;
 
 /// The names and keys of the two ends, as the controller knows them.
 #[derive(Clone, Debug)]
-pub(in crate::nvme) struct Ends {
-    pub(in crate::nvme) host: alloc::string::String,
-    pub(in crate::nvme) subsystem: alloc::string::String,
+pub(crate) struct Ends {
+    pub(crate) host: alloc::string::String,
+    pub(crate) subsystem: alloc::string::String,
     /// The host's key. Without one, nobody can authenticate as this host.
-    pub(in crate::nvme) key: Option<Secret>,
+    pub(crate) key: Option<Secret>,
     /// The controller's key.
-    pub(in crate::nvme) own_key: Option<Secret>,
+    pub(crate) own_key: Option<Secret>,
 }
 
 /// The negotiated parameters, and the controller's challenge.
@@ -82,7 +82,7 @@ enum Next {
 
 /// The answer to a host that asks for a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::nvme) enum Said {
+pub(crate) enum Said {
     /// The message.
     Message(Vec<u8>),
     /// The message, after which the connection ends.
@@ -95,44 +95,44 @@ pub(in crate::nvme) enum Said {
 
 /// The authentication of one queue.
 #[derive(Debug)]
-pub(in crate::nvme) struct Transaction {
+pub(crate) struct Transaction {
     step: Step,
     proven: bool,
 }
 
 impl Transaction {
-    pub(in crate::nvme) fn new() -> Transaction {
+    pub(crate) fn new() -> Transaction {
         Transaction { step: Step::Idle, proven: false }
     }
 
     /// Creates a transaction that has succeeded, if `proven`, or that has not begun.
-    pub(in crate::nvme) fn at_rest(proven: bool) -> Transaction {
+    pub(crate) fn at_rest(proven: bool) -> Transaction {
         Transaction { step: if proven { Step::Done } else { Step::Idle }, proven }
     }
 
     /// Returns `true` if the transaction has succeeded or not begun, so that it waits for nothing.
-    pub(in crate::nvme) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.step, Step::Idle | Step::Done)
     }
 
     /// Returns `true` if the host has authenticated.
-    pub(in crate::nvme) fn is_proven(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.proven
     }
 
     /// Returns `true` if the transaction has failed and the connection ends.
-    pub(in crate::nvme) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         matches!(self.step, Step::Failed)
     }
 
     /// Returns `true` if a message waits that tells the host of its failure.
-    pub(in crate::nvme) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         matches!(self.step, Step::Saying(_, Next::Failed))
     }
 
     /// Returns `true` if the transaction has begun and the host has not yet authenticated or
     /// failed.
-    pub(in crate::nvme) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         match &self.step {
             Step::Idle | Step::Done | Step::Failed | Step::AwaitingVerdict(_) => false,
             Step::Saying(_, next) => matches!(next, Next::Reply(_)),
@@ -141,12 +141,12 @@ impl Transaction {
     }
 
     /// Returns `true` if a message waits for the host.
-    pub(in crate::nvme) fn has_to_speak(&self) -> bool {
+    pub(crate) fn has_to_speak(&self) -> bool {
         matches!(self.step, Step::Saying(..))
     }
 
     /// Returns `true` if the message would begin a transaction.
-    pub(in crate::nvme) fn is_begun_by(&self, message: &[u8]) -> bool {
+    pub(crate) fn is_begun_by(&self, message: &[u8]) -> bool {
         let head = AuthHead::read_from_prefix(message);
         let is_idle = matches!(self.step, Step::Idle | Step::Done);
         let begins = |(head, _): (AuthHead, &[u8])| {
@@ -156,7 +156,7 @@ impl Transaction {
     }
 
     /// Processes a message from the host. Returns an exponentiation to compute, if one is needed.
-    pub(in crate::nvme) fn take(
+    pub(crate) fn take(
         &mut self,
         message: &[u8],
         methods: &Methods,
@@ -203,7 +203,7 @@ impl Transaction {
     }
 
     /// Continues with the result of an exponentiation that [`Transaction::take`] has returned.
-    pub(in crate::nvme) fn computed(&mut self, value: &[u8]) {
+    pub(crate) fn computed(&mut self, value: &[u8]) {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::MakingChallenge(agreed) => self.say_challenge(agreed, value),
             Step::Verifying(agreed, replied) => {
@@ -214,7 +214,7 @@ impl Transaction {
     }
 
     /// Returns the message that the host asks for, of at most `room` bytes.
-    pub(in crate::nvme) fn give(&mut self, room: usize) -> Said {
+    pub(crate) fn give(&mut self, room: usize) -> Said {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::Saying(message, next) if message.len() <= room => {
                 self.step = match next {

@@ -2,6 +2,8 @@
 //! feed a session pieces of a stream and check the contract on the way.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod rounds;
+
 use contract::{
     Command, Control, Event, Fatal, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo,
     Notice, REQUEST_BYTES_MAX, Range, Register, Reply, Request, Rights, Session, Slo, Status,
@@ -29,6 +31,10 @@ impl Chance {
     /// Returns a number below `bound`, which is not zero, evenly distributed.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
     }
 
     pub(crate) fn flip(&mut self) -> bool {

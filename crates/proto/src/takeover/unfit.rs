@@ -1,0 +1,44 @@
+//! The limits of messages, and the reasons for refusing one.
+
+use core::fmt;
+
+/// The version of all messages. A process with another version is refused.
+pub const VERSION: u16 = 3;
+
+/// The largest message body in bytes.
+pub const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// The reason why a message, or a connection, is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The magic number is another one.
+    Foreign,
+    /// The version is another one.
+    Version(u16),
+    /// The length is wrong: bytes are missing or left over.
+    Length,
+    /// A field has an invalid value; the text names the field.
+    Value(&'static str),
+    /// A tenant of this name is unknown; empty if the tenant has no name.
+    Tenant(alloc::string::String),
+    /// The content is larger than a message may be.
+    TooLarge,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Foreign => f.write_str("it is not from a nearflash server"),
+            Unfit::Version(version) => write!(
+                f,
+                "it is of version {version} of the take-over, and this server speaks {VERSION}"
+            ),
+            Unfit::Length => f.write_str("it is cut, or longer than it says"),
+            Unfit::Value(what) => write!(f, "its {what} makes no sense"),
+            Unfit::Tenant(name) => write!(f, "there is no tenant {name:?}"),
+            Unfit::TooLarge => f.write_str("it holds more than a message takes"),
+        }
+    }
+}
+
+impl core::error::Error for Unfit {}
