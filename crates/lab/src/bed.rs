@@ -1,5 +1,5 @@
-//! A test bed: one device under open-loop load in virtual time. It sees the device by its port
-//! alone, so what a calibration learns on it, it could have learned on any device.
+//! A test bed: one device under open-loop load in virtual time. The bed uses the device through its
+//! port only, so a calibration learns nothing on it that it could not learn on any device.
 
 use std::time::Duration;
 
@@ -12,42 +12,42 @@ use qos::calibrate::{Mix, Offer, Outcome};
 
 use sim::Arena;
 
-/// Requests in flight at most: what a handful of workers would have.
+/// The most requests in flight: what a handful of workers would have.
 pub const IN_FLIGHT_MAX: usize = 8192;
 
-/// Bytes of all buffers in flight at most.
+/// The most bytes of all buffers in flight.
 const BUFFER_BYTES_MAX: usize = 256 << 20;
 
 /// The share of a run, at its beginning, that is not measured.
 pub const WARMUP: f64 = 0.2;
 
-/// How long the device rests between runs, so that one does not show in the next.
+/// The pause of the device between runs, so that one does not affect the next.
 const REST: Duration = Duration::from_secs(1);
 
-/// How often a run is looked at, in requests.
+/// The interval of checks of a run, in requests.
 const LOOK_GAP: u64 = 2_000;
 
-/// When the device is given up, beyond the longest latency of interest.
+/// The factor beyond the longest latency of interest at which the device is given up.
 const GIVE_UP: f64 = 10.0;
 
-/// Requests behind which a p95 is worth something.
+/// The number of requests after which a p95 is meaningful.
 const COUNT_MIN: u64 = 1_000;
 
-/// Why a run has no outcome.
+/// The reason why a run has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// So many requests ended badly.
+    /// Requests failed, this many.
     Errors(u64),
     /// Requests are in flight, and the device says that nothing will ever happen.
     Stuck,
-    /// The caller wanted no more.
+    /// The caller stopped the run.
     Stopped,
 }
 
 /// A device under load in virtual time.
 #[derive(Debug)]
 pub struct Bed<D> {
-    /// A queue for the load, and one for the probes beside it.
+    /// A queue for the load, and a queue for the probes beside it.
     paths: [Local<D>; 2],
     arena: Arena,
     bytes: u64,
@@ -61,8 +61,8 @@ pub struct Bed<D> {
 type LoadOn<'a, D> = Generator<&'a mut Local<D>>;
 
 impl<D: Device> Bed<D> {
-    /// A bed for a device by two queues to it, on which nothing is in flight. A run whose latencies
-    /// grow far beyond `latency_max_us` is given up as an overload.
+    /// Creates a bed for a device by two queues to it, which have nothing in flight. A run whose
+    /// latencies grow far beyond `latency_max_us` is given up as an overload.
     pub fn new(queues: [D; 2], latency_max_us: u32, seed: u64) -> Self {
         let bytes = queues[0].geometry().blocks * BLOCK_BYTES as u64;
         let path = |queue: D| {
@@ -81,16 +81,16 @@ impl<D: Device> Bed<D> {
         }
     }
 
-    /// Requests that were made so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Offers a load to the device and waits until everything has ended. `is_stopped` is asked now
-    /// and then.
+    /// Offers a load to the device and waits until everything has ended. Calls `is_stopped` now and
+    /// then.
     ///
     /// # Errors
-    /// Why there is no outcome.
+    /// Returns the reason why there is no outcome.
     pub fn offer(
         &mut self,
         offer: &Offer,
@@ -137,7 +137,7 @@ impl<D: Device> Bed<D> {
     }
 }
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Drowning,
@@ -177,7 +177,7 @@ impl Run {
                 self.collect(sources);
                 return Ok(());
             }
-            // A generator gives up waiting for what is in flight at some time; a bed does not.
+            // A generator stops waiting for requests in flight after a while; a bed does not.
             let wake = |source: &mut LoadOn<'_, D>| match is_over {
                 true => source.path().wake_at(),
                 false => source.wake_at(now),
@@ -189,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Ends the run when there is nothing more to learn.
+    /// Ends the run if there is nothing more to learn.
     fn look<D: Device>(
         &mut self,
         sources: &mut [LoadOn<'_, D>],
@@ -218,18 +218,18 @@ impl Run {
     }
 }
 
-/// Requests of this size in flight at most.
+/// Returns the most requests of this size in flight.
 pub fn in_flight(bytes: usize, queue: usize) -> usize {
     (BUFFER_BYTES_MAX / bytes).min(IN_FLIGHT_MAX).min(queue)
 }
 
-/// The probes beside an offer, as an offer.
+/// Returns the probes beside an offer, as an offer.
 pub fn probes(offer: &Offer) -> Offer {
     let mix = Mix { read_percent: 100, bytes: PAGE_BYTES, is_probed: false };
     Offer { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
 }
 
-/// Requests in flight on the probes' queue of a simulated device.
+/// The most requests in flight on the probes' queue of a simulated device.
 const PROBES_IN_FLIGHT_MAX: usize = 1024;
 
 /// A bed for the simulated device of a spec.
@@ -239,8 +239,8 @@ pub struct FlashBed {
 }
 
 impl FlashBed {
-    /// A bed for the device that the spec names, without its data; `None` if it names none that is
-    /// simulated. The device shows its port and nothing else.
+    /// Opens a bed for the device that the spec names, without its data; `None` if the spec names
+    /// no simulated device. The bed uses the device through its port only.
     pub fn open(spec: &Spec, latency_max_us: u32, seed: u64) -> Option<FlashBed> {
         let Source::Sim { preset, bytes, age, slow } = &spec.source else { return None };
         let (model, blocks) = (preset.model().slowed(*slow), bytes / BLOCK_BYTES as u64);
@@ -250,20 +250,20 @@ impl FlashBed {
         Some(FlashBed { bed: Bed::new(queues, latency_max_us, seed) })
     }
 
-    /// Bytes of the device.
+    /// Returns the size of the device in bytes.
     pub fn bytes(&self) -> u64 {
         self.bed.bytes
     }
 
-    /// Requests that were made so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.bed.requests
     }
 
-    /// As [`Bed::offer`].
+    /// Offers a load, like [`Bed::offer`].
     ///
     /// # Errors
-    /// Why there is no outcome.
+    /// Returns the reason why there is no outcome.
     pub fn offer(
         &mut self,
         offer: &Offer,
@@ -273,7 +273,7 @@ impl FlashBed {
     }
 }
 
-/// What the generator is told for an offer to one queue of a device.
+/// Returns the generator's settings for an offer to one queue of a device.
 pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Shape {
     let seconds = Duration::from_secs_f64(offer.seconds);
     Shape {
@@ -294,8 +294,8 @@ pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Sha
     }
 }
 
-/// What the tally of a load and that of the reads whose latency counts (its own, or the probes')
-/// come to, after so many seconds.
+/// Returns the outcome of a run of this many seconds, from the tally of the load and that of the
+/// reads whose latency counts (its own, or the probes').
 pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> Outcome {
     let latency = &reads.read.latency;
     let micros = |nanos: f64| if is_overload { f64::INFINITY } else { nanos / 1e3 };
@@ -307,7 +307,8 @@ pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> 
     }
 }
 
-/// Whether latencies are so far beyond interest that the rest of the run has nothing to tell.
+/// Returns `true` if latencies are so far beyond interest that the rest of the run has nothing to
+/// tell.
 pub fn is_drowning(tally: &Tally, latency_max_us: f64) -> bool {
     let read = &tally.read.latency;
     let p50_us = || read.value_at_quantile(0.5) as f64 / 1e3;

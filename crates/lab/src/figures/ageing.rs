@@ -1,4 +1,4 @@
-//! A device that ages in the middle of a run: the model that was right is wrong from then on.
+//! A figure of a device that ages in the middle of a run, so that its model is wrong from then on.
 
 use std::time::Duration;
 
@@ -12,32 +12,33 @@ use crate::scenario::{Load, Loop, Setup, Stage};
 
 const WORKERS: usize = 2;
 const EVERYWHERE: [usize; WORKERS] = [0, 1];
-/// When the device ages, in windows of the correction.
+/// The window of the correction in which the device ages.
 const AGES_AT: usize = 20;
-/// Windows after that within which an SLO is to be kept again: 5 s.
+/// The number of windows after that within which an SLO has to be kept again: 5 s.
 const RESTORED: usize = 50;
-/// Windows after those that are judged.
+/// The number of windows after those that are judged.
 const JUDGED: usize = 30;
 
 /// A window of 100 ms.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// The worse of A and B, in µs.
+    /// The worse p95 of A and B, in µs.
     p95: f64,
-    /// What A and B get of what they send.
+    /// The share of their requests that A and B get answered.
     share: f64,
     best_effort: f64,
     adjustment: Adjustment,
 }
 
-/// Who believes what of the device.
+/// The model that the scheduler uses for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Belief {
     /// The model of the new device.
     Static,
-    /// The same, corrected online.
+    /// The model of the new device, corrected online.
     Corrected,
-    /// The same with writes three times as dear, which is what keeps the SLO on the aged device.
+    /// The model of the new device with writes three times as dear, which keeps the SLO on the aged
+    /// device.
     Dear,
 }
 
@@ -87,13 +88,13 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
     moments
 }
 
-/// The mean over windows.
+/// Returns the mean over windows.
 fn mean(moments: &[Moment], of: impl Fn(&Moment) -> f64) -> f64 {
     moments.iter().map(of).sum::<f64>() / moments.len() as f64
 }
 
-/// The device ages twofold in the middle of a run, with the static model and with the online
-/// correction.
+/// Makes the figure: the device ages twofold in the middle of a run, with the static model and with
+/// the online correction.
 pub fn ageing(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "ageing",

@@ -1,5 +1,5 @@
-//! Tenants with SLOs come and go at random: does each have what it was promised while it is there,
-//! and is nobody refused who would have fitted?
+//! A figure of tenants with SLOs that come and go at random. It checks that each has what it was
+//! promised, and that no tenant is refused that would have fitted.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::scenario::{Load, Loop, Setup, SourceId, Stage, Window};
 const SLOTS: usize = 16;
 const WORKERS: usize = 4;
 const EVERYWHERE: [usize; WORKERS] = [0, 1, 2, 3];
-/// Mean seconds that a tenant stays, and that its place is empty afterwards or after a refusal.
+/// The mean seconds that a tenant stays, and that its place is empty after its stay or a refusal.
 const STAYS: f64 = 20.0;
 const AWAY: f64 = 3.0;
-/// Tokens that a tenant may be ahead of its rate: the deficit that the paper lets it run up.
+/// The tokens that a tenant may be ahead of its rate: the deficit that the paper permits.
 const BURST: u64 = 50;
 
-/// When the best-effort tenants begin, in nanoseconds: not before there are tenants with SLOs.
+/// The start of the best-effort tenants, in nanoseconds: after the first tenants with SLOs.
 const GREEDY_FROM: u64 = 2_000_000_000;
 
-/// A tenant that is there.
+/// A tenant that is present.
 struct Guest {
     id: TenantId,
     source: SourceId,
@@ -35,22 +35,22 @@ struct Guest {
 /// A place for a tenant.
 struct Place {
     guest: Option<Guest>,
-    /// When its tenant goes, or the next one comes, in nanoseconds.
+    /// When its tenant leaves, or the next one comes, in nanoseconds.
     until: u64,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Default)]
 struct Outcome {
     admitted: u64,
     refused: u64,
-    /// Refused, though the arithmetic of the paper admits them.
+    /// The number of refusals although the paper's arithmetic admits the tenant.
     wronged: u64,
     windows: u64,
     kept: u64,
     good: u64,
     worst: f64,
-    /// (seconds, p95 over SLO) of kept windows.
+    /// Seconds, and p95 over SLO, of kept windows.
     points: Vec<(f64, f64)>,
     used: f64,
 }
@@ -60,7 +60,7 @@ struct Play<'a> {
     chance: Chance,
     model: &'a DeviceModel,
     places: Vec<Place>,
-    /// Unregistered, but with requests under way.
+    /// Tenants that are unregistered, but still have requests in flight.
     leaving: Vec<TenantId>,
     outcome: Outcome,
 }
@@ -70,7 +70,7 @@ impl Play<'_> {
         from[self.chance.within(0..=from.len() as u64 - 1) as usize]
     }
 
-    /// A time of the exponential distribution, in nanoseconds.
+    /// Draws a time from the exponential distribution, in nanoseconds.
     fn time(&mut self, mean_seconds: f64) -> u64 {
         let unit = (self.chance.number() >> 11) as f64 / (1_u64 << 53) as f64;
         (-libm::log(1.0 - unit) * mean_seconds * 1e9) as u64
@@ -142,14 +142,14 @@ impl Play<'_> {
         }
     }
 
-    /// Frees the names of tenants that have gone.
+    /// Frees the names of tenants that have left.
     fn forget(&mut self) {
         let now = Instant::from_nanos(self.stage.now());
         let registry = self.stage.registry();
         self.leaving.retain(|id| !registry.remove(*id, now));
     }
 
-    /// Whether the paper's arithmetic has room for an SLO beside those that are there.
+    /// Returns `true` if the paper's arithmetic has room for an SLO beside the present ones.
     fn fits(&self, wish: &Slo) -> bool {
         let all = || self.places.iter().flat_map(|place| &place.guest).map(|guest| &guest.slo);
         let strictest = all().chain([wish]).map(|slo| slo.latency_us).min().unwrap_or(0);
@@ -158,7 +158,7 @@ impl Play<'_> {
     }
 }
 
-/// Units a second that an SLO over 4 KiB needs: the paper's formula.
+/// Returns the units a second that an SLO over 4 KiB needs, by the paper's formula.
 fn needed(slo: &Slo, model: &DeviceModel) -> u64 {
     let (reads, all) = (u64::from(slo.read_percent), u64::from(slo.iops));
     let write = u64::from(model.cost().write());
@@ -212,7 +212,7 @@ fn play(options: &Options, model: &DeviceModel, seconds: u64) -> Outcome {
     play.outcome
 }
 
-/// 16 tenants with SLOs that come and go at random, for ten minutes.
+/// Makes the figure: 16 tenants with SLOs that come and go at random, for ten minutes.
 pub fn churn(options: &Options) -> Figure {
     let seconds = if options.quick { 20 } else { 600 };
     let mut figure = Figure {
@@ -276,7 +276,7 @@ pub fn churn(options: &Options) -> Figure {
     figure
 }
 
-/// The worst window of each second.
+/// Returns the worst window of each second.
 fn worst_by_second(outcome: &Outcome) -> Vec<(f64, f64)> {
     let mut seconds: Vec<(f64, f64)> = Vec::new();
     let mut points = outcome.points.clone();

@@ -1,5 +1,5 @@
-//! Figures 1 and 3: what the simulated devices do without any server, and that a request's cost
-//! explains it.
+//! Figures 1 and 3: the simulated devices without any server, and the cost of a request as the
+//! explanation.
 
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{Load, iops_at, offer};
@@ -9,8 +9,8 @@ use super::{Figure, Options, Series, Table};
 
 const MIXES: [f64; 5] = [0.99, 0.95, 0.90, 0.75, 0.50];
 
-/// Tokens a second at a p95 of 500 µs, and what a write costs: of device A as published, of B and C
-/// the cost alone (docs/explanation/flash-model.md).
+/// The tokens a second at a p95 of 500 µs, and the cost of a write. Device A has the published
+/// values; for B and C only the cost is published (docs/explanation/flash-model.md).
 const DEVICES: [(Preset, f64, f64); 3] =
     [(Preset::A, 420e3, 10.0), (Preset::B, 280e3, 20.0), (Preset::C, 390e3, 16.0)];
 
@@ -27,7 +27,8 @@ fn weight(write_cost: f64, reads: f64) -> f64 {
     reads + write_cost * (1.0 - reads)
 }
 
-/// p95 of reads over the load, from a tenth of the load at 500 µs to half as much again.
+/// Returns the p95 of reads over the load, from a tenth of the load at 500 µs to half as much
+/// again.
 fn curve(options: &Options, preset: Preset, reads: f64, full: f64) -> Vec<(f64, f64)> {
     let steps = if options.quick { 5 } else { 15 };
     let at = |step: usize| full * 1.5 * step as f64 / steps as f64;
@@ -38,7 +39,8 @@ fn curve(options: &Options, preset: Preset, reads: f64, full: f64) -> Vec<(f64, 
     (1..=steps).map(|step| point(at(step))).collect()
 }
 
-/// Figure 1 of the paper: the tail latency of reads depends on the load and on its share of writes.
+/// Makes Figure 1 of the paper: the tail latency of reads depends on the load and on its share of
+/// writes.
 pub fn fig1(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig1",
@@ -76,7 +78,7 @@ pub fn fig1(options: &Options) -> Figure {
     figure
 }
 
-/// Figure 3 of the paper: over tokens instead of requests, the curves of all mixes fall together.
+/// Makes Figure 3 of the paper: over tokens instead of requests, the curves of all mixes coincide.
 pub fn fig3(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig3",

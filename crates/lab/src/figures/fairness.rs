@@ -1,4 +1,4 @@
-//! Whether equal best-effort tenants get the same tokens, whatever they do with them.
+//! A figure of equal best-effort tenants, which should get the same tokens for any workload.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::text::{BEST_EFFORT, jain, kilo_fine, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
-/// Sizes in bytes, and shares of reads.
+/// The sizes in bytes, and the shares of reads.
 const TENANTS: [(u32, f64); 8] = [
     (512, 1.0),
     (4096, 0.95),
@@ -19,7 +19,8 @@ const TENANTS: [(u32, f64); 8] = [
     (4096, 0.0),
 ];
 
-/// Eight equal best-effort tenants with different sizes and mixes beside one with an SLO.
+/// Makes the figure: eight equal best-effort tenants with different sizes and mixes beside one with
+/// an SLO.
 pub fn fairness(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fairness",

@@ -8,9 +8,10 @@ use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
 
-/// Workers: enough that processors are not what is short. Every tenant is on all of them.
+/// The number of workers, enough that processors are not the bottleneck. Every tenant uses all of
+/// them.
 const WORKERS: usize = 2;
-/// Tokens a second of device A at 500 µs.
+/// The tokens a second of device A at 500 µs.
 pub(super) const RATE: f64 = 420e3;
 
 /// A tenant of the figure.
@@ -22,24 +23,25 @@ struct Tenant {
     reads: f64,
 }
 
-/// What a tenant got.
+/// The performance that a tenant got.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) iops: f64,
-    /// Of its reads, in µs.
+    /// The p95 of its reads, in µs.
     pub(super) p95: f64,
     p99: f64,
     pub(super) tokens: f64,
 }
 
-/// How the tenants meet.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) workers: usize,
     pub(super) scheduled: bool,
-    /// What B sends a second on the device as it is.
+    /// The requests a second of B on the device as it is.
     pub(super) b_iops: f64,
-    /// How many times slower the device is than the paper's; rates and latencies are scaled alike.
+    /// The factor by which the device is slower than the paper's; rates and latencies are scaled
+    /// alike.
     pub(super) slow: u32,
     pub(super) pays_arrears: bool,
     pub(super) worker_stalls: Stalling,
@@ -48,7 +50,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Scenario 1 of the paper.
+    /// Returns scenario 1 of the paper.
     pub(super) fn new(options: &Options) -> Run {
         Run {
             workers: WORKERS,
@@ -133,7 +135,7 @@ fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got
     }
 }
 
-/// Whether A and B have what they registered for.
+/// Judges the SLOs of A and B.
 fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[Got; 4]) {
     for (tenant, got) in tenants(b_iops).iter().zip(got).take(2) {
         let share = got.iops / tenant.iops.expect("it has an SLO");
@@ -144,7 +146,7 @@ fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[Got; 4]) {
     }
 }
 
-/// Figure 5 of the paper.
+/// Makes Figure 5 of the paper.
 pub fn fig5(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig5",

@@ -1,4 +1,4 @@
-//! Figure 6: how far a server grows with workers (a) and with tenants (b).
+//! Figure 6: the growth of a server with workers (a) and with tenants (b).
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
-/// Tokens a second of device A at 2 ms.
+/// The tokens a second of device A at 2 ms.
 const RATE: f64 = 570e3;
-/// Cores of the paper's server.
+/// The cores of the paper's server.
 const CORES: usize = 12;
 
-/// What a number of cores came to.
+/// The results for a number of cores.
 struct Scale {
     critical_iops: f64,
     best_effort_iops: f64,
     tokens: f64,
-    /// The worst of the tenants with an SLO, in µs.
+    /// The worst p95 of the tenants with an SLO, in µs.
     p95: f64,
     busy: f64,
 }
@@ -60,7 +60,8 @@ fn scale(options: &Options, cores: usize, scheduled: bool) -> Scale {
     scale
 }
 
-/// Figure 6a of the paper: one tenant with an SLO a core, and two without on two of the cores.
+/// Makes Figure 6a of the paper: one tenant with an SLO a core, and two without on two of the
+/// cores.
 pub fn fig6a(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig6a",
@@ -141,16 +142,16 @@ fn judge_fig6a(figure: &mut Figure, runs: &[(usize, Scale)], free: &Scale) {
     figure.judge("p95 of every LC tenant", "≤ 2 000 µs", micros(p95), p95 <= 2_000.0);
 }
 
-/// Requests a second of one of many tenants.
+/// The requests a second of one of many tenants.
 const SMALL: f64 = 100.0;
-/// What they are held to, in µs.
+/// The latency bound of these tenants, in µs.
 const SMALL_BOUND: f64 = 2_000.0;
 
-/// What a number of tenants came to.
+/// The results for a number of tenants.
 struct Crowd {
     workers: usize,
     tenants: usize,
-    /// Those whose SLO was admitted; the others are best effort.
+    /// The number of tenants whose SLO was admitted; the others are best effort.
     admitted: usize,
     iops: f64,
     p95: f64,
@@ -167,7 +168,7 @@ impl Crowd {
 fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
     let setup = Setup { tenants_max: tenants, ..Setup::device_a(options.seed, workers) };
     let mut stage = Stage::new(setup);
-    // A tenth more than it sends: at the very rate, a queue has no bound.
+    // A tenth more than the tenant sends: at exactly its rate, a queue has no bound.
     let small = Slo { request_bytes: 1024, ..slo(2_000, 110, 100) };
     let homes: Vec<usize> = (0..workers).collect();
     let mut admitted = 0;
@@ -188,7 +189,7 @@ fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
     let all = stage.add_group(&crowd, load, 1);
     stage.run(Duration::from_millis(50));
     stage.start(all);
-    // Until the device counts as read-only.
+    // Wait until the device counts as read-only.
     stage.run(Duration::from_millis(200));
     stage.clear();
     stage.run(Duration::from_millis(if options.quick { 300 } else { 2_000 }));
@@ -198,7 +199,7 @@ fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
     Crowd { workers, tenants, admitted, iops, p95, busy, scheduling }
 }
 
-/// Figure 6b of the paper: tenants that each read 100 times a second.
+/// Makes Figure 6b of the paper: tenants that each read 100 times a second.
 pub fn fig6b(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig6b",

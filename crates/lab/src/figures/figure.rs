@@ -1,13 +1,13 @@
-//! What a figure is: series to plot, a table to print, and verdicts to check.
+//! The parts of a figure: series to plot, a table to print, and verdicts to check.
 
 use std::fmt::{self, Write as _};
 
-/// How a figure is made.
+/// The options of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where chance starts: the same seed gives the same figure on every machine.
+    /// The seed: the same seed gives the same figure on every machine.
     pub seed: u64,
-    /// Shorter runs with fewer points, for tests.
+    /// `true` for shorter runs with fewer points, for tests.
     pub quick: bool,
 }
 
@@ -17,12 +17,12 @@ impl Default for Options {
     }
 }
 
-/// One line of a plot.
+/// A line of a plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// The name in the legend.
     pub name: String,
-    /// Points, ascending in x.
+    /// The points, ascending in x.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -35,44 +35,44 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A target and whether it was met.
+/// A target and the result of checking it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
-    /// What it should be.
+    /// The target.
     pub target: String,
-    /// What it was.
+    /// The measured value.
     pub measured: String,
-    /// Whether that is as it should be.
+    /// `true` if the target was met.
     pub met: bool,
 }
 
-/// A figure: its series and table stand for the same runs.
+/// A figure; its series and table are from the same runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its short name: `fig1`, …
+    /// The short name: `fig1`, …
     pub id: &'static str,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the x axis counts, with the unit.
+    /// The quantity of the x axis, with the unit.
     pub x_label: String,
-    /// What the y axis counts, with the unit.
+    /// The quantity of the y axis, with the unit.
     pub y_label: String,
-    /// Whether the y axis is logarithmic.
+    /// `true` if the y axis is logarithmic.
     pub log_y: bool,
     /// The lines.
     pub series: Vec<Series>,
-    /// The figures beside the paper's.
+    /// The table of results beside the paper's.
     pub table: Table,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// What was to be shown.
+    /// The verdicts.
     pub verdicts: Vec<Verdict>,
 }
 
 impl Table {
-    /// A table with these headings and no rows.
+    /// Creates a table with these headings and no rows.
     pub fn new(columns: &[&str]) -> Table {
         Table { columns: columns.iter().map(|text| text.to_string()).collect(), rows: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// When it has not one cell for each column.
+    /// Panics if the row does not have one cell for each column.
     pub fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.columns.len(), "a cell for each column: {cells:?}");
         self.rows.push(cells);
@@ -88,7 +88,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// In Markdown, with columns that stand below each other.
+    /// Writes the table in Markdown, with aligned columns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = || std::iter::once(&self.columns).chain(&self.rows);
         let wide = |n: usize| lines().map(|line| line[n].chars().count()).max().unwrap_or(0);
@@ -110,7 +110,7 @@ impl fmt::Display for Table {
 }
 
 impl Figure {
-    /// Whether every target was met.
+    /// Returns `true` if every target was met.
     pub fn is_met(&self) -> bool {
         self.verdicts.iter().all(|verdict| verdict.met)
     }
@@ -121,7 +121,7 @@ impl Figure {
         self.verdicts.push(Verdict { what, target, measured, met });
     }
 
-    /// The figure as a section of a Markdown document, without the plot.
+    /// Returns the figure as a section of a Markdown document, without the plot.
     pub fn to_markdown(&self) -> String {
         let mut text = format!("## {}: {}\n\n{}", self.id, self.title, self.table);
         for note in &self.notes {

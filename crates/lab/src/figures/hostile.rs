@@ -1,4 +1,4 @@
-//! Tenants that mean harm: what their neighbours notice of them.
+//! Figures of tenants that mean harm, and of the effects on their neighbours.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ struct Guest {
     reads: f64,
     bytes: u32,
     depth: u32,
-    /// On each worker.
+    /// The number of connections on each worker.
     connections: usize,
-    /// Whether cost grows with size as it does on the simulated device; otherwise it is linear.
+    /// `true` if cost grows with size as it does on the simulated device; otherwise it is linear.
     sized: bool,
 }
 
@@ -56,15 +56,15 @@ const GUESTS: [Guest; 5] = [
     HOSTILE,
 ];
 
-/// What A and B send of what they registered for: at the very rate, a queue that a disturbance left
-/// behind would never go away.
+/// The share of their SLO that A and B send. At exactly their rate, a queue that a disturbance left
+/// behind would never shrink.
 const SENT: f64 = 0.95;
 
-/// What the neighbours and the guest got.
+/// The performance of the neighbours and the guest.
 struct Stay {
-    /// Of A and B, in µs.
+    /// The p95 of A and B, in µs.
     p95: [f64; 2],
-    /// What they got of what they sent.
+    /// The share of their requests that were answered.
     share: f64,
     guest_tokens: f64,
     guest_iops: f64,
@@ -103,7 +103,8 @@ fn stay(options: &Options, guest: &Guest) -> Stay {
     stay
 }
 
-/// A best-effort tenant with large writes, deep queues and thousands of connections.
+/// Makes the figure of a best-effort tenant with large writes, deep queues and thousands of
+/// connections.
 pub fn hostile_best_effort(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "hostile-be",
@@ -156,8 +157,8 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
     figure
 }
 
-/// The polite tenant, the other one that sends so many times its SLO, and a best-effort tenant: how
-/// many times, their p95s in µs, their IOPS, and the last one's tokens a second.
+/// Runs the polite tenant, the one that sends `times` its SLO, and a best-effort tenant. Returns
+/// `times`, their p95s in µs, their IOPS, and the last one's tokens a second.
 fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     let mut setup = Setup::device_a(options.seed, WORKERS);
     setup.model = slowed(&setup.model, 95);
@@ -183,7 +184,7 @@ fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     (times, p95, iops, tokens)
 }
 
-/// A tenant with an SLO of 10 K reads a second that sends ten times as many.
+/// Makes the figure of a tenant with an SLO of 10 K reads a second that sends ten times as many.
 pub fn hostile_critical(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "hostile-lc",

@@ -1,8 +1,8 @@
-//! The paper's figures that need more cores, tenants or patience than a small machine has, in
-//! virtual time from a seed.
+//! The paper's figures that need more cores, tenants or time than a small machine has, in virtual
+//! time from a seed.
 //!
-//! Each function makes one [`Figure`]: series to plot, a table with the paper's figures beside ours,
-//! and verdicts. What is deliberately not here: plots, files and the command line.
+//! Each function makes one [`Figure`]: series to plot, a table with the paper's values beside the
+//! measured ones, and verdicts. Deliberately left out: plots, files and the command line.
 
 mod ageing;
 mod churn;
@@ -28,10 +28,10 @@ pub use hostile::{hostile_best_effort, hostile_critical};
 pub use stalls::stalls;
 pub use switches::switches;
 
-/// How a figure is made.
+/// A function that makes a figure.
 pub type Maker = fn(&Options) -> Figure;
 
-/// Every figure, by its name.
+/// Every figure, by name.
 pub const ALL: [(&str, Maker); 12] = [
     ("fig1", fig1),
     ("fig3", fig3),

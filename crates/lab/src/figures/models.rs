@@ -1,10 +1,10 @@
-//! Device models that figures believe in, beside the paper's.
+//! Device models for figures, beside the paper's.
 
 use qos::{CostModel, DeviceModel, RatePoint, SizePoint};
 
-/// Device A of the paper with the growth of cost with size that the simulated device has. The paper
-/// found it linear above 4 KiB; here, writes of 1 MiB disturb reads of 4 KiB as much as 1.3 times as
-/// many bytes in small writes do, because their pages come to the dies at once.
+/// Returns device A of the paper with the growth of cost with size that the simulated device has.
+/// The paper found the growth linear above 4 KiB. Here, writes of 1 MiB disturb reads of 4 KiB as
+/// much as 1.3 times as many bytes in small writes, because their pages reach the dies at once.
 pub(super) fn sized() -> DeviceModel {
     let point = |kib: usize, share: u32| {
         let pages = (kib / 4) as u32;
@@ -18,7 +18,7 @@ pub(super) fn sized() -> DeviceModel {
     DeviceModel::new(cost, published.points().to_vec(), published.rate_max()).expect("sound rates")
 }
 
-/// The same model with all rates of mixed loads at so many hundredths.
+/// Returns the model with all rates of mixed loads scaled to this many hundredths.
 pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     let slow = |rate: u64| rate * hundredths / 100;
     let points =
@@ -27,7 +27,7 @@ pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     DeviceModel::new(cost, points.collect(), rate_max).expect("sound rates")
 }
 
-/// The same model with writes so many times as dear.
+/// Returns the model with writes this many times as dear.
 pub(super) fn dearer(model: &DeviceModel, times: u32) -> DeviceModel {
     let cost = CostModel::linear(model.cost().write() * times, model.cost().read_only_read());
     let cost = cost.expect("a sound price");

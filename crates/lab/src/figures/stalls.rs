@@ -1,4 +1,4 @@
-//! Figure 5 where threads are stalled: the worker, or its clients, do not run for a while, as on a
+//! Figure 5 with stalled threads: the worker, or its clients, do not run for a while, as on a
 //! shared machine.
 
 use std::time::Duration;
@@ -10,16 +10,17 @@ use crate::scenario::Stalling;
 
 const NEVER: Stalling = Stalling::NEVER;
 
-/// What a quiet virtual machine was seen to do to its threads: 10 to 25 stalls of 1 to 8 ms in 10 s.
+/// The stalls of threads on a quiet virtual machine: 10 to 25 stalls of 1 to 8 ms in 10 s.
 const SHORT: Stalling = Stalling { a_second: 2.0, shortest: 1_000_000, longest: 8_000_000 };
 
-/// One with other work to do.
+/// The stalls on a machine with other work to do.
 const LONG: Stalling = Stalling { longest: 20_000_000, ..SHORT };
 
-/// A processor that is shared with others that want it all the time: about half of it is left.
+/// The stalls on a processor that is shared with others that always want it: about half of it is
+/// left.
 const STARVED: Stalling = Stalling { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
 
-/// What happens to whom, and whether it can be made up for at the slower paces.
+/// A case: the stalls, and whether they can be made up for at the slower paces.
 struct Case {
     name: &'static str,
     worker: Stalling,
@@ -36,13 +37,13 @@ const CASES: [Case; 6] = [
     Case { name: "worker, half of the time", worker: STARVED, clients: NEVER, is_kept: false },
 ];
 
-/// How many times slower than the paper's the device is.
+/// The factors by which the device is slower than the paper's.
 const SCALES: [u32; 3] = [1, 8, 64];
 
-/// The first of them at which one worker is enough for the tenants, and the machine for the worker.
+/// The first factor at which one worker is enough for the tenants, and the machine for the worker.
 const JUDGED_FROM: u32 = 8;
 
-/// What a run came to, in shares of what was promised.
+/// The results of a run, as shares of what was promised.
 struct Outcome {
     p95: [f64; 2],
     iops: f64,
@@ -74,7 +75,7 @@ fn run(options: &Options, case: &Case, slow: u32, pays_arrears: bool) -> Outcome
     }
 }
 
-/// Figure 5, scenario 1, with stalled threads.
+/// Makes Figure 5, scenario 1, with stalled threads.
 pub fn stalls(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "stalls",

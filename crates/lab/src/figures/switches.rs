@@ -1,4 +1,4 @@
-//! What goes beyond the paper, each off and on: does it win?
+//! A figure of the extensions of the paper, each off and on.
 //!
 //! The online correction has a figure of its own (`ageing.rs`).
 
@@ -13,16 +13,16 @@ use crate::scenario::{Load, Loop, Setup, Stage};
 
 const EVERYWHERE: [usize; 2] = [0, 1];
 
-/// What the tenant with an SLO and two best-effort tenants got.
+/// The performance of the tenant with an SLO and two best-effort tenants.
 struct Got {
     p95: f64,
     p99: f64,
     tokens: [f64; 2],
-    /// Of all three.
+    /// The tokens of all three.
     used: f64,
 }
 
-/// A tenant of 150 K IOPS with 95 % reads beside two best-effort tenants.
+/// Runs a tenant of 150 K IOPS with 95 % reads beside two best-effort tenants.
 fn play(
     options: &Options,
     model: DeviceModel,
@@ -61,8 +61,8 @@ fn play(
     Got { p95, p99, tokens, used }
 }
 
-/// A tenant of 100 K reads a second that sends half as much again and drops what is refused, beside
-/// a best-effort tenant: its p95 in µs, and how many of its requests were answered and refused a
+/// Runs a tenant of 100 K reads a second that sends half as much again and drops refused requests,
+/// beside a best-effort tenant. Returns its p95 in µs, and its answered and refused requests a
 /// second.
 fn overrun(options: &Options, fails_fast: bool) -> (f64, f64, f64) {
     let mut stage = Stage::new(Setup::device_a(options.seed, 2));
@@ -117,7 +117,7 @@ fn depth(options: &Options, figure: &mut Figure) {
     ]);
 }
 
-/// Device A with rates for the 99th percentile, as measured on the simulated device.
+/// Returns device A with rates for the 99th percentile, as measured on the simulated device.
 fn with_p99() -> DeviceModel {
     let point = |latency_us, tokens: u64| {
         let rate = tokens * 100;
@@ -190,7 +190,7 @@ fn wins(does: bool) -> String {
     if does { "yes" } else { "no" }.to_string()
 }
 
-/// What goes beyond the paper, off and on.
+/// Makes the figure of the extensions of the paper, off and on.
 pub fn switches(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "switches",

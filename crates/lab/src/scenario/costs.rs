@@ -1,8 +1,8 @@
-//! What a turn of the simulated worker costs in processor time: the one place with these constants.
+//! The processor time of a turn of the simulated worker. All such constants stand here.
 //!
-//! They are fitted to what the bench measured of the real server (docs/results/serve.md, version 1
-//! over loopback on device `null:`, nanoseconds of the server's core a request; a saturated worker
-//! takes 64 requests a turn, where connections have several each):
+//! The constants are fitted to the bench's measurements of the real server (docs/results/serve.md,
+//! version 1 over loopback on device `null:`, in nanoseconds of the server's core a request). A
+//! saturated worker takes 64 requests a turn, where connections have several each:
 //!
 //! | row | connections a turn | measured | this model |
 //! |---|---|---|---|
@@ -13,16 +13,16 @@
 //! | `write-4k-4x32` | 2 | 838 | 839 |
 //! | a lone request's turn | 1 | about 7 000 | 6 970 |
 //!
-//! Of thousands of connections with one request each a turn takes about 40: from Linux 6.13 on io_uring
-//! runs 20 pieces of its deferred work at a time, and twice a system call. In the simulated world it takes
-//! 64; with 40 this model says 4 045 ns.
+//! With thousands of connections that have one request each, a real turn takes about 40 requests:
+//! from Linux 6.13 on, io_uring runs 20 pieces of its deferred work at a time, twice in a system
+//! call. In the simulated world a turn takes 64; with 40 this model says 4 045 ns.
 //!
 //! A server's sockets are by far the most of it: a connection that is received from and sent to costs
 //! 3.8 µs, twenty times what its request costs. The rows do not tell a receive from a send, so each
 //! is charged half.
 //!
 //! The scheduler's part is counted in instructions (`cargo xtask cost`, the worker with its sockets),
-//! in rounds of 64 requests, and taken to go at 2.75 instructions a ns:
+//! in rounds of 64 requests. The assumed pace is 2.75 instructions a ns:
 //!
 //! | tenants | a round serves | instructions a request | ns | this model |
 //! |---|---|---|---|---|
@@ -33,10 +33,10 @@
 //! way"), so tenants are charged whichever way they go. The pace is a slow one: over a network of
 //! memory, with nothing else in the caches, the same code was timed at several times that.
 //!
-//! What is deliberately not here: the time to wake a worker that sleeps (simulated workers spin, as
+//! Deliberately left out: the time to wake a worker that sleeps (simulated workers spin, as
 //! the paper's do), caches, and other programs.
 
-/// What a turn did.
+/// The work of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Pieces received.
@@ -57,9 +57,9 @@ pub(crate) struct Work {
     pub(crate) queued: u64,
 }
 
-/// Nanoseconds of a turn that did anything: the system call, the loop, the inboxes.
+/// Nanoseconds of a productive turn: the system call, the loop, the inboxes.
 const TURN: u64 = 3_000;
-/// Nanoseconds of one that did nothing (a spin).
+/// Nanoseconds of a turn without work (a spin).
 const SPIN: u64 = 300;
 /// Nanoseconds of one receive.
 const RECEIVE: u64 = 1_900;
@@ -79,7 +79,7 @@ const TENANT: u64 = 71;
 const QUEUE: u64 = 11;
 
 impl Work {
-    /// Nanoseconds of processor time that the turn took.
+    /// Returns the nanoseconds of processor time that the turn took.
     pub(crate) fn nanos(&self, progressed: bool) -> u64 {
         let turn = if progressed { TURN } else { SPIN };
         let sockets = RECEIVE * self.receives + SEND * self.sends;
@@ -87,7 +87,7 @@ impl Work {
         turn + sockets + bytes + REQUEST * self.requests + self.scheduling()
     }
 
-    /// The scheduler's part of that.
+    /// Returns the scheduler's part of the processor time.
     pub(crate) fn scheduling(&self) -> u64 {
         ROUND * self.rounds + TENANT * self.served + QUEUE * self.queued
     }
@@ -97,7 +97,8 @@ impl Work {
 mod tests {
     use super::*;
 
-    /// Nanoseconds a request of a saturated worker that takes 64 of them over so many connections.
+    /// Returns the nanoseconds a request of a saturated worker that takes 64 requests over this
+    /// many connections.
     fn saturated(connections: u64, kib_in: u64, kib_out: u64) -> f64 {
         let requests = 64;
         let bytes = |kib: u64| kib * 1024 * requests;

@@ -1,16 +1,16 @@
-//! Buffers of simulated workers. They live for ever, so they are used again from one scenario to
-//! the next.
+//! Buffers of simulated workers. Buffers live for ever, so they are reused from one scenario to the
+//! next.
 
 use std::sync::Mutex;
 
 use contract::{Buf, BufPool, SizeClass};
 
-/// Receive buffers of a worker: as many as a real one has.
+/// The receive buffers of a worker, as many as a real one has.
 const RECEIVE: SizeClass = SizeClass { bytes: 8 << 10, count: 4096 };
 
-/// What one worker needs.
+/// The buffers of one worker.
 pub(crate) struct Memory {
-    /// For requests: as many as a real worker has.
+    /// The buffers for requests, as many as a real worker has.
     pub(crate) pool: BufPool,
     pub(crate) receive: Vec<Buf>,
 }
@@ -32,7 +32,7 @@ impl Memory {
     }
 }
 
-/// Buffers of a class, of one piece of zeroed memory.
+/// Returns the buffers of a class, from one piece of zeroed memory.
 fn bufs(class: SizeClass) -> impl Iterator<Item = Buf> {
     let memory: &'static mut [u8] = vec![0; class.bytes * class.count].leak();
     let pieces = memory.chunks_exact_mut(class.bytes).enumerate();

@@ -1,55 +1,55 @@
-//! What a tenant got: latencies on the server's side, requests, and windows that are judged one by
-//! one.
+//! Measurements of a tenant: latencies on the server's side, requests, and windows that are judged
+//! one by one.
 
 use hdrhistogram::Histogram;
 
-/// Latencies are kept to a thousandth, up to 100 s.
+/// Returns a histogram with a resolution of a thousandth, up to 100 s.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("sound bounds")
 }
 
-/// Reads in a window.
+/// The number of reads in a window.
 pub const WINDOW_READS: usize = 1_000;
 
-/// A window of a tenant's reads, one after the other.
+/// A window of a tenant's consecutive reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// When the last of them was answered, in nanoseconds.
+    /// The time of the last answer in the window, in nanoseconds.
     pub ended: u64,
-    /// Their 95th percentile, in nanoseconds.
+    /// The 95th percentile of the reads, in nanoseconds.
     pub p95: u64,
-    /// Whether the tenant had kept to its rate since before the first of them arrived.
+    /// `true` if the tenant had kept to its rate since before the first of them arrived.
     pub kept: bool,
 }
 
-/// One tenant's figures since they were last cleared. Latencies are those of the server: from the
-/// arrival of a request's last byte to the end of the turn that sent its reply.
+/// The measurements of a tenant since they were last cleared. Latencies are those of the server:
+/// from the arrival of a request's last byte to the end of the turn that sent its reply.
 #[derive(Clone, Debug)]
 pub struct Meter {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
-    /// Requests that arrived.
+    /// The number of requests that arrived.
     pub arrived: u64,
-    /// Requests that were refused for now, and sent again or dropped.
+    /// The number of requests that were refused for now, and sent again or dropped.
     pub retried: u64,
-    /// The rest is of windows, which are kept when asked for.
+    /// The windows, if they were asked for; the fields below belong to them.
     windows: Option<Vec<Window>>,
     window: Vec<u64>,
     window_kept: bool,
     rate: Option<Rate>,
 }
 
-/// What a tenant promised to keep to: tokens that flow away at its rate.
+/// A tenant's promised rate, as tokens that drain at that rate.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Units a second.
+    /// The units a second.
     units: u64,
-    /// Units that it may be ahead.
+    /// The units that the tenant may be ahead.
     burst: u64,
-    /// Nano-units that it is ahead.
+    /// The nano-units that the tenant is ahead.
     level: u64,
     at: u64,
-    /// When it was last ahead by more than its burst, if ever.
+    /// When the tenant was last ahead by more than its burst, if ever.
     broken: Option<u64>,
 }
 
@@ -69,14 +69,14 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Forgets everything but what windows need.
+    /// Clears everything except for what windows need.
     pub fn clear(&mut self) {
         self.reads.reset();
         self.writes.reset();
         (self.arrived, self.retried) = (0, 0);
     }
 
-    /// Judges windows of reads from now on, for a tenant that promised `units` a second and may be
+    /// Judges windows of reads from now on. The tenant has promised `units` a second, and may be
     /// `burst` units ahead of that.
     pub fn judge(&mut self, units: u64, burst: u64, now: u64) {
         self.windows.get_or_insert_default();
@@ -85,7 +85,7 @@ impl Meter {
         self.rate = Some(Rate { units, burst, level: 0, at: now, broken: None });
     }
 
-    /// The windows that were judged.
+    /// Returns the windows that were judged.
     pub fn windows(&self) -> &[Window] {
         self.windows.as_deref().unwrap_or_default()
     }
@@ -110,8 +110,8 @@ impl Meter {
         }
         self.reads.saturating_record(latency);
         let Some(windows) = &mut self.windows else { return };
-        // A queue that it made by itself delays it for as long as it is ahead; so the window in
-        // which it broke its word, and the next one, do not count.
+        // A queue of the tenant's own making delays it for as long as it is ahead. So the window in
+        // which it exceeded its rate, and the next one, do not count.
         let broken = self.rate.and_then(|rate| rate.broken);
         self.window_kept &= broken.is_none_or(|broken| broken < arrived);
         self.window.push(latency);
@@ -124,22 +124,22 @@ impl Meter {
         }
     }
 
-    /// Reads that were answered.
+    /// Returns the number of reads that were answered.
     pub fn read_count(&self) -> u64 {
         self.reads.len()
     }
 
-    /// Requests that were answered.
+    /// Returns the number of requests that were answered.
     pub fn count(&self) -> u64 {
         self.reads.len() + self.writes.len()
     }
 
-    /// A percentile of the reads' latencies, in microseconds; zero without reads.
+    /// Returns a percentile of the reads' latencies, in microseconds; zero without reads.
     pub fn read_us(&self, percentile: f64) -> f64 {
         self.reads.value_at_percentile(percentile) as f64 / 1e3
     }
 
-    /// A percentile of the writes' latencies, in microseconds; zero without writes.
+    /// Returns a percentile of the writes' latencies, in microseconds; zero without writes.
     pub fn write_us(&self, percentile: f64) -> f64 {
         self.writes.value_at_percentile(percentile) as f64 / 1e3
     }

@@ -1,30 +1,30 @@
-//! Where requests come from: open loops that do not care how their requests fare, and closed loops
-//! that keep so many in flight.
+//! Sources of requests: open loops, which ignore the fate of their requests, and closed loops,
+//! which keep a number of requests in flight.
 
 use contract::{BLOCK_BYTES, Command, Range};
 use flash::Chance;
 
 use super::meter::Meter;
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loop {
-    /// So many a second, at random and independent of each other (Poisson).
+    /// This many a second, at random and independent of each other (Poisson).
     Random(f64),
-    /// So many a second, evenly spaced: what a client does that paces itself to its SLO.
+    /// This many a second, evenly spaced, as a client sends that paces itself to its SLO.
     Paced(f64),
-    /// So many in flight on each connection; the next is sent when a reply has come.
+    /// This many in flight on each connection; each reply triggers the next request.
     Closed(u32),
 }
 
-/// A load: one tenant's, or that of many tenants that do the same.
+/// The load of a tenant, or of many tenants that do the same.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// When.
+    /// The times at which requests are sent.
     pub arrivals: Loop,
     /// The share of reads, from 0 to 1. A paced loop mixes evenly, others at random.
     pub reads: f64,
-    /// Bytes of a request: whole blocks of 512.
+    /// The size of a request in bytes: whole blocks of 512.
     pub bytes: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct Load {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) worker: usize,
-    /// Its number there.
+    /// The connection's number at that worker.
     pub(crate) line: u32,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct Source {
     pub(crate) lines: Vec<Line>,
     pub(crate) meter: Meter,
     pub(crate) is_on: bool,
-    /// A request that is refused for now is not sent again.
+    /// `true` if a request that is refused for now is not sent again.
     pub(crate) gives_up: bool,
-    /// Counts how often it was started: events of earlier times do not count.
+    /// The number of starts; events of earlier starts do not count.
     pub(crate) epoch: u32,
-    /// Nanoseconds of the next arrival, with the fraction.
+    /// The nanoseconds of the next arrival, with the fraction.
     next: f64,
-    /// Writes that are due in an even mix.
+    /// The writes that are due in an even mix.
     owed_writes: f64,
     turn: usize,
 }
@@ -70,14 +70,14 @@ impl Source {
         }
     }
 
-    /// Starts an open loop at `now`: when its first request arrives.
+    /// Starts an open loop at `now`. Returns when its first request arrives.
     pub(crate) fn begin(&mut self, now: u64, chance: &mut Chance) -> u64 {
         let gap = 1e9 / self.rate();
         self.next = now as f64 + gap * unit(chance);
         self.next as u64
     }
 
-    /// When the request after the last one of an open loop arrives.
+    /// Returns when the next request of an open loop arrives.
     pub(crate) fn advance(&mut self, chance: &mut Chance) -> u64 {
         let gap = 1e9 / self.rate();
         self.next += match self.load.arrivals {
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// The connection of the next request of an open loop.
+    /// Picks the connection of the next request of an open loop.
     pub(crate) fn pick(&mut self, chance: &mut Chance) -> usize {
         if let Loop::Random(_) = self.load.arrivals {
             return chance.within(0..=self.lines.len() as u64 - 1) as usize;
@@ -103,7 +103,7 @@ impl Source {
         self.turn
     }
 
-    /// The next request, somewhere on a device of so many blocks.
+    /// Returns the next request, at a random place on a device of this many blocks.
     pub(crate) fn command(&mut self, blocks: u64, chance: &mut Chance) -> Command {
         let is_read = match self.load.arrivals {
             Loop::Paced(_) => {
@@ -121,7 +121,7 @@ impl Source {
     }
 }
 
-/// A number in [0, 1), the same on every machine.
+/// Returns a number in [0, 1), the same on every machine.
 pub(crate) fn unit(chance: &mut Chance) -> f64 {
     (chance.number() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }

@@ -20,38 +20,39 @@ use super::stalls::{Stalling, Stalls};
 use super::station::{Order, Station};
 use super::wire::Message;
 
-/// Blocks of the simulated device: 32 GiB.
+/// The blocks of the simulated device: 32 GiB.
 const BLOCKS: u64 = 1 << 26;
-/// From a reply's leaving to the arrival of the request that it makes a closed loop send.
+/// The time from a reply's departure to the arrival of the request that it triggers in a closed
+/// loop.
 const ROUND_TRIP: u64 = 20_000;
-/// How long a client waits before it sends a request again that was refused for now.
+/// The time after which a client repeats a request that was refused for now.
 const BACKOFF: u64 = 100_000;
 
-/// What a stage is made of.
+/// The parameters of a stage.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where chance starts.
+    /// The seed.
     pub seed: u64,
-    /// Workers, each on a core of its own.
+    /// The number of workers, each on a core of its own.
     pub workers: usize,
-    /// Whether requests are scheduled by tokens; otherwise first come, first served.
+    /// `true` if requests are scheduled by tokens; otherwise first come, first served.
     pub scheduled: bool,
-    /// What the simulated device is made of.
+    /// The model of the simulated device.
     pub flash: Model,
-    /// What the scheduler believes of it.
+    /// The model that the scheduler uses for the device.
     pub model: DeviceModel,
-    /// Tenants at a time.
+    /// The most tenants at a time.
     pub tenants_max: usize,
-    /// Whether tenants with an SLO can have back what they did not use.
+    /// `true` if tenants with an SLO can have back what they did not use.
     pub pays_arrears: bool,
-    /// What keeps each worker from running.
+    /// The stalls of each worker.
     pub worker_stalls: Stalling,
-    /// What keeps the clients from running, all of them in the same moment.
+    /// The stalls of the clients, which all stall at the same moment.
     pub client_stalls: Stalling,
 }
 
 impl Setup {
-    /// Device A of the paper and its published model, scheduled.
+    /// Returns device A of the paper and its published model, scheduled.
     pub fn device_a(seed: u64, workers: usize) -> Setup {
         let (flash, model) = (Model::A, DeviceModel::device_a());
         Setup {
@@ -68,23 +69,23 @@ impl Setup {
     }
 }
 
-/// A load on the stage.
+/// The identifier of a load on the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceId(usize);
 
-/// Something of the clients that happens, earliest first.
+/// An event of the clients, ordered by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Happening {
     at: u64,
-    /// Ties go by order of making, which makes runs repeatable.
+    /// The order of creation, which breaks ties and so makes runs repeatable.
     sequence: u64,
     source: usize,
     epoch: u32,
-    /// When it would have happened if the clients had not been stalled.
+    /// The time of the event if the clients had not been stalled.
     meant: u64,
     /// The connection of a closed loop.
     line: usize,
-    /// The request, when it is sent again.
+    /// The request, if it is sent again.
     again: Option<Tag>,
 }
 
@@ -94,7 +95,7 @@ struct Outstanding {
     source: usize,
     epoch: u32,
     line: usize,
-    /// When it was meant to be sent.
+    /// The time at which it was meant to be sent.
     meant: u64,
     command: Command,
 }
@@ -114,14 +115,14 @@ pub struct Stage {
     happenings: BinaryHeap<Reverse<Happening>>,
     sequence: u64,
     replies: Vec<(u64, Tag, Status)>,
-    /// What the tokens of the tenants' figures started from.
+    /// The tokens that tenants had spent when their measurements began.
     spent_before: Vec<u64>,
     measured_from: u64,
     busy_before: Vec<(u64, u64)>,
 }
 
 impl Stage {
-    /// A stage without tenants.
+    /// Creates a stage without tenants.
     pub fn new(setup: Setup) -> Stage {
         let volume = SimVolume::forgetful(setup.flash, BLOCKS, 1.0, setup.seed);
         let mut registry = Registry::new(setup.model, setup.tenants_max);
@@ -159,17 +160,17 @@ impl Stage {
         }
     }
 
-    /// The time, in nanoseconds.
+    /// Returns the time, in nanoseconds.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn volume(&self) -> &SimVolume {
         &self.volume
     }
 
-    /// The tenants.
+    /// Returns the registry of tenants.
     pub fn registry(&mut self) -> &mut Registry {
         &mut self.registry
     }
@@ -177,7 +178,7 @@ impl Stage {
     /// Registers a tenant.
     ///
     /// # Errors
-    /// When its SLO cannot be promised.
+    /// Returns a [`Refusal`] if its SLO cannot be promised.
     pub fn register(&mut self, slo: &Slo) -> Result<TenantId, Refusal> {
         let now = Instant::from_nanos(self.now);
         Ok(self.registry.register(slo, now)?.tenant)
@@ -195,7 +196,7 @@ impl Stage {
         self.add_group(&tenants, load, connections)
     }
 
-    /// The same for tenants that do the same: the load is that of all of them together.
+    /// Opens connections for tenants that do the same; the load is that of all of them together.
     pub fn add_group(
         &mut self,
         tenants: &[(TenantId, &[usize])],
@@ -228,7 +229,8 @@ impl Stage {
                 self.schedule(at, id.0, epoch, 0, None);
             }
             Loop::Closed(depth) => {
-                // Not all at once: the first requests are spread over a millisecond.
+                // The first requests are spread over a millisecond, so that they do not all come at
+                // once.
                 for line in 0..self.sources[id.0].lines.len() {
                     for _ in 0..depth {
                         let at = now + self.chance.within(0..=999_999);
@@ -239,18 +241,18 @@ impl Stage {
         }
     }
 
-    /// Lets a load drop requests that are refused for now, instead of sending them again.
+    /// Makes a load drop requests that are refused for now, instead of sending them again.
     pub fn give_up(&mut self, id: SourceId) {
         self.sources[id.0].gives_up = true;
     }
 
-    /// Stops a load; what it has sent is still answered.
+    /// Stops a load; its requests are still answered.
     pub fn stop(&mut self, id: SourceId) {
         self.sources[id.0].is_on = false;
         self.sources[id.0].epoch += 1;
     }
 
-    /// Changes a load, which goes on if it was on.
+    /// Changes a load, which continues if it was on.
     pub fn change(&mut self, id: SourceId, load: Load) {
         self.sources[id.0].load = load;
         if self.sources[id.0].is_on {
@@ -265,7 +267,7 @@ impl Stage {
         self.now = until;
     }
 
-    /// Forgets what was measured so far.
+    /// Clears all measurements.
     pub fn clear(&mut self) {
         self.sources.iter_mut().for_each(|source| source.meter.clear());
         let shared = self.registry.shared();
@@ -277,29 +279,30 @@ impl Stage {
         self.measured_from = self.now;
     }
 
-    /// Seconds since the figures were last cleared.
+    /// Returns the seconds since the measurements were last cleared.
     pub fn seconds(&self) -> f64 {
         (self.now - self.measured_from) as f64 / 1e9
     }
 
-    /// What came of a load.
+    /// Returns the measurements of a load.
     pub fn meter(&mut self, id: SourceId) -> &mut Meter {
         &mut self.sources[id.0].meter
     }
 
-    /// Requests of a load that were answered, a second.
+    /// Returns the answered requests of a load, a second.
     pub fn iops(&self, id: SourceId) -> f64 {
         self.sources[id.0].meter.count() as f64 / self.seconds()
     }
 
-    /// Tokens (reads of 4 KiB) that a tenant spent, a second; zero without a token scheduler.
+    /// Returns the tokens (reads of 4 KiB) that a tenant spent, a second; zero without a token
+    /// scheduler.
     pub fn tokens(&self, tenant: TenantId) -> f64 {
         let n = tenant.0 as usize;
         let spent = self.registry.shared().usage(tenant).spent - self.spent_before[n];
         spent as f64 / 100.0 / self.seconds()
     }
 
-    /// The share of its time that a worker was busy, and the share of that which scheduling took.
+    /// Returns the share of its time that a worker was busy, and the share of scheduling in that.
     pub fn busy(&self, worker: usize) -> (f64, f64) {
         let station = &self.stations[worker];
         let (busy, scheduling) = self.busy_before[worker];
@@ -311,7 +314,7 @@ impl Stage {
     /// Stops all loads, waits until everything has come to rest, and gives memory back.
     ///
     /// # Panics
-    /// When something does not come to rest.
+    /// Panics if something does not come to rest.
     pub fn end(mut self) {
         for n in 0..self.sources.len() {
             self.stop(SourceId(n));
@@ -339,8 +342,8 @@ impl Stage {
         }));
     }
 
-    /// The next thing that happens before `until`; `false` when nothing does. What arrives at the
-    /// time of a turn arrives before it.
+    /// Executes the next event before `until`. Returns `false` if there is none. An arrival at the
+    /// time of a turn comes before the turn.
     fn step(&mut self, until: u64) -> bool {
         let station = (0..self.stations.len())
             .filter_map(|n| self.stations[n].next().map(|at| (at.max(self.now), n)))
@@ -401,7 +404,7 @@ impl Stage {
         self.stations[worker].arrive(number, Message { tag, command });
     }
 
-    /// What a request costs while the load is mixed.
+    /// Returns the cost of a request while the load is mixed.
     fn units(&self, command: Command) -> u64 {
         let bytes = command.range().map_or(0, |range| range.bytes());
         self.registry.model().cost().cost(command.kind(), bytes).mixed.into()
@@ -445,13 +448,13 @@ impl Stage {
         }
     }
 
-    /// Whether requests are scheduled by tokens.
+    /// Returns `true` if requests are scheduled by tokens.
     pub fn is_scheduled(&self) -> bool {
         self.scheduled
     }
 }
 
-/// One namespace of everything, and a rule for each tenant: the local user of its number.
+/// Returns one namespace for everything, and a rule for each tenant: the local user of its number.
 fn parts(tenants: usize) -> Arc<Parts> {
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
     let rule = |n| Rule {

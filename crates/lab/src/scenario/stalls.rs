@@ -1,25 +1,25 @@
-//! Threads that are taken off their processors for a while: by other programs, by the kernel, or
-//! with the processor itself, by the host of a virtual machine.
+//! Stalls of threads: they are taken off their processors by other programs, by the kernel, or with
+//! the processor itself, by the host of a virtual machine.
 //!
-//! What is deliberately not here: what a thread does with its time (`station.rs`, `stage.rs`).
+//! Deliberately left out: what a thread does with its time (`station.rs`, `stage.rs`).
 
 use flash::Chance;
 
 use super::source::unit;
 
-/// How often and for how long a thread does not run.
+/// The frequency and length of a thread's stalls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stalling {
-    /// Stalls in a second on average, at random and independent of each other.
+    /// The average number of stalls in a second, at random and independent of each other.
     pub a_second: f64,
-    /// The shortest, in nanoseconds; all lengths up to the longest are equally likely.
+    /// The shortest stall, in nanoseconds; all lengths up to the longest are equally likely.
     pub shortest: u64,
-    /// The longest, in nanoseconds.
+    /// The longest stall, in nanoseconds.
     pub longest: u64,
 }
 
 impl Stalling {
-    /// A thread that always runs.
+    /// The stalls of a thread that always runs.
     pub const NEVER: Stalling = Stalling { a_second: 0.0, shortest: 0, longest: 0 };
 }
 
@@ -28,7 +28,7 @@ impl Stalling {
 pub(crate) struct Stalls {
     how: Stalling,
     chance: Chance,
-    /// The stall that is under way or comes next; `from < until`.
+    /// The stall that is under way or comes next: `from < until`.
     from: u64,
     until: u64,
 }
@@ -51,7 +51,7 @@ impl Stalls {
         self.until = self.from + self.chance.within(shortest..=longest).max(1);
     }
 
-    /// When the thread, which wants to run at `now`, does so.
+    /// Returns when a thread that wants to run at `now` does so.
     pub(crate) fn resume(&mut self, now: u64) -> u64 {
         while self.until <= now {
             self.draw();
@@ -59,12 +59,12 @@ impl Stalls {
         self.delayed(now)
     }
 
-    /// The same for a time that may be later than what comes next, without going there.
+    /// Returns when a thread runs that wants to run at `at`, without advancing its time.
     pub(crate) fn delayed(&self, at: u64) -> u64 {
         if (self.from..self.until).contains(&at) { self.until } else { at }
     }
 
-    /// When work is done that begins at `now`, while the thread runs, and takes so many nanoseconds.
+    /// Returns when work is done that begins at `now` and takes `took` nanoseconds of running time.
     pub(crate) fn done(&mut self, now: u64, took: u64) -> u64 {
         let mut done = self.resume(now) + took;
         while self.from < done {
@@ -93,7 +93,7 @@ mod tests {
             (count, stalled, now) = (count + 1, stalled + resumed - now, resumed);
             assert_eq!(stalls.resume(now), stalls.delayed(now));
         }
-        // The gaps are 10 ms on average, from one stall's end to the next one's begin.
+        // The gaps are 10 ms on average, from the end of a stall to the begin of the next one.
         assert!((8_000..8_700).contains(&count), "{count}");
         assert!((1_950_000..2_050_000).contains(&(stalled / count)), "{stalled} of {count}");
     }

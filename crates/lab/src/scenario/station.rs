@@ -1,5 +1,5 @@
-//! A worker with its processor: turns take time, and what a turn submits and answers leaves at its
-//! end.
+//! A worker with its processor. Turns take time, and the submissions and replies of a turn leave at
+//! its end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ use super::memory::Memory;
 use super::stalls::Stalls;
 use super::wire::{Message, Wire};
 
-/// The order of a worker's requests.
+/// The scheduler of a worker's requests.
 pub(crate) enum Order {
     PassThrough(PassThrough),
     Tokens(Box<TokenScheduler>),
 }
 
-/// What a scheduler did in a turn: rounds, tenants in them, requests.
+/// The work of a scheduler in a turn: rounds, tenants in them, requests.
 #[derive(Debug, Default)]
 struct Rounds {
     rounds: Cell<u64>,
@@ -162,13 +162,13 @@ type Served = Worker<Wire, Late, Counted, ServerSession>;
 pub(crate) struct Station {
     worker: Served,
     rounds: Rc<Rounds>,
-    /// When the processor is free.
+    /// The time at which the processor is free.
     free_at: u64,
     stalls: Stalls,
-    /// A turn is under way; it ends at `free_at`.
+    /// `true` while a turn is under way, which ends at `free_at`.
     is_turning: bool,
     wake_at: Option<u64>,
-    /// Nanoseconds of turns that did something, and of schedulers.
+    /// The nanoseconds of productive turns; `scheduling` has those of schedulers.
     pub(crate) busy: u64,
     pub(crate) scheduling: u64,
 }
@@ -214,23 +214,23 @@ impl Station {
         self.wake_at = Some(0);
     }
 
-    /// Drops what has not arrived.
+    /// Drops requests that have not arrived.
     pub(crate) fn forget(&mut self) {
         self.worker.ports().0.forget();
     }
 
-    /// Whether nothing is in flight here.
+    /// Returns `true` if nothing is in flight here.
     pub(crate) fn is_at_rest(&mut self) -> bool {
         !self.is_turning && self.worker.is_at_rest() && !self.worker.ports().0.has_news()
     }
 
-    /// Gives the memory of a station at rest back.
+    /// Gives back the memory of a station at rest.
     pub(crate) fn take_apart(mut self) {
         let receive = self.worker.ports().0.take_buffers();
         Memory { pool: self.worker.into_pool(), receive }.give();
     }
 
-    /// When something happens here next; the past means now.
+    /// Returns the time of the next event; a time in the past means now.
     pub(crate) fn next(&self) -> Option<u64> {
         if self.is_turning {
             return Some(self.free_at);
@@ -238,7 +238,7 @@ impl Station {
         self.wake_at.map(|at| at.max(self.free_at))
     }
 
-    /// Ends the turn that is under way, or takes one, whose replies go to `replies` with the time at
+    /// Ends the turn that is under way, or takes one. Its replies go to `replies`, with the time at
     /// which they leave.
     pub(crate) fn step(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
         if self.is_turning {
@@ -268,7 +268,7 @@ impl Station {
         }
         let leaves = self.free_at;
         replies.extend(sent.map(|(tag, status)| (leaves, tag, status)));
-        // A worker that did something may find more to do.
+        // A productive worker may find more to do.
         self.wake_at = if turn.progressed { Some(0) } else { turn.wake_at.map(Instant::as_nanos) };
     }
 

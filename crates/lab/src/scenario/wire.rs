@@ -1,8 +1,8 @@
 //! The network of a scenario: in order, lossless, without limits of its own, and counted.
 //!
-//! Messages are made by the real client session when the worker receives them; replies go back
-//! through it. What is deliberately not here: delay (whoever sends a message says when it arrives),
-//! bandwidth, and everything that goes wrong in [`sim::World`].
+//! The real client session encodes messages when the worker receives them; replies pass through
+//! that session. Deliberately left out: delay (the sender of a message sets its arrival),
+//! bandwidth, and all faults of [`sim::World`].
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use proto::reflex::{ClientEvent, ClientSession};
 
 use super::costs::Work;
 
-/// Receives that one turn takes: as many as requests in a batch. The kernel has more, and hands them
-/// to the next turns.
+/// The most receives of one turn, as many as requests in a batch. The kernel has more, and hands
+/// them to the next turns.
 const RECEIVES_MAX: usize = 64;
 
 static ZEROES: [u8; REQUEST_BYTES_MAX] = [0; REQUEST_BYTES_MAX];
@@ -27,21 +27,21 @@ pub(crate) struct Message {
     pub(crate) command: Command,
 }
 
-/// One connection: both ends of its bytes.
+/// A connection with both ends of its bytes.
 #[derive(Debug)]
 struct Line {
     id: ConnId,
     session: ClientSession,
-    /// What has not been received, in order; before it the greeting.
+    /// The bytes of the greeting that were not received; the requests in `waiting` come after it.
     greeting: VecDeque<u8>,
     waiting: VecDeque<Message>,
-    /// Bytes of the first waiting message that were received.
+    /// The bytes of the first waiting message that were received.
     cut: usize,
     greeted: bool,
     paused: bool,
-    /// In the list of connections with something to receive.
+    /// `true` if the connection is in the list of those with something to receive.
     listed: bool,
-    /// The turn in which it was last sent to.
+    /// The turn in which something was last sent to it.
     sent_in: u64,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Wire {
     lines: Vec<Line>,
     buffers: Vec<Buf>,
     events: VecDeque<NetEvent>,
-    /// Lines with something to receive, first come, first served.
+    /// The connections with something to receive, first come, first served.
     ready: VecDeque<u32>,
     /// Bodies that were sent, to be handed back.
     sent: Vec<(ConnId, Buf)>,
-    /// Replies of this turn.
+    /// The replies of this turn.
     replies: Vec<(Tag, Status)>,
     turn: u64,
     work: Work,
@@ -75,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// A new connection of the local user `uid`, which greets the server.
+    /// Opens a connection of the local user `uid`, which greets the server.
     pub(crate) fn open(&mut self, uid: u32) -> u32 {
         let index = self.lines.len() as u32;
         let id = ConnId { index, generation: 0 };
@@ -99,13 +99,13 @@ impl Wire {
         index
     }
 
-    /// A request arrives.
+    /// Adds a request that arrives.
     pub(crate) fn arrive(&mut self, line: u32, message: Message) {
         self.lines[line as usize].waiting.push_back(message);
         self.list(line);
     }
 
-    /// Whether a turn would receive something.
+    /// Returns `true` if a turn would receive something.
     pub(crate) fn has_news(&self) -> bool {
         !self.events.is_empty() || !self.ready.is_empty()
     }
@@ -117,18 +117,19 @@ impl Wire {
         }
     }
 
-    /// The receive buffers, when none is lent.
+    /// Takes the receive buffers, when none is lent.
     pub(crate) fn take_buffers(&mut self) -> Vec<Buf> {
         std::mem::take(&mut self.buffers)
     }
 
-    /// What the turn that is over sent and did.
+    /// Takes the replies and the work of the turn that is over.
     pub(crate) fn end_turn(&mut self) -> (std::vec::Drain<'_, (Tag, Status)>, Work) {
         self.turn += 1;
         (self.replies.drain(..), std::mem::take(&mut self.work))
     }
 
-    /// Puts a line among those with something to receive, if it has and is not there.
+    /// Puts a connection into the list of those with something to receive, unless it is there or
+    /// has nothing.
     fn list(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
         let something = !line.greeting.is_empty() || (line.greeted && !line.waiting.is_empty());
@@ -160,7 +161,7 @@ impl Wire {
         }
     }
 
-    /// The client's end takes bytes.
+    /// Passes bytes to the client's end.
     fn feed(&mut self, index: u32, mut bytes: &[u8]) {
         let line = &mut self.lines[index as usize];
         loop {
@@ -179,8 +180,8 @@ impl Wire {
 }
 
 impl Line {
-    /// Fills a receive buffer with what has arrived: how many bytes, and how many requests begin in
-    /// them.
+    /// Fills a receive buffer with what has arrived. Returns the number of bytes, and of requests
+    /// that begin in them.
     fn fill(&mut self, buf: &mut Buf) -> (usize, u64) {
         let room = buf.capacity();
         if !self.greeting.is_empty() {
