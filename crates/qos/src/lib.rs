@@ -48,6 +48,7 @@ mod rounds;
 mod run;
 #[cfg(all(test, not(feature = "loom")))]
 mod scenarios;
+mod search;
 mod shared;
 mod sync;
 mod tenant;
@@ -72,7 +73,9 @@ pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
 pub use queues::QueueLimits;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
-pub use registry::{Admission, DeficitNotice, Holding, Lot, Portion, Registry};
+pub use registry::changes::Lot;
+pub use registry::holding::Holding;
+pub use registry::{Admission, DeficitNotice, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};

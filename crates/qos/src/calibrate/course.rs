@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use super::fit::weight;
 use super::search::{Effort, Measured};
 use super::{Crossing, Fit, Goal, Misfit, Mix, Offer, Outcome, Percentile, Search, fit};
-use crate::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
+use crate::cost_model::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
+use crate::search::Curves;
 
 /// The latency at which sizes are compared, in microseconds, if it is measured: the paper's, and
 /// tight, because large requests are worst where little waiting is allowed.
@@ -53,60 +54,49 @@ impl Course {
 #[derive(Clone, Debug)]
 pub struct Calibration {
     course: Course,
-    /// The curves so far; the last one is being measured.
-    curves: Vec<Search>,
+    /// The last curve is being measured.
+    curves: Curves<Search>,
 }
 
 impl Calibration {
-    /// Nothing is measured yet.
+    /// Begins with the curve of reads alone.
     pub fn new(course: Course) -> Calibration {
-        let mut calibration = Calibration { course, curves: Vec::new() };
-        calibration.begin();
-        calibration
+        let first = course.load(100, &[]);
+        Calibration { curves: Curves::new(first), course }
     }
 
-    /// The next load to offer; `None` when everything is measured.
+    /// Returns the next load to offer; `None` when everything is measured.
     pub fn next_offer(&mut self) -> Option<Offer> {
-        loop {
-            let current = self.curves.last().and_then(Search::next_offer);
-            if current.is_some() || !self.begin() {
-                return current;
-            }
-        }
+        let course = &self.course;
+        self.curves.next_step(Search::next_offer, |curves| course.begin(curves))
     }
 
-    /// What came of the load that was asked for last.
+    /// Takes what came of the load that was asked for last.
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
-        if let Some(curve) = self.curves.last_mut() {
-            curve.take(offer, outcome);
-        }
+        self.curves.last_mut().take(offer, outcome);
     }
 
     /// Curves that are measured, and how many there are to be.
     pub fn curves_done(&self) -> (usize, usize) {
         let sizes = self.course.sizes.len();
         let probed = if sizes > 0 { 1 + sizes } else { 0 };
-        (self.curves.len().saturating_sub(1), 1 + self.course.read_percents.len() + probed)
+        (self.curves().len() - 1, 1 + self.course.read_percents.len() + probed)
     }
 
-    /// The share of the way that is done, about.
+    /// Returns about which share of the way is done.
     pub fn progress(&self) -> f64 {
-        let (done, all) = self.curves_done();
-        let within = self.curves.last().map_or(0.0, |curve| {
-            let runs = curve.points().len() as f64;
-            runs / (runs + curve.runs_left() as f64).max(1.0)
-        });
-        ((done as f64 + within) / all as f64).min(1.0)
+        let last = self.curves.last();
+        self.curves.progress(self.curves_done().1, last.points().len(), last.runs_left())
     }
 
-    /// What was measured, curve by curve.
+    /// Returns what was measured, curve by curve.
     pub fn curves(&self) -> &[Search] {
-        &self.curves
+        self.curves.all()
     }
 
     /// Where the curves cross the goals.
     pub fn crossings(&self) -> Vec<Crossing> {
-        let goals = self.goals();
+        let goals = self.course.goals();
         let of = |curve: &Search| {
             let crossing = |goal: &Goal| {
                 Some(Crossing {
@@ -118,15 +108,15 @@ impl Calibration {
             };
             goals.iter().filter_map(crossing).collect::<Vec<_>>()
         };
-        self.loads().flat_map(of).collect()
+        loads(self.curves()).flat_map(of).collect()
     }
 
     /// What larger requests cost in requests of 4 KiB, by what they leave of the rate at which 4 KiB
     /// reads beside them reach the latency; empty where that was not measured. Costs never fall as
     /// sizes grow, and no request costs less than one of 4 KiB.
     pub fn sizes(&self) -> Vec<SizePoint> {
-        let goal = self.size_goal();
-        let mut probed = self.curves.iter().filter(|curve| curve.mix().is_probed);
+        let goal = self.course.size_goal();
+        let mut probed = self.curves().iter().filter(|curve| curve.mix().is_probed);
         let Some(base) = probed.next().and_then(|curve| curve.crossing(goal)) else {
             return Vec::new();
         };
@@ -155,64 +145,63 @@ impl Calibration {
             100 => point.outcome.iops * fit.read_only_cost,
             percent => point.outcome.iops * weight(percent, fit.write_cost),
         };
-        let all = self.loads().flat_map(|curve| {
+        let all = loads(self.curves()).flat_map(|curve| {
             let steady = |p: &&Measured| p.offer.is_long && p.outcome.p95_us.is_finite();
             curve.points().iter().filter(steady).map(move |p| tokens(curve, p))
         });
         all.fold(0.0, f64::max)
     }
+}
 
+impl Course {
+    /// Returns what is looked for on the curves of loads.
     fn goals(&self) -> Vec<Goal> {
         let goals = |percentile| {
-            self.course.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
+            self.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
         };
-        let p99 = goals(Percentile::P99).filter(|_| self.course.p99);
+        let p99 = goals(Percentile::P99).filter(|_| self.p99);
         goals(Percentile::P95).chain(p99).collect()
     }
 
-    /// The curves of Figure 1.
-    fn loads(&self) -> impl Iterator<Item = &Search> {
-        self.curves.iter().filter(|curve| !curve.mix().is_probed)
-    }
-
-    /// What sizes are held against: the paper's 500 µs, or the next longer one.
+    /// Returns what sizes are held against: the paper's 500 µs, or the next longer latency.
     fn size_goal(&self) -> Goal {
-        let latencies = || self.course.latencies_us.iter().copied();
+        let latencies = || self.latencies_us.iter().copied();
         let wanted = latencies().filter(|&us| us >= REFERENCE_LATENCY_US).min();
         let latency_us = wanted.or(latencies().max()).unwrap_or(REFERENCE_LATENCY_US);
         Goal { percentile: Percentile::P95, latency_us }
     }
 
-    /// Begins the next curve; whether there was one.
-    fn begin(&mut self) -> bool {
-        let effort = self.course.effort;
-        let n = self.curves.len();
-        let percents = &self.course.read_percents;
+    /// Begins the curve of a mix of 4 KiB requests. The highest load of the curve before is where the
+    /// device is expected to be overloaded.
+    fn load(&self, read_percent: u8, curves: &[Search]) -> Search {
+        let mix = Mix { read_percent, bytes: PAGE_BYTES, is_probed: false };
+        let hint = curves.last().and_then(|curve| Some(curve.points().last()?.offer.iops));
+        Search::new(mix, &self.goals(), self.effort, hint, 0.0)
+    }
+
+    /// Begins the curve behind those that were measured, if there is one.
+    fn begin(&self, curves: &[Search]) -> Option<Search> {
+        let (n, percents) = (curves.len(), &self.read_percents);
         if n <= percents.len() {
-            let read_percent = if n == 0 { 100 } else { percents[n - 1] };
-            let mix = Mix { read_percent, bytes: PAGE_BYTES, is_probed: false };
-            let hint = self.curves.last().and_then(overload);
-            self.curves.push(Search::new(mix, &self.goals(), effort, hint, 0.0));
-            return true;
+            return Some(self.load(percents[n - 1], curves));
         }
         let bytes = match n - percents.len() - 1 {
-            0 if !self.course.sizes.is_empty() => PAGE_BYTES,
-            size if size > 0 && size <= self.course.sizes.len() => self.course.sizes[size - 1],
-            _ => return false,
+            0 if !self.sizes.is_empty() => PAGE_BYTES,
+            size if size > 0 && size <= self.sizes.len() => self.sizes[size - 1],
+            _ => return None,
         };
         let goal = self.size_goal();
         let near = |curve: &&Search| curve.mix().read_percent <= SIZE_READ_PERCENT;
-        let like = self.loads().find(near).unwrap_or(&self.curves[0]);
-        let Some(iops) = like.crossing(goal) else { return false };
-        let probe_iops = PROBE_SHARE * self.curves[0].crossing(goal).unwrap_or(iops);
+        let like = loads(curves).find(near).unwrap_or(&curves[0]);
+        let iops = like.crossing(goal)?;
+        let probe_iops = PROBE_SHARE * curves[0].crossing(goal).unwrap_or(iops);
         let mix = Mix { read_percent: like.mix().read_percent, bytes, is_probed: true };
         let hint = 1.5 * iops * PAGE_BYTES as f64 / bytes as f64;
-        self.curves.push(Search::new(mix, &[goal], effort, Some(hint), probe_iops));
-        true
+        Some(Search::new(mix, &[goal], self.effort, Some(hint), probe_iops))
     }
 }
 
-/// The highest load of a curve.
-fn overload(curve: &Search) -> Option<f64> {
-    curve.points().last().map(|point| point.offer.iops)
+/// Returns the curves of Figure 1 among these.
+fn loads(curves: &[Search]) -> impl Iterator<Item = &Search> {
+    curves.iter().filter(|curve| !curve.mix().is_probed)
 }

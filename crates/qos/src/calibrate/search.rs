@@ -8,7 +8,8 @@
 use alloc::vec::Vec;
 
 use super::{Goal, Mix, Offer, Outcome};
-use crate::PAGE_BYTES;
+use crate::cost_model::PAGE_BYTES;
+use crate::search::{Bracket, insert_by};
 
 /// The ratio between a load that meets a goal and one that misses it at which the search ends.
 const CLOSE: f64 = 1.02;
@@ -153,8 +154,7 @@ impl Search {
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
         // Of two runs of one load the later one counts, which is the longer.
         self.points.retain(|point| point.offer.iops != offer.iops);
-        let behind = self.points.partition_point(|point| point.offer.iops < offer.iops);
-        self.points.insert(behind, Measured { offer, outcome });
+        insert_by(&mut self.points, Measured { offer, outcome }, |point| point.offer.iops);
     }
 
     /// The load at which the goal is just met; `None` if no load meets it, or every load does.
@@ -163,9 +163,7 @@ impl Search {
             Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
                 Some(between(goal, low, high))
             }
-            Place::Between(Some(low), Some(high)) => {
-                Some(libm::sqrt(low.offer.iops * high.offer.iops))
-            }
+            Place::Between(Some(low), Some(high)) => Some(bracket(&low, &high).middle()),
             Place::Between(..) | Place::Nowhere => None,
         }
     }
@@ -243,8 +241,7 @@ impl Search {
                     let is_sure = high.offer.is_long || to <= from;
                     return (!is_sure).then(|| self.long(goal, to));
                 }
-                let margin = libm::pow(to / from, 0.15);
-                between(goal, low, high).clamp(from * margin, to / margin)
+                bracket(&low, &high).keep_inside(between(goal, low, high), 0.15)
             }
             (Some(low), None) if low.offer.iops < IOPS_MAX => low.offer.iops * 1.1,
             (None, Some(high)) if high.offer.is_long => {
@@ -277,11 +274,14 @@ impl Search {
     }
 }
 
+fn bracket(low: &Measured, high: &Measured) -> Bracket {
+    Bracket { low: low.offer.iops, high: high.offer.iops }
+}
+
 /// Whether the crossing between two loads is known well enough.
 fn is_close(goal: Goal, low: &Measured, high: &Measured) -> bool {
-    let ratio = high.offer.iops / low.offer.iops;
     let is_line = high.outcome.at(goal.percentile) < 2.0 * low.outcome.at(goal.percentile);
-    ratio < if is_line { CLOSE_ON_A_LINE } else { CLOSE }
+    bracket(low, high).is_within(if is_line { CLOSE_ON_A_LINE } else { CLOSE })
 }
 
 /// Whether a run misses the goal by less than its latency.
@@ -294,7 +294,6 @@ fn is_near(goal: Goal, point: &Measured) -> bool {
 /// goal the curve is a wall and no line: then it is about the middle.
 fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
     let latency = |point: Measured| libm::log(point.outcome.at(goal.percentile).max(0.001));
-    let (x0, x1) = (libm::log(low.offer.iops), libm::log(high.offer.iops));
     let (y0, y1) = (latency(low), latency(high));
     let y = libm::log(f64::from(goal.latency_us));
     let is_wall = y1 - y > core::f64::consts::LN_2;
@@ -302,5 +301,5 @@ fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
         (true, false) => ((y - y0) / (y1 - y0)).clamp(0.0, 1.0),
         _ => 0.5,
     };
-    libm::exp(x0 + along * (x1 - x0))
+    bracket(&low, &high).along(along)
 }

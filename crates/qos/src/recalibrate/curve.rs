@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Plan, Sighting, Step};
+use crate::search::{Bracket, insert_by};
 use crate::units::TOKEN;
 
 /// Steps of a curve at most.
@@ -134,11 +135,14 @@ impl Curve {
         let by_offer = |a: &&Point, b: &&Point| offered(a).total_cmp(&offered(b));
         let high = self.points.iter().filter(|point| self.is_high(point)).min_by(by_offer);
         let most = high.map_or(f64::INFINITY, |high| high.step.iops);
+        let bracket = |low: f64| Bracket { low, high: most };
         let mut lows: Vec<&Point> =
             self.points.iter().filter(|point| point.step.iops < most).collect();
         lows.sort_by(by_offer);
         let low = lows.last()?;
-        if low.sighting.p95_us >= ENOUGH * self.ceiling_us || low.step.iops * CLOSE > most {
+        if low.sighting.p95_us >= ENOUGH * self.ceiling_us
+            || bracket(low.step.iops).is_within(CLOSE)
+        {
             return None;
         }
         let iops = match (high, &lows[..]) {
@@ -149,8 +153,8 @@ impl Curve {
                 FIRST * self.headroom(alone) * spare / self.probe_cost
             }
             (None, [.., before, low]) => self.farther(before, low),
-            // In the middle, by the logarithms: beyond the knee the curve is a wall.
-            (Some(_), _) => libm::sqrt(low.step.iops.max(most / 4.0) * most),
+            // The tenants alone are no load of which a middle can be taken.
+            (Some(_), _) => bracket(low.step.iops.max(most / 4.0)).middle(),
             (None, []) => return None,
         };
         Some(self.step(plan, iops.max(1.0)))
@@ -200,8 +204,10 @@ impl Curve {
             let bound = plan.bound_us.map_or(self.ceiling_us, f64::from);
             sighting.p95_us = sighting.p95_us.max(bound);
         }
-        let behind = self.points.partition_point(|point| self.tokens(&point.sighting) < tokens);
-        self.points.insert(behind, Point { step, sighting, is_cut });
+        let mut points = core::mem::take(&mut self.points);
+        let point = Point { step, sighting, is_cut };
+        insert_by(&mut points, point, |point| self.tokens(&point.sighting));
+        self.points = points;
     }
 
     /// Where the tail reaches a latency: by the line through all points that are near it; where those

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::drift::Served;
+use crate::search::Curves;
 use crate::{DeviceModel, Since};
 
 /// The mixes of the probes, in per cent of reads, when they may write; reads alone come first.
@@ -113,7 +114,7 @@ impl Sighting {
 #[derive(Clone, Debug)]
 pub struct Recalibration {
     plan: Plan,
-    curves: Vec<Curve>,
+    curves: Curves<Curve>,
     /// The largest [`Sighting::size`] so far.
     size: f64,
 }
@@ -122,7 +123,7 @@ impl Recalibration {
     /// Nothing is measured yet.
     pub fn new(plan: Plan) -> Recalibration {
         let first = Curve::new(100, &plan);
-        Recalibration { plan, curves: alloc::vec![first], size: 1.0 }
+        Recalibration { plan, curves: Curves::new(first), size: 1.0 }
     }
 
     /// What is measured.
@@ -138,24 +139,20 @@ impl Recalibration {
         if self.plan.bound_us.is_none_or(|known| now < known) {
             self.plan.bound_us = Some(now);
             let ceiling_us = self.plan.ceiling_us();
-            self.curves.last_mut().expect("there is a first one").lower(ceiling_us);
+            self.curves.last_mut().lower(ceiling_us);
         }
     }
 
     /// The next probes to offer; `None` when there is nothing more to learn.
     pub fn next_step(&mut self) -> Option<Step> {
-        loop {
-            let current = self.curves.last().expect("there is a first one");
-            if let Some(step) = current.next_step(&self.plan) {
-                return Some(step);
-            }
+        let plan = &self.plan;
+        let begin = |curves: &[Curve]| {
             // Where the tenants alone are too much, no mix finds room.
-            let read_percent = match self.plan.writes && !current.is_hopeless() {
-                true => *READ_PERCENTS.get(self.curves.len() - 1)?,
-                false => return None,
-            };
-            self.curves.push(Curve::new(read_percent, &self.plan));
-        }
+            let is_hopeless = curves.last().is_some_and(Curve::is_hopeless);
+            let read_percent = READ_PERCENTS.get(curves.len() - 1)?;
+            (plan.writes && !is_hopeless).then(|| Curve::new(*read_percent, plan))
+        };
+        self.curves.next_step(|curve| curve.next_step(plan), begin)
     }
 
     /// Whether a tail, in microseconds, is a reason to end the step at once.
@@ -169,21 +166,18 @@ impl Recalibration {
         if step.iops > 0.0 && sighting.ended > 0 {
             self.size = self.size.max(sighting.size);
         }
-        let curve = self.curves.last_mut().expect("there is a first one");
-        curve.take(&self.plan, step, sighting, is_cut);
+        self.curves.last_mut().take(&self.plan, step, sighting, is_cut);
     }
 
     /// The curves so far, reads alone first.
     pub fn curves(&self) -> &[Curve] {
-        &self.curves
+        self.curves.all()
     }
 
     /// The share of the way that is done, about.
     pub fn progress(&self) -> f64 {
         let all = if self.plan.writes { 1 + READ_PERCENTS.len() } else { 1 };
-        let steps = self.curves.last().map_or(0, |curve| curve.points().len()) as f64;
-        let within = steps / (steps + 4.0);
-        ((self.curves.len() as f64 - 1.0 + within) / all as f64).min(1.0)
+        self.curves.progress(all, self.curves.last().points().len(), 4)
     }
 
     /// The model that follows.
@@ -191,7 +185,7 @@ impl Recalibration {
     /// # Errors
     /// Why none does.
     pub fn findings(&self) -> Result<Findings, Unfit> {
-        findings::find(&self.plan, &self.curves, self.size)
+        findings::find(&self.plan, self.curves.all(), self.size)
     }
 }
 

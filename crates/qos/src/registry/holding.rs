@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use contract::{Instant, Kind, REQUEST_BYTES_MAX, TenantId};
 
-use super::{Entry, Registry};
+use super::Registry;
 use crate::Class;
 use crate::units::{AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
 
@@ -40,7 +40,7 @@ impl Registry {
             let balance = if credit > 0 { credit } else { debt.balance };
             (tenant, Holding { balance, ..debt })
         };
-        let told = self.tenants().map(tell).filter(|(_, held)| *held != Holding::default());
+        let told = self.table.tenants().map(tell).filter(|(_, held)| *held != Holding::default());
         let told = told.collect();
         self.totals.expired += taken;
         told
@@ -70,13 +70,13 @@ impl Registry {
             let balance = deeper(debt.balance, before.balance);
             (tenant, Holding { balance, allowance: deeper(debt.allowance, before.allowance) })
         };
-        self.tenants().map(more).filter(|(_, held)| *held != Holding::default()).collect()
+        self.table.tenants().map(more).filter(|(_, held)| *held != Holding::default()).collect()
     }
 
     /// A tenant holds this as well, which another process's scheduler has told: no more, and no deeper in debt
     /// after it, than it could come to here. `false`: there is no such tenant.
     pub fn inherit(&mut self, tenant: TenantId, held: Holding, now: Instant) -> bool {
-        let is_there = self.registered(tenant).is_ok();
+        let is_there = self.table.registered(tenant).is_ok();
         if !is_there {
             return false;
         }
@@ -97,12 +97,6 @@ impl Registry {
             cell.allowance.adopt(held.allowance, -dearest, 0);
         }
         true
-    }
-
-    fn tenants(&self) -> impl Iterator<Item = TenantId> {
-        let is_one = |entry: &Entry| matches!(entry, Entry::BestEffort | Entry::Critical(..));
-        let of = move |(n, entry)| is_one(entry).then_some(TenantId(n as u32));
-        self.entries.iter().enumerate().filter_map(of)
     }
 
     /// What a tenant owes, also by having spent ahead of its rate.

@@ -2,6 +2,8 @@
 
 use contract::Scheduler as _;
 
+use crate::{Holding, Lot};
+
 use super::*;
 use crate::units::{NEG_LIMIT, nano};
 
@@ -228,7 +230,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
     assert_eq!(change(true), change(false));
 }
 
-/// What was made, and what became of it, in one process.
+/// Asserts that all tokens that were made in one process are somewhere.
 fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
     let all = schedulers.iter().map(|one| one.totals()).chain([registry.totals()]);
     let (made, gone) = all.fold((0, 0), |(made, gone), totals| {
@@ -237,7 +239,7 @@ fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
     assert_eq!(made, gone + registry.shared().held());
 }
 
-/// One scheduler, with requests of a size that a tenant reads.
+/// A scheduler, with requests of a size that a tenant reads.
 struct Process {
     registry: Registry,
     scheduler: TokenScheduler,

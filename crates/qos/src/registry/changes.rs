@@ -1,0 +1,44 @@
+//! Rows of changes of tenants, and changes that are undone.
+
+use contract::{Instant, TenantId};
+
+use super::table::Entry;
+use super::{Portion, Registry};
+
+/// What a tenant was before a change: its promise, and what it gets while it is best effort.
+#[derive(Clone, Copy, Debug)]
+pub struct Lot(Entry, Portion);
+
+impl Registry {
+    /// Begins a row of changes: the rates of other tenants follow in [`end_row`](Registry::end_row).
+    /// Until then all rates may add up to more than the device makes, where what tenants were promised
+    /// does.
+    pub fn begin_row(&mut self) {
+        self.grants.begin_row();
+    }
+
+    /// Ends a row of changes. Costs what a single change does.
+    pub fn end_row(&mut self, now: Instant) {
+        if !self.grants.end_row() {
+            return;
+        }
+        self.settle(now.as_nanos());
+        let share = self.lower_share(now.as_nanos());
+        self.grant_all(now);
+        self.raise_share(share, now.as_nanos());
+    }
+
+    /// Returns what a tenant is now, to be [put back](Registry::put_back).
+    pub fn lot_of(&self, tenant: TenantId) -> Lot {
+        Lot(self.table.entry(tenant.0 as usize), self.portion(tenant))
+    }
+
+    /// Makes a tenant again what it was. Nothing is judged anew: on a device that has become slower
+    /// since the tenant was admitted it would be refused.
+    pub fn put_back(&mut self, tenant: TenantId, Lot(entry, portion): Lot, now: Instant) {
+        if let Ok(n) = self.table.registered(tenant) {
+            self.shared.tenant(tenant.0).set_cap(portion.cap);
+            self.put(n, entry, portion.weight, now);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What is measured of a device, and for whom: the online correction, the bound of the depth, the
+//! watch of the drift, and whoever reads the delays from outside.
+//!
+//! What is deliberately not here: installing what follows (`registry.rs`).
+
+use contract::Instant;
+
+use crate::admission::Promise;
+use crate::correction::{Adjustment, CORRECTION_READS_MIN, Correction, Window};
+use crate::cost_model::CostModel;
+use crate::delays::{Delays, Seen};
+use crate::depth::DepthBound;
+use crate::device_model::DeviceModel;
+use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, Sight};
+
+/// What is measured for the correction and for the bound of the depth.
+#[derive(Debug)]
+struct Measurement {
+    correction: Option<Correction>,
+    depth: Option<DepthBound>,
+    seen: Seen,
+    looked_at: Instant,
+}
+
+/// The watch that looks now and then whether the device is what its model says.
+#[derive(Debug)]
+struct Watch {
+    judge: DriftWatch,
+    seen: Seen,
+    /// When the current window began, and when the next one is due.
+    open_since: Option<Instant>,
+    next_at: Instant,
+}
+
+/// The device as the registry knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    pub(super) model: &'a DeviceModel,
+    pub(super) delays: &'a Delays,
+    /// The corrected prices.
+    pub(super) cost: &'a CostModel,
+    pub(super) adjustment: Adjustment,
+    /// Units a second that the device makes.
+    pub(super) rate: u64,
+    /// The strictest promise.
+    pub(super) strictest: Option<Promise>,
+}
+
+/// What follows from a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// The bound of the depth, where one is looked for.
+    pub(super) depth: Option<Option<u32>>,
+    pub(super) adjustment: Adjustment,
+}
+
+/// The measurements of one device.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    measurement: Option<Measurement>,
+    watch: Option<Watch>,
+    /// Somebody else reads the delays.
+    is_read: bool,
+}
+
+impl Probe {
+    /// Returns `true` if workers are to record delays.
+    pub(super) fn is_needed(&self) -> bool {
+        let is_watched = self.watch.as_ref().is_some_and(|watch| watch.open_since.is_some());
+        self.measurement.is_some() || is_watched || self.is_read
+    }
+
+    /// Returns `true` if the model is corrected by what is measured.
+    pub(super) fn is_correcting(&self) -> bool {
+        self.measurement.as_ref().is_some_and(|measurement| measurement.correction.is_some())
+    }
+
+    /// Returns how the device stands beside its model; `None` where nobody watches.
+    pub(super) fn drift(&self) -> Option<Drift> {
+        self.watch.as_ref().map(|watch| watch.judge.state())
+    }
+
+    /// Starts or stops to correct the model.
+    pub(super) fn correct(&mut self, on: bool, delays: &Delays, now: Instant) {
+        self.measure(delays, now, |measurement| measurement.correction = on.then(Correction::new));
+    }
+
+    /// Starts or stops to bound the depth.
+    pub(super) fn bound_depth(&mut self, on: bool, delays: &Delays, now: Instant) {
+        self.measure(delays, now, |measurement| measurement.depth = on.then(DepthBound::new));
+    }
+
+    /// Starts or stops to watch the drift, whose first window is due now.
+    pub(super) fn watch(&mut self, on: bool, now: Instant) {
+        self.watch = on.then(|| Watch {
+            judge: DriftWatch::new(),
+            seen: Seen::nothing(),
+            open_since: None,
+            next_at: now,
+        });
+    }
+
+    /// Notes that somebody else reads the delays, or does so no more.
+    pub(super) fn read(&mut self, on: bool) {
+        self.is_read = on;
+    }
+
+    fn measure(&mut self, delays: &Delays, now: Instant, set: impl FnOnce(&mut Measurement)) {
+        set(self.measurement.get_or_insert_with(|| {
+            let mut seen = Seen::nothing();
+            seen.look(delays);
+            Measurement { correction: None, depth: None, seen, looked_at: now }
+        }));
+        let is_idle = |m: &mut Measurement| m.correction.is_none() && m.depth.is_none();
+        self.measurement.take_if(is_idle);
+    }
+
+    /// Starts anew: the device has another model.
+    pub(super) fn restart(&mut self) {
+        if let Some(measurement) = &mut self.measurement {
+            measurement.correction = measurement.correction.as_ref().map(|_| Correction::new());
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.judge = DriftWatch::new();
+        }
+    }
+
+    /// Opens and ends windows of the drift.
+    pub(super) fn look(&mut self, view: &View<'_>, now: Instant) {
+        let Some(watch) = &mut self.watch else { return };
+        match watch.open_since {
+            None if now >= watch.next_at => {
+                watch.seen.look(view.delays);
+                (watch.open_since, watch.next_at) = (Some(now), now + DRIFT_PERIOD);
+            }
+            Some(begun) if now.since(begun) >= DRIFT_WINDOW => {
+                let since = watch.seen.look(view.delays);
+                let Adjustment { rate_permille, write_permille } = view.adjustment;
+                let sight = Sight {
+                    since: &since,
+                    length: now.since(begun),
+                    write: view.cost.write(),
+                    corrected: f64::from(rate_permille) / f64::from(write_permille),
+                };
+                watch.judge.end(view.model, sight, now);
+                watch.open_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a window of the correction and of the depth, and returns what follows; `None` while both
+    /// are off.
+    pub(super) fn end_window(&mut self, view: &View<'_>, now: Instant) -> Option<Observation> {
+        let measurement = self.measurement.as_mut()?;
+        let since = measurement.seen.look(view.delays);
+        let nanos = now.since(measurement.looked_at).as_nanos() as u64;
+        measurement.looked_at = now;
+        let tail = view.strictest.filter(|_| since.ended() >= CORRECTION_READS_MIN);
+        let window = Window {
+            nanos,
+            bound_us: view.strictest.map(|promise| promise.latency_us),
+            tail_nanos: tail.map(|promise| since.tail_nanos(promise.percentile.tenths())),
+            reads: since.reads,
+            writes: since.writes,
+            spent: since.spent,
+            rate: view.rate,
+            write: view.cost.write(),
+        };
+        let depth = measurement.depth.as_mut().map(|depth| depth.observe(&window));
+        let correction = measurement.correction.as_mut();
+        let adjustment = correction.map_or(view.adjustment, |by| by.observe(&window));
+        Some(Observation { depth, adjustment })
+    }
+}

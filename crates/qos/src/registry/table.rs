@@ -1,0 +1,174 @@
+//! The table of a device's tenants: what each was promised or shares, and what that adds up to.
+//!
+//! What is deliberately not here: telling the workers (`registry.rs`).
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use contract::{Slo, TenantId};
+
+use crate::admission::{Promise, Refusal, Standing};
+
+/// What a number of the table stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// No tenant.
+    Vacant,
+    /// A tenant with a share of what is left.
+    BestEffort,
+    /// A tenant with an SLO, and what the SLO needs.
+    Critical(Slo, Promise),
+    /// A tenant that was unregistered: best effort for what it has queued.
+    Leaving,
+}
+
+impl Entry {
+    /// Returns `true` if the tenant gets a share of what is left.
+    fn is_sharing(self) -> bool {
+        matches!(self, Entry::BestEffort | Entry::Leaving)
+    }
+
+    /// Returns `true` if there is a tenant that was not unregistered.
+    fn is_registered(self) -> bool {
+        matches!(self, Entry::BestEffort | Entry::Critical(..))
+    }
+}
+
+/// The tenants of one device.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// The weight of each tenant, for when it is best effort.
+    weights: Vec<u32>,
+    /// The weights of all best-effort tenants, leaving ones included.
+    sharing: u64,
+    vacant: BTreeSet<TenantId>,
+    standing: Standing,
+    /// Deficits of each tenant that were told already.
+    told: Vec<u64>,
+}
+
+impl Table {
+    /// Makes a table without tenants, with room for `tenants_max`.
+    pub(super) fn new(tenants_max: usize) -> Table {
+        Table {
+            entries: alloc::vec![Entry::Vacant; tenants_max],
+            weights: alloc::vec![1; tenants_max],
+            sharing: 0,
+            vacant: (0..tenants_max as u32).map(TenantId).collect(),
+            standing: Standing::default(),
+            told: alloc::vec![0; tenants_max],
+        }
+    }
+
+    /// Returns the lowest number that is free.
+    pub(super) fn first_vacant(&self) -> Option<TenantId> {
+        self.vacant.first().copied()
+    }
+
+    /// Returns `true` if a tenant can be registered under this number.
+    pub(super) fn is_vacant(&self, tenant: TenantId) -> bool {
+        self.vacant.contains(&tenant)
+    }
+
+    /// Frees the number of a tenant that was removed.
+    pub(super) fn free(&mut self, tenant: TenantId) {
+        self.vacant.insert(tenant);
+    }
+
+    /// Forgets what an earlier tenant of this number had.
+    pub(super) fn reset(&mut self, n: usize, weight: u32) {
+        (self.told[n], self.weights[n]) = (0, weight);
+    }
+
+    /// Returns the place of a tenant that is registered.
+    pub(super) fn registered(&self, tenant: TenantId) -> Result<usize, Refusal> {
+        let n = tenant.0 as usize;
+        let entry = self.entries.get(n).filter(|entry| entry.is_registered());
+        entry.map(|_| n).ok_or(Refusal::NoTenant)
+    }
+
+    /// Returns the registered tenants.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        let of = |(n, entry): (usize, &Entry)| entry.is_registered().then_some(TenantId(n as u32));
+        self.entries.iter().enumerate().filter_map(of)
+    }
+
+    /// Returns the tenants with an SLO.
+    pub(super) fn critical(&self) -> impl Iterator<Item = (TenantId, Slo)> {
+        let of = |(n, entry): (usize, &Entry)| match entry {
+            Entry::Critical(slo, _) => Some((TenantId(n as u32), *slo)),
+            _ => None,
+        };
+        self.entries.iter().enumerate().filter_map(of)
+    }
+
+    /// Returns what a number stands for.
+    pub(super) fn entry(&self, n: usize) -> Entry {
+        self.entries.get(n).copied().unwrap_or(Entry::Vacant)
+    }
+
+    /// Returns a tenant's weight, for when it is best effort.
+    pub(super) fn weight(&self, n: usize) -> u32 {
+        self.weights[n]
+    }
+
+    /// Returns the weights of all best-effort tenants together.
+    pub(super) fn sharing(&self) -> u64 {
+        self.sharing
+    }
+
+    /// Returns what latency-critical tenants were promised.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Asks about the promises of all tenants but one.
+    pub(super) fn beside<R>(&mut self, n: usize, ask: impl FnOnce(&Table) -> R) -> R {
+        self.promise(n, false);
+        let answer = ask(self);
+        self.promise(n, true);
+        answer
+    }
+
+    /// Counts the promise to a tenant, or does not.
+    fn promise(&mut self, n: usize, counts: bool) {
+        let Entry::Critical(_, promise) = self.entries[n] else { return };
+        let tenant = TenantId(n as u32);
+        match counts {
+            true => self.standing.insert(tenant, promise),
+            false => self.standing.remove(tenant, promise),
+        }
+    }
+
+    /// Changes what a number stands for.
+    pub(super) fn set(&mut self, n: usize, entry: Entry, weight: u32) {
+        self.vacant.remove(&TenantId(n as u32));
+        if self.entries[n].is_sharing() {
+            self.sharing -= u64::from(self.weights[n]);
+        }
+        self.promise(n, false);
+        (self.entries[n], self.weights[n]) = (entry, weight);
+        if entry.is_sharing() {
+            self.sharing += u64::from(weight);
+        }
+        self.promise(n, true);
+    }
+
+    /// Changes what the SLOs need to what `needs` says; an SLO without an answer keeps its promise.
+    pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Promise>) {
+        for n in 0..self.entries.len() {
+            let Entry::Critical(slo, _) = self.entries[n] else { continue };
+            let Some(promise) = needs(&slo) else { continue };
+            self.promise(n, false);
+            self.entries[n] = Entry::Critical(slo, promise);
+            self.promise(n, true);
+        }
+    }
+
+    /// Returns how many of a tenant's deficits were not told yet, and tells them.
+    pub(super) fn tell_deficits(&mut self, n: usize, deficits: u64) -> u64 {
+        let told = core::mem::replace(&mut self.told[n], deficits);
+        deficits.saturating_sub(told)
+    }
+}
