@@ -52,7 +52,7 @@ pub use mailbox::{
 pub use meters::{COUNTED, Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
-pub use scheduler::{QueueFull, Scheduler, TenantId};
+pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Expected, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceInfo,
     Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,

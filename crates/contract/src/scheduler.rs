@@ -27,7 +27,7 @@ impl fmt::Display for QueueFull {
 }
 
 /// A worker's scheduler for one device, which decides on the order and the time of submissions.
-pub trait Scheduler {
+pub trait Scheduler: Feedback {
     /// Queues a request of `tenant` with `bytes` bytes of data. The round that submits the request
     /// determines its price, at the device's read ratio of that moment.
     fn enqueue(
@@ -71,9 +71,13 @@ pub trait Scheduler {
 
     /// Returns the time of the next round if no request comes before.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
+}
 
+/// The feedback between a device and its scheduler. A scheduler that measures nothing and bounds
+/// nothing implements none of the methods.
+pub trait Feedback {
     /// Returns `true` if the scheduler measures the device, and so needs a call of
-    /// [`ended`](Scheduler::ended) for each ended request.
+    /// [`ended`](Feedback::ended) for each ended request.
     fn measures(&self) -> bool {
         false
     }

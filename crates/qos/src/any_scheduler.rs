@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
+use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
 use crate::{PassThrough, TokenScheduler};
 
-/// One of the schedulers.
+/// A scheduler of either kind.
 #[allow(clippy::large_enum_variant, reason = "there are as many as queues, and none is moved")]
 #[derive(Debug)]
 pub enum AnyScheduler {
@@ -69,7 +69,9 @@ impl Scheduler for AnyScheduler {
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         each!(self, scheduler => scheduler.wake_at(now))
     }
+}
 
+impl Feedback for AnyScheduler {
     fn measures(&self) -> bool {
         each!(self, scheduler => scheduler.measures())
     }

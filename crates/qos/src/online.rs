@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slo, SlotTable, TenantId};
+use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::{
     Adjustment, CORRECTION_NANOS, CostModel, DeviceModel, QueueLimits, RatePoint, Registry,
@@ -17,7 +17,7 @@ const BOUND_US: u32 = 2_000;
 const RATE: u64 = 4_000_000;
 const WRITE: u32 = 1_000;
 const TURN_NANOS: u64 = 100_000;
-/// What a request takes on an idle device.
+/// The nanoseconds that a request takes on an idle device.
 const BASE_NANOS: u64 = 80_000;
 
 /// A queue in the place of a device.
@@ -29,7 +29,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// How long a request takes that comes now.
+    /// Serves a request that comes now, and returns how long that takes.
     fn serve(&mut self, now: u64, kind: Kind) -> Duration {
         let units = if kind == Kind::Read { 100 } else { self.write };
         self.free_at = self.free_at.max(now) + units * 1_000_000_000 / self.rate;

@@ -3,10 +3,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
-/// Submits every request at once, in the order of arrival. It is what a device without SLOs gets,
-/// and the yardstick for what scheduling costs.
+/// Submits every request at once, in the order of arrival. Devices without SLOs get this scheduler,
+/// and it is the yardstick for what scheduling costs.
 #[derive(Debug)]
 pub struct PassThrough {
     queue: VecDeque<Slot>,
@@ -19,6 +19,8 @@ impl PassThrough {
         PassThrough { queue: VecDeque::with_capacity(queue_max), queue_max }
     }
 }
+
+impl Feedback for PassThrough {}
 
 impl Scheduler for PassThrough {
     fn enqueue(&mut self, _: TenantId, _: Kind, _: usize, slot: Slot) -> Result<(), QueueFull> {
@@ -39,7 +41,8 @@ impl Scheduler for PassThrough {
         self.queue.pop_front()
     }
 
-    /// Whose they are is not known here: the first tenant that is asked for gets all.
+    /// Gives all wanted requests to the first tenant that is asked for: whose requests they are is
+    /// not known here.
     fn withdraw(
         &mut self,
         _: TenantId,

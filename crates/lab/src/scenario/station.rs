@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Completion, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status, Submission,
-    Tag, TenantId,
+    Completion, Device, Feedback, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status,
+    Submission, Tag, TenantId,
 };
 use flash::sim_flash::{SimQueue, SimVolume};
 use proto::reflex::ServerSession;
@@ -101,7 +101,9 @@ impl Scheduler for Counted {
             Order::Tokens(order) => order.wake_at(now),
         }
     }
+}
 
+impl Feedback for Counted {
     fn measures(&self) -> bool {
         match &self.order {
             Order::PassThrough(order) => order.measures(),

@@ -1,9 +1,9 @@
-//! What a worker asks of its scheduler: the [`Scheduler`] port.
+//! The ports of a worker to its scheduler: [`Scheduler`] and [`Feedback`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
+use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
 use super::TokenScheduler;
 use crate::tenant::Class;
@@ -128,7 +128,9 @@ impl Scheduler for TokenScheduler {
         let round = self.round.instant() + Duration::from_nanos(wait);
         Some(due.map_or(round, |due| round.min(due)))
     }
+}
 
+impl Feedback for TokenScheduler {
     #[inline]
     fn depth_max(&self) -> usize {
         self.round.depth_max()

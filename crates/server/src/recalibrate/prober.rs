@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Instant, Range, Scheduler, SizeClass,
-    SlotTable, Submission, TenantId, Turn,
+    BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Feedback, Instant, Range, Scheduler,
+    SizeClass, SlotTable, Submission, TenantId, Turn,
 };
 use flash::Chance;
 use io::{Clock, Reactor, SpinPolicy};

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Fence, Frame,
-    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, NamespaceId, NetEvent, Parcel,
-    Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status, Streams, Tag,
-    Tell, TenantId, Ticket, Transport,
+    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence,
+    Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, NamespaceId, NetEvent,
+    Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status,
+    Streams, Tag, Tell, TenantId, Ticket, Transport,
 };
 use flash::Null;
 use nearflash_worker::{
@@ -105,6 +105,8 @@ pub(crate) struct Gate {
     /// Requests that were let go, less those that were given back.
     paid: Rc<RefCell<usize>>,
 }
+
+impl Feedback for Gate {}
 
 impl Scheduler for Gate {
     fn enqueue(
