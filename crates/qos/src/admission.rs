@@ -1,8 +1,8 @@
-//! Whether an SLO can be promised beside those that are promised already (paper, sections 3.2.2 and
-//! 4.3).
+//! Admission: tells if an SLO can be promised beside those that are promised already (paper,
+//! sections 3.2.2 and 4.3).
 //!
 //! The strictest latency sets how many tokens a second the device makes; the rates of all admitted
-//! tenants must fit in. What is deliberately not here: the tenants themselves
+//! tenants must fit in. This module deliberately leaves out the tenants themselves
 //! ([`Registry`](crate::Registry)).
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct Promise {
 /// Why an SLO is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It makes no sense; what.
+    /// The SLO makes no sense, for this reason.
     Invalid(&'static str),
     /// The table of tenants is full.
     TableFull,
@@ -37,18 +37,18 @@ pub enum Refusal {
     NoTenant,
     /// The device is not known to serve anything at this latency.
     TooTight {
-        /// What was asked, in microseconds.
+        /// The latency that was asked for, in microseconds.
         latency_us: u32,
         /// The tightest that the device's model knows.
         tightest_us: u32,
-        /// Of which percentile both are.
+        /// The percentile of both latencies.
         percentile: Percentile,
     },
     /// The rates do not fit.
     TooMuch(Shortage),
 }
 
-/// By how much the rates do not fit, and whose latency is to blame.
+/// The amount by which rates do not fit, and the tenant whose latency is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Units a second that the SLO needs.
@@ -61,7 +61,7 @@ pub struct Shortage {
     pub latency_us: u32,
     /// Which tail it bounds.
     pub percentile: Percentile,
-    /// Whose latency that is; `None` for the one that asks.
+    /// The tenant with the strictest latency; `None` for the tenant that asks.
     pub limited_by: Option<TenantId>,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What would have to give for a refused SLO: each way on its own is enough.
+/// Changes that would make room for a refused SLO: each on its own is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
     /// Requests a second that would be admitted at the asked latency and mix; `None` when not one.
@@ -105,21 +105,21 @@ pub struct Ways {
     pub leave: Vec<TenantId>,
 }
 
-/// What [`Registry::check`](crate::Registry::check) finds.
+/// The answer of [`Registry::check`](crate::Registry::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It would be admitted.
+    /// The SLO would be admitted.
     Admitted {
         /// Units a second that it needs.
         needed: u64,
         /// Units a second that would be left for best effort.
         left: u64,
     },
-    /// It would be refused.
+    /// The SLO would be refused.
     Refused {
         /// Why.
         refusal: Refusal,
-        /// What would have to give.
+        /// Changes that would make room.
         ways: Ways,
     },
 }
@@ -169,7 +169,7 @@ pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
 /// the logarithm of their number.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// By the limit that each sets: the first one is whose latency sets the rate.
+    /// The promises by the limit that each sets: the latency of the first one sets the rate.
     by_limit: BTreeMap<(u64, TenantId), Promise>,
     by_latency: BTreeSet<(u32, TenantId)>,
     promised: u64,
@@ -196,7 +196,7 @@ impl Standing {
         self.promised
     }
 
-    /// Whose latency sets the rate.
+    /// Returns the promise whose latency sets the rate.
     pub fn strictest(&self) -> Option<(TenantId, Promise)> {
         self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
     }
@@ -217,7 +217,7 @@ impl Standing {
     }
 }
 
-/// What part of its model's rate the device makes, in thousandths (see
+/// The part of its model's rate that the device makes, in thousandths (see
 /// [`Correction`](crate::Correction)).
 pub type Permille = u32;
 
@@ -240,7 +240,7 @@ pub fn admit(asked: Promise, others: &Standing, permille: Permille) -> Result<u6
     }))
 }
 
-/// So many thousandths of a rate.
+/// Returns so many thousandths of a rate.
 pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
     rate * u64::from(permille) / 1_000
 }
@@ -257,8 +257,8 @@ pub(crate) fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> 
     leave(least, standing, model, 1_000)
 }
 
-/// What would have to give for a promise that is refused beside the `others`. `cost` is the
-/// device's, as it is now.
+/// Finds changes that would make room for a promise that is refused beside the `others`. `cost` is
+/// the device's, as it is now.
 pub fn ways(
     slo: &Slo,
     asked: Promise,

@@ -12,9 +12,9 @@ use crate::sync::{AcqRel, Acquire, AtomicI64, Relaxed};
 #[derive(Debug)]
 pub struct Bucket {
     tokens: AtomicI64,
-    /// What was in it at the end of the last turn.
+    /// Tokens that were in the bucket at the end of the last turn.
     carried: AtomicI64,
-    /// What was taken since; the oldest tokens go first.
+    /// Tokens that were taken since; the oldest tokens go first.
     taken: AtomicI64,
 }
 
@@ -63,8 +63,8 @@ impl Bucket {
         }
     }
 
-    /// A turn of several workers is over: what was in the bucket at the end of the last one and is
-    /// still there expires. How much.
+    /// Ends a turn of several workers: tokens that were in the bucket at the end of the last turn
+    /// and are still there expire. Returns how many.
     pub fn age(&self) -> i64 {
         let taken = self.taken.swap(0, AcqRel);
         let old = self.carried.swap(0, AcqRel) - taken;
@@ -73,12 +73,12 @@ impl Bucket {
         expired
     }
 
-    /// The only worker's round is over: empties it. What expired.
+    /// Empties the bucket after the only worker's round. Returns what expired.
     pub fn empty(&self) -> i64 {
         self.remove(i64::MAX)
     }
 
-    /// What is in it.
+    /// Returns the tokens in the bucket.
     pub fn held(&self) -> i64 {
         self.tokens.load(Acquire)
     }

@@ -2,12 +2,12 @@
 //! Gimbal's, SIGCOMM 2021): a device that has aged, or collects garbage, serves less than it was
 //! calibrated for.
 //!
-//! A pure controller: a window of measurements in, an adjustment out. It only ever makes the device
-//! slower and its writes dearer than the model says, never the other way round, so it promises
-//! nothing that the model does not. The equations are in docs/explanation/scheduler.md, "Online
-//! correction".
+//! A pure controller: a window of measurements in, an adjustment out. The controller only ever
+//! makes the device slower and its writes dearer than the model says, never the other way round, so
+//! it promises nothing that the model does not. The equations are in docs/explanation/scheduler.md,
+//! "Online correction".
 //!
-//! What is deliberately not here: measuring ([`Delays`](crate::Delays)) and installing
+//! This module deliberately leaves out measuring ([`Delays`](crate::Delays)) and installing
 //! ([`Registry`](crate::Registry)).
 
 /// Length of a window, in nanoseconds: 40 000 reads at 400 K a second, enough for a 99th percentile.
@@ -35,16 +35,16 @@ const TRIAL: u32 = 5;
 const PATIENCE_MIN: u32 = 25;
 const PATIENCE_MAX: u32 = 3_200;
 
-/// What the device did in a window.
+/// A window of measurements of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// How long it was, in nanoseconds.
+    /// The length of the window, in nanoseconds.
     pub nanos: u64,
     /// The tail read latency that the device must keep, in microseconds; `None` without
     /// latency-critical tenants.
     pub bound_us: Option<u32>,
-    /// The same tail of the delays of its reads, in nanoseconds; `None` with fewer than
-    /// [`CORRECTION_READS_MIN`].
+    /// The tail of the delays of the window's reads at the percentile of `bound_us`, in
+    /// nanoseconds; `None` with fewer than [`CORRECTION_READS_MIN`].
     pub tail_nanos: Option<u64>,
     /// Reads submitted.
     pub reads: u64,
@@ -58,7 +58,7 @@ pub struct Window {
     pub write: u32,
 }
 
-/// What the model is multiplied with, in thousandths.
+/// Factors that the model is multiplied with, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjustment {
     /// The rate, from 250 to 1 000.
@@ -71,7 +71,7 @@ impl Adjustment {
     /// The model as it was measured.
     pub const NONE: Adjustment = Adjustment { rate_permille: 1_000, write_permille: 1_000 };
 
-    /// One number that grows with every gift and falls with every cut.
+    /// Returns a number that grows with every gift and falls with every cut.
     fn level(self) -> u32 {
         self.rate_permille * 4_000 / self.write_permille
     }
@@ -112,7 +112,7 @@ impl Correction {
         }
     }
 
-    /// What it makes of the model now.
+    /// Returns the present adjustment.
     pub fn adjustment(&self) -> Adjustment {
         self.adjustment
     }

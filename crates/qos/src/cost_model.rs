@@ -1,11 +1,11 @@
-//! What a request costs (paper, section 3.2.1).
+//! The price of a request (paper, section 3.2.1).
 //!
 //! `cost = weight(bytes) × C(kind, load)`, where `weight` is the number of 4 KiB pages, rounded up,
-//! unless a measured curve says otherwise, and `load` is whether the device serves nothing but reads
+//! unless a measured curve says otherwise, and `load` tells if the device serves nothing but reads
 //! at the moment. The derivation is in docs/explanation/scheduler.md, "What a request costs".
 //!
-//! What is deliberately not here: which load the device has ([`ReadRatio`](crate::ReadRatio)), and
-//! how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
+//! This module deliberately leaves out which load the device has ([`ReadRatio`](crate::ReadRatio)),
+//! and how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -26,7 +26,7 @@ pub const PRICE_MAX: u32 = 100_000;
 /// The largest weight of a request, in hundredths of a 4 KiB one.
 pub const WEIGHT_MAX: u32 = 100_000;
 
-/// What the device serves at the moment, as far as prices depend on it.
+/// The load of a device at the moment, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
     /// Reads and writes.
@@ -35,7 +35,7 @@ pub enum Load {
     ReadOnly,
 }
 
-/// What one request costs in units, under either load. Never zero.
+/// The price of a request in units, under either load. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// While the device's load is mixed.
@@ -59,7 +59,7 @@ impl Cost {
 pub struct SizePoint {
     /// Size of the request.
     pub bytes: usize,
-    /// Its cost in hundredths of a 4 KiB request's.
+    /// The price in hundredths of a 4 KiB request's.
     pub weight: u32,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for CostModelError {
     }
 }
 
-/// What a request is, as far as prices depend on it: a line of a price list.
+/// A line of a price list: kind and size of a request, as far as prices depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u32);
 
@@ -94,7 +94,7 @@ pub(crate) struct Line(u32);
 const KINDS: usize = 4;
 
 impl Line {
-    /// That of no request.
+    /// The line of no request.
     pub(crate) const NONE: Line = Line(u32::MAX);
 
     #[inline]
@@ -105,7 +105,7 @@ impl Line {
     }
 }
 
-/// What requests cost together, and how many of them there are.
+/// The price of some requests together, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priced {
     /// Units under a mixed load, and under a load of reads.
@@ -135,7 +135,7 @@ impl Priced {
         self.counts >> 32
     }
 
-    /// So many of these.
+    /// Returns the price of `count` times these requests.
     pub(crate) fn times(&self, count: u32) -> Priced {
         let Priced { mixed, read_only, counts } = *self;
         let count = u64::from(count);
@@ -166,7 +166,8 @@ impl SubAssign for Priced {
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
-    /// By [`Line`]: of each number of pages reads, writes, what is both, and what is neither.
+    /// The prices by [`Line`]: for each number of pages a read, a write, an exchange, and any other
+    /// request.
     prices: Box<Prices>,
 }
 
@@ -179,9 +180,9 @@ impl CostModel {
         CostModel::curved(write, read_only_read, &[])
     }
 
-    /// The same with a measured curve: between its points the weight is interpolated, up to 4 KiB
-    /// and to its first point it is the first point's (100 where that is at 4 KiB), behind its last
-    /// point it grows by a whole 100 a page.
+    /// Makes prices with a measured curve. Between its points the weight is interpolated. Up to 4
+    /// KiB and to its first point the weight is the first point's (100 where that is at 4 KiB);
+    /// behind its last point the weight grows by a whole 100 a page.
     pub fn curved(
         write: u32,
         read_only_read: u32,
@@ -211,15 +212,15 @@ impl CostModel {
         Ok(model)
     }
 
-    /// What stands in a line of the list.
+    /// Returns the price in a line of the list.
     #[inline]
     pub(crate) fn priced(&self, line: Line) -> &Priced {
         &self.prices[line.0 as usize]
     }
 
-    /// What a request of this kind and size costs. A flush costs a write of one page, a
-    /// compare-and-write a read and a write of its range. A range
-    /// longer than any payload (a discard's, a zeroing's) costs what the largest payload costs.
+    /// Returns the price of a request of this kind and size. A flush costs a write of one page, a
+    /// compare-and-write a read and a write of its range. A range longer than any payload (a
+    /// discard's, a zeroing's) costs what the largest payload costs.
     pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
         let priced = self.priced(Line::of(kind, bytes));
         Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }

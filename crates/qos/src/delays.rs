@@ -1,4 +1,4 @@
-//! How long reads stay at a device, as its workers see it: a histogram a worker, which only that
+//! The delays of reads at a device, as its workers see them: a histogram a worker, which only that
 //! worker writes, and a reader that takes the difference since it last looked.
 
 use alloc::boxed::Box;
@@ -50,7 +50,7 @@ impl Delays {
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// This worker has submitted so much more.
+    /// Counts what a worker has submitted.
     pub(crate) fn count(&self, worker: usize, reads: u64, writes: u64, spent: u64) {
         let counters = &self.workers[worker];
         let pairs =
@@ -61,7 +61,7 @@ impl Delays {
     }
 }
 
-/// What a reader of [`Delays`] has seen already.
+/// The counts that a reader of [`Delays`] has seen already.
 #[derive(Clone, Debug)]
 pub struct Seen {
     classes: Box<[u32]>,
@@ -70,7 +70,7 @@ pub struct Seen {
     spent: u64,
 }
 
-/// What has happened between two looks.
+/// The counts between two looks.
 #[derive(Clone, Debug)]
 pub struct Since {
     /// Reads that ended, by class.
@@ -95,7 +95,7 @@ impl Seen {
         Seen { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
     }
 
-    /// What has happened since the last look.
+    /// Returns the counts since the last look.
     pub fn look(&mut self, delays: &Delays) -> Since {
         let sum = |of: fn(&Counters) -> &AtomicU64| {
             delays.workers.iter().map(|counters| of(counters).load(Relaxed)).sum::<u64>()

@@ -1,10 +1,10 @@
-//! How many requests may be at the device at a time, for the sake of the strictest latency (the idea
-//! is K2's, RTSS 2019): what waits in the scheduler can still be overtaken, what waits in the device
-//! cannot.
+//! The bound of how many requests may be at the device at a time, for the sake of the strictest
+//! latency (the idea is K2's, RTSS 2019): a request that waits in the scheduler can still be
+//! overtaken, one that waits in the device cannot.
 //!
-//! A pure controller over the same windows as [`Correction`](crate::Correction). It starts at what
-//! Little's law allows, `rate × latency`, and goes down while the device is late. The equations are
-//! in docs/explanation/scheduler.md, "Depth".
+//! A pure controller over the same windows as [`Correction`](crate::Correction). The bound starts
+//! at what Little's law allows, `rate × latency`, and goes down while the device is late. The
+//! equations are in docs/explanation/scheduler.md, "Depth".
 
 use crate::Window;
 use crate::units::TOKEN;

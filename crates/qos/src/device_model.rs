@@ -1,7 +1,7 @@
-//! How many tokens a device serves at which tail latency, and what requests cost on it: the paper's
-//! Figure 3 as a table (section 3.2.1).
+//! A device model: the tokens that a device serves at each tail latency, and the price of requests
+//! on it. The paper's Figure 3 as a table (section 3.2.1).
 //!
-//! What is deliberately not here: how a model is measured, and how it is stored in a file.
+//! This module deliberately leaves out how a model is measured, and how it is stored in a file.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,7 +9,7 @@ use core::fmt;
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{CostModel, CostModelError, Load};
 
-/// One row: with a tail read latency of at most this, so many units a second.
+/// A row: the units a second at a tail read latency of at most this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePoint {
     /// Tail read latency (p95) in microseconds.
@@ -89,7 +89,7 @@ pub struct DeviceModel {
     cost: CostModel,
     /// Ascending by latency, never empty.
     points: Vec<RatePoint>,
-    /// The same for the 99th percentile; empty where it is not known.
+    /// The rates for the 99th percentile; empty where they are not known.
     p99: Vec<RatePoint>,
     /// Units a second when no latency is promised.
     rate_max: u64,
@@ -109,8 +109,8 @@ impl DeviceModel {
         Ok(DeviceModel { cost, points, p99: Vec::new(), rate_max })
     }
 
-    /// The same device with the rates for the 99th percentile of the read latency known, too. Where
-    /// one exceeds the rate for the 95th percentile, which only noise makes it do, that one counts.
+    /// Adds the rates for the 99th percentile of the read latency. A rate that exceeds the rate for
+    /// the 95th percentile, as only noise makes it do, is lowered to that.
     pub fn with_p99(mut self, points: Vec<RatePoint>) -> Result<DeviceModel, DeviceModelError> {
         sound_rows(&points, self.rate_max)?;
         self.p99 = points;
@@ -176,7 +176,7 @@ impl DeviceModel {
         DeviceModel::new(cost, alloc::vec![point], RATE_MAX).expect("the highest rate is sound")
     }
 
-    /// The same device, if it did everything so many times slower (at least one).
+    /// Makes the model of a device that does everything so many times slower (at least one).
     pub fn slowed(mut self, times: u32) -> DeviceModel {
         let slower = |rate: u64| (rate / u64::from(times)).max(1);
         for point in self.points.iter_mut().chain(&mut self.p99) {
@@ -190,7 +190,7 @@ impl DeviceModel {
         self
     }
 
-    /// What requests cost.
+    /// Returns the price of requests.
     pub fn cost(&self) -> &CostModel {
         &self.cost
     }
@@ -229,7 +229,7 @@ impl DeviceModel {
         self.rate_at(Percentile::P95, latency_us, load)
     }
 
-    /// The same for either percentile; `None` also where the model does not know it.
+    /// Returns the rate at either percentile; `None` also where the model does not know it.
     pub fn rate_at(&self, percentile: Percentile, latency_us: u32, load: Load) -> Option<u64> {
         let of = |point: &RatePoint| match load {
             Load::Mixed => point.mixed,
@@ -252,7 +252,7 @@ impl DeviceModel {
     }
 }
 
-/// Whether rows ascend, and their rates make sense.
+/// Checks that rows ascend, and that their rates make sense.
 fn sound_rows(points: &[RatePoint], rate_max: u64) -> Result<(), DeviceModelError> {
     let rising = |pair: &[RatePoint]| {
         pair[0].latency_us < pair[1].latency_us

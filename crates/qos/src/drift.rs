@@ -1,8 +1,8 @@
-//! Whether a device still is what its model says: what it served, beside what the model says that it
+//! The drift of a device from its model: what it served, beside what the model says that it
 //! serves at the latency that its reads had (docs/explanation/recalibration.md, "Drift").
 //!
-//! A pure judge: windows of measurements in, a [`Drift`] out. What is deliberately not here: who
-//! opens windows ([`Registry`](crate::Registry)), and what follows from a drift.
+//! A pure judge: windows of measurements in, a [`Drift`] out. This module deliberately leaves
+//! out who opens windows ([`Registry`](crate::Registry)), and what follows from a drift.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,7 +13,7 @@ use contract::Instant;
 use crate::units::TOKEN;
 use crate::{DeviceModel, Load, Since};
 
-/// How long a window is.
+/// The length of a window.
 pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
 
 /// From the begin of a window to that of the next: in between nobody pays for being measured.
@@ -26,7 +26,7 @@ const READS_MIN: u64 = 500;
 const WINDOWS_MAX: usize = 8;
 const WINDOWS_MIN: usize = 5;
 
-/// How long a window counts.
+/// The time for which a window counts.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// Beyond these the device has drifted. The fit of a calibration may be off by 15 % itself.
@@ -39,14 +39,14 @@ const FITS: (f64, f64) = (0.87, 1.15);
 /// With less than this share of the tightest row's rate, a latency within that row says nothing.
 const LOAD_MIN: f64 = 0.5;
 
-/// By how much requests may cost more than as many of one page: larger reads take longer by
+/// The factor by which requests may cost more than as many of one page: larger reads take longer by
 /// themselves, and the rows are of reads of one page.
 pub(crate) const SIZE_MAX: f64 = 1.5;
 
 /// Why it is not known whether a device fits its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsure {
-    /// It has not been watched for long enough.
+    /// The device has not been watched for long enough.
     TooSoon,
     /// Too few reads come to tell their tail.
     FewReads,
@@ -67,18 +67,18 @@ impl fmt::Display for Unsure {
     }
 }
 
-/// How a device stands beside its model. A `ratio` is what it serves at the tail latency that its
+/// A device beside its model. A `ratio` is what the device serves at the tail latency that its
 /// reads have, as a share of what the model says that it serves there: the median of some windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Drift {
-    /// It is not known, and why.
+    /// The ratio is not known, for this reason.
     Unknown(Unsure),
-    /// It serves what the model says.
+    /// The device serves what the model says.
     Fits {
         /// See above; 1 where it stays below the tightest latency of the model.
         ratio: f64,
     },
-    /// It serves less (`ratio` below 1), or more.
+    /// The device serves less (`ratio` below 1), or more.
     Drifted {
         /// See above.
         ratio: f64,
@@ -87,14 +87,14 @@ pub enum Drift {
     },
 }
 
-/// What happened in a window, at which prices.
+/// The counts of a window, and the prices that were paid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub(crate) since: &'a Since,
     pub(crate) length: Duration,
     /// Units of a 4 KiB write, as it was priced.
     pub(crate) write: u32,
-    /// What a correction has left of the model, a share: of its rate, over the price of writes.
+    /// The share of the model that a correction has left: of its rate, over the price of writes.
     pub(crate) corrected: f64,
 }
 
@@ -159,7 +159,7 @@ fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
     }
 }
 
-/// What the device served, as a share of what the model says that it serves at that tail.
+/// Returns what the device served, as a share of what the model says that it serves at that tail.
 fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
     let Sight { since, length, write, corrected } = *sight;
     if since.ended() < READS_MIN {
@@ -183,17 +183,17 @@ fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
     }
 }
 
-/// What was submitted in a window, in the units of the model.
+/// The requests that were submitted in a window, in the units of the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     /// Units, at the model's price of writes.
     pub(crate) units: f64,
-    /// What requests cost, as a multiple of what as many of one page do.
+    /// The price of the requests, as a multiple of what as many of one page cost.
     pub(crate) size: f64,
 }
 
 impl Served {
-    /// Of a window in which a 4 KiB write was priced at `write` units.
+    /// Sums up a window in which a 4 KiB write was priced at `write` units.
     pub(crate) fn of(model: &DeviceModel, since: &Since, write: u32) -> Served {
         let (reads, writes) = (since.reads as f64, since.writes as f64);
         let cost = model.cost();

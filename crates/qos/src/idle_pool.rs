@@ -1,6 +1,6 @@
-//! What tenants without demand would get: their rates, added up, make tokens for the bucket without
-//! anybody visiting them. This is what keeps a round's cost to the active tenants, and what lends
-//! the rate of tenants whose worker is parked: whichever worker runs settles the pool for all.
+//! The idle pools: the rates of tenants without demand, added up, make tokens for the bucket
+//! without anybody visiting those tenants. So a round costs only the active tenants, and the rate
+//! of tenants whose worker is parked is lent: whichever worker runs settles the pool for all.
 //!
 //! Rate and the time up to which it was settled share one word, so every nanosecond of every rate
 //! is made into tokens by exactly one worker.
@@ -12,7 +12,7 @@ use crate::units::{RATE_MAX, ROUND_NANOS_MAX, generated};
 const TIME_BITS: u32 = 30;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// How far a worker's time may lie behind another's, in nanoseconds. What looks like more is a leap
+/// The nanoseconds by which a worker's time may lie behind another's. A larger difference is a leap
 /// forward.
 const BACK_MAX: u64 = 100_000_000;
 

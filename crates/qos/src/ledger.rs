@@ -1,8 +1,8 @@
-//! The ledger of one worker: which tokens tenants earn, give away, borrow and pay.
+//! The ledger of one worker: tokens that tenants earn, give away, borrow and pay.
 //!
 //! The ledger does the arithmetic of Algorithm 1 on the words that all workers share, and adds up
-//! what became of the tokens that this worker made. What is deliberately not here: requests and
-//! their prices (`queues.rs`), and the order of visits (`token_scheduler.rs`).
+//! what became of the tokens that this worker made. This module deliberately leaves out requests
+//! and their prices (`queues.rs`), and the order of visits (`token_scheduler.rs`).
 
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::units::{
     AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
 };
 
-/// What became of all tokens that a worker made, in nano-units.
+/// The fate of all tokens that a worker made, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Made, for tenants or for the bucket.
@@ -43,7 +43,7 @@ impl From<Totals> for Tokens {
     }
 }
 
-/// What a best-effort tenant asks for in a visit, in nano-units.
+/// The demand of a best-effort tenant in a visit, in nano-units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// The price of all waiting requests.
@@ -244,9 +244,9 @@ impl Ledger {
         given > 0
     }
 
-    /// Makes a best-effort tenant's share, less what it pays back, and borrows what it lacks (lines
-    /// 14 to 17). What exceeds its demand goes to the bucket: lines 19 to 21 would find it after
-    /// submitting. Returns `true` if the tenant got something from the bucket.
+    /// Makes a best-effort tenant's share, less what the tenant pays back, and borrows what it
+    /// lacks (lines 14 to 17). The share beyond the demand goes to the bucket: lines 19 to 21 would
+    /// find it after submitting. Returns `true` if the tenant got something from the bucket.
     pub(crate) fn collect(
         &mut self,
         tenant: u32,
@@ -511,7 +511,7 @@ impl Ledger {
 }
 
 /// Makes the allowance of a tenant with a cap, and returns how much of its demand counts in this
-/// visit. As long as there is an allowance the first request may exceed it, and is made up for later.
+/// visit. While there is an allowance the first request may exceed it, and is made up for later.
 /// The allowance grows to that of a round, or of the request that the tenant still collects the
 /// tokens for.
 fn allow(cell: &Tenant, cap: u64, first: i64, now: u64) -> i64 {
@@ -531,8 +531,8 @@ fn is_allowed(cell: &Tenant, cap: Option<NonZeroU64>, nano_units: i64) -> bool {
     cap.is_none() || cell.allowance.tokens() >= nano_units
 }
 
-/// Returns what best effort can do without of what it makes. It keeps an eighth, so that it does not
-/// starve where workers are stalled for ever.
+/// Returns what best effort can do without of what it makes. An eighth stays, so that best effort
+/// does not starve where workers are stalled for ever.
 pub(crate) fn spare(made: i64) -> i64 {
     made / 8 * 7
 }

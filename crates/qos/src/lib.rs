@@ -1,10 +1,10 @@
-//! Which request is submitted next, and when.
+//! Schedules requests: decides which request is submitted next, and when.
 //!
 //! [`TokenScheduler`] is the QoS scheduler of the paper (Algorithm 1), one a worker and device;
 //! [`PassThrough`] promises nothing. A device's [`Registry`] admits tenants against its
 //! [`DeviceModel`] and makes the schedulers. docs/explanation/scheduler.md has the equations.
 //!
-//! What is deliberately not here: I/O, a clock, and the worker, which knows only the
+//! This crate deliberately leaves out I/O, a clock, and the worker, which knows only the
 //! [`Scheduler`](contract::Scheduler) port.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! What latency-critical tenants were lent of what best effort will get: tokens that were spent
+//! The loan: tokens that latency-critical tenants were lent of what best effort will get, spent
 //! before they were made.
 //!
-//! Whoever lends is bounded by how much may be owed at a time; best-effort tenants pay back out of
-//! their shares (docs/explanation/scheduler.md, "Arrears").
+//! A bound limits how much may be owed at a time; best-effort tenants pay back out of their shares
+//! (docs/explanation/scheduler.md, "Arrears").
 
 use crate::sync::{AcqRel, Acquire, AtomicI64};
 
@@ -19,7 +19,7 @@ impl Loan {
         Loan { owed: AtomicI64::new(0) }
     }
 
-    /// What is owed.
+    /// Returns the nano-units that are owed.
     pub fn owed(&self) -> i64 {
         self.owed.load(Acquire)
     }

@@ -61,7 +61,7 @@ struct Ask {
     bytes: usize,
 }
 
-/// What happens before a round, and how much later than the last one it is.
+/// The requests before a round, and how much later than the last round it is.
 #[derive(Clone, Debug)]
 struct Step {
     asks: Vec<Ask>,
@@ -128,7 +128,7 @@ fn drain(scheduler: &mut TokenScheduler, table: &mut SlotTable<usize>, most: usi
     core::iter::from_fn(next).take(most).collect()
 }
 
-/// What the oracle says of tenants without demand.
+/// The oracle's rule for tenants without demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oracle {
     /// Algorithm 1, line by line. No tenant is ever without demand: each has [`BACKLOG`] requests
@@ -252,7 +252,7 @@ proptest! {
         decides_alike(&critical, best_effort, &steps, Oracle::LineByLine)?;
     }
 
-    /// Where tenants without demand are not visited, and some go the short way, the scheduler
+    /// The scheduler, which does not visit tenants without demand and serves some the short way,
     /// decides what the oracle decides that looks at all of them.
     #[test]
     fn decides_what_the_reference_decides_of_idle_tenants(

@@ -1,8 +1,8 @@
-//! The queues of one worker: which requests of which tenants wait, and who is visited.
+//! The queues of one worker: requests of tenants that wait, and the rings of tenants to be visited.
 //!
 //! A tenant is away, new, in the ring of its class, or at rest; its requests lie in one table with
-//! those of all others (`requests.rs`). What is deliberately not here: tokens (`ledger.rs`), and when
-//! a tenant is visited (`token_scheduler.rs`).
+//! those of all others (`requests.rs`). This module deliberately leaves out tokens (`ledger.rs`),
+//! and when a tenant is visited (`token_scheduler.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -18,17 +18,17 @@ use crate::run::Run;
 use crate::shared::Prices;
 use crate::tenant::Class;
 
-/// How much a worker's scheduler holds.
+/// The bounds of a worker's scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
     /// Requests waiting in all: slots that are enqueued have an index below this.
     pub slots: usize,
-    /// Requests waiting of one tenant; the next is answered with [`contract::Status::Retry`]. As many
-    /// as `slots` for tenants of protocol version 1, which cannot be told: their connections end.
+    /// Requests waiting of one tenant; the next is answered with [`contract::Status::Retry`]. Equal
+    /// to `slots` for tenants of protocol version 1, which cannot be told: their connections end.
     pub of_tenant: u32,
 }
 
-/// Where a tenant stands on this worker.
+/// The place of a tenant on this worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The worker does not hold the tenant.
@@ -43,7 +43,7 @@ enum Place {
     Resting,
 }
 
-/// One worker's part of a tenant.
+/// A tenant as one worker knows it.
 #[derive(Clone, Copy, Debug)]
 struct Local {
     queue: Queue,
@@ -442,7 +442,8 @@ impl Queues {
         self.cost.priced(Line::of(kind, bytes))
     }
 
-    /// Returns how many requests of a tenant wait in its queue. Those of the run are not counted.
+    /// Returns how many requests of a tenant wait in its queue. Requests of the run are not
+    /// counted.
     #[inline]
     pub(crate) fn queued_of(&self, tenant: u32) -> u32 {
         self.locals[tenant as usize].queue.len

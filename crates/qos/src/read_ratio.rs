@@ -1,10 +1,11 @@
-//! Whether a device serves nothing but reads at the moment: the `r` of the paper's cost model.
+//! The estimate whether a device serves nothing but reads at the moment: the `r` of the paper's
+//! cost model.
 //!
-//! One estimate a device, shared by its workers through atomics. Submitted requests are counted in
-//! windows; a device becomes read-only slowly (several quiet windows) and stops being so at the
-//! first writes that matter, because a read sold too cheaply breaks an SLO and one sold too dearly
-//! only wastes a token. The derivation is in docs/explanation/scheduler.md, "The device's read
-//! ratio".
+//! Each device has one estimate, shared by its workers through atomics. Submitted requests are
+//! counted in windows; a device becomes read-only slowly (several quiet windows) and stops being so
+//! at the first writes that matter, because a read sold too cheaply breaks an SLO and a read sold
+//! too dearly only wastes a token. The derivation is in docs/explanation/scheduler.md, "The
+//! device's read ratio".
 
 use contract::Instant;
 
@@ -49,7 +50,7 @@ impl ReadRatio {
         }
     }
 
-    /// What the device serves.
+    /// Returns the device's load.
     pub fn load(&self) -> Load {
         if self.read_only.load(Acquire) { Load::ReadOnly } else { Load::Mixed }
     }

@@ -1,10 +1,11 @@
-//! Algorithm 1 of the paper, line by line, for one worker: the oracle of the fast scheduler's tests.
+//! Algorithm 1 of the paper, line by line, for one worker: the oracle of the fast scheduler's
+//! tests.
 //!
-//! It keeps all tenants in vectors, visits every one of them in every round and knows nothing of
-//! pools, rings, heaps or atomics. What the paper leaves open is fixed here as
-//! docs/explanation/scheduler.md says: tenants without demand come first among the best-effort
-//! ones, those with demand take turns in the order in which they became active. What is done
-//! without visiting tenants that have no demand is in `reference_idle.rs`.
+//! The oracle keeps all tenants in vectors, visits every tenant in every round and knows nothing of
+//! pools, rings, heaps or atomics. Where the paper leaves something open,
+//! docs/explanation/scheduler.md fixes it: tenants without demand come first among the best-effort
+//! tenants, and tenants with demand take turns in the order in which they became active. The rules
+//! for tenants that are not visited because they have no demand are in `reference_idle.rs`.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,14 +20,14 @@ use crate::{Cost, Load};
 /// A tenant of the oracle; requests are their prices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RefTenant {
-    /// Of a latency-critical tenant.
+    /// The rate of a latency-critical tenant.
     pub(crate) rate: Option<u64>,
     pub(crate) tokens: i64,
     pub(crate) queue: VecDeque<Cost>,
     pub(crate) deficits: u64,
-    /// What it did not use.
+    /// Tokens that the tenant did not use.
     pub(crate) arrears: i64,
-    /// Whether it had demand at the end of the last round.
+    /// The tenant had demand at the end of the last round.
     waited: bool,
     pub(crate) idle: Idle,
 }
@@ -36,7 +37,7 @@ impl RefTenant {
         nano(self.queue.iter().map(|cost| u64::from(cost.under(load))).sum())
     }
 
-    /// What the first request costs, in nano-units.
+    /// Returns the price of the first request, in nano-units.
     fn first(&self, load: Load) -> Option<i64> {
         self.queue.front().map(|cost| nano(u64::from(cost.under(load))))
     }
@@ -67,12 +68,12 @@ pub(crate) struct Reference {
     pub(crate) rounds: [u64; 3],
     pub(crate) load: Load,
     pub(crate) bucket: i64,
-    /// What best effort has to pay back, and the most of it.
+    /// The debt of best effort, and the most that it may be.
     pub(crate) loan: i64,
     loan_max: i64,
     /// Idle tenants that have a request since the last round.
     pub(crate) newcomers: Vec<usize>,
-    /// What idle tenants make is in the bucket up to then.
+    /// The time up to which the tokens of idle tenants are in the bucket.
     pub(crate) settled_to: u64,
 }
 
@@ -228,7 +229,7 @@ impl Reference {
         given > 0
     }
 
-    /// What it got from the bucket.
+    /// Serves a best-effort tenant, and returns what it got from the bucket.
     fn schedule_best_effort(&mut self, n: usize, submitted: &mut Vec<usize>) -> i64 {
         let mut claimed = 0;
         let t = &mut self.tenants[n];
@@ -249,8 +250,8 @@ impl Reference {
         claimed
     }
 
-    /// Lines 13 to 21 in order. Who was first and got something from the bucket is last the next
-    /// time; those without demand drop out of the order.
+    /// Does lines 13 to 21 in order. A first tenant that got something from the bucket is last the
+    /// next time; tenants without demand drop out of the order.
     pub(crate) fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         let mut claims = Vec::new();

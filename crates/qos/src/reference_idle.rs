@@ -11,18 +11,18 @@ use crate::reference::Reference;
 use crate::units::{NANO, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, generated, nano};
 use crate::{Cost, Load};
 
-/// What becomes of a tenant between its requests.
+/// The state of a tenant between its requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
-    /// It makes its own tokens, instead of making them for the bucket.
+    /// The tenant makes its own tokens, instead of making them for the bucket.
     held: bool,
-    /// It is held and has no demand.
+    /// The tenant is held and has no demand.
     rests: bool,
     /// When it is looked at whether it rests with a full balance.
     due: Option<u64>,
-    /// Its own tokens are made up to then.
+    /// The time up to which the tenant's own tokens are made.
     made_to: u64,
-    /// Its rate is spent up to then, while it is not held.
+    /// The time up to which the rate of a tenant that is not held is spent.
     spent_to: u64,
 }
 
@@ -117,7 +117,7 @@ impl Reference {
         }
     }
 
-    /// Who has requests and was idle goes the short way, or is held.
+    /// Serves newcomers the short way, or holds them.
     fn take_newcomers(&mut self, time: u64, share: u64, submitted: &mut Vec<usize>) {
         let mut room = self.bucket;
         let mut spent = 0;
@@ -218,7 +218,7 @@ impl Reference {
         idle.due.get_or_insert(time + wait);
     }
 
-    /// Its tokens are the bucket's from now on.
+    /// Lets go of a tenant: its tokens are the bucket's from now on.
     fn release(&mut self, n: usize, time: u64) {
         let t = &mut self.tenants[n];
         (t.idle.held, t.idle.rests) = (false, false);

@@ -1,8 +1,8 @@
 //! The control side of one device's scheduling: tenants come, change and go at any time.
 //!
-//! There is one registry a device, and only the registry changes tenants. Workers read each tenant's
-//! word when they visit the tenant, so nothing is sent to them and nothing is locked. What is
-//! deliberately not here: names, access rules and files.
+//! Each device has one registry, and only the registry changes tenants. Workers read a tenant's
+//! word when they visit the tenant, so nothing is sent to them and nothing is locked. This module
+//! deliberately leaves out names, access rules and files.
 
 pub(crate) mod changes;
 mod grants;
@@ -32,7 +32,7 @@ use grants::Grants;
 use probe::{Observation, Probe, View};
 use table::{Entry, Table};
 
-/// What a tenant was admitted with.
+/// The result of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The tenant.
@@ -52,7 +52,7 @@ pub struct DeficitNotice {
     pub rounds: u64,
 }
 
-/// What a best-effort tenant may have of what is left.
+/// The portion of what is left that a best-effort tenant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     /// The tenant's part beside those of the others: `weight / Σ weights` of what is left. From 1 to
@@ -203,8 +203,8 @@ impl Registry {
         Portion { weight: self.table.weight(tenant.0 as usize), cap: cap.map(NonZeroU64::get) }
     }
 
-    /// Ends a tenant. Requests that it has queued are still served, as best effort; more are refused.
-    /// Its number is free again after [`remove`](Registry::remove).
+    /// Ends a tenant. Requests that the tenant has queued are still served, as best effort; more
+    /// are refused. The number is free again after [`remove`](Registry::remove).
     pub fn unregister(&mut self, tenant: TenantId, now: Instant) -> Result<(), Refusal> {
         let n = self.table.registered(tenant)?;
         self.put(n, Entry::Leaving, self.table.weight(n), now);
@@ -270,8 +270,8 @@ impl Registry {
     }
 
     /// Returns the units a second that latency-critical tenants need for what they were promised.
-    /// They exceed [`device_rate`](Registry::device_rate) only where a correction has found that the
-    /// device cannot keep what its model promised.
+    /// The sum exceeds [`device_rate`](Registry::device_rate) only where a correction has found
+    /// that the device cannot keep what its model promised.
     pub fn promised(&self) -> u64 {
         self.table.standing().promised()
     }
@@ -371,8 +371,8 @@ impl Registry {
         displaced
     }
 
-    /// Trusts another model from now on. What tenants were promised stays; where that is more than
-    /// the device makes by the new model, each gets its part of it, as when the model is
+    /// Trusts another model from now on. Promises to tenants stay; where they are more than the
+    /// device makes by the new model, each tenant gets its part of that, as when the model is
     /// [corrected](Registry::adjust). A correction starts anew, and so does the drift.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::cost_model::{Line, Priced};
 struct Entry {
     /// The one behind it, unless it is the last of its list: those count what they have.
     next: Slot,
-    /// What it is, as far as prices depend on it.
+    /// The request's line of the price list.
     line: Line,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Requests {
     entries: Box<[Entry]>,
 }
 
-/// One tenant's queue, first come, first served; its requests lie in [`Requests`].
+/// A tenant's queue, first come, first served; its requests lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     /// The first and the last, if there are any.
@@ -33,7 +33,7 @@ pub(crate) struct Queue {
     tail: Slot,
     /// Requests in it.
     pub(crate) len: u32,
-    /// What they cost together.
+    /// The price of all requests together.
     pub(crate) sum: Priced,
 }
 
@@ -47,7 +47,7 @@ impl Queue {
 pub(crate) struct Paid {
     head: Slot,
     tail: Slot,
-    /// Those that are not submitted yet.
+    /// The requests that are not submitted yet.
     pub(crate) left: u32,
 }
 
@@ -65,7 +65,7 @@ impl Requests {
         Requests { entries: alloc::vec![vacant; slots].into() }
     }
 
-    /// Whether the table has a place for the slot.
+    /// Returns `true` if the table has a place for the slot.
     #[inline]
     pub(crate) fn has_place(&self, slot: Slot) -> bool {
         slot.index() < self.entries.len()
@@ -119,7 +119,7 @@ impl Requests {
         queue.sum += priced.times(count);
     }
 
-    /// What the first one is.
+    /// Returns the line of the first request.
     pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
         (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }

@@ -24,7 +24,7 @@ impl Links {
         Links { of: alloc::vec![(NONE, NONE); tenants].into() }
     }
 
-    /// Who stands behind a tenant.
+    /// Returns the tenant behind another one in its ring.
     pub(crate) fn behind(&self, tenant: u32) -> u32 {
         self.of[tenant as usize].1
     }

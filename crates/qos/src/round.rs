@@ -1,7 +1,7 @@
-//! One worker's round: its phase, the visited tenant, and what counts until the next round.
+//! A worker's round: its phase, the visited tenant, and what counts until the next round.
 //!
-//! What is deliberately not here: the queues that a round walks (`queues.rs`), and whose tokens the
-//! round spends (`ledger.rs`).
+//! This module deliberately leaves out the queues that a round walks (`queues.rs`), and whose
+//! tokens the round spends (`ledger.rs`).
 
 use core::num::NonZeroU64;
 use core::ops::AddAssign;
@@ -36,7 +36,7 @@ impl Clock {
     }
 }
 
-/// What a round is doing.
+/// The phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing: the next round has not begun.
@@ -65,7 +65,7 @@ impl Phase {
     }
 }
 
-/// How the visited tenant pays for requests.
+/// The means by which the visited tenant pays for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
     /// Not at all: its class has no turn in this phase.
@@ -78,7 +78,7 @@ pub(crate) enum Means {
     Leftovers,
 }
 
-/// What was submitted.
+/// The requests that were submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Submitted {
     /// Units paid.
@@ -110,11 +110,11 @@ struct Visit {
     is_turn_used: bool,
     /// The tenant's terms, once the visit was opened.
     terms: Option<Terms>,
-    /// How the tenant pays, once the visit was opened.
+    /// The tenant's means, once the visit was opened.
     means: Means,
     /// Requests that are paid, but not submitted yet.
     paid: Paid,
-    /// What the tenant has paid for.
+    /// The price of all that the tenant has paid for.
     spent: Priced,
 }
 
@@ -137,11 +137,11 @@ pub(crate) struct Round {
     clock: Clock,
     phase: Phase,
     visit: Visit,
-    /// What the device serves.
+    /// The device's load.
     load: Load,
     /// Units a second of a best-effort tenant for each of its weight.
     share: u64,
-    /// What best effort is to pay back, in nano-units.
+    /// The nano-units that best effort is to pay back.
     due: i64,
     /// Nanoseconds until the first of the blocked tenants can submit.
     wait: u64,

@@ -1,15 +1,15 @@
-//! Whether every worker has had a round since the bucket was last emptied (paper, Algorithm 1, line
-//! 22, and section 4.1).
+//! The round set: tells when every worker has had a round since the bucket was last emptied (paper,
+//! Algorithm 1, line 22, and section 4.1).
 //!
 //! Members and marks share one word, so exactly one worker completes a turn of all. A worker that
-//! parks leaves the set first: those who sleep hold nobody up.
+//! parks leaves the set first: a sleeping worker holds nobody up.
 
 use crate::sync::{AcqRel, Acquire, AtomicU64};
 
 /// The most workers that share a device.
 pub const WORKERS_MAX: usize = 32;
 
-/// What a mark came to.
+/// The effect of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Others have yet to have a round.
@@ -35,7 +35,7 @@ impl Rounds {
         Rounds { word: AtomicU64::new(0) }
     }
 
-    /// How many workers take part.
+    /// Returns how many workers take part.
     pub fn members(&self) -> u32 {
         (self.word.load(Acquire) as u32).count_ones()
     }

@@ -1,8 +1,9 @@
-//! Requests that come one behind the other and are alike: of one tenant, one kind and one size.
+//! Runs: requests that come one behind the other and are alike, of one tenant, one kind and one
+//! size.
 //!
-//! A connection's requests often are. The first of them is queued like any other; those behind it are
-//! only linked, and counted, priced and checked against bounds all at once, when the run ends: before
-//! anybody looks at a queue. What is deliberately not here: the queues (`requests.rs`).
+//! A connection's requests often are alike. The first is queued like any other; those behind it are
+//! only linked, and counted, priced and checked against bounds all at once, when the run ends:
+//! before anybody looks at a queue. This module deliberately leaves out the queues (`requests.rs`).
 
 use contract::{Kind, Slot};
 
@@ -13,13 +14,13 @@ use crate::requests::Requests;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: u32,
-    /// What each of them is, as far as prices depend on it.
+    /// The line of the price list of each request.
     pub(crate) line: Line,
-    /// The same and its size, as [`key`] has it; [`NO_KEY`] when nothing may follow.
+    /// Kind and size of the requests, as [`key`] makes it; [`NO_KEY`] when nothing may follow.
     key: u64,
     /// The last one.
     pub(crate) tail: Slot,
-    /// How many more may follow the first, of those that might.
+    /// The number of requests that may still follow, of the `most` that might behind the first.
     room: u32,
     most: u32,
 }
@@ -46,13 +47,13 @@ impl Run {
         Run { tenant, line, key, tail: first, room: most, most }
     }
 
-    /// Whether more may have followed.
+    /// Returns `true` if requests may have followed the first.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.most > 0
     }
 
-    /// Whether any have followed.
+    /// Returns `true` if requests have followed the first.
     pub(crate) fn has_followers(&self) -> bool {
         self.room < self.most
     }
@@ -62,12 +63,13 @@ impl Run {
         (self.key, self.room, self.most) = (NO_KEY, 0, 0);
     }
 
-    /// How many have followed the first.
+    /// Returns how many requests have followed the first.
     pub(crate) fn len(&self) -> u32 {
         self.most - self.room
     }
 
-    /// Whether the request belongs to the run, and now is the last of it.
+    /// Links a request that belongs to the run behind its last one. Returns `false` if the request
+    /// does not belong to the run.
     #[inline]
     pub(crate) fn extend(
         &mut self,
@@ -90,7 +92,7 @@ impl Run {
     }
 }
 
-/// That of no request.
+/// The key of no request.
 const NO_KEY: u64 = u64::MAX;
 
 /// Kind and size as one number.

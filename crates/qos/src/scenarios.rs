@@ -33,7 +33,7 @@ fn critical(iops: u32, read_percent: u8) -> Slo {
     Slo { latency_us: 500, iops, read_percent, ..Slo::default() }
 }
 
-/// What a scenario came to.
+/// The result of a scenario.
 #[derive(Debug)]
 struct Outcome {
     /// Requests that were submitted, of each client.
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// One worker of the world.
+/// A worker of the world.
 struct Worker {
     scheduler: TokenScheduler,
     /// (client, when it came).
@@ -487,8 +487,8 @@ fn what_was_not_submitted_is_anybodys() {
     assert!((9_800..=10_200).contains(&half) && (19_500..=20_200).contains(&all), "{half}, {all}");
 }
 
-/// How many reads of this tenant go in ten milliseconds from `start` on, beside a best-effort tenant,
-/// if both have many.
+/// Counts the reads of this tenant that go in ten milliseconds from `start` on, beside a
+/// best-effort tenant, if both have many.
 fn reads_in_ten_ms(registry: &Registry, tenant: TenantId, start: u64) -> u64 {
     let other = TenantId(1 - tenant.0);
     let mut scheduler = registry.scheduler(0, QueueLimits { slots: 20_000, of_tenant: 10_000 });

@@ -1,9 +1,9 @@
-//! The search that calibration and recalibration share: curves are measured one after the other, and
-//! on each curve the load is searched at which a latency is reached.
+//! The search that calibration and recalibration share: curves are measured one after the other,
+//! and on each curve the load is searched at which a latency is reached.
 //!
-//! A load that meets the latency and a higher load that misses it are a [`Bracket`], which each step
-//! narrows. What is deliberately not here: which curves there are, and what is known of a curve's
-//! shape (`calibrate`, `recalibrate`).
+//! A load that meets the latency and a higher load that misses it are a [`Bracket`], which each
+//! step narrows. This module deliberately leaves out which curves there are, and what is known of a
+//! curve's shape (`calibrate`, `recalibrate`).
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,7 @@
-//! What the workers of one device share: the tenants, the bucket, the idle pools, the rounds and the
-//! read ratio. One instance a device; read and changed without locks.
+//! The state that the workers of one device share: the tenants, the bucket, the idle pools, the
+//! rounds and the read ratio.
+//!
+//! Each device has one instance, which is read and changed without locks.
 
 use alloc::boxed::Box;
 
@@ -18,7 +20,7 @@ use crate::{Class, CostModel, Delays, ReadRatio};
 /// (paper, section 3.2.2: 0.5 to 100 µs).
 pub const ROUND_NANOS: u64 = 100_000;
 
-/// What may change of a price list while workers use it, in units of a request of 4 KiB.
+/// The prices that may change while workers use them, in units of a request of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
     /// A write.
@@ -43,7 +45,7 @@ impl Prices {
 pub struct Shared {
     tenants: Box<[Tenant]>,
     pub(crate) bucket: Bucket,
-    /// What best effort has yet to pay back.
+    /// The debt of best effort.
     pub(crate) loan: Loan,
     pub(crate) rounds: Rounds,
     pub(crate) read_ratio: ReadRatio,
@@ -62,9 +64,9 @@ pub struct Shared {
     prices: AtomicU64,
     /// Requests at the device at a time, over all workers; the largest number for no bound.
     depth: AtomicU32,
-    /// Whether requests that would miss their latency are refused.
+    /// Requests that would miss their latency are refused.
     failing_fast: AtomicBool,
-    /// Whether workers record delays.
+    /// Workers record delays.
     measuring: AtomicBool,
     pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
@@ -124,7 +126,7 @@ impl Shared {
         self.share.store(share, Release);
     }
 
-    /// What requests are priced by now.
+    /// Returns the present prices.
     pub fn prices(&self) -> Prices {
         let word = self.prices.load(Acquire);
         Prices { write: word as u32, read_only_read: (word >> 32) as u32 }
@@ -143,7 +145,7 @@ impl Shared {
         self.depth.store(depth.unwrap_or(u32::MAX), Release);
     }
 
-    /// Whether requests that would miss their latency are refused at once.
+    /// Returns `true` if requests that would miss their latency are refused at once.
     pub fn failing_fast(&self) -> bool {
         self.failing_fast.load(Acquire)
     }
@@ -152,7 +154,7 @@ impl Shared {
         self.failing_fast.store(on, Release);
     }
 
-    /// Whether workers record how long reads are at the device.
+    /// Returns `true` if workers record how long reads are at the device.
     pub fn measuring(&self) -> bool {
         self.measuring.load(Acquire)
     }
@@ -205,7 +207,7 @@ impl Shared {
         self.tenants.get(tenant.0 as usize).map_or(Class::Vacant, |cell| cell.terms().class)
     }
 
-    /// What a tenant has done since it was registered.
+    /// Returns what a tenant has done since it was registered.
     pub fn usage(&self, tenant: TenantId) -> Usage {
         self.tenants.get(tenant.0 as usize).map_or(Usage::default(), |cell| cell.usage())
     }

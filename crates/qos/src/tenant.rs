@@ -1,9 +1,9 @@
-//! What all workers share about one tenant.
+//! A tenant as all workers share it.
 //!
-//! Its class, its rate and how many workers hold it are one word: whoever changes one of them reads
-//! the others in the same moment. A tenant that no worker holds is in one of the idle pools; holding
-//! it takes it out, the last release puts it back (see docs/explanation/scheduler.md, "Tenants
-//! without demand").
+//! Class, rate and the number of workers that hold the tenant are one word: a change of one reads
+//! the others in the same moment. A tenant that no worker holds is in one of the idle pools;
+//! holding the tenant takes it out, the last release puts it back (see
+//! docs/explanation/scheduler.md, "Tenants without demand").
 
 use core::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use crate::balance::Balance;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use crate::units::{NANO, RATE_MAX, STALL_NANOS_MAX, generated, nano};
 
-/// What a tenant was promised.
+/// The class of a tenant, by what it was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// There is no such tenant.
@@ -64,7 +64,7 @@ impl Terms {
     }
 }
 
-/// What a tenant has done, as far as the scheduler knows.
+/// The activity of a tenant, as far as the scheduler knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Units spent.
@@ -75,31 +75,32 @@ pub struct Usage {
     pub writes: u64,
     /// Rounds in which it was found below the deficit limit (Algorithm 1, line 7).
     pub deficits: u64,
-    /// Nanoseconds of rounds at whose end it had requests that it could not pay, added up over
-    /// workers: how long it wanted more than it was promised. Of latency-critical tenants only.
+    /// Nanoseconds of rounds at whose end the tenant had requests that it could not pay, added up
+    /// over workers: the time for which it wanted more than it was promised. Of latency-critical
+    /// tenants only.
     pub throttled_nanos: u64,
-    /// Nano-units that it has put into the bucket; wraps. What is put there for a tenant that is
-    /// idle is not in it.
+    /// Nano-units that the tenant has put into the bucket; wraps. Tokens that an idle pool puts
+    /// there on its behalf are not counted.
     pub donated: u64,
     /// Nano-units that it has taken out of the bucket; wraps.
     pub borrowed: u64,
 }
 
-/// One tenant's cell in the shared table.
+/// A tenant's cell in the shared table.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     word: AtomicU64,
     pub(crate) balance: Balance,
     /// Units a second that it gets at most while it is best effort; zero for no such bound.
     cap: AtomicU64,
-    /// Its latency in nanoseconds while it is latency-critical.
+    /// The latency in nanoseconds of a latency-critical tenant.
     latency: AtomicU64,
     /// While no worker holds it: the time, in nanoseconds, until which its rate is spent already.
     spent_to: AtomicU64,
-    /// What it did not use of what it was promised and may have back, in nano-units: a permission,
-    /// not tokens.
+    /// Nano-units that the tenant did not use of what it was promised, and may have back: a
+    /// permission, not tokens.
     pub(crate) arrears: Balance,
-    /// What it may spend under its cap.
+    /// Nano-units that the tenant may spend under its cap.
     pub(crate) allowance: Balance,
     spent: AtomicU64,
     reads: AtomicU64,
@@ -143,7 +144,7 @@ impl Tenant {
         self.cap.store(cap.unwrap_or(0), Release);
     }
 
-    /// Its latency in nanoseconds, while it is latency-critical.
+    /// Returns the latency in nanoseconds of a latency-critical tenant.
     pub(crate) fn latency_nanos(&self) -> u64 {
         self.latency.load(Relaxed)
     }
@@ -178,13 +179,14 @@ impl Tenant {
         self.spent_to.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
-    /// What it has spent ahead of its rate, in nano-units and at most `most` units.
+    /// Returns what the tenant has spent ahead of its rate, in nano-units and at most `most` units.
     pub(crate) fn debt(&self, now: u64, rate: u64, most: u64) -> i64 {
         let ahead = self.spent_to.load(Acquire).saturating_sub(now);
         generated(rate, ahead).min(nano(most))
     }
 
-    /// The same (a worker whose clock is behind sees more): whoever asks takes that over.
+    /// Takes over what the tenant has spent ahead of its rate, in nano-units and at most `most`
+    /// units. A worker whose clock is behind sees more.
     pub(crate) fn take_debt(&self, now: u64, rate: u64, most: u64) -> i64 {
         if self.spent_to.load(Acquire) <= now {
             return 0;
@@ -204,8 +206,8 @@ impl Tenant {
         self.arrears.take(|tokens| tokens);
     }
 
-    /// Its terms were others until `now`: what it did not use is measured by what it was promised then,
-    /// and is no more than by what it is promised from now on.
+    /// Ends the terms that the tenant had until `now`. Tokens that it did not use are measured by
+    /// the old promise, and are no more than the new promise allows.
     pub(crate) fn change_promise(&self, old: Terms, class: Class, rate: u64, now: u64) {
         if old.class == Class::LatencyCritical && old.holders == 0 {
             self.remember_until(now, old.rate);
@@ -239,7 +241,7 @@ impl Tenant {
         self.update(|old| Some(Terms { class, rate, ..old })).expect("a change is never refused")
     }
 
-    /// One more worker holds it; the terms as they were.
+    /// Holds the tenant for one more worker, and returns the terms as they were.
     pub(crate) fn hold(&self) -> Terms {
         self.update(|old| Some(Terms { holders: old.holders + 1, ..old }))
             .expect("a hold is never refused")
@@ -321,7 +323,7 @@ impl Tenant {
     }
 }
 
-/// What a rate makes in so many nanoseconds, but in no more than the longest stall.
+/// Returns what a rate makes in so many nanoseconds, but in no more than the longest stall.
 fn of_a_stall(rate: u64, nanos: u64) -> i64 {
     const { assert!(RATE_MAX < i64::MAX as u64 / STALL_NANOS_MAX) };
     debug_assert!(rate <= RATE_MAX, "no device is as fast as that");

@@ -30,7 +30,7 @@ use crate::shared::Shared;
 use crate::tenant::Class;
 use crate::units::nano;
 
-/// One worker's scheduler for one device.
+/// The scheduler of one worker for one device.
 #[derive(Debug)]
 pub struct TokenScheduler {
     queues: Queues,

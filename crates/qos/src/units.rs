@@ -26,8 +26,8 @@ pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 pub const AHEAD_MAX: u64 = NEG_LIMIT.unsigned_abs() / NANO as u64;
 
 /// The longest time that tokens are made up for to tenants that had no demand, in nanoseconds, and
-/// the longest time that a round counts for: ten times the longest of the paper's rounds. What a
-/// device did not serve while nobody asked it, it cannot serve later on top.
+/// the longest time that a round counts for: ten times the longest of the paper's rounds. A device
+/// that served nobody while nobody asked cannot serve more later on top.
 pub const ROUND_NANOS_MAX: u64 = 1_000_000;
 
 /// The longest time between rounds that tokens are made up for to tenants that waited, in
@@ -46,16 +46,16 @@ pub fn nano(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(NANO)
 }
 
-/// What a latency-critical tenant with this balance gets for `nanos`: all of it while it has less
-/// than `full`, and above that what [`ROUND_NANOS_MAX`] makes. So a deficit is repaid however late,
-/// and a leap of the clock does not become a burst.
+/// Returns what a latency-critical tenant with this balance gets for `nanos`: all of it while the
+/// tenant has less than `full`, and above that what [`ROUND_NANOS_MAX`] makes. So a deficit is
+/// repaid however late, and a leap of the clock does not become a burst.
 pub fn credit(balance: i64, full: i64, rate: u64, nanos: u64) -> i64 {
     let missing = full.saturating_sub(balance).max(0);
     generated(rate, nanos).min(missing.saturating_add(generated(rate, ROUND_NANOS_MAX)))
 }
 
-/// What a latency-critical tenant gives away when its balance is above its limit: 90 % of the
-/// whole balance (paper, section 3.2.2).
+/// Returns what a latency-critical tenant gives away when its balance is above its limit: 90 % of
+/// the whole balance (paper, section 3.2.2).
 pub fn donation(balance: i64) -> i64 {
     (i128::from(balance) * 9 / 10) as i64
 }

@@ -18,21 +18,21 @@ const SIZE_READ_PERCENT: u8 = 90;
 /// Probing reads, as a share of what the device would do of them alone: too few to be load.
 const PROBE_SHARE: f64 = 0.02;
 
-/// What is to be measured.
+/// The measurements that a calibration makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Latencies that rates are wanted for, in microseconds. Those below 500 µs are extra: they have
-    /// a rate if the device meets them and the curves fall together there.
+    /// Latencies that rates are wanted for, in microseconds. Latencies below 500 µs are extra: they
+    /// have a rate if the device meets them and the curves fall together there.
     pub latencies_us: Vec<u32>,
-    /// Whether the 99th percentile is measured too.
+    /// The 99th percentile is measured too.
     pub p99: bool,
     /// Shares of reads of the mixes, below 100; reads alone are always measured, and first.
     pub read_percents: Vec<u8>,
     /// Sizes whose cost is wanted, in bytes: ascending multiples of 4 KiB above it.
     pub sizes: Vec<usize>,
-    /// How long runs are.
+    /// The length of runs.
     pub effort: Effort,
-    /// By which share a point may be off the fitted curve.
+    /// The share by which a point may be off the fitted curve.
     pub limit: f64,
 }
 
@@ -46,7 +46,7 @@ impl Course {
     /// Sizes unless told otherwise, in bytes.
     pub const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-    /// How far a point may be off, a share.
+    /// The share by which a point may be off, unless told otherwise.
     pub const LIMIT: f64 = 0.15;
 }
 
@@ -94,7 +94,7 @@ impl Calibration {
         self.curves.all()
     }
 
-    /// Where the curves cross the goals.
+    /// Returns where the curves cross the goals.
     pub fn crossings(&self) -> Vec<Crossing> {
         let goals = self.course.goals();
         let of = |curve: &Search| {
@@ -111,9 +111,9 @@ impl Calibration {
         loads(self.curves()).flat_map(of).collect()
     }
 
-    /// What larger requests cost in requests of 4 KiB, by what they leave of the rate at which 4 KiB
-    /// reads beside them reach the latency; empty where that was not measured. Costs never fall as
-    /// sizes grow, and no request costs less than one of 4 KiB.
+    /// Returns the price of larger requests in requests of 4 KiB, by what they leave of the rate at
+    /// which 4 KiB reads beside them reach the latency; empty where that was not measured. Prices
+    /// never fall as sizes grow, and no request costs less than one of 4 KiB.
     pub fn sizes(&self) -> Vec<SizePoint> {
         let goal = self.course.size_goal();
         let mut probed = self.curves().iter().filter(|curve| curve.mix().is_probed);

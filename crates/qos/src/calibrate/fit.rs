@@ -24,11 +24,11 @@ pub struct Crossing {
 /// A crossing beside the curve that was fitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// What was measured.
+    /// The crossing as it was measured.
     pub crossing: Crossing,
-    /// Its tokens a second.
+    /// The crossing in tokens a second.
     pub tokens: f64,
-    /// By which share of the fitted curve's it is more; negative for less.
+    /// The share by which the tokens exceed the fitted curve's; negative for less.
     pub off: f64,
 }
 
@@ -60,9 +60,9 @@ pub enum Misfit {
     /// No latency was reached by reads alone and by at least two mixes, or so few mixes and
     /// latencies that any device would fit.
     TooLittle,
-    /// These points are further from the curve than the limit, a share.
+    /// Points are further from the curve than the limit, a share.
     Scattered {
-        /// Those beyond the limit, the worst first.
+        /// The points beyond the limit, the worst first.
         points: Vec<Point>,
         /// The best write cost there is.
         write_cost: f64,
@@ -273,7 +273,7 @@ fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> 
     points
 }
 
-/// The rates for each latency: what every mix reaches, and reads alone. They never fall.
+/// Returns the rates for each latency: what every mix reaches, and reads alone. Rates never fall.
 fn rows(
     crossings: &[Crossing],
     percentile: Percentile,

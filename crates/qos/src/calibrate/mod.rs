@@ -1,10 +1,10 @@
-//! How a device is measured: which load is offered next, and what follows from what came of it
-//! (paper, section 3.2.1; docs/explanation/calibration.md has the method).
+//! Calibration: measures a device by offering one load after the other (paper, section 3.2.1;
+//! docs/explanation/calibration.md has the method).
 //!
-//! A [`Calibration`] asks for one load after the other
-//! ([`next_offer`](Calibration::next_offer)), is told what came of it
-//! ([`take`](Calibration::take)), and in the end fits prices and rates
-//! ([`findings`](Calibration::findings)). What is deliberately not here: making load, and the clock.
+//! A [`Calibration`] asks for one load after the other ([`next_offer`](Calibration::next_offer)),
+//! is told what came of it ([`take`](Calibration::take)), and in the end fits prices and rates
+//! ([`findings`](Calibration::findings)). This module deliberately leaves out making load, and the
+//! clock.
 
 mod course;
 mod fit;
@@ -16,7 +16,8 @@ pub use search::{Effort, Measured, Search};
 
 pub use crate::Percentile;
 
-/// What is looked for on a curve: the load at which a percentile of read latency reaches this.
+/// A latency that a curve is searched for: the load at which a percentile of read latency reaches
+/// this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Goal {
     /// Which percentile.
@@ -32,15 +33,15 @@ pub struct Mix {
     pub read_percent: u8,
     /// Bytes of a request.
     pub bytes: usize,
-    /// Whether it is not its own latency that is measured, but that of sparse 4 KiB reads beside
-    /// it: what the load does to others.
+    /// The latency of sparse 4 KiB reads beside the load is measured, and not the load's own: what
+    /// the load does to others.
     pub is_probed: bool,
 }
 
 /// A load to be offered: requests at random times (Poisson), whether or not they are answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// What kind.
+    /// The kind of load.
     pub mix: Mix,
     /// Requests a second.
     pub iops: f64,
@@ -48,13 +49,12 @@ pub struct Offer {
     pub probe_iops: f64,
     /// For how long.
     pub seconds: f64,
-    /// Whether the run is long enough to be held against a goal; the others only show where to
-    /// look.
+    /// The run is long enough to be held against a goal; shorter runs only show where to look.
     pub is_long: bool,
 }
 
-/// What came of an offered load. An overloaded device has infinite latencies. If the load is probed,
-/// latencies are the probes'.
+/// The result of an offered load. An overloaded device has infinite latencies. If the load is
+/// probed, latencies are the probes'.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Requests that were answered a second, the probes aside.

@@ -1,9 +1,9 @@
-//! One curve of latency against load, and where it crosses the goals.
+//! A curve of latency against load, and where it crosses the goals.
 //!
 //! Short runs on a ladder of loads find the region of each goal, long runs within it halve the
-//! interval (by the logarithms, where the curve is nearly straight). Short runs flatter: a queue that
-//! will be long takes time to grow. So a load that is held to meet a goal was measured by a long run;
-//! one that misses it may have been measured by any.
+//! interval (by the logarithms, where the curve is nearly straight). Short runs flatter: a queue
+//! that will be long takes time to grow. So a load that is held to meet a goal was measured by a
+//! long run; a load that misses the goal may have been measured by any.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,8 @@ use crate::search::{Bracket, insert_by};
 /// The ratio between a load that meets a goal and one that misses it at which the search ends.
 const CLOSE: f64 = 1.02;
 
-/// The same where the latency less than doubles between the two: there the line between them is a
-/// good guess.
+/// The ratio at which the search ends where the latency less than doubles between the two loads:
+/// there the line between them is a good guess.
 const CLOSE_ON_A_LINE: f64 = 1.06;
 
 /// Long runs for each goal at most, on average. Intervals close long before that.
@@ -27,7 +27,7 @@ const FIRST_IOPS: f64 = 500.0;
 /// The highest load that is offered, in requests a second.
 const IOPS_MAX: f64 = 50e6;
 
-/// How long runs are.
+/// The length of runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Requests of a short run.
@@ -68,9 +68,9 @@ impl Effort {
 /// A load and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// What was offered.
+    /// The load that was offered.
     pub offer: Offer,
-    /// What came of it.
+    /// The result of the load.
     pub outcome: Outcome,
 }
 
@@ -86,11 +86,11 @@ pub struct Search {
     step: f64,
     /// Reads of 4 KiB a second beside the load, if it is probed.
     probe_iops: f64,
-    /// By the load, ascending.
+    /// The points that were measured, by ascending load.
     points: Vec<Measured>,
 }
 
-/// Where a goal's crossing lies, as far as is known.
+/// The place of a goal's crossing, as far as is known.
 enum Place {
     /// Between a load that meets it and one that misses it, if there are such.
     Between(Option<Measured>, Option<Measured>),
@@ -120,12 +120,12 @@ impl Search {
         Search { mix, goals, effort, start, step, probe_iops, points: Vec::new() }
     }
 
-    /// What kind of load the curve is of.
+    /// Returns the kind of load that the curve is of.
     pub fn mix(&self) -> Mix {
         self.mix
     }
 
-    /// What is looked for.
+    /// Returns the goals.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
@@ -150,7 +150,7 @@ impl Search {
         goals().find_map(|goal| self.refine(*goal))
     }
 
-    /// What came of the load that was asked for last.
+    /// Takes the result of the load that was asked for last.
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
         // Of two runs of one load the later one counts, which is the longer.
         self.points.retain(|point| point.offer.iops != offer.iops);
@@ -168,7 +168,7 @@ impl Search {
         }
     }
 
-    /// How many runs are left, about.
+    /// Returns about how many runs are left.
     pub fn runs_left(&self) -> usize {
         let goals = self.goals.iter();
         let open = goals.filter(|goal| match self.place(**goal) {
@@ -189,7 +189,7 @@ impl Search {
         self.offer(iops, requests, self.effort.long_seconds_max, true)
     }
 
-    /// As long as so many requests of 4 KiB would take in place of the load.
+    /// Makes an offer as long as so many requests of 4 KiB would take in place of the load.
     fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> Offer {
         let probe_iops = self.probe_iops;
         let seconds = requests / (iops * self.pages() + probe_iops);
@@ -200,7 +200,7 @@ impl Search {
         (self.mix.bytes / PAGE_BYTES) as f64
     }
 
-    /// Whether the run was long enough for this goal.
+    /// Returns `true` if the run was long enough for this goal.
     fn is_long_enough(&self, goal: Goal, point: &Measured) -> bool {
         let wanted = self.long(goal, point.offer.iops).seconds;
         point.offer.is_long && point.offer.seconds > 0.99 * wanted
@@ -278,20 +278,20 @@ fn bracket(low: &Measured, high: &Measured) -> Bracket {
     Bracket { low: low.offer.iops, high: high.offer.iops }
 }
 
-/// Whether the crossing between two loads is known well enough.
+/// Returns `true` if the crossing between two loads is known well enough.
 fn is_close(goal: Goal, low: &Measured, high: &Measured) -> bool {
     let is_line = high.outcome.at(goal.percentile) < 2.0 * low.outcome.at(goal.percentile);
     bracket(low, high).is_within(if is_line { CLOSE_ON_A_LINE } else { CLOSE })
 }
 
-/// Whether a run misses the goal by less than its latency.
+/// Returns `true` if a run misses the goal by less than its latency.
 fn is_near(goal: Goal, point: &Measured) -> bool {
     let ratio = point.outcome.at(goal.percentile) / f64::from(goal.latency_us);
     (1.0..2.0).contains(&ratio)
 }
 
-/// Where the straight line through two points, by their logarithms, crosses the goal. Far beyond the
-/// goal the curve is a wall and no line: then it is about the middle.
+/// Returns the load at which the straight line through two points, by their logarithms, crosses the
+/// goal. Far beyond the goal the curve is a wall and no line: then the load is about in the middle.
 fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
     let latency = |point: Measured| libm::log(point.outcome.at(goal.percentile).max(0.001));
     let (y0, y1) = (latency(low), latency(high));

@@ -14,11 +14,11 @@ struct Device {
     write_cost: f64,
     /// Tokens of a read while there is nothing else.
     read_only_cost: f64,
-    /// By how much the curve of each mix is off, a share; the sign changes from mix to mix.
+    /// The share by which the curve of each mix is off; the sign changes from mix to mix.
     scatter: f64,
     /// Random error of each latency, a share.
     noise: f64,
-    /// How much more than in proportion requests of 1 MiB cost.
+    /// The factor by which requests of 1 MiB cost more than in proportion.
     large: f64,
     chance: u64,
 }

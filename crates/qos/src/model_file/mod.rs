@@ -1,9 +1,9 @@
-//! A device model as a file: what `nearflash calibrate` writes, `nearflash serve --model` reads, and
-//! people can read and change (docs/reference/device-models.md).
+//! A device model as a file: `nearflash calibrate` writes it, `nearflash serve --model` reads it,
+//! and people can read and change it (docs/reference/device-models.md).
 //!
 //! Two forms are understood: TOML, which is also written, and the plain table that the original
-//! ReFlex was published with. What is deliberately not here: files, which are the program's, and how
-//! a model is measured.
+//! ReFlex was published with. This module deliberately leaves out files, which are the program's,
+//! and how a model is measured.
 
 mod original;
 mod read;
@@ -35,13 +35,13 @@ pub const ROWS_MAX: usize = 256;
 pub struct ModelFile {
     /// Which device, in free words.
     pub device: String,
-    /// How and when it was measured, in free words.
+    /// The method and the date of the measurement, in free words.
     pub measured: String,
     /// Units of a 4 KiB write.
     pub write: u32,
     /// Units of a 4 KiB read while the device serves nothing but reads.
     pub read_only_read: u32,
-    /// How costs grow with size; empty for linear.
+    /// The growth of prices with size; empty for linear.
     pub sizes: Vec<SizePoint>,
     /// Units a second when no latency is promised.
     pub rate_max: u64,
@@ -49,11 +49,11 @@ pub struct ModelFile {
     pub p95: Vec<RatePoint>,
     /// Rates by the 99th percentile, where they were measured.
     pub p99: Vec<RatePoint>,
-    /// How far measurement and model are apart.
+    /// The distances between measurement and model.
     pub residuals: Vec<Residual>,
 }
 
-/// One measured point beside what the model says of it.
+/// A measured point beside what the model says of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// 95th percentile of read latency in microseconds.
@@ -62,7 +62,7 @@ pub struct Residual {
     pub read_percent: u8,
     /// Requests of 4 KiB a second that reached it.
     pub iops: u64,
-    /// By how much that is more than the model grants, in per cent; negative for less.
+    /// The excess over what the model grants, in per cent; negative for less.
     pub off_percent: f64,
 }
 
@@ -71,7 +71,7 @@ pub struct Residual {
 pub struct ModelFileError {
     /// The line, from 1; `None` where the whole text is meant.
     pub line: Option<usize>,
-    /// What stands there and what was expected.
+    /// The text that was found and the text that was expected.
     pub what: String,
 }
 

@@ -1,10 +1,11 @@
-//! From the form that the original ReFlex was published with: `name = value` and a list of rows in
+//! Reads the form that the original ReFlex was published with: `name = value` and a list of rows in
 //! braces, with `#` comments (the syntax of libconfig, of which only that much is understood).
 //!
-//! It has a price for writes, and for each latency a rate for mixed and one for read-only loads, all
-//! in units where the 4 KiB read costs what it says (100). It has no price for reads of a read-only
-//! load: that becomes the dearest that the rows ask for, so that no row's read-only rate is exceeded.
-//! A highest rate below the last row's (the published one of a cloud device) is raised to it.
+//! The form has a price for writes, and for each latency a rate for mixed and one for read-only
+//! loads, all in units where the 4 KiB read costs what it says (100). The price for reads of a
+//! read-only load is missing: it becomes the dearest that the rows ask for, so that no row's
+//! read-only rate is exceeded. A highest rate below the last row's (the published one of a cloud
+//! device) is raised to it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -23,7 +24,7 @@ const ROWS: &str = "token_limits";
 const LATENCY: &str = "p95_latency_limit";
 const READ_ONLY_RATE: &str = "max_rdonly_token_rate";
 
-/// Whether the text is of this form rather than TOML.
+/// Returns `true` if the text is of this form rather than TOML.
 pub(super) fn is_original(text: &str) -> bool {
     let code = |line: &str| {
         let code = line.split('#').next().unwrap_or("").trim_start();

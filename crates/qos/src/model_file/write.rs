@@ -9,16 +9,16 @@ use crate::RatePoint;
 use crate::units::TOKEN;
 
 impl ModelFile {
-    /// The file's text. What [`parse`](ModelFile::parse) reads from it is the same again, except
+    /// Returns the file's text. [`parse`](ModelFile::parse) reads the same file from it, except
     /// that rates are written in whole tokens a second.
     pub fn to_toml(&self) -> String {
         format!("{}", Text(self))
     }
 }
 
-/// What is known of a device that was measured without writes: the latencies in microseconds, and
-/// how many reads of 4 KiB a second reach them. No device model, since prices and mixed rates are
-/// missing, and reading it says so; but a beginning of one.
+/// Returns the file of a device that was measured without writes: the latencies in microseconds,
+/// and how many reads of 4 KiB a second reach them. The file is no device model, since prices and
+/// mixed rates are missing, and reading it says so; but it is a beginning of one.
 pub fn reads_only_toml(device: &str, measured: &str, rows: &[(u32, u64)]) -> String {
     let mut text = format!(
         "# Measured without writes: prices.write, and `mixed` of every row, are missing.\n\

@@ -1,5 +1,5 @@
-//! One curve: the tail of all reads against the load of all, as more and more probes of one mix are
-//! added to what the tenants do.
+//! A curve beside tenants: the tail of all reads against the load of all, as more and more probes
+//! of one mix are added to what the tenants do.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -35,7 +35,7 @@ const REACH: f64 = 0.6;
 /// Points that a line is drawn through at least.
 const LINE_MIN: usize = 3;
 
-/// How far beyond the highest load a line is followed.
+/// The factor of the highest load up to which a line is followed.
 const BEYOND: f64 = 1.25;
 
 /// The share of the spare tokens that the first probes take, far from the ceiling.
@@ -44,11 +44,11 @@ const FIRST: f64 = 0.05;
 /// A step and what was seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// What was offered.
+    /// The probes that were offered.
     pub step: Step,
-    /// What was seen.
+    /// The load and the tail that were seen.
     pub sighting: Sighting,
-    /// Whether it was ended early, because the tail was too long.
+    /// The step was ended early, because the tail was too long.
     pub is_cut: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Curve {
     /// Tokens of a probe, by the same.
     probe_cost: f64,
     ceiling_us: f64,
-    /// By the load, ascending.
+    /// The points that were seen, by ascending load.
     points: Vec<Point>,
     /// More probes bring no more load.
     is_capped: bool,
@@ -103,12 +103,12 @@ impl Curve {
         &self.points
     }
 
-    /// Whether the tokens ended before the latency did.
+    /// Returns `true` if the tokens ended before the latency did.
     pub fn is_capped(&self) -> bool {
         self.is_capped
     }
 
-    /// Whether the tail is too long without any probe.
+    /// Returns `true` if the tail is too long without any probe.
     pub(super) fn is_hopeless(&self) -> bool {
         self.alone().is_some_and(|alone| self.is_high(alone))
     }
@@ -177,7 +177,7 @@ impl Curve {
         (iops + more).clamp(NEAR * iops, most * iops)
     }
 
-    /// How far below the ceiling a point is, as a share of it.
+    /// Returns how far below the ceiling a point is, as a share of it.
     fn headroom(&self, point: &Point) -> f64 {
         (1.0 - point.sighting.p95_us / self.ceiling_us).clamp(0.0, 1.0)
     }
@@ -210,8 +210,9 @@ impl Curve {
         self.points = points;
     }
 
-    /// Where the tail reaches a latency: by the line through all points that are near it; where those
-    /// are few, by the two next to it, or, a little beyond all, by the highest few.
+    /// Returns where the tail reaches a latency: by the line through all points that are near it;
+    /// where few points are near, by the two next to it, or, a little beyond all, by the highest
+    /// few.
     pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
         let latency = f64::from(latency_us);
         let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);
@@ -233,8 +234,8 @@ impl Curve {
         })
     }
 
-    /// By a line through points. It is that of the inverse tail, which falls about evenly with the
-    /// load, as in a queue.
+    /// Returns the crossing by a line through points: that of the inverse tail, which falls about
+    /// evenly with the load, as in a queue.
     fn line(&self, points: &[&Point], latency: f64) -> Option<Crossing> {
         let of = |value: &dyn Fn(&Sighting) -> f64| {
             let pair = |point: &&Point| (self.tokens(&point.sighting), value(&point.sighting));

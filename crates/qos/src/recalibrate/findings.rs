@@ -70,15 +70,15 @@ impl fmt::Display for Unfit {
 pub struct Row {
     /// Microseconds.
     pub latency_us: u32,
-    /// As it was.
+    /// The row as it was.
     pub before: RatePoint,
-    /// As it is to be.
+    /// The row as it is to be.
     pub after: RatePoint,
-    /// Whether it was measured: otherwise it was scaled with the nearest that was.
+    /// The row was measured; otherwise it was scaled with the nearest row that was.
     pub is_measured: bool,
 }
 
-/// What a recalibration has found.
+/// The results of a recalibration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
     /// The model that is to be.
@@ -87,14 +87,14 @@ pub struct Findings {
     pub write_cost: Option<f64>,
     /// The rows by p95.
     pub rows: Vec<Row>,
-    /// Whether the rates of mixes were measured; otherwise those of reads alone were, and those of
-    /// mixes follow where they fall.
+    /// The rates of mixes were measured; otherwise the rates of reads alone were, and the rates of
+    /// mixes follow where those fall.
     pub has_mixed: bool,
     /// The worst distance of a point from the fitted curve, a share; zero without a fit.
     pub off_max: f64,
 }
 
-/// What was found at one latency, as shares of what the model said.
+/// The results at one latency, as shares of what the model said.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     latency_us: u32,
@@ -103,7 +103,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Of what was not measured here.
+    /// Returns the share for what was not measured here.
     fn down(self) -> f64 {
         self.mixed.or(self.read_only).map_or(1.0, |ratio| ratio.min(1.0))
     }
@@ -265,8 +265,8 @@ fn rebuild(
     Some((file.model().ok()?, rows))
 }
 
-/// What a read of a load of reads costs, where such a load was measured: by the row that is nearest
-/// to the paper's 500 µs, as in a calibration.
+/// Returns the price of a read of a load of reads, where such a load was measured: by the row that
+/// is nearest to the paper's 500 µs, as in a calibration.
 fn read_only_price(rows: &[RatePoint], ratios: &[Ratio]) -> Option<u32> {
     let is_known = |row: &&RatePoint| {
         let of_row = ratios.iter().find(|ratio| ratio.latency_us == row.latency_us);

@@ -1,15 +1,15 @@
-//! How a device is measured anew beside its tenants: which probes are offered next, when they stop,
-//! and which model follows (docs/explanation/recalibration.md has the method).
+//! Recalibration: measures a device anew beside its tenants, by probes that are offered step by
+//! step (docs/explanation/recalibration.md has the method).
 //!
-//! Probes are requests of a best-effort tenant, so they get what the tenants leave, at the prices of
-//! the model that is doubted. What counts is the load of all together and the tail that all reads
-//! have under it, as the workers see both; so a device that serves less than its model says shows
-//! that long before the tokens end.
+//! Probes are requests of a best-effort tenant, so they get what the tenants leave, at the prices
+//! of the model that is doubted. The load of all together counts, and the tail that all reads have
+//! under it, as the workers see both; so a device that serves less than its model says shows that
+//! long before the tokens end.
 //!
 //! A [`Recalibration`] asks for one step after the other ([`next_step`](Recalibration::next_step)),
 //! is told what was seen during it ([`take`](Recalibration::take)), and in the end fits a model
-//! ([`findings`](Recalibration::findings)). What is deliberately not here: making the probes, and the
-//! clock.
+//! ([`findings`](Recalibration::findings)). This module deliberately leaves out making the probes,
+//! and the clock.
 
 mod curve;
 mod findings;
@@ -30,14 +30,14 @@ pub const READ_PERCENTS: [u8; 3] = [90, 75, 50];
 /// The share of the strictest promised latency up to which the tail of all reads may come.
 const CEILING: f64 = 0.92;
 
-/// What is measured, and how carefully.
+/// The plan of a recalibration: the measurements, and how careful they are.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The model that is doubted.
     pub model: DeviceModel,
     /// The strictest latency that is promised on the device, in microseconds.
     pub bound_us: Option<u32>,
-    /// Whether probes may write. Without that the price of writes is that of the model.
+    /// Probes may write. Otherwise the price of writes is that of the model.
     pub writes: bool,
     /// The shortest and the longest step.
     pub step: (Duration, Duration),
@@ -77,11 +77,11 @@ pub struct Step {
     pub read_percent: u8,
     /// Probes of 4 KiB a second, at random times; zero: what the tenants do alone.
     pub iops: f64,
-    /// How long to look.
+    /// The length of the step.
     pub length: Duration,
 }
 
-/// What the device did while a step was offered: tenants and probes together.
+/// The load and the tail of the device while a step was offered: tenants and probes together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sighting {
     /// Reads a second.
@@ -92,12 +92,12 @@ pub struct Sighting {
     pub p95_us: f64,
     /// Reads that ended.
     pub ended: u64,
-    /// What requests cost, as a multiple of what as many of one page do.
+    /// The price of requests, as a multiple of what as many of one page cost.
     pub size: f64,
 }
 
 impl Sighting {
-    /// What a window of this length shows, in which a 4 KiB write was priced at `write` units.
+    /// Sums up a window of this length, in which a 4 KiB write was priced at `write` units.
     pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> Sighting {
         let seconds = length.as_secs_f64().max(1e-9);
         Sighting {
@@ -126,14 +126,14 @@ impl Recalibration {
         Recalibration { plan, curves: Curves::new(first), size: 1.0 }
     }
 
-    /// What is measured.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The strictest latency that is promised now, in microseconds. One that is stricter than the
-    /// plan's counts from here on, for what is offered next and for what is being offered; a promise
-    /// that has ended changes nothing of what was measured for it.
+    /// Takes the strictest latency that is promised now, in microseconds. A latency that is
+    /// stricter than the plan's counts from here on, for what is offered next and for what is being
+    /// offered; a promise that has ended changes nothing of what was measured for it.
     pub fn tighten(&mut self, bound_us: Option<u32>) {
         let Some(now) = bound_us else { return };
         if self.plan.bound_us.is_none_or(|known| now < known) {
@@ -155,13 +155,13 @@ impl Recalibration {
         self.curves.next_step(|curve| curve.next_step(plan), begin)
     }
 
-    /// Whether a tail, in microseconds, is a reason to end the step at once.
+    /// Returns `true` if a tail, in microseconds, is a reason to end the step at once.
     pub fn is_too_late(&self, tail_us: f64) -> bool {
         self.plan.bound_us.is_some_and(|bound| tail_us > f64::from(bound))
     }
 
-    /// What was seen during the step that was asked for last; `is_cut`: it was ended, because the
-    /// tail was [too late](Recalibration::is_too_late).
+    /// Takes what was seen during the step that was asked for last; `is_cut`: the step was ended,
+    /// because the tail was [too late](Recalibration::is_too_late).
     pub fn take(&mut self, step: Step, sighting: Sighting, is_cut: bool) {
         if step.iops > 0.0 && sighting.ended > 0 {
             self.size = self.size.max(sighting.size);

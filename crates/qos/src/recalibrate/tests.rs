@@ -11,7 +11,7 @@ struct Formula {
     /// Tokens a second at which it drowns, in a mix; twice as many reads alone.
     knee: f64,
     write_cost: f64,
-    /// What the tenants do: reads and writes a second.
+    /// The load of the tenants: reads and writes a second.
     tenants: (f64, f64),
     /// Tokens a second that the scheduler makes, by the doubted model.
     made: f64,

@@ -5,7 +5,7 @@ use contract::{Instant, TenantId};
 use super::table::Entry;
 use super::{Portion, Registry};
 
-/// What a tenant was before a change: its promise, and what it gets while it is best effort.
+/// A tenant before a change: its promise, and what it gets while it is best effort.
 #[derive(Clone, Copy, Debug)]
 pub struct Lot(Entry, Portion);
 

@@ -1,13 +1,14 @@
-//! When the parts of all tenants are worked out anew.
+//! The time at which the parts of all tenants are worked out anew.
 //!
-//! Where tenants were promised more than the device makes, each has a part of that, so a change of one
-//! tenant changes the parts of all. A row of changes works the parts out once, with its last change.
+//! On a device that makes less than tenants were promised, each has a part of that, so a change of
+//! one tenant changes the parts of all. A row of changes works the parts out once, with its last
+//! change.
 
 /// When the parts of all tenants are worked out, and whether that is due.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     when: When,
-    /// How often that was done.
+    /// The number of times that the parts were worked out.
     #[cfg(test)]
     pub(super) rounds: u64,
 }

@@ -1,12 +1,15 @@
-//! What tenants hold, for the scheduler of another process that takes over (docs/adr/0009-upgrade.md).
+//! The holdings of tenants, for the scheduler of another process that takes over
+//! (docs/adr/0009-upgrade.md).
 //!
-//! For a while both processes schedule the same tenants. A credit is in one of them at a time: it is
-//! [taken](Registry::bequeath) before it is told. A debt is in both, so that neither lets the tenant off;
-//! what it spends beyond that in the older process follows as [another debt](Registry::spent_since). So
-//! nobody gains by what is passed on, and a tenant in deficit stays there.
+//! For a while both processes schedule the tenants. A credit is in one process at a time: it is
+//! [taken](Registry::bequeath) before it is told. A debt is in both, so that neither lets the
+//! tenant off; what the tenant spends beyond that in the older process follows as [another
+//! debt](Registry::spent_since). So nobody gains by what is passed on, and a tenant in deficit
+//! stays there.
 //!
-//! What is deliberately not here: the bucket, which is empty two rounds later, arrears and what was lent
-//! for them, which what a device makes in a twentieth of its strictest latency bounds.
+//! This module deliberately leaves out the bucket, which is empty two rounds later, and arrears and
+//! what was lent for them, which are bounded by what a device makes in a twentieth of its strictest
+//! latency.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,18 +20,19 @@ use super::Registry;
 use crate::Class;
 use crate::units::{AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
 
-/// What a tenant holds at a device, in nano-units.
+/// The holding of a tenant at a device, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Its tokens; below zero they are a debt.
+    /// The tenant's tokens; below zero they are a debt.
     pub balance: i64,
-    /// What it has spent beyond its cap while it is best effort: zero or below.
+    /// The nano-units that the tenant has spent beyond its cap while it is best effort: zero or
+    /// below.
     pub allowance: i64,
 }
 
 impl Registry {
-    /// Takes what tenants have, and tells it together with what they owe, which they go on owing. Who has
-    /// and owes nothing is left out.
+    /// Takes the credits of tenants, and returns them together with the debts, which the tenants go
+    /// on owing. Tenants with neither are left out.
     pub fn bequeath(&mut self, now: Instant) -> Vec<(TenantId, Holding)> {
         let mut taken = 0;
         let tell = |tenant: TenantId| {
@@ -46,7 +50,7 @@ impl Registry {
         told
     }
 
-    /// What was [told](Registry::bequeath) stays: tenants have again what was taken.
+    /// Gives tenants back the credits that were [taken](Registry::bequeath).
     pub fn keep(&mut self, told: &[(TenantId, Holding)]) {
         for (tenant, held) in told {
             let credit = held.balance.max(0);
@@ -56,7 +60,7 @@ impl Registry {
         }
     }
 
-    /// How much deeper tenants are in debt than they were [told](Registry::bequeath) to be.
+    /// Returns how much deeper tenants are in debt than they were [told](Registry::bequeath) to be.
     pub fn spent_since(
         &self,
         told: &[(TenantId, Holding)],
@@ -99,7 +103,7 @@ impl Registry {
         true
     }
 
-    /// What a tenant owes, also by having spent ahead of its rate.
+    /// Returns what a tenant owes, also by having spent ahead of its rate.
     fn debt(&self, tenant: TenantId, now: Instant) -> Holding {
         let cell = &self.shared.tenant(tenant.0);
         let terms = cell.terms();

@@ -1,7 +1,7 @@
-//! What is measured of a device, and for whom: the online correction, the bound of the depth, the
-//! watch of the drift, and whoever reads the delays from outside.
+//! The measurements of a device: for the online correction, the bound of the depth, the watch of
+//! the drift, and for a reader of the delays from outside.
 //!
-//! What is deliberately not here: installing what follows (`registry.rs`).
+//! This module deliberately leaves out installing what follows (`registry.rs`).
 
 use contract::Instant;
 
@@ -13,7 +13,7 @@ use crate::depth::DepthBound;
 use crate::device_model::DeviceModel;
 use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, Sight};
 
-/// What is measured for the correction and for the bound of the depth.
+/// The measurements for the correction and for the bound of the depth.
 #[derive(Debug)]
 struct Measurement {
     correction: Option<Correction>,
@@ -46,7 +46,7 @@ pub(super) struct View<'a> {
     pub(super) strictest: Option<Promise>,
 }
 
-/// What follows from a window.
+/// The conclusions from a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     /// The bound of the depth, where one is looked for.

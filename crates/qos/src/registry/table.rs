@@ -1,6 +1,6 @@
 //! The table of a device's tenants: what each was promised or shares, and what that adds up to.
 //!
-//! What is deliberately not here: telling the workers (`registry.rs`).
+//! This module deliberately leaves out telling the workers (`registry.rs`).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use contract::{Slo, TenantId};
 
 use crate::admission::{Promise, Refusal, Standing};
 
-/// What a number of the table stands for.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// No tenant.

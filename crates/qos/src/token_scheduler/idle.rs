@@ -1,11 +1,11 @@
 //! Tenants without demand: how they come into a round, rest, and leave it.
 //!
-//! A tenant that had nothing to do and has a few requests goes *the short way*: they are submitted at
-//! the begin of the round, and the tenant stays in its idle pool. What it spends is charged to the
-//! bucket, where the pool puts what its rate makes. A latency-critical tenant may be ahead of its rate
-//! by the deficit that Algorithm 1 allows; how far it is, is one number: the time until which its rate
-//! is spent. A tenant that asks for more is held, takes that debt along, and is visited. See
-//! docs/explanation/scheduler.md, "Tenants without demand".
+//! A tenant that had nothing to do and has a few requests goes *the short way*: the requests are
+//! submitted at the begin of the round, and the tenant stays in its idle pool. The price is charged
+//! to the bucket, where the pool puts what the tenant's rate makes. A latency-critical tenant may
+//! be ahead of its rate by the deficit that Algorithm 1 allows; one number keeps how far: the time
+//! until which its rate is spent. A tenant that asks for more is held, takes that debt along, and
+//! is visited. See docs/explanation/scheduler.md, "Tenants without demand".
 
 use super::TokenScheduler;
 use crate::ledger::Ask;
