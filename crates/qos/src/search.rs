@@ -96,7 +96,7 @@ pub(crate) fn insert_by<P>(points: &mut Vec<P>, point: P, load: impl Fn(&P) -> f
     points.insert(behind, point);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use alloc::vec;

@@ -32,8 +32,11 @@ pub trait Sessions<P> {
     }
 }
 
+/// A function that makes the session of a connection.
+type Open<P> = Box<dyn Fn(Option<ListenerId>, &Peer) -> P>;
+
 /// The sessions that a function makes, which have no news.
-pub struct FromFn<P>(Box<dyn Fn(Option<ListenerId>, &Peer) -> P>);
+pub struct FromFn<P>(Open<P>);
 
 impl<P> FromFn<P> {
     /// Makes sessions with this function, which is told the listener and the peer of a connection.

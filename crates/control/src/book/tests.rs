@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::words::Share;
-use contract::{Kind, Scheduler};
+use contract::{Feedback, Kind, Scheduler};
 
 const NOW: Instant = Instant::ZERO;
 
