@@ -2,7 +2,7 @@
 //! what it reads notices nothing but pauses.
 
 use crate::support::{
-    Launch, PATIENCE, Place, Server, V1, V2, await_load, faultless, loading, pattern, v1_head,
+    Launch, PATIENCE, Place, Server, V1, V2, await_load, faultless, loading, now, pattern, v1_head,
     verifying, wait_until,
 };
 use control::admin::{Client, ClientError, Code, WorkerState};
@@ -35,12 +35,13 @@ impl Servers for Place {
 
 /// Moves every connection to and fro, so often in all.
 fn move_all(client: &mut Client, moves: usize) {
-    let mut moved = 0;
+    let (mut moved, end) = (0, now() + PATIENCE);
     while moved < moves {
+        assert!(now() < end, "only {moved} moves");
         for connection in client.connections().unwrap().connections {
             match client.move_connection(&connection.id, 1 - connection.worker) {
-                Ok(now) => {
-                    assert_eq!(now.worker, 1 - connection.worker);
+                Ok(there) => {
+                    assert_eq!(there.worker, 1 - connection.worker);
                     moved += 1;
                 }
                 // What looked around at first may have ended meanwhile, or the machine be too slow for a while.
