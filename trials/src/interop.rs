@@ -9,6 +9,7 @@ mod apt;
 mod archive;
 mod chance;
 mod commands;
+mod context;
 mod disk;
 mod guest;
 mod handover;
@@ -27,15 +28,16 @@ mod table;
 use std::cell::OnceCell;
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use context::{Context, Verdict};
 use kernel::{Kernel, Qemu, Series};
 use list::TESTS;
-use standby::Standby;
+use standby::{Standby, empty};
 use table::Table;
 
 use xtask::needs::{self, Need};
@@ -64,7 +66,7 @@ pub(crate) struct InteropOptions {
     /// Print the tests and run none: list, name and kernel of each
     #[arg(long)]
     names: bool,
-    /// Where chance starts
+    /// The seed of chance
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -99,14 +101,6 @@ impl Test {
     }
 }
 
-/// How a test ended that did not fail.
-enum Verdict {
-    /// It passed; what it did, in one line.
-    Passed(String),
-    /// It cannot run here, and why.
-    Skipped(String),
-}
-
 /// Programs that guests need, from the host's root.
 const GUEST_NEEDS: &[Need] = &[
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
@@ -116,26 +110,6 @@ const GUEST_NEEDS: &[Need] = &[
     Need { program: "setpriv", package: "util-linux" },
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
-
-/// What a test works with.
-struct Context {
-    /// Its own folder, empty when it starts.
-    folder: PathBuf,
-    /// The program under test.
-    nearflash: PathBuf,
-    quick: bool,
-    seed: u64,
-    tools: OnceCell<(Qemu, Kernel)>,
-    /// A guest of the test's kernel that tests hand on to each other.
-    standby: Rc<Standby>,
-}
-
-impl Context {
-    /// The emulator and the kernel of a test that runs in a guest.
-    fn tools(&self) -> Result<&(Qemu, Kernel), String> {
-        self.tools.get().ok_or_else(|| "this test was not to run in a guest".to_owned())
-    }
-}
 
 /// What a run came to.
 #[derive(Default)]
@@ -329,14 +303,6 @@ fn interop_folder() -> PathBuf {
 fn target_folder() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(folder.unwrap_or_else(|| "target".into()))
-}
-
-fn empty(folder: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(failed)?;
-    }
-    fs::create_dir_all(folder).map_err(failed)
 }
 
 /// A port that was free just now and stays so while nobody listens: it is none of those that the

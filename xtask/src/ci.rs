@@ -9,6 +9,7 @@ mod floor;
 mod programs;
 mod skips;
 mod slices;
+mod step;
 mod steps;
 
 use std::sync::mpsc;
@@ -18,7 +19,8 @@ use std::time::Instant;
 use clap::Args;
 use floor::Floor;
 use skips::Skips;
-use xtask::needs::{self, Need};
+use step::{Counts, Lane, List, Outcome, Run, Step};
+use xtask::needs;
 use xtask::shell;
 
 /// Options of `cargo xtask ci`.
@@ -30,85 +32,6 @@ pub(crate) struct CiOptions {
     /// Run everything, at full length: both kernels, all browser tests, packages as shipped
     #[arg(long)]
     full: bool,
-}
-
-/// What a run covers.
-#[derive(Clone, Copy)]
-pub(crate) struct Run {
-    /// Whether it has everything.
-    pub(crate) is_full: bool,
-    /// A number made of the commit, from which chance starts.
-    pub(crate) seed: u64,
-}
-
-/// Which runs have a step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum List {
-    /// Every run.
-    Short,
-    /// Short runs alone: a full one has all that this step chooses from.
-    OnlyShort,
-    /// Full runs alone.
-    Full,
-}
-
-/// Which steps may run beside each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Has the machine to itself.
-    Alone,
-    /// Runs beside those of [`Lane::Right`]; each keeps one processor busy.
-    Left,
-    /// Runs beside those of [`Lane::Left`].
-    Right,
-}
-
-/// A named check.
-#[derive(Clone, Copy)]
-pub(crate) struct Step {
-    /// What the table calls it.
-    pub(crate) name: &'static str,
-    /// The runs that have it.
-    pub(crate) list: List,
-    /// What it may run beside.
-    pub(crate) lane: Lane,
-    /// Programs it needs beyond Rust: installed where that can be, else the step is skipped.
-    pub(crate) needs: &'static [Need],
-    /// Runs it. An error is a failure; its text is shown whole.
-    pub(crate) run: fn(&Run) -> Result<Outcome, String>,
-}
-
-/// How a step that ran to its end went.
-pub(crate) enum Outcome {
-    /// A single check that passed.
-    Passed,
-    /// A step of many tests.
-    Counted(Counts),
-    /// It could not run here, and why.
-    Skipped(String),
-}
-
-/// The tests of a step.
-#[derive(Default)]
-pub(crate) struct Counts {
-    /// Tests that passed.
-    pub(crate) passed: u64,
-    /// Tests that failed.
-    pub(crate) failed: u64,
-    /// Tests that could not run here, with the reasons.
-    pub(crate) skipped: Vec<String>,
-    /// Everything that was written, shown whole when a test failed.
-    pub(crate) output: String,
-}
-
-impl Counts {
-    /// Adds those of another run.
-    pub(crate) fn add(&mut self, other: Counts) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped.extend(other.skipped);
-        self.output.push_str(&other.output);
-    }
 }
 
 /// A step that has run.
@@ -153,7 +76,7 @@ pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
     tally.verdict()
 }
 
-/// Whether the step belongs to the run. A step that is asked for by name belongs to every run.
+/// Returns whether the step belongs to the run. A step that is asked for by name belongs to every run.
 fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     match (&options.only, step.list) {
         (Some(word), _) => step.name.contains(word.as_str()),

@@ -30,7 +30,7 @@ pub(crate) struct PackageOptions {
 
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// What goes where: source in the repository, place in the file system, mode.
+/// The files and their places: source in the repository, place in the file system, mode.
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/systemd/nearflash.service", "usr/lib/systemd/system/nearflash.service", 0o644),
     ("packaging/nearflash.toml", "etc/nearflash/nearflash.toml", 0o640),
@@ -45,7 +45,7 @@ const FILES: &[(&str, &str, u32)] = &[
 /// The documents, and where they go: beside the README, whose links lead to them.
 const DOCUMENTS: (&str, &str) = ("docs", "usr/share/doc/nearflash/docs");
 
-/// Where each shell looks for completions.
+/// The place where each shell looks for completions.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/nearflash"),
     ("zsh", "usr/share/zsh/vendor-completions/_nearflash"),
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// How packages are compressed: options of tar and of dpkg-deb.
+/// The compression of packages: options of tar and of dpkg-deb.
 struct Compression {
     tar: &'static str,
     debian: &'static str,

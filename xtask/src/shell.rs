@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How a program ended, and all that it wrote (both streams, in order).
+/// The end of a program, and all that it wrote (both streams, in order).
 pub struct Ran {
-    /// Whether it exited with zero in time.
+    /// True when it exited with zero in time.
     pub ok: bool,
-    /// What it wrote, and one line more where it was stopped.
+    /// The output, and one line more where it was stopped.
     pub output: String,
 }
 
@@ -105,14 +105,14 @@ pub fn show(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
 }
 
-/// Whether a program of this name is on the path.
+/// Returns whether a program of this name is on the path.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
     std::env::split_paths(&path).chain(places).any(|folder| folder.join(name).is_file())
 }
 
-/// Whether we are root.
+/// Returns whether we are root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

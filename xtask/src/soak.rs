@@ -24,7 +24,7 @@ pub(crate) struct SoakOptions {
 /// A run of hours.
 struct Soak {
     name: &'static str,
-    /// What it shows.
+    /// The subject, in a sentence.
     about: &'static str,
     /// Environment and words for cargo of each command.
     commands: &'static [(&'static [(&'static str, &'static str)], &'static str)],
@@ -63,7 +63,7 @@ const SOAKS: &[Soak] = &[
     Soak { name: "tests", about: "The ignored tests of the list `soak`.", commands: &[] },
 ];
 
-/// How much of a command's output the page has at most.
+/// The most lines of a command's output that the page has.
 const LINES: usize = 40;
 
 /// Runs one, and writes its page.
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} of {} failed", commands.len())) }
 }
 
-/// What the page says of code and machine.
+/// Returns the beginning of the page: name, code and machine.
 fn head(soak: &Soak) -> Result<String, String> {
     let said = |program: &str, words: &[&str]| -> Result<String, String> {
         let mut command = Command::new(program);

@@ -124,7 +124,7 @@ struct Round {
     wrong: u64,
 }
 
-/// How long a round is.
+/// The times of a round.
 #[derive(Clone, Copy)]
 struct Pace {
     /// Seconds before the load counts.
@@ -147,7 +147,7 @@ impl Round {
         self.is_whole() && in_time
     }
 
-    /// Whether all connections moved and nobody noticed, however long it took.
+    /// Returns whether all connections moved and nobody noticed, however long it took.
     fn is_whole(&self) -> bool {
         let moved = self.connections == self.crowd.connections() as f64 && self.left == 0.0;
         moved && self.lost == 0 && self.wrong == 0 && self.requests > 0

@@ -1,7 +1,7 @@
 //! A new process takes over under a load that verifies: nothing is lost, nothing is wrong, nobody stays
 //! behind. What it costs is measured by `cargo xtask takeover`.
 
-use super::{Context, Verdict};
+use super::context::{Context, Verdict};
 use crate::bench::takeover::{Crowd, check};
 
 /// Connections of protocol reflex.

@@ -8,7 +8,6 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::empty;
 use super::guest::{self, Guest, Machine};
 use super::kernel::{Kernel, Qemu, Series};
 
@@ -72,4 +71,13 @@ impl Drop for Standby {
             let _left = fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// Makes a folder, or takes everything out of it.
+pub(super) fn empty(folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    fs::create_dir_all(folder).map_err(failed)
 }

@@ -10,8 +10,9 @@ use xtask::needs::Need;
 use xtask::shell;
 
 use super::programs::built;
+use super::slices;
+use super::step::{Counts, Lane, List, Outcome, Run, Step};
 use super::steps::APP;
-use super::{Counts, Lane, List, Outcome, Run, Step, slices};
 use crate::package;
 
 /// In the order in which they run.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use xtask::shell;
 
-use super::Counts;
+use super::step::Counts;
 
 /// Longer than building everything takes on two cores that others use too.
 const BUILD_LIMIT: Duration = Duration::from_secs(2700);
@@ -21,7 +21,7 @@ const TEST_LIMIT: Duration = Duration::from_secs(1500);
 /// Seconds from which on a test program is named with its time.
 const SLOW: f64 = 5.0;
 
-/// How a test says that it cannot run on this machine.
+/// The beginning of the line by which a test says that it cannot run on this machine.
 const SKIPPED: &str = "SKIPPED: ";
 
 /// Everything that cargo has built.

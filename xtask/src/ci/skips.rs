@@ -14,7 +14,7 @@ pub(super) struct Skips {
     allowed: Vec<Allowed>,
 }
 
-/// One of them.
+/// A skip that is allowed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {

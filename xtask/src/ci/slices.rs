@@ -11,12 +11,13 @@ use xtask::shell;
 
 use super::end_to_end::{self, BROWSER};
 use super::programs::built;
-use super::{Outcome, Run, steps};
+use super::step::{Outcome, Run};
+use super::steps;
 
 /// Simulated worlds of a slice.
 const WORLDS: u64 = 200;
 
-/// One of them.
+/// A part of a full run.
 #[derive(Debug, PartialEq, Eq)]
 enum Slice {
     /// A test in a browser.

@@ -4,8 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
+use super::floor;
 use super::programs::{self, built};
-use super::{Counts, Lane, List, Outcome, Run, Step, floor};
+use super::step::{Counts, Lane, List, Outcome, Run, Step};
 use crate::runs::FUZZ;
 use crate::{lists, tidy};
 use xtask::shell;
@@ -48,7 +49,7 @@ pub(super) const APP: &str = "apps/nearflash";
 const SOCKETS: &[&str] =
     &["serving::requests::", "serving::unix_sockets::", "serving::interface::"];
 
-/// How servers of the end-to-end tests are told to do without io_uring.
+/// The way in which servers of the end-to-end tests are told to do without io_uring.
 const EPOLL: (&str, &str) = ("NEARFLASH_TEST_INTERFACE", "epoll");
 
 fn format(_: &Run) -> Result<Outcome, String> {
@@ -111,7 +112,7 @@ fn slow_tests(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// What workers share without locks, in every order. Only the schedulers and the model checker are
+/// Tries what workers share without locks in every order. Only the schedulers and the model checker are
 /// built anew for it.
 fn interleavings(_: &Run) -> Result<Outcome, String> {
     let words = ["test", "--package", "nearflash-qos", "--features", "loom", "--test", "loom"];
