@@ -124,8 +124,9 @@ pub enum Verdict {
     },
 }
 
-/// The promise that an SLO asks for; `Ok(None)` for best effort. A read is priced as under a mixed
-/// load, because the load may become mixed at any time. `cost` is the device's, as it is now.
+/// Returns the promise that an SLO asks for; `Ok(None)` for best effort. A read is priced as under
+/// a mixed load, because the load may become mixed at any time. `cost` is the device's, as it is
+/// now.
 pub fn promise(
     slo: &Slo,
     model: &DeviceModel,
@@ -201,7 +202,7 @@ impl Standing {
         self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 
-    /// The shortest latency, in microseconds.
+    /// Returns the shortest latency, in microseconds.
     pub fn latency_us_min(&self) -> Option<u32> {
         self.by_latency.first().map(|(latency_us, _)| *latency_us)
     }
@@ -211,7 +212,7 @@ impl Standing {
         self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
     }
 
-    /// Every promise.
+    /// Returns every promise.
     pub fn iter(&self) -> impl Iterator<Item = (TenantId, Promise)> {
         self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
     }
@@ -245,9 +246,27 @@ pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
     rate * u64::from(permille) / 1_000
 }
 
-/// Tenants that would have to go for these promises to fit into a device of this model; nobody where
-/// they do.
-pub(crate) fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
+/// Returns the tenants that would have to go for these SLOs to fit into a device of this model;
+/// nobody where all fit.
+pub(crate) fn displaced(
+    tenants: impl Iterator<Item = (TenantId, Slo)>,
+    model: &DeviceModel,
+) -> Vec<TenantId> {
+    let mut standing = Standing::default();
+    let mut displaced = Vec::new();
+    for (tenant, slo) in tenants {
+        match promise(&slo, model, model.cost()) {
+            Ok(Some(promise)) => standing.insert(tenant, promise),
+            _ => displaced.push(tenant),
+        }
+    }
+    displaced.extend(excess(&standing, model));
+    displaced
+}
+
+/// Returns the tenants that would have to go for these promises to fit into a device of this model;
+/// nobody where all fit.
+fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
     if standing.promised() <= standing.device_rate(model) {
         return Vec::new();
     }
@@ -283,8 +302,8 @@ pub fn ways(
     Ways { iops, latency_us, leave: leave(asked, others, model, permille) }
 }
 
-/// The largest number from 1 to `max` that `holds`, where it holds for none above one that it does
-/// not hold for.
+/// Returns the largest number from 1 to `max` that `holds`, where it holds for none above one that
+/// it does not hold for.
 fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut low, mut high) = (0, max);
     while low < high {

@@ -17,7 +17,9 @@ use core::num::NonZeroU64;
 use contract::{Instant, Slo, TenantId};
 
 use crate::admission;
-use crate::admission::{Promise, Refusal, Standing, Verdict, Ways, admit, promise, scaled, ways};
+use crate::admission::{
+    Permille, Promise, Refusal, Standing, Verdict, Ways, admit, promise, scaled, ways,
+};
 use crate::correction::Adjustment;
 use crate::cost_model::CostModel;
 use crate::device_model::DeviceModel;
@@ -148,7 +150,9 @@ impl Registry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
-        let entry = self.judge(slo, &self.table)?;
+        let device = (&self.model, &self.cost);
+        let permille = self.adjustment.rate_permille;
+        let entry = judge(slo, self.table.standing(), device, permille)?;
         let n = tenant.0 as usize;
         let cell = self.shared.tenant(tenant.0);
         cell.clear_usage();
@@ -168,12 +172,9 @@ impl Registry {
     ) -> Result<Admission, Refusal> {
         let n = self.table.registered(tenant)?;
         // What it was promised is free for what it asks.
-        let asked = promise(slo, &self.model, &self.cost)?;
-        let permille = self.adjustment.rate_permille;
-        if let Some(asked) = asked {
-            self.table.beside(n, |table| admit(asked, table.standing(), permille))?;
-        }
-        let entry = asked.map_or(Entry::BestEffort, |asked| Entry::Critical(*slo, asked));
+        let (device, permille) = ((&self.model, &self.cost), self.adjustment.rate_permille);
+        let judge = |table: &Table| judge(slo, table.standing(), device, permille);
+        let entry = self.table.beside(n, judge)?;
         Ok(self.install(n, entry, now))
     }
 
@@ -359,16 +360,7 @@ impl Registry {
     /// Returns the tenants that would have to go, few of them, for what the others are promised to
     /// fit into another model of the device; nobody where all fits.
     pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
-        let mut standing = Standing::default();
-        let mut displaced = Vec::new();
-        for (tenant, slo) in self.table.critical() {
-            match promise(&slo, model, model.cost()) {
-                Ok(Some(promise)) => standing.insert(tenant, promise),
-                _ => displaced.push(tenant),
-            }
-        }
-        displaced.extend(admission::excess(&standing, model));
-        displaced
+        admission::displaced(self.table.critical(), model)
     }
 
     /// Trusts another model from now on. Promises to tenants stay; where they are more than the
@@ -467,15 +459,6 @@ impl Registry {
         let made = i128::from(self.shared.settle(now));
         self.totals.generated += made;
         self.totals.donated += made;
-    }
-
-    /// Returns what a tenant with this SLO would be beside the others, or why it is refused.
-    fn judge(&self, slo: &Slo, others: &Table) -> Result<Entry, Refusal> {
-        let Some(asked) = promise(slo, &self.model, &self.cost)? else {
-            return Ok(Entry::BestEffort);
-        };
-        admit(asked, others.standing(), self.adjustment.rate_permille)?;
-        Ok(Entry::Critical(*slo, asked))
     }
 
     fn install(&mut self, n: usize, entry: Entry, now: Instant) -> Admission {
@@ -588,6 +571,19 @@ impl Registry {
             pool.change(by * terms.rate as i64, now);
         }
     }
+}
+
+/// Returns what a tenant with this SLO would be beside the others, or why it is refused, by the
+/// device's model and corrected prices.
+fn judge(
+    slo: &Slo,
+    others: &Standing,
+    (model, cost): (&DeviceModel, &CostModel),
+    permille: Permille,
+) -> Result<Entry, Refusal> {
+    let Some(asked) = promise(slo, model, cost)? else { return Ok(Entry::BestEffort) };
+    admit(asked, others, permille)?;
+    Ok(Entry::Critical(*slo, asked))
 }
 
 #[cfg(all(test, not(feature = "loom")))]
