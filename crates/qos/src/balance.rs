@@ -11,7 +11,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Nothing, generated up to the clock's origin.
+    /// Makes an empty balance, generated up to the clock's origin.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Balance { tokens: AtomicI64::new(0), generated_to: AtomicU64::new(0) }

@@ -19,7 +19,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// An empty bucket.
+    /// Makes an empty bucket.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Bucket { tokens: AtomicI64::new(0), carried: AtomicI64::new(0), taken: AtomicI64::new(0) }

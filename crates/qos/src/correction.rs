@@ -99,7 +99,7 @@ impl Default for Correction {
 }
 
 impl Correction {
-    /// A controller that trusts the model.
+    /// Makes a controller that trusts the model.
     pub fn new() -> Correction {
         Correction {
             adjustment: Adjustment::NONE,
@@ -220,7 +220,8 @@ mod tests {
     }
 
     impl Aged {
-        /// A window in which best effort takes all that it may, with so many writes in a hundred.
+        /// Makes a window in which best effort takes all that it may, with so many writes in a
+        /// hundred.
         fn window(&self, adjustment: Adjustment, writes: u64) -> Window {
             let rate = 42_000_000 * u64::from(adjustment.rate_permille) / 1_000;
             let write = 1_000 * adjustment.write_permille / 1_000;

@@ -45,7 +45,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The price under `load`.
+    /// Returns the price under `load`.
     pub fn under(self, load: Load) -> u32 {
         match load {
             Load::Mixed => self.mixed,
@@ -226,8 +226,8 @@ impl CostModel {
         Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }
     }
 
-    /// Another price of a 4 KiB write, and with it of everything that writes; the curve stays. At
-    /// most [`PRICE_MAX`].
+    /// Sets another price of a 4 KiB write, and with it of everything that writes; the curve stays.
+    /// The price is at most [`PRICE_MAX`].
     pub fn set_write(&mut self, write: u32) {
         self.write = write.clamp(1, PRICE_MAX);
         let price = |weight: u64| (u64::from(self.write) * weight).div_ceil(100);
@@ -247,7 +247,8 @@ impl CostModel {
         }
     }
 
-    /// Another price of a 4 KiB read of a read-only load; the curve stays. At most [`PRICE_MAX`].
+    /// Sets another price of a 4 KiB read of a read-only load; the curve stays. The price is at
+    /// most [`PRICE_MAX`].
     pub fn set_read_only_read(&mut self, units: u32) {
         self.read_only_read = units.clamp(1, PRICE_MAX);
         let (of_each, _) = self.prices.as_chunks_mut::<KINDS>();
@@ -268,7 +269,7 @@ impl CostModel {
     }
 }
 
-/// The weight of so many pages, in hundredths.
+/// Returns the weight of so many pages, in hundredths.
 fn weight(pages: usize, curve: &[SizePoint]) -> u32 {
     let bytes = pages.max(1) * PAGE_BYTES;
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else {

@@ -43,7 +43,7 @@ impl Delays {
         Delays { workers: (0..WORKERS_MAX).map(|_| counters()).collect() }
     }
 
-    /// A read of this worker has ended.
+    /// Records a read of this worker that has ended.
     pub(crate) fn record(&self, worker: usize, delay: Duration) {
         let count = &self.workers[worker].classes[class(delay)];
         // Nobody else writes it.
@@ -90,7 +90,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Makes the counts of a reader that has seen nothing.
     pub fn nothing() -> Seen {
         Seen { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
     }
@@ -127,8 +127,8 @@ impl Since {
         self.classes.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The delay in nanoseconds that so many tenths of a percent of the reads did not exceed,
-    /// interpolated within its class; zero without reads.
+    /// Returns the delay in nanoseconds that so many tenths of a percent of the reads did not
+    /// exceed, interpolated within its class; zero without reads.
     pub fn tail_nanos(&self, percentile_tenths: u16) -> u64 {
         let within = (self.ended() * u64::from(percentile_tenths)).div_ceil(1_000);
         let mut before = 0;
@@ -155,7 +155,7 @@ fn class(delay: Duration) -> usize {
     (FINE * (1 + power as usize) + fine).min(CLASSES - 1)
 }
 
-/// The nanoseconds at which a class begins.
+/// Returns the nanoseconds at which a class begins.
 fn edge(class: usize) -> u64 {
     let (power, fine) = (class / FINE, (class % FINE) as u64);
     match power {

@@ -24,12 +24,12 @@ pub struct DepthBound {
 }
 
 impl DepthBound {
-    /// A controller that has seen nothing.
+    /// Makes a controller that has seen nothing.
     pub fn new() -> DepthBound {
         DepthBound::default()
     }
 
-    /// The most that Little's law allows: tokens that the device makes within the latency.
+    /// Returns the most that Little's law allows: tokens that the device makes within the latency.
     fn ceiling(window: &Window, bound_us: u32) -> u32 {
         let units = u128::from(window.rate) * u128::from(bound_us) / 1_000_000;
         let tokens = units.div_ceil(u128::from(TOKEN));

@@ -31,7 +31,8 @@ pub enum Percentile {
 }
 
 impl Percentile {
-    /// The one that an SLO means by so many tenths of a percent; zero means the 95th.
+    /// Returns the percentile that an SLO means by so many tenths of a percent; zero means the
+    /// 95th.
     pub fn from_tenths(tenths: u16) -> Option<Percentile> {
         match tenths {
             0 | 950 => Some(Percentile::P95),
@@ -40,7 +41,7 @@ impl Percentile {
         }
     }
 
-    /// In tenths of a percent.
+    /// Returns the percentile in tenths of a percent.
     pub fn tenths(self) -> u16 {
         match self {
             Percentile::P95 => 950,
@@ -96,7 +97,7 @@ pub struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// A model of these prices and rows; `rate_max` is the rate without any latency bound.
+    /// Makes a model of these prices and rows; `rate_max` is the rate without any latency bound.
     pub fn new(
         cost: CostModel,
         points: Vec<RatePoint>,
@@ -117,9 +118,9 @@ impl DeviceModel {
         Ok(self)
     }
 
-    /// Device A of the paper: 420 K tokens a second at 500 µs and 570 K at 2 ms (sections 3.2.2,
-    /// 5.4 and 5.5), a write costs 10 tokens, a read of a read-only load half a one. The rows
-    /// between and above are those published with the original for its sample device.
+    /// Returns device A of the paper: 420 K tokens a second at 500 µs and 570 K at 2 ms (sections
+    /// 3.2.2, 5.4 and 5.5), a write costs 10 tokens, a read of a read-only load half a one. The
+    /// rows between and above are those published with the original for its sample device.
     pub fn device_a() -> DeviceModel {
         let points = rows(&[
             (500, 42, 85),
@@ -132,23 +133,23 @@ impl DeviceModel {
         preset(1_000, 50, points, 100)
     }
 
-    /// Device B of the paper, of which only the write cost is published (20 tokens, section 3.2.1).
-    /// The rates are ours: what simulated flash of preset `b` serves, rounded.
+    /// Returns device B of the paper, of which only the write cost is published (20 tokens, section
+    /// 3.2.1). The rates are ours: what simulated flash of preset `b` serves, rounded.
     pub fn device_b() -> DeviceModel {
         let points = rows(&[(500, 28, 35), (1_000, 35, 38), (2_000, 42, 43)]);
         preset(2_000, 80, points, 50)
     }
 
-    /// Device C of the paper, of which only the write cost is published (16 tokens, section 3.2.1).
-    /// The rates are ours: what simulated flash of preset `c` serves, rounded.
+    /// Returns device C of the paper, of which only the write cost is published (16 tokens, section
+    /// 3.2.1). The rates are ours: what simulated flash of preset `c` serves, rounded.
     pub fn device_c() -> DeviceModel {
         let points = rows(&[(500, 39, 48), (1_000, 47, 52), (2_000, 56, 57)]);
         preset(1_600, 80, points, 65)
     }
 
-    /// The cloud instance's NVMe device of 2018 that the original was published with. Nothing is
-    /// known about cheaper reads of a read-only load; the published rates differ by a tenth at
-    /// relaxed latencies, so they cost as much as others here.
+    /// Returns the cloud instance's NVMe device of 2018 that the original was published with.
+    /// Nothing is known about cheaper reads of a read-only load; the published rates differ by a
+    /// tenth at relaxed latencies, so they cost as much as others here.
     pub fn cloud() -> DeviceModel {
         let tenths = [
             (500, 240, 380),
@@ -167,9 +168,9 @@ impl DeviceModel {
         preset(700, 100, points.to_vec(), 41)
     }
 
-    /// A device of which nothing is known: as many tokens as arithmetic can make, so that nobody
-    /// waits for any, and a request of any kind costs its pages. A latency must not be promised
-    /// from it.
+    /// Returns a device of which nothing is known: as many tokens as arithmetic can make, so that
+    /// nobody waits for any, and a request of any kind costs its pages. A latency must not be
+    /// promised from it.
     pub fn unlimited() -> DeviceModel {
         let cost = CostModel::linear(TOKEN, TOKEN).expect("equal prices are sound");
         let point = RatePoint { latency_us: u32::MAX, mixed: RATE_MAX, read_only: RATE_MAX };
@@ -195,7 +196,7 @@ impl DeviceModel {
         &self.cost
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn points(&self) -> &[RatePoint] {
         &self.points
     }
@@ -205,12 +206,12 @@ impl DeviceModel {
         self.rate_max
     }
 
-    /// The rows for the 99th percentile; none where it is not known.
+    /// Returns the rows for the 99th percentile; none where it is not known.
     pub fn p99_points(&self) -> &[RatePoint] {
         &self.p99
     }
 
-    /// The rows for a percentile.
+    /// Returns the rows for a percentile.
     pub fn points_at(&self, percentile: Percentile) -> &[RatePoint] {
         match percentile {
             Percentile::P95 => &self.points,
@@ -218,7 +219,7 @@ impl DeviceModel {
         }
     }
 
-    /// The tightest latency that the model knows a rate for, in microseconds.
+    /// Returns the tightest latency that the model knows a rate for, in microseconds.
     pub fn latency_us_min(&self) -> u32 {
         self.points[0].latency_us
     }

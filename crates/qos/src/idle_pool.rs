@@ -30,15 +30,15 @@ pub struct IdlePool {
 }
 
 impl IdlePool {
-    /// A pool of nothing.
+    /// Makes a pool of nothing.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         const { assert!(RATE_MAX < 1 << 33) };
         IdlePool { word: AtomicU64::new(0), seen: AtomicU64::new(0) }
     }
 
-    /// The tokens, in nano-units, that the pool has made since it was last settled, for at most
-    /// [`ROUND_NANOS_MAX`]. `now` is in nanoseconds.
+    /// Returns the tokens, in nano-units, that the pool has made since it was last settled, for at
+    /// most [`ROUND_NANOS_MAX`]. `now` is in nanoseconds.
     pub fn settle(&self, now: u64) -> i64 {
         self.refresh(now);
         let mut word = self.word.load(Acquire);
@@ -69,7 +69,7 @@ impl IdlePool {
         }
     }
 
-    /// After a long silence, dates the word to as long ago as tokens are made up for. Two workers
+    /// Dates the word, after a long silence, to as long ago as tokens are made up for. Two workers
     /// that wake at once may both do so; the worst is [`ROUND_NANOS_MAX`] made twice.
     fn refresh(&self, now: u64) {
         let silent = now.saturating_sub(self.seen.load(Acquire));
@@ -89,7 +89,7 @@ impl IdlePool {
         self.seen.fetch_max(now, AcqRel);
     }
 
-    /// The rate, in units a second.
+    /// Returns the rate, in units a second.
     pub fn rate(&self) -> u64 {
         u64::try_from(rate(self.word.load(Acquire))).unwrap_or(0)
     }
@@ -111,7 +111,7 @@ fn elapsed(word: u64, now: u64) -> Option<u64> {
     (ahead != 0 && ahead <= TIME_MASK - BACK_MAX).then_some(ahead)
 }
 
-/// The settled time in full; where it is long ago, as long ago as tokens are made up for.
+/// Returns the settled time in full; where it is long ago, as long ago as tokens are made up for.
 fn settled(word: u64, now: u64) -> u64 {
     match elapsed(word, now) {
         Some(elapsed) => now.saturating_sub(elapsed.min(ROUND_NANOS_MAX)),

@@ -13,7 +13,7 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// Nothing is owed.
+    /// Makes a loan of nothing.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Loan { owed: AtomicI64::new(0) }

@@ -14,7 +14,7 @@ pub struct PassThrough {
 }
 
 impl PassThrough {
-    /// A scheduler that holds at most `queue_max` requests.
+    /// Makes a scheduler that holds at most `queue_max` requests.
     pub fn new(queue_max: usize) -> Self {
         PassThrough { queue: VecDeque::with_capacity(queue_max), queue_max }
     }

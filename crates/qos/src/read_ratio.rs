@@ -37,7 +37,7 @@ pub struct ReadRatio {
 }
 
 impl ReadRatio {
-    /// An estimate that has seen nothing yet.
+    /// Makes an estimate that has seen nothing yet.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         ReadRatio {
@@ -76,7 +76,7 @@ impl ReadRatio {
         }
     }
 
-    /// The window is over; only the worker that moved its start comes here.
+    /// Judges a window that is over; only the worker that moved its start comes here.
     fn judge(&self) {
         let (reads, writes) = (self.reads.swap(0, Relaxed), self.writes.swap(0, Relaxed));
         let requests = reads + writes;

@@ -118,7 +118,7 @@ impl Reference {
         self.tenants[tenant].queue.push_back(cost);
     }
 
-    /// A round: who submits, in order.
+    /// Has a round, and returns which tenants submit, in order.
     pub(crate) fn schedule(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (_, time_delta, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -170,14 +170,14 @@ impl Reference {
         submitted
     }
 
-    /// Line 14, less what is paid back of what is due.
+    /// Does line 14, less what is paid back of what is due.
     pub(crate) fn collect(&mut self, n: usize, made: i64, due: i64, lendable: i64) {
         let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
         self.loan -= repaid;
         self.tenants[n].tokens += made - repaid;
     }
 
-    /// Algorithm 1's POS_LIMIT.
+    /// Returns Algorithm 1's POS_LIMIT.
     pub(crate) fn pos_limit(&self, rate: u64) -> i64 {
         generated(rate, self.rounds.iter().sum())
     }

@@ -27,7 +27,7 @@ pub(crate) struct Idle {
 }
 
 impl Reference {
-    /// Nobody has done anything yet at this time; the bucket has what it has.
+    /// Starts at this time, with nobody having done anything; the bucket has what it has.
     pub(crate) fn start_idle(&mut self, time: u64, bucket: i64) {
         (self.bucket, self.settled_to) = (bucket, time);
         for t in &mut self.tenants {
@@ -35,7 +35,7 @@ impl Reference {
         }
     }
 
-    /// A request comes.
+    /// Queues a request.
     pub(crate) fn enqueue_idle(&mut self, n: usize, cost: Cost) {
         self.tenants[n].queue.push_back(cost);
         if self.tenants[n].idle.rests {
@@ -53,13 +53,13 @@ impl Reference {
         }
     }
 
-    /// Best-effort tenants, and units a second of each.
+    /// Returns the number of best-effort tenants, and the units a second of each.
     fn shares(&self) -> (u64, u64) {
         let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
         (count, self.unallocated / count.max(1))
     }
 
-    /// A round: who submits, in order.
+    /// Has a round, and returns which tenants submit, in order.
     pub(crate) fn schedule_idle(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (time, _, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -146,7 +146,7 @@ impl Reference {
         self.bucket -= spent;
     }
 
-    /// The table of "The short way": if it goes, its rate is spent further.
+    /// Decides by the table of "The short way". A tenant that goes has its rate spent further.
     fn goes_short(&mut self, n: usize, time: u64, units: i64, share: u64, room: i64) -> bool {
         let t = &mut self.tenants[n];
         let spent_to = t.idle.spent_to;
@@ -172,7 +172,7 @@ impl Reference {
         goes
     }
 
-    /// The time for which a held tenant has no tokens yet.
+    /// Claims the time for which a held tenant has no tokens yet.
     fn claim(&mut self, n: usize, time: u64) -> u64 {
         let from = core::mem::replace(&mut self.tenants[n].idle.made_to, time);
         time - from
@@ -183,7 +183,7 @@ impl Reference {
         self.earn(n, time_delta);
     }
 
-    /// Whoever rests with a full balance by now donates, and is idle from then on.
+    /// Visits tenants that rest with a full balance by now: they donate, and are idle from then on.
     fn visit_dues(&mut self, time: u64) {
         let dues = self.tenants.iter().enumerate().filter_map(|(n, t)| Some((t.idle.due?, n)));
         let mut dues: Vec<(u64, usize)> = dues.filter(|(due, _)| *due <= time).collect();
@@ -205,7 +205,7 @@ impl Reference {
         }
     }
 
-    /// A latency-critical tenant has no demand.
+    /// Keeps a latency-critical tenant without demand, or lets go of it.
     fn rest(&mut self, n: usize, time: u64, donated: bool) {
         if donated {
             return self.release(n, time);

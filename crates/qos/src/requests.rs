@@ -59,7 +59,7 @@ impl Paid {
 const NOBODY: Slot = Slot::from_bits(u32::MAX);
 
 impl Requests {
-    /// Room for requests whose slots have indices below `slots`.
+    /// Makes room for requests whose slots have indices below `slots`.
     pub(crate) fn new(slots: usize) -> Requests {
         let vacant = Entry { next: NOBODY, line: Line::NONE };
         Requests { entries: alloc::vec![vacant; slots].into() }
@@ -84,7 +84,7 @@ impl Requests {
         queue.sum += *priced;
     }
 
-    /// A queue of one request; `priced` is what it costs.
+    /// Makes a queue of one request; `priced` is what it costs.
     #[inline]
     pub(crate) fn queue_of(&mut self, slot: Slot, line: Line, priced: &Priced) -> Queue {
         self.put(slot, line);
@@ -190,7 +190,7 @@ impl Requests {
         *queue = Queue::EMPTY;
     }
 
-    /// The first one of those that are paid, of which there are some.
+    /// Pops the first paid request; there must be one.
     #[inline]
     pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
         debug_assert!(paid.left > 0, "nobody is behind the last");
@@ -201,7 +201,7 @@ impl Requests {
         first
     }
 
-    /// Nobody waits there any more.
+    /// Vacates the place of a slot.
     #[inline]
     fn vacate(&mut self, slot: Slot) {
         if cfg!(debug_assertions) {

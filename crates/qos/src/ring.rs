@@ -37,7 +37,7 @@ impl Ring {
         (self.head != NONE).then_some(self.head)
     }
 
-    /// The next round starts with this member.
+    /// Has the next round start with this member.
     pub(crate) fn start_at(&mut self, tenant: u32) {
         self.head = tenant;
     }

@@ -29,7 +29,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A set without members.
+    /// Makes a set without members.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Rounds { word: AtomicU64::new(0) }
@@ -40,18 +40,19 @@ impl Rounds {
         (self.word.load(Acquire) as u32).count_ones()
     }
 
-    /// The worker takes part from now on.
+    /// Adds a worker that takes part from now on.
     pub fn join(&self, worker: usize) {
         self.update(|members, marked| (members | bit(worker), marked));
     }
 
-    /// The worker has had a round. Marks of a worker that is not a member count for nothing.
+    /// Marks a worker that has had a round. Marks of a worker that is not a member count for
+    /// nothing.
     pub fn mark(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members, marked | (bit(worker) & members)))
     }
 
-    /// The worker takes part no more, which may complete the others' turn. [`Turn::Alone`]: it was
-    /// the last member.
+    /// Removes a worker, which may complete the others' turn. [`Turn::Alone`]: the worker was the
+    /// last member.
     pub fn leave(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members & !bit(worker), marked & !bit(worker)))
     }

@@ -36,7 +36,7 @@ impl Run {
         most: 0,
     };
 
-    /// A run whose first request, of this kind and size, was just queued; so many may follow.
+    /// Makes a run whose first request, of this kind and size, was just queued; so many may follow.
     pub(crate) fn new(
         tenant: u32,
         (kind, bytes, line): (Kind, usize, Line),
@@ -58,7 +58,7 @@ impl Run {
         self.room < self.most
     }
 
-    /// Nothing more follows.
+    /// Closes the run: nothing more follows.
     pub(crate) fn close(&mut self) {
         (self.key, self.room, self.most) = (NO_KEY, 0, 0);
     }
@@ -95,7 +95,7 @@ impl Run {
 /// The key of no request.
 const NO_KEY: u64 = u64::MAX;
 
-/// Kind and size as one number.
+/// Returns kind and size as one number.
 #[inline]
 fn key(kind: Kind, bytes: usize) -> u64 {
     (bytes as u64) << 2 | kind as u64
@@ -111,7 +111,7 @@ mod tests {
 
     const OF_TENANT: u32 = 10;
 
-    /// A scheduler with two best-effort tenants, and names of requests.
+    /// Makes a scheduler with two best-effort tenants, and names of requests.
     fn bed() -> (Registry, TokenScheduler, SlotTable<()>) {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
         for _ in 0..2 {

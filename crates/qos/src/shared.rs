@@ -163,12 +163,13 @@ impl Shared {
         self.measuring.store(on, Release);
     }
 
-    /// The delays of reads, while they are [measured](Shared::measuring).
+    /// Returns the delays of reads, while they are [measured](Shared::measuring).
     pub fn delays(&self) -> &Delays {
         &self.delays
     }
 
-    /// The weights of the best-effort tenants on all workers: their number, unless told otherwise.
+    /// Returns the weights of the best-effort tenants on all workers: their number, unless told
+    /// otherwise.
     pub fn best_effort(&self) -> u64 {
         self.best_effort.load(Acquire)
     }
@@ -177,7 +178,7 @@ impl Shared {
         self.best_effort.store(count, Release);
     }
 
-    /// The longest time between two rounds while requests wait, in nanoseconds: 5 % of the
+    /// Returns the longest time between two rounds while requests wait, in nanoseconds: 5 % of the
     /// strictest SLO, at most [`ROUND_NANOS`].
     pub fn round_nanos(&self) -> u64 {
         self.round_nanos.load(Acquire)
@@ -187,8 +188,8 @@ impl Shared {
         self.round_nanos.store(nanos, Release);
     }
 
-    /// The most that best effort may have to pay back, in nano-units; nothing where arrears are not
-    /// paid.
+    /// Returns the most that best effort may have to pay back, in nano-units; nothing where arrears
+    /// are not paid.
     pub fn loan_max(&self) -> i64 {
         self.loan_max.load(Acquire)
     }
@@ -197,12 +198,12 @@ impl Shared {
         self.loan_max.store(tokens, Release);
     }
 
-    /// The estimate of the device's read ratio.
+    /// Returns the estimate of the device's read ratio.
     pub fn read_ratio(&self) -> &ReadRatio {
         &self.read_ratio
     }
 
-    /// A tenant's class; vacant where there is no such tenant.
+    /// Returns a tenant's class; vacant where there is no such tenant.
     pub fn class(&self, tenant: TenantId) -> Class {
         self.tenants.get(tenant.0 as usize).map_or(Class::Vacant, |cell| cell.terms().class)
     }
@@ -212,7 +213,7 @@ impl Shared {
         self.tenants.get(tenant.0 as usize).map_or(Usage::default(), |cell| cell.usage())
     }
 
-    /// A tenant's balance in nano-units.
+    /// Returns a tenant's balance in nano-units.
     pub fn balance(&self, tenant: TenantId) -> i64 {
         self.tenants.get(tenant.0 as usize).map_or(0, |cell| cell.balance.tokens())
     }
@@ -223,8 +224,8 @@ impl Shared {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }
 
-    /// Nano-units that somebody holds: the bucket and every balance (debts count below zero), less
-    /// what was lent before it was made.
+    /// Returns the nano-units that somebody holds: the bucket and every balance (debts count below
+    /// zero), less what was lent before it was made.
     pub fn held(&self) -> i128 {
         let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
         balances.sum::<i128>() + i128::from(self.bucket.held()) - i128::from(self.loan.owed())

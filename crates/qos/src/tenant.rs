@@ -195,7 +195,7 @@ impl Tenant {
         generated(rate, ahead).min(nano(most))
     }
 
-    /// Nobody holds it from this time on, and its idle pool makes its tokens.
+    /// Begins an idle time at `now`, from which on the idle pool makes the tenant's tokens.
     pub(crate) fn begin_idle(&self, now: u64) {
         self.spent_to.fetch_max(now, AcqRel);
     }
@@ -236,7 +236,7 @@ impl Tenant {
         }
     }
 
-    /// Another class and rate; the terms as they were.
+    /// Changes class and rate, and returns the terms as they were.
     pub(crate) fn change(&self, class: Class, rate: u64) -> Terms {
         self.update(|old| Some(Terms { class, rate, ..old })).expect("a change is never refused")
     }
@@ -247,7 +247,7 @@ impl Tenant {
             .expect("a hold is never refused")
     }
 
-    /// The worker lets go; the terms as they were.
+    /// Lets go of the tenant, and returns the terms as they were.
     pub(crate) fn release(&self) -> Terms {
         self.update(|old| {
             let holders = old.holders.checked_sub(1).expect("a worker lets go of what it holds");
@@ -256,7 +256,7 @@ impl Tenant {
         .expect("a release is never refused")
     }
 
-    /// The worker lets go if another one goes on holding it; whether it did.
+    /// Lets go of the tenant if another worker goes on holding it. Returns `false` otherwise.
     pub(crate) fn release_to_others(&self) -> bool {
         self.update(|old| (old.holders > 1).then(|| Terms { holders: old.holders - 1, ..old }))
             .is_some()

@@ -36,7 +36,7 @@ pub const ROUND_NANOS_MAX: u64 = 1_000_000;
 /// takes longer breaks an SLO whoever schedules.
 pub const STALL_NANOS_MAX: u64 = 20_000_000;
 
-/// Nano-units that a rate in units a second makes in so many nanoseconds.
+/// Returns the nano-units that a rate in units a second makes in so many nanoseconds.
 pub fn generated(rate: u64, nanos: u64) -> i64 {
     i64::try_from(u128::from(rate) * u128::from(nanos)).unwrap_or(i64::MAX)
 }

@@ -138,8 +138,8 @@ impl Calibration {
         fit(&self.crossings(), self.course.limit, REFERENCE_LATENCY_US)
     }
 
-    /// The most tokens a second that any load got out of the device, at these prices, without
-    /// drowning it.
+    /// Returns the most tokens a second that any load got out of the device, at these prices,
+    /// without drowning it.
     pub fn tokens_max(&self, fit: &Fit) -> f64 {
         let tokens = |curve: &Search, point: &Measured| match curve.mix().read_percent {
             100 => point.outcome.iops * fit.read_only_cost,

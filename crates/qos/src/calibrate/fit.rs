@@ -176,7 +176,7 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
 }
 
 impl Fit {
-    /// The file of the device, of which at most `tokens_max` tokens a second were had.
+    /// Returns the file of the device, of which at most `tokens_max` tokens a second were had.
     pub fn to_file(
         &self,
         device: &str,
@@ -214,7 +214,7 @@ pub(super) fn weight(read_percent: u8, write_cost: f64) -> f64 {
     reads + write_cost * (1.0 - reads)
 }
 
-/// The latencies that reads alone and at least two mixes reach, ascending.
+/// Returns the latencies that reads alone and at least two mixes reach, ascending.
 fn latencies(crossings: &[Crossing], percentile: Percentile) -> Vec<u32> {
     let of = |latency_us, read_only: bool| {
         let is_one = |c: &&Crossing| {
@@ -234,8 +234,8 @@ fn latencies(crossings: &[Crossing], percentile: Percentile) -> Vec<u32> {
     latencies
 }
 
-/// The write cost with the least sum of squared distances (of logarithms) from the means of each
-/// latency: a grid finds the valley, thirds its floor.
+/// Returns the write cost with the least sum of squared distances (of logarithms) from the means of
+/// each latency: a grid finds the valley, thirds its floor.
 fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     let scatter = |log_cost: f64| -> f64 {
         let points = beside(mixed, latencies, libm::exp(log_cost));
@@ -257,7 +257,7 @@ fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     libm::exp((from + to) / 2.0)
 }
 
-/// Each mixed crossing beside the geometric mean of its latency's.
+/// Returns each mixed crossing beside the geometric mean of its latency's.
 fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
     let mut points = Vec::new();
     for &latency_us in latencies {

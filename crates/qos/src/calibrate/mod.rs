@@ -68,7 +68,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The latency at a percentile, in microseconds.
+    /// Returns the latency at a percentile, in microseconds.
     pub fn at(&self, percentile: Percentile) -> f64 {
         match percentile {
             Percentile::P95 => self.p95_us,

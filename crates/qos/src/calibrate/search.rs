@@ -99,8 +99,9 @@ enum Place {
 }
 
 impl Search {
-    /// A search for these goals; `hint` is a load at which the device is expected to be overloaded
-    /// or nearly so. A load that is probed has `probe_iops` reads of 4 KiB a second beside it.
+    /// Begins a search for these goals; `hint` is a load at which the device is expected to be
+    /// overloaded or nearly so. A load that is probed has `probe_iops` reads of 4 KiB a second
+    /// beside it.
     pub fn new(
         mix: Mix,
         goals: &[Goal],
@@ -130,12 +131,12 @@ impl Search {
         &self.goals
     }
 
-    /// Everything that was measured, by ascending load.
+    /// Returns everything that was measured, by ascending load.
     pub fn points(&self) -> &[Measured] {
         &self.points
     }
 
-    /// The next load to offer; `None` when all goals are found.
+    /// Returns the next load to offer; `None` when all goals are found.
     pub fn next_offer(&self) -> Option<Offer> {
         let Some(last) = self.points.last() else {
             return Some(self.short(FIRST_IOPS / self.pages()));
@@ -157,7 +158,8 @@ impl Search {
         insert_by(&mut self.points, Measured { offer, outcome }, |point| point.offer.iops);
     }
 
-    /// The load at which the goal is just met; `None` if no load meets it, or every load does.
+    /// Returns the load at which the goal is just met; `None` if no load meets it, or every load
+    /// does.
     pub fn crossing(&self, goal: Goal) -> Option<f64> {
         match self.place(goal) {
             Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
@@ -226,7 +228,7 @@ impl Search {
         Place::Between(low, high.copied())
     }
 
-    /// The next long run for this goal, if it needs one.
+    /// Returns the next long run for this goal, if it needs one.
     fn refine(&self, goal: Goal) -> Option<Offer> {
         let Place::Between(low, high) = self.place(goal) else { return None };
         let long_runs = self.points.iter().filter(|point| point.offer.is_long).count();
@@ -260,8 +262,8 @@ impl Search {
         Some(self.long(goal, iops.min(IOPS_MAX)))
     }
 
-    /// The highest load below `high` that seems to meet the goal; once a long run has missed it,
-    /// only long runs count, as far as there are any.
+    /// Returns the highest load below `high` that seems to meet the goal; once a long run has
+    /// missed it, only long runs count, as far as there are any.
     fn below(&self, goal: Goal, high: Measured) -> Option<Measured> {
         let meets = |point: &&Measured| {
             point.offer.iops < high.offer.iops

@@ -104,7 +104,8 @@ impl ModelFile {
         }
     }
 
-    /// The file of a model that is known otherwise. A curve of costs is kept at powers of two.
+    /// Makes the file of a model that is known otherwise. A curve of costs is kept at powers of
+    /// two.
     pub fn of(device: &str, measured: &str, model: &DeviceModel) -> ModelFile {
         let weight = |bytes: usize| {
             let weight = model.cost().cost(Kind::Read, bytes).mixed * 100 / TOKEN;
@@ -129,7 +130,7 @@ impl ModelFile {
         }
     }
 
-    /// The model that schedulers and admission work with.
+    /// Returns the model that schedulers and admission work with.
     ///
     /// # Errors
     /// What is written there contradicts itself. A parsed file never does.

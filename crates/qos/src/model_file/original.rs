@@ -114,7 +114,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next word or sign, which stays; empty at the end.
+    /// Returns the next word or sign and leaves it there; empty at the end.
     fn peek(&mut self) -> Word<'a> {
         let text: &'a str = self.text;
         loop {
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         Err(at(found.line, format!("found `{found_text}`, expected `{expected}`")))
     }
 
-    /// The name of the next setting with its `=` or `:`, or nothing at the end.
+    /// Returns the name of the next setting with its `=` or `:`, or nothing at the end.
     fn name(&mut self) -> Result<Option<Word<'a>>, ModelFileError> {
         while self.peek().word == ";" {
             self.next();

@@ -193,7 +193,7 @@ impl<'a> Entry<'a> {
         line_of(self.text, self.value.span().start)
     }
 
-    /// A complaint: what stands here, and what should.
+    /// Makes a complaint: the text that stands here, and the text that was expected.
     fn unlike(&self, expected: &str) -> ModelFileError {
         let found = shown(self.text, self.value.span());
         ModelFileError {
@@ -244,7 +244,7 @@ impl<'a> Entry<'a> {
         number.filter(|n| n.is_finite()).ok_or_else(|| self.unlike(expected))
     }
 
-    /// A number with two decimals, in hundredths.
+    /// Returns a number with two decimals, in hundredths.
     fn hundredths(
         &self,
         range: core::ops::RangeInclusive<u32>,
@@ -266,12 +266,12 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
 }
 
-/// The beginning of what stands there.
+/// Returns the beginning of what stands there.
 fn shown(text: &str, span: Range<usize>) -> String {
     let found = text.get(span).unwrap_or("").lines().next().unwrap_or("");
     match found.char_indices().nth(SHOWN_MAX) {

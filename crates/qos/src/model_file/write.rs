@@ -109,7 +109,7 @@ impl fmt::Display for Hundredths {
     }
 }
 
-/// A basic string of TOML.
+/// Returns a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for sign in text.chars() {

@@ -93,12 +93,12 @@ impl Curve {
         self.ceiling_us = self.ceiling_us.min(ceiling_us);
     }
 
-    /// Share of reads among the probes, 0 to 100.
+    /// Returns the share of reads among the probes, 0 to 100.
     pub fn read_percent(&self) -> u8 {
         self.read_percent
     }
 
-    /// Everything that was seen, by ascending load.
+    /// Returns everything that was seen, by ascending load.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -160,9 +160,9 @@ impl Curve {
         Some(self.step(plan, iops.max(1.0)))
     }
 
-    /// The next probes, so many that the tail comes nearer to the ceiling and not above. The inverse
-    /// of the tail falls about evenly with the load, whatever requests truly cost: so it does in a
-    /// queue.
+    /// Returns the next probes, so many that the tail comes nearer to the ceiling and not above.
+    /// The inverse of the tail falls about evenly with the load, whatever requests truly cost: so
+    /// it does in a queue.
     fn farther(&self, before: &Point, low: &Point) -> f64 {
         let inverse = |us: f64| 1.0 / us.max(1e-3);
         let iops = low.step.iops;
@@ -253,7 +253,7 @@ impl Curve {
         Some(Crossing { reads: at(of(&|seen| seen.reads)?), writes: at(of(&|seen| seen.writes)?) })
     }
 
-    /// Between the last point below a latency and the first above it.
+    /// Returns the crossing between the last point below a latency and the first above it.
     fn beside(&self, latency: f64) -> Option<Crossing> {
         let above = self.points.iter().position(|point| point.sighting.p95_us > latency)?;
         let (from, to) = (&self.points[above.checked_sub(1)?], &self.points[above]);
@@ -276,7 +276,8 @@ struct Line {
 }
 
 impl Line {
-    /// The one that is nearest to these points (least squares); `None` where they are no line.
+    /// Returns the line that is nearest to these points (least squares); `None` where they are no
+    /// line.
     fn through(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Line> {
         let count = points.clone().count() as f64;
         let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / count;

@@ -148,7 +148,8 @@ fn says(plan: &Plan, latency_us: u32, load: Load) -> f64 {
     rate as f64 / f64::from(TOKEN)
 }
 
-/// The price of writes stays; what one curve reached tells the rates of the load that it was.
+/// Returns the ratios while the price of writes stays: a curve tells the rates of the load that it
+/// was.
 fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
     let write = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
     let of = |&latency_us: &u32| {
@@ -162,7 +163,7 @@ fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
     goals.iter().filter_map(of).collect()
 }
 
-/// The price of writes and the rates that the curves of several mixes fall together by.
+/// Returns the price of writes and the rates that the curves of several mixes fall together by.
 fn fitted(
     plan: &Plan,
     curves: &[Curve],
@@ -211,7 +212,7 @@ fn fitted(
     Ok((fit.p95.iter().map(ratio).collect(), Some(cost), off_max))
 }
 
-/// A crossing of a mix of whole percents that is worth as many tokens.
+/// Returns a crossing of a mix of whole percents that is worth as many tokens.
 fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossing {
     let super::curve::Crossing { reads, writes } = crossing;
     let read_percent = libm::round(100.0 * reads / (reads + writes)).clamp(0.0, 99.0);
@@ -220,7 +221,7 @@ fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossi
     Crossing { read_percent: read_percent as u8, percentile: Percentile::P95, latency_us, iops }
 }
 
-/// The model with these ratios in it.
+/// Returns the model with these ratios in it.
 fn rebuild(
     plan: &Plan,
     ratios: &[Ratio],

@@ -46,8 +46,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The latencies that rates are looked for, in microseconds, ascending: the model's rows as far
-    /// as no promise is stricter, and the strictest promise.
+    /// Returns the latencies that rates are looked for, in microseconds, ascending: the model's
+    /// rows as far as no promise is stricter, and the strictest promise.
     fn goals_us(&self) -> Vec<u32> {
         let rows = self.model.points().iter().map(|row| row.latency_us);
         let within = |us: &u32| self.bound_us.is_none_or(|bound| *us <= bound);
@@ -60,7 +60,7 @@ impl Plan {
         goals
     }
 
-    /// The tail, in microseconds, at which a curve ends.
+    /// Returns the tail, in microseconds, at which a curve ends.
     fn ceiling_us(&self) -> f64 {
         let last = self.model.points().last().expect("a model has a row").latency_us;
         match self.bound_us {
@@ -120,7 +120,7 @@ pub struct Recalibration {
 }
 
 impl Recalibration {
-    /// Nothing is measured yet.
+    /// Begins with the curve of reads alone.
     pub fn new(plan: Plan) -> Recalibration {
         let first = Curve::new(100, &plan);
         Recalibration { plan, curves: Curves::new(first), size: 1.0 }
@@ -143,7 +143,7 @@ impl Recalibration {
         }
     }
 
-    /// The next probes to offer; `None` when there is nothing more to learn.
+    /// Returns the next probes to offer; `None` when there is nothing more to learn.
     pub fn next_step(&mut self) -> Option<Step> {
         let plan = &self.plan;
         let begin = |curves: &[Curve]| {
@@ -169,18 +169,18 @@ impl Recalibration {
         self.curves.last_mut().take(&self.plan, step, sighting, is_cut);
     }
 
-    /// The curves so far, reads alone first.
+    /// Returns the curves so far, reads alone first.
     pub fn curves(&self) -> &[Curve] {
         self.curves.all()
     }
 
-    /// The share of the way that is done, about.
+    /// Returns about which share of the way is done.
     pub fn progress(&self) -> f64 {
         let all = if self.plan.writes { 1 + READ_PERCENTS.len() } else { 1 };
         self.curves.progress(all, self.curves.last().points().len(), 4)
     }
 
-    /// The model that follows.
+    /// Returns the model that follows.
     ///
     /// # Errors
     /// Why none does.

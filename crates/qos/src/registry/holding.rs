@@ -77,8 +77,8 @@ impl Registry {
         self.table.tenants().map(more).filter(|(_, held)| *held != Holding::default()).collect()
     }
 
-    /// A tenant holds this as well, which another process's scheduler has told: no more, and no deeper in debt
-    /// after it, than it could come to here. `false`: there is no such tenant.
+    /// Adds what another process's scheduler has told of a tenant: no more, and no deeper in debt
+    /// after it, than the tenant could come to here. Returns `false` if there is no such tenant.
     pub fn inherit(&mut self, tenant: TenantId, held: Holding, now: Instant) -> bool {
         let is_there = self.table.registered(tenant).is_ok();
         if !is_there {

@@ -53,9 +53,9 @@ impl TokenScheduler {
 }
 
 impl Scheduler for TokenScheduler {
-    /// Refused for tenants that are not registered or leaving, at the bounds, and, where
-    /// [`Registry::fail_fast`](crate::Registry::fail_fast) was asked for, for requests that their
-    /// tenant's rate would not let go before their latency has passed.
+    /// Refuses requests of tenants that are not registered or leaving, requests beyond the bounds,
+    /// and, where [`Registry::fail_fast`](crate::Registry::fail_fast) was asked for, requests that
+    /// their tenant's rate would not let go before their latency has passed.
     #[inline]
     fn enqueue(
         &mut self,
