@@ -1,7 +1,7 @@
 //! System calls: the only crate of nearflash that makes them, and the only one with `unsafe`.
 //!
 //! A worker owns one [`Ring`]; its sockets ([`Sockets`]) and its devices write submission entries to
-//! it and take their completions from it, and [`Ring::enter`] alone enters the kernel, once a turn.
+//! it and take their completions from it, and [`Reactor::enter`] alone enters the kernel, once a turn.
 //! Where io_uring is forbidden, an [`EpollReactor`] and its [`EpollSockets`] take their place
 //! ([`Reactor`] and [`Network`] are what both have in common).
 //! [`run`] is the outer loop that reads the clock, takes a turn, and spins or parks.
@@ -25,15 +25,17 @@ mod ring;
 mod secrecy;
 mod sendblock;
 mod sockets;
+mod sockets_config;
 mod spread;
 mod unix;
+mod uring;
 mod waker;
 
 pub use arena::{Arena, carve};
 pub use clock::Clock;
 pub use cpu::{check_cpu, keep_off_cpus, lower_priority, pin_to_cpu, raise_descriptor_limit};
 pub use endpoint::{Endpoint, UnixPath};
-pub use epoll::{EpollReactor, EpollSockets};
+pub use epoll::EpollReactor;
 pub use error::Error;
 pub use link::{DESCRIPTORS_MAX, Link, is_same_file};
 pub use listen::{Kept, Listener, TcpOptions};
@@ -43,6 +45,13 @@ pub use process::Process;
 pub use reactor::{Network, Reactor};
 pub use ring::{Owner, Ring, RingEvent};
 pub use secrecy::keep_memory_secret;
-pub use sockets::{Sockets, SocketsConfig};
+pub use sockets::SocketsOver;
+pub use sockets_config::SocketsConfig;
 pub use spread::{Shelved, Spread};
 pub use waker::Waker;
+
+/// One worker's sockets over io_uring.
+pub type Sockets = SocketsOver<uring::Uring>;
+
+/// One worker's sockets over epoll.
+pub type EpollSockets = SocketsOver<epoll::Epoll>;

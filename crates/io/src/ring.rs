@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use crate::{Arena, Error, Waker, probe};
+use crate::{Arena, Error, Reactor, Waker, probe};
 
 /// Who takes a completion. Each owner has an inbox of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +131,6 @@ impl Ring {
         Ok(Ring { inner: Rc::new(RefCell::new(inner)), waker: Waker::new()? })
     }
 
-    /// What wakes this ring's thread when it is parked in [`enter`](Ring::enter).
-    pub fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
     /// Queues an entry; its completion goes to `owner` with `data` (at most 56 bits). Enters the
     /// kernel only where the submission queue is full.
     ///
@@ -220,16 +215,25 @@ impl Ring {
     pub(crate) fn with_submitter<R>(&self, f: impl FnOnce(&io_uring::Submitter<'_>) -> R) -> R {
         f(&self.inner.borrow().uring.submitter())
     }
+}
+
+impl Reactor for Ring {
+    fn new() -> Result<Self, Error> {
+        Ring::new()
+    }
 
     /// Enters the kernel once: submits what was queued, runs what is due, and sorts the completions
-    /// into their owners' inboxes. With `wait` it blocks until there is a completion or the duration
-    /// (`None`: no limit) is over. Without, and with nothing to do in the kernel, it makes no system
-    /// call at all. Returns whether there was any completion.
-    pub fn enter(&self, wait: Option<Option<Duration>>) -> bool {
+    /// into their owners' inboxes. Without `wait`, and with nothing to do in the kernel, this makes
+    /// no system call at all.
+    fn enter(&self, wait: Option<Option<Duration>>) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.arm_waker(&self.waker);
         inner.enter(wait);
         inner.sort_completions(&self.waker)
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 }
 

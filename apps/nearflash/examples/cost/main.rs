@@ -29,7 +29,7 @@ use contract::{
     Buf, BufPool, Instant, ListenerId, NamespaceId, Rights, Scheduler, Slo, TenantId, Transport,
 };
 use flash::Null;
-use io::{Listener, Ring, Sockets, SocketsConfig, TcpOptions};
+use io::{Listener, Network, Reactor, Ring, Sockets, SocketsConfig, TcpOptions};
 use memory::Memory;
 use proto::reflex::ServerSession;
 use qos::admission::Verdict;
@@ -210,7 +210,7 @@ fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     let at = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(at, &TcpOptions::default()).expect("a free port");
     let server = listener.endpoint().internet().expect("an address of the network");
-    sockets.listen(ListenerId(0), listener);
+    sockets.listen(ListenerId(0), listener).expect("it listens");
     let mut worker = worker(sockets, scheduler, tenants);
     let mut peers = peers::start(server, tenants, requests);
     // The outer loop, without a clock: it parks where nothing is to do.

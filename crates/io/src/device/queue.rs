@@ -208,7 +208,7 @@ impl Drop for FileQueue {
 mod tests {
     use super::*;
     use crate::device::FileOptions;
-    use crate::{Sockets, SocketsConfig};
+    use crate::{Network, Reactor, Sockets, SocketsConfig};
     use contract::{Command, Status};
     use std::time::Duration;
 

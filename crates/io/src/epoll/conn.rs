@@ -1,115 +1,78 @@
-//! One connection's state.
+//! What epoll's sockets keep of one connection.
 
-use std::os::fd::OwnedFd;
+use rustix::event::epoll::EventFlags;
 
-use contract::Buf;
+use crate::sockets::{Conn, Place, Target};
 
-use crate::frames::FrameQueue;
-
-/// Where a connection is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Waits for the kernel to connect; an event that it is writable, or failed, ends this.
-    Dialling,
-    /// Sends and receives.
-    Open,
-    /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
-    Finishing,
-}
-
-/// A buffer whose bytes from `at` to `until` are to be filled next.
-#[derive(Debug)]
-pub(super) struct Target {
-    pub(super) buf: Buf,
-    pub(super) at: usize,
-    pub(super) until: usize,
-}
-
-/// A place in the table of connections.
-pub(super) struct Conn {
-    /// How often the place was used before.
-    pub(super) generation: u32,
-    /// `None`: the place is vacant.
-    pub(super) socket: Option<OwnedFd>,
-    pub(super) phase: Phase,
-    /// The kernel may have bytes for us; a receive that takes less than it could ends this.
-    pub(super) readable: bool,
-    /// The kernel has the stream's end or an error for us, behind those bytes.
-    pub(super) ending: bool,
-    /// The kernel may take bytes; a send that it does not take whole ends this.
-    pub(super) writable: bool,
-    /// Back-pressure: do not receive.
-    pub(super) paused: bool,
+/// What epoll's sockets keep of one connection.
+pub struct EpollPlace {
+    /// What the kernel may do. `IN`: it may have bytes for us; a receive that takes less than it
+    /// could ends this. `OUT`: it may take bytes; a send that it does not take whole ends this.
+    /// `RDHUP`: it has the stream's end or an error for us, behind the bytes.
+    pub(super) state: EventFlags,
     /// Where the next bytes belong.
     pub(super) target: Option<Target>,
     /// Bounded receives that may still bring no payload, before receives take what there is again.
     pub(super) patience: u8,
-    /// A bounded receive has ended: unless more is expected somewhere, the next waits for a kick.
+    /// A bounded receive has ended: unless more is expected somewhere, the next waits for the end of
+    /// the turn.
     pub(super) is_resting: bool,
-    /// Made by us, so not counted among the accepted ones.
-    pub(super) dialled: bool,
-    pub(super) queue: FrameQueue,
-    /// Bytes of the frames in `queue` that the kernel has not taken.
-    pub(super) unsent: usize,
-    /// Bytes of the first frame in `queue` that the kernel has taken; less than all of them.
-    pub(super) taken: usize,
-    /// It is in the list of connections to send on.
-    pub(super) is_ready: bool,
-    /// It is in the line of connections to receive from.
+    /// The place is in the line of connections to receive from.
     pub(super) is_in_line: bool,
+    /// Bytes of the first queued frame that the kernel has taken; less than all of them.
+    pub(super) taken: usize,
 }
 
-impl Conn {
-    pub(super) fn vacant() -> Conn {
-        Conn {
-            generation: 0,
-            socket: None,
-            phase: Phase::Dialling,
-            readable: false,
-            ending: false,
-            writable: false,
-            paused: false,
-            target: None,
-            patience: 0,
-            is_resting: false,
-            dialled: false,
-            queue: FrameQueue::EMPTY,
-            unsent: 0,
-            taken: 0,
-            is_ready: false,
-            is_in_line: false,
-        }
+impl Default for EpollPlace {
+    fn default() -> Self {
+        let (is_resting, is_in_line) = (false, false);
+        let state = EventFlags::empty();
+        EpollPlace { state, target: None, patience: 0, is_resting, is_in_line, taken: 0 }
+    }
+}
+
+impl EpollPlace {
+    /// Tells whether the kernel has the stream's end or an error.
+    pub(super) fn is_ending(&self) -> bool {
+        self.state.contains(EventFlags::RDHUP)
     }
 
-    pub(super) fn occupy(&mut self, socket: OwnedFd, phase: Phase) {
-        assert!(self.socket.is_none(), "the place was free");
-        self.socket = Some(socket);
-        self.phase = phase;
+    /// Notes a receive: `more` says whether the kernel may have more bytes. The stream's end comes
+    /// behind them.
+    pub(super) fn received(&mut self, more: bool) {
+        let readable = more || self.is_ending();
+        self.state.set(EventFlags::IN, readable);
+    }
+}
+
+impl Place for EpollPlace {
+    fn vacate(&mut self) {
+        assert!(self.target.is_none(), "the buffer that was to be filled is returned");
+        self.state = EventFlags::empty();
+        self.patience = 0;
+        self.taken = 0;
     }
 
-    /// Closes the socket and makes the place ready for another connection.
-    pub(super) fn vacate(&mut self) {
-        assert!(self.queue.is_empty(), "frames of a closed connection are returned");
-        assert!(self.target.is_none(), "so is the buffer that was to be filled");
-        *self = Conn {
-            generation: self.generation.wrapping_add(1),
-            is_ready: self.is_ready,
-            is_in_line: self.is_in_line,
-            is_resting: self.is_resting,
-            ..Conn::vacant()
-        };
+    fn is_busy(&self) -> bool {
+        false
     }
 
-    /// Whether a receive makes sense now.
-    pub(super) fn wants_receive(&self) -> bool {
-        let receives = matches!(self.phase, Phase::Open | Phase::Finishing);
-        let is_free = !self.is_resting || self.target.is_some();
-        self.socket.is_some() && receives && self.readable && !self.paused && is_free
+    fn carried(&self) -> usize {
+        0
     }
 
-    /// Whether a send makes sense now.
-    pub(super) fn wants_send(&self) -> bool {
-        let sends = matches!(self.phase, Phase::Open | Phase::Finishing);
-        self.socket.is_some() && sends && self.writable && !self.queue.is_empty()
+    fn may_send(&self) -> bool {
+        self.state.contains(EventFlags::OUT)
     }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+/// Tells whether a receive makes sense now.
+pub(super) fn wants_receive(conn: &Conn<EpollPlace>) -> bool {
+    let place = &conn.kernel;
+    let is_free = !place.is_resting || place.target.is_some();
+    conn.is_read() && place.state.contains(EventFlags::IN) && is_free
 }

@@ -9,7 +9,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::token::Token;
-use crate::{Error, Waker};
+use crate::{Error, Reactor, Waker};
 
 /// Events that one wait takes at most; the others come with the next.
 const EVENTS_MAX: usize = 1024;
@@ -52,27 +52,6 @@ impl EpollReactor {
         Ok(EpollReactor { inner: Rc::new(inner), waker })
     }
 
-    /// What wakes this thread when it waits in [`enter`](EpollReactor::enter).
-    pub fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    /// Looks for events; with `wait` it blocks until there is one or the duration (`None`: no limit)
-    /// is over. Returns whether there was any.
-    pub fn enter(&self, wait: Option<Option<Duration>>) -> bool {
-        let mut waited = self.inner.waited.borrow_mut();
-        self.wait(&mut waited, wait);
-        let any = !waited.is_empty();
-        let mut inbox = self.inner.inbox.borrow_mut();
-        for event in waited.drain(..) {
-            match Token::from_data(event.data) {
-                Token::Waker => self.waker.clear(),
-                _ => inbox.push(event),
-            }
-        }
-        any
-    }
-
     fn wait(&self, events: &mut Vec<epoll::Event>, wait: Option<Option<Duration>>) {
         let limit = wait.unwrap_or(Some(Duration::ZERO)).map(whole_millis);
         let space = rustix::buffer::spare_capacity(events);
@@ -107,6 +86,30 @@ impl EpollReactor {
     /// Whether there are events to drain.
     pub(super) fn has_events(&self) -> bool {
         !self.inner.inbox.borrow().is_empty()
+    }
+}
+
+impl Reactor for EpollReactor {
+    fn new() -> Result<Self, Error> {
+        EpollReactor::new()
+    }
+
+    fn enter(&self, wait: Option<Option<Duration>>) -> bool {
+        let mut waited = self.inner.waited.borrow_mut();
+        self.wait(&mut waited, wait);
+        let any = !waited.is_empty();
+        let mut inbox = self.inner.inbox.borrow_mut();
+        for event in waited.drain(..) {
+            match Token::from_data(event.data) {
+                Token::Waker => self.waker.clear(),
+                _ => inbox.push(event),
+            }
+        }
+        any
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 }
 

@@ -10,7 +10,7 @@ use contract::{BufPool, Device, Instant, Range, SlotTable, Status, Submission};
 use flash::conformance::{self, Bench, Seen, Side};
 use flash::{Exclusive, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
-use nearflash_io::{Clock, Owner, Ring, Sockets, SocketsConfig, carve};
+use nearflash_io::{Clock, Network, Owner, Reactor, Ring, Sockets, SocketsConfig, carve};
 
 /// A directory that goes away with its value.
 struct Scratch(PathBuf);

@@ -1,0 +1,187 @@
+//! Receives over epoll: a line of the connections that have something, and receives straight into a
+//! buffer of the caller (docs/adr/0010-direct-receives.md).
+
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+
+use contract::{Buf, CloseReason, NetEvent, SizeClass};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, recv, recvmsg};
+
+use super::conn::{EpollPlace, wants_receive};
+use crate::sockets::{LOOK_BYTES, PATIENCE, Phase, Target};
+use crate::{Error, SocketsConfig, carve};
+
+/// The connections of epoll's sockets.
+pub(super) type Table = crate::sockets::Table<EpollPlace>;
+
+/// The receives of a worker's sockets.
+pub(super) struct Receiver {
+    /// Receive buffers that are not lent.
+    bufs: Vec<Buf>,
+    receive_buffers: usize,
+    /// Connections to receive from, who waited longest first.
+    line: VecDeque<u32>,
+    /// Connections whose bounded receives have ended.
+    resting: Vec<u32>,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &SocketsConfig) -> Result<Receiver, Error> {
+        let class = SizeClass { bytes: config.receive_buffer_bytes, count: config.receive_buffers };
+        Ok(Receiver {
+            bufs: carve(&[class])?.bufs,
+            receive_buffers: config.receive_buffers,
+            line: VecDeque::with_capacity(1024),
+            resting: Vec::with_capacity(64),
+        })
+    }
+
+    /// Takes a receive buffer back.
+    pub(super) fn give(&mut self, buf: Buf) {
+        assert!(self.bufs.len() < self.receive_buffers, "a buffer was returned twice");
+        self.bufs.push(buf);
+    }
+
+    /// Tells whether a connection waits in line and there is a buffer for it.
+    pub(super) fn has_work(&self) -> bool {
+        !self.line.is_empty() && !self.bufs.is_empty()
+    }
+
+    /// Puts a connection that has something into the line of connections to receive from.
+    pub(super) fn line_up(&mut self, table: &mut Table, index: u32) {
+        let conn = &mut table[index];
+        if wants_receive(conn) && !std::mem::replace(&mut conn.kernel.is_in_line, true) {
+            self.line.push_back(index);
+        }
+    }
+
+    /// Receives once from the first connection in line. Returns `None` where no connection waits or
+    /// there is no buffer; else the connection, and why it has ended if it has.
+    pub(super) fn receive_next(&mut self, table: &mut Table) -> Option<(u32, Option<CloseReason>)> {
+        if self.bufs.is_empty() {
+            return None;
+        }
+        let index = self.line.pop_front()?;
+        table[index].kernel.is_in_line = false;
+        if !wants_receive(&table[index]) {
+            return Some((index, None));
+        }
+        let buf = self.bufs.pop().expect("looked at above");
+        let ended = match table[index].kernel.target.take() {
+            Some(target) => self.receive_directly(table, index, target, buf),
+            None => self.receive(table, index, buf),
+        };
+        if ended.is_none() {
+            self.line_up(table, index);
+        }
+        Some((index, ended))
+    }
+
+    /// Receives once into `buf`.
+    fn receive(&mut self, table: &mut Table, index: u32, mut buf: Buf) -> Option<CloseReason> {
+        let id = table.id(index);
+        let conn = &mut table[index];
+        let was_bounded = conn.kernel.patience > 0;
+        let most = if was_bounded { LOOK_BYTES.min(buf.capacity()) } else { buf.capacity() };
+        match recv(conn.socket(), buf.prefix_mut(most), RecvFlags::DONTWAIT) {
+            Ok((_, len)) if len > 0 => {
+                let place = &mut conn.kernel;
+                // A receive that found less than it had room for took all that there was.
+                place.received(len == most);
+                place.patience = if len == most { 0 } else { place.patience.saturating_sub(1) };
+                if conn.phase == Phase::Open {
+                    table.events.push_back(NetEvent::Received { conn: id, buf, len });
+                } else {
+                    self.bufs.push(buf);
+                }
+                if was_bounded {
+                    self.rest(table, index);
+                }
+                None
+            }
+            ended => {
+                self.bufs.push(buf);
+                received_nothing(table, index, ended.err())
+            }
+        }
+    }
+
+    /// Receives once into the buffer that is to be filled, and the bytes behind it into `look`.
+    fn receive_directly(
+        &mut self,
+        table: &mut Table,
+        index: u32,
+        mut target: Target,
+        mut look: Buf,
+    ) -> Option<CloseReason> {
+        let id = table.id(index);
+        let conn = &mut table[index];
+        let wanted = target.until - target.at;
+        let behind = LOOK_BYTES.min(look.capacity());
+        let mut nothing = RecvAncillaryBuffer::default();
+        let mut pieces = [
+            IoSliceMut::new(&mut target.buf.prefix_mut(target.until)[target.at..]),
+            IoSliceMut::new(look.prefix_mut(behind)),
+        ];
+        let received = recvmsg(conn.socket(), &mut pieces, &mut nothing, RecvFlags::DONTWAIT);
+        match received.map(|message| message.bytes) {
+            Ok(came) if came > 0 => {
+                let len = came.min(wanted);
+                conn.kernel.received(came == wanted + behind);
+                conn.kernel.patience = PATIENCE;
+                let is_open = conn.phase == Phase::Open;
+                self.rest(table, index);
+                table.events.push_back(target.filled(id, len));
+                if came > len && is_open {
+                    let len = came - len;
+                    table.events.push_back(NetEvent::Received { conn: id, buf: look, len });
+                } else {
+                    self.bufs.push(look);
+                }
+                None
+            }
+            ended => {
+                conn.kernel.target = Some(target);
+                self.bufs.push(look);
+                received_nothing(table, index, ended.err())
+            }
+        }
+    }
+
+    /// Leaves a connection alone until it is known what is expected next.
+    fn rest(&mut self, table: &mut Table, index: u32) {
+        if !std::mem::replace(&mut table[index].kernel.is_resting, true) {
+            self.resting.push(index);
+        }
+    }
+
+    /// Receives again from connections for which nobody expects bytes anywhere.
+    pub(super) fn end_rests(&mut self, table: &mut Table) {
+        while let Some(index) = self.resting.pop() {
+            table[index].kernel.is_resting = false;
+            self.line_up(table, index);
+        }
+    }
+}
+
+/// Notes why a receive has brought no bytes; `None` stands for the stream's end. Returns how the
+/// connection has ended, if it has.
+fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option<CloseReason> {
+    match why {
+        None => return Some(CloseReason::Peer),
+        Some(Errno::AGAIN) => table[index].kernel.state.remove(EventFlags::IN),
+        Some(Errno::INTR) => {}
+        Some(errno) => return Some(CloseReason::Reset(errno.raw_os_error())),
+    }
+    None
+}
+
+/// Gives the buffer back that the connection was to fill.
+pub(super) fn release_target(table: &mut Table, index: u32) {
+    let conn = table.id(index);
+    if let Some(target) = table[index].kernel.target.take() {
+        table.events.push_back(target.filled(conn, 0));
+    }
+}

@@ -1,0 +1,113 @@
+//! The life of a connection, alike over every kernel interface: its beginning, its end, and what is
+//! returned in between.
+
+use std::os::fd::OwnedFd;
+
+use contract::{CloseReason, NetEvent};
+use rustix::net::Shutdown;
+
+use super::kernel::{Kernel, Receive};
+use super::table::{Phase, Place, Table};
+use crate::listen::reached_itself;
+
+/// The table of a kernel interface.
+type TableOf<K> = Table<<K as Receive>::Place>;
+
+/// The steps of a connection's life.
+pub(crate) trait Life: Kernel {
+    /// Puts a socket into a free place and makes the kernel know it. Returns the socket where there
+    /// is no place, or the kernel refuses.
+    fn place(
+        &mut self,
+        table: &mut TableOf<Self>,
+        socket: OwnedFd,
+        phase: Phase,
+    ) -> Result<u32, OwnedFd> {
+        let Some(index) = table.reserve() else { return Err(socket) };
+        if let Err(error) = self.register(table, index, &socket) {
+            tracing::warn!(%error, "cannot make the kernel know a connection");
+            table.give_back(index);
+            return Err(socket);
+        }
+        table.occupy(index, socket, phase);
+        Ok(index)
+    }
+
+    /// Ends a dial with the system's result, or error number. Returns whether there is a connection
+    /// now.
+    fn connected(
+        &mut self,
+        table: &mut TableOf<Self>,
+        index: u32,
+        result: Result<(), i32>,
+    ) -> bool {
+        let id = table.id(index);
+        let server = table.server.as_ref().expect("a dial had an address");
+        let socket = table[index].socket();
+        let result = match result {
+            Ok(()) if reached_itself(socket, server) => Err(libc::ECONNREFUSED),
+            result => result,
+        };
+        match result {
+            Ok(()) => {
+                let peer = server.peer(socket);
+                table[index].phase = Phase::Open;
+                table.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
+            }
+            Err(errno) => {
+                table[index].phase = Phase::Closing(CloseReason::Unreachable(errno));
+                self.leave(table, index);
+            }
+        }
+        result.is_ok()
+    }
+
+    /// Ends the connection for `reason`; `Closed` follows when the kernel has nothing of it in
+    /// flight any more.
+    fn end(&mut self, table: &mut TableOf<Self>, index: u32, reason: CloseReason) {
+        if matches!(table[index].phase, Phase::Closing(_)) {
+            return;
+        }
+        self.cancel(table, index);
+        table[index].phase = Phase::Closing(reason);
+        let _ = rustix::net::shutdown(table[index].socket(), Shutdown::Both); // ends what is in flight
+        table.drop_frames(index);
+        self.leave(table, index);
+    }
+
+    /// Frees the place of a connection that ends, once nothing of it is in flight.
+    fn leave(&mut self, table: &mut TableOf<Self>, index: u32) {
+        let Phase::Closing(reason) = table[index].phase else { return };
+        if table[index].kernel.is_busy() {
+            return;
+        }
+        let id = table.id(index);
+        let Some(socket) = table[index].socket.take() else { return };
+        self.unregister(index, &socket);
+        drop(socket);
+        let accepted = !table[index].is_dialled;
+        table.vacate(index);
+        table.events.push_back(NetEvent::Closed { conn: id, reason });
+        if accepted {
+            table.uncount();
+        }
+    }
+
+    /// Goes on after a send that left nothing queued, or something: shuts the sending side of a
+    /// connection that is finished, and sends again otherwise.
+    fn after_send(&mut self, table: &mut TableOf<Self>, index: u32) {
+        let conn = &table[index];
+        match (conn.queue.is_empty(), conn.phase) {
+            (false, _) => table.mark_ready(index),
+            (true, Phase::Finishing) => shut_sending(table, index),
+            (true, _) => {}
+        }
+    }
+}
+
+impl<K: Kernel> Life for K {}
+
+/// Says to the peer that nothing more is sent. A dead peer shows in the receive.
+pub(crate) fn shut_sending<P: Place>(table: &Table<P>, index: u32) {
+    let _ = rustix::net::shutdown(table[index].socket(), Shutdown::Write);
+}

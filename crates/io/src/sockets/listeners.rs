@@ -1,0 +1,51 @@
+//! The listeners of one worker, and the sockets that it has accepted.
+
+use contract::{Instant, ListenerId};
+
+use crate::Listener;
+use crate::spread::Arrival;
+
+/// A place for a listener.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) id: ListenerId,
+    /// `None`: the listener was closed, and its place is free once `is_active` ends.
+    pub(crate) listener: Option<Listener>,
+    /// The kernel interface accepts from the listener: over io_uring an accept is in flight; over
+    /// epoll connections may wait, until an accept finds none.
+    pub(crate) is_active: bool,
+    /// New connections are turned away.
+    pub(crate) refuses: bool,
+}
+
+/// The listeners of one worker.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    pub(crate) all: Vec<Listening>,
+    /// When accepting, which failed, is tried again.
+    pub(crate) again: Option<Instant>,
+    /// Nothing is accepted for now.
+    pub(crate) is_held: bool,
+    /// Sockets that no worker has been chosen for.
+    pub(crate) accepted: Vec<Arrival>,
+}
+
+impl Listeners {
+    /// Puts a listener into a free place and returns the place's number.
+    pub(crate) fn add(&mut self, id: ListenerId, listener: Listener) -> usize {
+        let listening =
+            Listening { id, listener: Some(listener), is_active: false, refuses: false };
+        let vacant = self.all.iter().position(|own| own.listener.is_none() && !own.is_active);
+        match vacant {
+            Some(n) => self.all[n] = listening,
+            None => self.all.push(listening),
+        }
+        vacant.unwrap_or(self.all.len() - 1)
+    }
+
+    /// Sets whether connections that come by a listener are turned away.
+    pub(crate) fn refuse(&mut self, id: ListenerId, refuses: bool) {
+        let own = self.all.iter_mut().filter(|listening| listening.id == id);
+        own.for_each(|listening| listening.refuses = refuses);
+    }
+}

@@ -1,0 +1,63 @@
+//! Connections that change workers: out of one worker's table into the rack, and from there into
+//! another's.
+
+use std::os::fd::AsRawFd;
+
+use contract::{ConnId, Migrate, Ticket};
+
+use super::{Flow, Kernel, Life, Phase, Place, SocketsOver};
+
+impl<K: Kernel> SocketsOver<K> {
+    /// Stops receiving from a connection.
+    pub(super) fn stop_reading(&mut self, id: ConnId, flow: Flow) {
+        let Some(found) = self.table.find_mut(id) else { return };
+        let was = std::mem::replace(&mut found.flow, flow);
+        self.kernel.stop(&mut self.table, id.index, was == Flow::Reading);
+    }
+}
+
+impl<K: Kernel> Migrate for SocketsOver<K> {
+    fn still(&mut self, conn: ConnId) {
+        self.stop_reading(conn, Flow::Stilled);
+    }
+
+    fn is_still(&self, conn: ConnId) -> bool {
+        let nothing_comes = self.table.find(conn).is_some_and(|found| {
+            let is_held_back = found.phase == Phase::Open && found.flow != Flow::Reading;
+            is_held_back && found.kernel.is_idle()
+        });
+        nothing_comes && self.table.events.is_empty() && self.table.spread.is_some()
+    }
+
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        assert!(self.is_still(conn), "only what is still is detached");
+        let found = &mut self.table[conn.index];
+        let sends = found.kernel.is_busy() || !found.queue.is_empty();
+        assert!(!sends, "all frames of what is detached have left");
+        let socket = found.socket.take().expect("an open connection has a socket");
+        self.kernel.unregister(conn.index, &socket);
+        self.table.vacate(conn.index);
+        tracing::trace!(fd = socket.as_raw_fd(), to, "detached");
+        let (spread, me) = self.table.spread.as_ref().expect("is_still() looked");
+        spread.shelve(socket, *me, usize::from(to))
+    }
+
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
+        if self.table.is_full() {
+            return None;
+        }
+        let (spread, me) = self.table.spread.clone().expect("tickets are for workers of a spread");
+        let mut shelved = spread.fetch(ticket, me);
+        match self.kernel.place(&mut self.table, shelved.socket, Phase::Open) {
+            Ok(index) => {
+                self.table[index].flow = Flow::Stilled;
+                Some(self.table.id(index))
+            }
+            Err(socket) => {
+                shelved.socket = socket;
+                spread.shelve_again(ticket, shelved);
+                None
+            }
+        }
+    }
+}

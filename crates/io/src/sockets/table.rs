@@ -1,0 +1,310 @@
+//! The connection table of one worker: places, names, queued frames and events.
+//!
+//! The table is the same over every kernel interface; each place holds beside the common state what
+//! the interface keeps of the connection ([`Place`]). What is deliberately not here: system calls.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent};
+
+use crate::frames::{FrameQueue, FrameStore};
+use crate::{Endpoint, Spread};
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Waits for the kernel to connect; the result of the connect ends this.
+    Dialling,
+    /// Sends and receives.
+    Open,
+    /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
+    Finishing,
+    /// Waits for operations in flight; the last completion ends this.
+    Closing(CloseReason),
+}
+
+/// Whether a connection is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Bytes are received as they come.
+    Reading,
+    /// Back-pressure: no bytes are received, and the connection's end is noticed.
+    Paused,
+    /// The connection is to change workers: the kernel is to do nothing for it.
+    Stilled,
+}
+
+/// What a kernel interface keeps of one connection. The default value is that of a vacant place.
+pub trait Place: Default {
+    /// Forgets the connection; the place's membership in lists stays.
+    fn vacate(&mut self);
+
+    /// Tells whether the kernel has an operation of the connection in flight.
+    fn is_busy(&self) -> bool;
+
+    /// Returns how many of the first queued frames a send in flight points to.
+    fn carried(&self) -> usize;
+
+    /// Tells whether the kernel takes a send now.
+    fn may_send(&self) -> bool;
+
+    /// Tells whether no receive and no watch of the connection is in flight.
+    fn is_idle(&self) -> bool;
+}
+
+/// A place in the table of connections.
+pub struct Conn<P> {
+    /// How often the place was used before.
+    pub(crate) generation: u32,
+    /// `None`: the place is vacant.
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) phase: Phase,
+    pub(crate) flow: Flow,
+    /// The connection was dialled, so it is not counted among the accepted ones.
+    pub(crate) is_dialled: bool,
+    /// The place is in the list of connections to send on.
+    pub(crate) is_ready: bool,
+    pub(crate) queue: FrameQueue,
+    /// Bytes of the frames in `queue` that the kernel has not taken.
+    pub(crate) unsent: usize,
+    /// What the kernel interface keeps.
+    pub(crate) kernel: P,
+}
+
+impl<P: Place> Conn<P> {
+    fn vacant() -> Conn<P> {
+        Conn {
+            generation: 0,
+            socket: None,
+            phase: Phase::Closing(CloseReason::Local),
+            flow: Flow::Reading,
+            is_dialled: false,
+            is_ready: false,
+            queue: FrameQueue::EMPTY,
+            unsent: 0,
+            kernel: P::default(),
+        }
+    }
+
+    /// Tells whether frames may be sent and bytes received.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Finishing)
+    }
+
+    /// Tells whether receives make sense: the connection is live and nobody holds it back.
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_live() && self.flow == Flow::Reading
+    }
+
+    /// Tells whether a send makes sense now.
+    pub(crate) fn wants_send(&self) -> bool {
+        self.is_live() && !self.queue.is_empty() && self.kernel.may_send()
+    }
+
+    /// Returns the socket of an occupied place.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        self.socket.as_ref().expect("an occupied place has a socket")
+    }
+
+    /// Makes the place ready for another connection, whose name has the next generation.
+    fn vacate(&mut self) {
+        assert!(self.queue.is_empty(), "frames of a closed connection are returned");
+        self.kernel.vacate();
+        self.generation = self.generation.wrapping_add(1);
+        self.socket = None;
+        self.phase = Phase::Closing(CloseReason::Local);
+        self.flow = Flow::Reading;
+        self.is_dialled = false;
+        self.unsent = 0;
+    }
+}
+
+/// The connections of one worker, their queued frames, and the events that the worker has not taken.
+pub struct Table<P> {
+    conns: Vec<Conn<P>>,
+    /// Vacant places of `conns`.
+    free: Vec<u32>,
+    connections_max: usize,
+    pub(crate) frames: FrameStore,
+    pub(crate) events: VecDeque<NetEvent>,
+    /// Connections with frames that the kernel may take.
+    pub(crate) ready: Vec<u32>,
+    /// Who counts the accepted connections, and this worker's number there.
+    pub(crate) spread: Option<(Arc<Spread>, usize)>,
+    /// Where dials go.
+    pub(crate) server: Option<Endpoint>,
+    pub(crate) now: Instant,
+}
+
+impl<P: Place> Table<P> {
+    /// Returns an empty table with room for so many connections, frames and events. Only the number
+    /// of events may be exceeded.
+    pub(crate) fn new(connections_max: usize, frames_max: usize, events: usize) -> Table<P> {
+        Table {
+            conns: Vec::new(),
+            free: Vec::new(),
+            connections_max,
+            frames: FrameStore::new(frames_max),
+            events: VecDeque::with_capacity(events),
+            ready: Vec::with_capacity(1024),
+            spread: None,
+            server: None,
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Tells whether every place is taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.conns.len() == self.connections_max
+    }
+
+    /// Takes a vacant place, if there is one. The caller occupies the place or gives it back.
+    pub(crate) fn reserve(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        if self.conns.len() == self.connections_max {
+            return None;
+        }
+        self.conns.push(Conn::vacant());
+        Some(self.conns.len() as u32 - 1)
+    }
+
+    /// Gives a reserved place back.
+    pub(crate) fn give_back(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    /// Puts a socket into a reserved place.
+    pub(crate) fn occupy(&mut self, index: u32, socket: OwnedFd, phase: Phase) {
+        let conn = &mut self[index];
+        assert!(conn.socket.is_none(), "the place was free");
+        conn.socket = Some(socket);
+        conn.phase = phase;
+    }
+
+    /// Makes the place of a connection that is gone free for another one.
+    pub(crate) fn vacate(&mut self, index: u32) {
+        self[index].vacate();
+        self.free.push(index);
+    }
+
+    /// Counts an accepted connection no more.
+    pub(crate) fn uncount(&self) {
+        if let Some((spread, me)) = &self.spread {
+            spread.gone(*me);
+        }
+    }
+
+    /// Returns the name of the connection at `index`.
+    pub(crate) fn id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self[index].generation }
+    }
+
+    /// Returns the connection of this name, unless it is gone.
+    pub(crate) fn find(&self, id: ConnId) -> Option<&Conn<P>> {
+        let found = self.conns.get(id.index as usize)?;
+        (found.generation == id.generation && found.socket.is_some()).then_some(found)
+    }
+
+    /// Returns the connection of this name, unless it is gone.
+    pub(crate) fn find_mut(&mut self, id: ConnId) -> Option<&mut Conn<P>> {
+        let found = self.conns.get_mut(id.index as usize)?;
+        (found.generation == id.generation && found.socket.is_some()).then_some(found)
+    }
+
+    /// Queues a frame. The body of a frame to a connection that is gone comes back at once.
+    pub(crate) fn send(&mut self, id: ConnId, frame: Frame) {
+        let bytes = frame.wire_bytes();
+        match self.conns.get_mut(id.index as usize) {
+            Some(found) if found.generation == id.generation && found.is_live() => {
+                found.unsent += bytes;
+                self.frames.push(&mut found.queue, frame);
+                self.mark_ready(id.index);
+            }
+            _ => self.sent(id, frame.body),
+        }
+    }
+
+    /// Puts a connection that may send into the list of connections to send on.
+    pub(crate) fn mark_ready(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        if conn.wants_send() && !std::mem::replace(&mut conn.is_ready, true) {
+            self.ready.push(index);
+        }
+    }
+
+    /// Takes the oldest frame of the connection, which has left, and returns its body to the sender.
+    pub(crate) fn pop_sent(&mut self, index: u32) {
+        let id = self.id(index);
+        let queue = &mut self.conns[index as usize].queue;
+        let frame = self.frames.pop(queue).expect("the send carried a queued frame");
+        self.sent(id, frame.body);
+    }
+
+    /// Returns the bodies of all frames that no send in flight points to.
+    pub(crate) fn drop_frames(&mut self, index: u32) {
+        let id = self.id(index);
+        let conn = &mut self.conns[index as usize];
+        let carried = conn.kernel.carried();
+        let mut kept = FrameQueue::EMPTY;
+        let mut waiting = std::mem::replace(&mut conn.queue, FrameQueue::EMPTY);
+        for n in 0.. {
+            let Some(frame) = self.frames.pop(&mut waiting) else { break };
+            if n < carried {
+                // A send in flight points to the frame's body, which stays where it is.
+                self.frames.push(&mut kept, frame);
+            } else {
+                self.sent(id, frame.body);
+            }
+        }
+        self[index].queue = kept;
+    }
+
+    fn sent(&mut self, conn: ConnId, body: Option<Buf>) {
+        if let Some(buf) = body {
+            self.events.push_back(NetEvent::Sent { conn, buf });
+        }
+    }
+
+    /// Tells whether bytes of the connection wait among the events.
+    pub(crate) fn has_received(&self, id: ConnId) -> bool {
+        let is_its =
+            |event: &NetEvent| matches!(event, NetEvent::Received { conn, .. } if *conn == id);
+        self.events.iter().any(is_its)
+    }
+}
+
+impl<P> Index<u32> for Table<P> {
+    type Output = Conn<P>;
+
+    fn index(&self, index: u32) -> &Conn<P> {
+        &self.conns[index as usize]
+    }
+}
+
+impl<P> IndexMut<u32> for Table<P> {
+    fn index_mut(&mut self, index: u32) -> &mut Conn<P> {
+        &mut self.conns[index as usize]
+    }
+}
+
+/// A buffer whose bytes from `at` to `until` are to be received next.
+#[derive(Debug)]
+pub struct Target {
+    pub(crate) buf: Buf,
+    pub(crate) at: usize,
+    pub(crate) until: usize,
+    /// Bytes that have come by another way, because another receive was in flight.
+    pub(crate) came: usize,
+}
+
+impl Target {
+    /// Returns the event that gives the buffer back with `len` bytes in it.
+    pub(crate) fn filled(self, conn: ConnId, len: usize) -> NetEvent {
+        NetEvent::Filled { conn, buf: self.buf, at: self.at, len }
+    }
+}

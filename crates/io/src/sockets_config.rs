@@ -1,0 +1,30 @@
+//! Sizes and options of a worker's sockets.
+
+use crate::TcpOptions;
+
+/// Sizes and options of a worker's sockets. Every number is a maximum, allocated at start.
+#[derive(Debug)]
+pub struct SocketsConfig {
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// Receive buffers; a power of two.
+    pub receive_buffers: usize,
+    /// Bytes of each receive buffer.
+    pub receive_buffer_bytes: usize,
+    /// Frames that wait to be sent, over all connections.
+    pub frames_max: usize,
+    /// Socket options.
+    pub tcp: TcpOptions,
+}
+
+impl Default for SocketsConfig {
+    fn default() -> Self {
+        SocketsConfig {
+            connections_max: 16384,
+            receive_buffers: 4096,
+            receive_buffer_bytes: 8 << 10,
+            frames_max: 16384,
+            tcp: TcpOptions::default(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What the ring keeps of one connection.
+
+use super::address::SocketAddress;
+use super::direct::Direct;
+use crate::sendblock::SendBlock;
+use crate::sockets::Place;
+
+/// Whether the kernel receives for a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// No receive is in flight.
+    #[default]
+    Idle,
+    /// A receive into provided buffers is in flight, until a completion says that no more follow.
+    Armed,
+    /// A receive of a few bytes is in flight.
+    Little,
+    /// A receive to where the bytes belong is in flight.
+    Direct,
+}
+
+/// What the ring keeps of one connection.
+#[derive(Default)]
+pub struct RingPlace {
+    pub(super) receiving: Receiving,
+    /// What a bounded receive points to, and the buffer that is to be filled next.
+    pub(super) direct: Option<Box<Direct>>,
+    /// Bounded receives that may still bring no payload.
+    pub(super) patience: u8,
+    /// The place is in the list of connections whose bounded receives have ended.
+    pub(super) is_resting: bool,
+    /// The place is in the line of connections that wait for receive buffers.
+    pub(super) is_starved: bool,
+    /// The kernel tells of the connection's end, once. The watch stays when the connection is read
+    /// again: the next pause needs it.
+    pub(super) is_watched: bool,
+    /// The address that a connect in flight points to.
+    pub(super) dialling: Option<Box<SocketAddress>>,
+    /// What the send in flight points to. The send carries the first `frames` of the queue.
+    pub(super) sending: Option<Box<SendBlock>>,
+}
+
+impl Place for RingPlace {
+    fn vacate(&mut self) {
+        debug_assert!(!self.is_busy() && self.direct.is_none(), "nothing is in flight");
+        self.patience = 0;
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.is_idle() || self.sending.is_some() || self.dialling.is_some()
+    }
+
+    fn carried(&self) -> usize {
+        self.sending.as_ref().map_or(0, |block| block.frames)
+    }
+
+    fn may_send(&self) -> bool {
+        self.sending.is_none()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.receiving == Receiving::Idle && !self.is_watched
+    }
+}
+
+impl Drop for RingPlace {
+    /// Leaves to the kernel for good what operations in flight point to.
+    fn drop(&mut self) {
+        std::mem::forget(self.sending.take());
+        std::mem::forget(self.direct.take());
+    }
+}

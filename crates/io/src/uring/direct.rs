@@ -1,0 +1,58 @@
+//! The memory of bounded receives: a vector for each in flight, and buffers for a few bytes.
+
+use std::ptr;
+
+use contract::{Buf, SizeClass};
+
+use crate::sockets::{LOOK_BYTES, Target};
+use crate::{Error, carve};
+
+/// Buffers for the bytes behind a payload.
+pub(super) const LOOKS: usize = 256;
+
+/// What a bounded receive in flight points to, and what a payload that is expected waits for.
+pub(crate) struct Direct {
+    /// Where the next bytes belong.
+    pub(super) target: Option<Target>,
+    /// Where a few of the bytes behind them go.
+    pub(super) look: Option<Buf>,
+    header: libc::msghdr,
+    pieces: [libc::iovec; 2],
+}
+
+impl Direct {
+    pub(super) fn new() -> Box<Direct> {
+        const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        let header = libc::msghdr {
+            msg_name: ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: ptr::null_mut(),
+            msg_iovlen: 0,
+            msg_control: ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        Box::new(Direct { target: None, look: None, header, pieces: [NOTHING; 2] })
+    }
+
+    /// Returns the message header for a receive of `len` bytes at `start`, and of the bytes behind
+    /// them into `look`.
+    pub(super) fn message(&mut self, start: *mut u8, len: usize) -> *mut libc::msghdr {
+        let behind = self.look.as_mut().expect("the caller has put a buffer there").bytes_mut();
+        self.pieces = [
+            libc::iovec { iov_base: start.cast(), iov_len: len },
+            libc::iovec { iov_base: behind.as_mut_ptr().cast(), iov_len: behind.len() },
+        ];
+        self.header.msg_iov = self.pieces.as_mut_ptr();
+        self.header.msg_iovlen = self.pieces.len() as _;
+        &raw mut self.header
+    }
+}
+
+/// Carves the buffers for the bytes behind payloads, numbered from `first` on.
+pub(super) fn carve_looks(first: usize) -> Result<Vec<Buf>, Error> {
+    let class = SizeClass { bytes: LOOK_BYTES * LOOKS, count: 1 };
+    let whole = carve(&[class])?.bufs.pop().expect("it was just carved");
+    let parts = whole.into_bytes().chunks_exact_mut(LOOK_BYTES);
+    Ok((first..).zip(parts).map(|(n, bytes)| Buf::new(bytes, n as u32)).collect())
+}

@@ -1,0 +1,426 @@
+//! Receives over the ring: multishot into provided buffers, and bounded receives straight into a
+//! buffer of the caller (docs/adr/0010-direct-receives.md).
+//!
+//! Into provided buffers the kernel receives whatever there is, so the payload that a message's head
+//! announces would be there before anybody has read the head. Hence, as long as payloads are
+//! received where they belong, each receive is bounded: it takes the rest of a payload and a few
+//! bytes behind it, or only a few bytes. When no payload comes for some receives, provided buffers
+//! take over again.
+
+// UNSAFETY: entries point into blocks and buffers that connections keep until their completion.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use contract::{Buf, CloseReason, NetEvent};
+use io_uring::{cqueue, opcode, squeue, types};
+
+use super::conn::{Receiving, RingPlace};
+use super::direct::{Direct, LOOKS, carve_looks};
+use super::operation::{Operation, cancel};
+use super::provided::ProvidedBuffers;
+use crate::endpoint::hang_up_reason;
+use crate::sockets::{Flow, PATIENCE, Phase, Target};
+use crate::{Error, Owner, Ring, RingEvent, SocketsConfig};
+
+/// The connections of a ring's sockets.
+pub(super) type Table = crate::sockets::Table<RingPlace>;
+
+/// The provided-buffer group of the receives.
+const GROUP: u16 = 0;
+
+/// Vectors of bounded receives that are made at start: receives in flight at the same time, unless
+/// many peers send payloads.
+const DIRECTS: usize = 64;
+
+/// The receives of a worker's sockets.
+pub(super) struct Receiver {
+    ring: Ring,
+    provided: ProvidedBuffers,
+    receive_buffers: usize,
+    /// What no bounded receive uses. More are made when more connections receive so at the same
+    /// time than ever before, at most one for each.
+    #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
+    directs: Vec<Box<Direct>>,
+    /// Buffers of bounded receives that are not lent.
+    looks: Vec<Buf>,
+    /// Connections that wait for receive buffers, who waited longest first.
+    starved: VecDeque<u32>,
+    /// Connections whose bounded receives have ended.
+    resting: Vec<u32>,
+}
+
+impl Receiver {
+    pub(super) fn new(ring: &Ring, config: &SocketsConfig) -> Result<Receiver, Error> {
+        let (bytes, count) = (config.receive_buffer_bytes, config.receive_buffers);
+        Ok(Receiver {
+            ring: ring.clone(),
+            provided: ProvidedBuffers::register(ring, GROUP, bytes, count)?,
+            receive_buffers: count,
+            directs: (0..DIRECTS).map(|_| Direct::new()).collect(),
+            looks: carve_looks(count)?,
+            starved: VecDeque::new(),
+            resting: Vec::with_capacity(DIRECTS),
+        })
+    }
+
+    /// Takes a receive buffer back, provided or for a few bytes.
+    pub(super) fn give(&mut self, buf: Buf) {
+        if (buf.index() as usize) < self.receive_buffers {
+            self.provided.give(buf);
+        } else {
+            assert!(self.looks.len() < LOOKS, "a receive buffer was returned twice");
+            self.looks.push(buf);
+        }
+    }
+
+    /// Receives into provided buffers, if the connection is read and no receive is in flight.
+    pub(super) fn start(&mut self, table: &mut Table, index: u32) {
+        let conn = &mut table[index];
+        let place = &mut conn.kernel;
+        if place.receiving != Receiving::Idle || place.is_starved || !conn.is_read() {
+            return;
+        }
+        conn.kernel.receiving = Receiving::Armed;
+        let entry = opcode::RecvMulti::new(types::Fixed(index), GROUP).build();
+        // SAFETY: the entry points to nothing; the kernel receives into the provided buffers.
+        unsafe { self.push(table, index, entry) };
+    }
+
+    /// Pushes a receive.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    unsafe fn push(&self, table: &Table, index: u32, entry: squeue::Entry) {
+        let data = Operation::Receive.data(index, table[index].generation);
+        // SAFETY: the caller promised what the entry needs.
+        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+    }
+
+    /// Stops receiving from a connection that is paused or stilled. A paused connection is watched,
+    /// a stilled one is not.
+    pub(super) fn stop(&mut self, table: &mut Table, index: u32, was_read: bool) {
+        let conn = &mut table[index];
+        if was_read && conn.kernel.receiving != Receiving::Idle {
+            cancel(&self.ring, Operation::Receive, index, conn.generation);
+        }
+        match conn.flow {
+            Flow::Stilled if conn.kernel.is_watched => {
+                cancel(&self.ring, Operation::Watch, index, conn.generation);
+            }
+            Flow::Stilled => {}
+            Flow::Reading | Flow::Paused => self.watch(table, index),
+        }
+    }
+
+    /// Watches for the end of a connection that is not read.
+    fn watch(&mut self, table: &mut Table, index: u32) {
+        let conn = &mut table[index];
+        if !conn.is_live() || std::mem::replace(&mut conn.kernel.is_watched, true) {
+            return;
+        }
+        let data = Operation::Watch.data(index, conn.generation);
+        let events = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        let entry = opcode::PollAdd::new(types::Fixed(index), events as u32).build();
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+    }
+
+    /// Takes the end of a watch. Returns why the connection has ended; the end of a connection that
+    /// is read shows in the receive.
+    pub(super) fn hung_up(
+        &mut self,
+        table: &mut Table,
+        index: u32,
+        event: RingEvent,
+    ) -> Option<CloseReason> {
+        let conn = &mut table[index];
+        conn.kernel.is_watched = false;
+        match conn.flow {
+            _ if !conn.is_live() => {}
+            Flow::Paused | Flow::Stilled if event.result > 0 => {
+                return Some(hang_up_reason(conn.socket()));
+            }
+            // The connection was to move, and stays, and was paused before the watch had ended.
+            Flow::Paused if event.result == -libc::ECANCELED => self.watch(table, index),
+            _ => {}
+        }
+        None
+    }
+
+    /// Takes the completion of a receive. Returns why the connection has ended.
+    pub(super) fn received(
+        &mut self,
+        table: &mut Table,
+        index: u32,
+        event: RingEvent,
+    ) -> Option<CloseReason> {
+        let conn = &mut table[index];
+        if conn.kernel.direct.is_some() {
+            return self.received_bounded(table, index, event);
+        }
+        if !cqueue::more(event.flags) {
+            conn.kernel.receiving = Receiving::Idle;
+        }
+        if let Some(number) = cqueue::buffer_select(event.flags) {
+            let buf = self.provided.take(number);
+            if event.result > 0 && conn.phase == Phase::Open {
+                let (conn, len) = (table.id(index), event.result as usize);
+                table.events.push_back(NetEvent::Received { conn, buf, len });
+            } else {
+                self.provided.give(buf);
+            }
+        }
+        let ended = end_of(event.result);
+        if ended.is_none() {
+            if event.result == -libc::ENOBUFS {
+                self.starve(table, index);
+            }
+            self.start(table, index);
+        }
+        ended
+    }
+
+    /// Lets the connection wait for receive buffers; an [`end_turn`](Receiver::end_turn) that finds
+    /// some ends the wait.
+    fn starve(&mut self, table: &mut Table, index: u32) {
+        self.provided.ran_dry();
+        if !std::mem::replace(&mut table[index].kernel.is_starved, true) {
+            self.starved.push_back(index);
+        }
+    }
+
+    /// Receives again from connections whose bounded receives have ended, and from starved ones.
+    pub(super) fn end_turn(&mut self, table: &mut Table) {
+        self.receive_rested(table);
+        self.receive_starved(table);
+    }
+
+    /// Lets the connections that have waited longest receive: as many as there are buffers, as the
+    /// others would only run dry again, each time at the price of a receive. A connection that is
+    /// paused or closed by now leaves the line and takes no other connection's turn.
+    fn receive_starved(&mut self, table: &mut Table) {
+        let mut receives = self.provided.available();
+        while receives > 0 {
+            let Some(index) = self.starved.pop_front() else { break };
+            table[index].kernel.is_starved = false;
+            let was_idle = table[index].kernel.receiving == Receiving::Idle;
+            self.start(table, index);
+            let receives_now = table[index].kernel.receiving != Receiving::Idle;
+            receives -= usize::from(was_idle && receives_now);
+        }
+    }
+
+    /// Receives into a buffer of the caller as soon as the receive that is in flight has ended.
+    pub(super) fn receive_into(
+        &mut self,
+        table: &mut Table,
+        index: u32,
+        target: Target,
+    ) -> Result<(), Buf> {
+        let conn = &mut table[index];
+        let place = &mut conn.kernel;
+        if place.direct.as_ref().is_some_and(|direct| direct.target.is_some()) {
+            return Err(target.buf);
+        }
+        let direct = place.direct.take().or_else(|| self.directs.pop());
+        let mut direct = direct.unwrap_or_else(Direct::new);
+        direct.target = Some(target);
+        place.direct = Some(direct);
+        match place.receiving {
+            Receiving::Idle => self.receive_directly(table, index),
+            _ => cancel(&self.ring, Operation::Receive, index, conn.generation),
+        }
+        Ok(())
+    }
+
+    /// Starts to receive where the bytes belong, and a few bytes behind them.
+    fn receive_directly(&mut self, table: &mut Table, index: u32) {
+        let look = self.looks.pop();
+        let place = &mut table[index].kernel;
+        let direct = place.direct.as_mut().expect("the caller looked");
+        direct.look = look;
+        let target = direct.target.as_mut().expect("the caller looked");
+        debug_assert!(place.receiving == Receiving::Idle && target.came == 0);
+        place.receiving = Receiving::Direct;
+        let bytes = &mut target.buf.prefix_mut(target.until)[target.at..];
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        let fd = types::Fixed(index);
+        let entry = match direct.look {
+            None => opcode::Recv::new(fd, start, len as u32).build(),
+            Some(_) => opcode::RecvMsg::new(fd, direct.message(start, len)).build(),
+        };
+        // SAFETY: header and vector are boxed and kept, with both buffers, in `direct` until the
+        // receive's completion.
+        unsafe { self.push(table, index, entry) };
+    }
+
+    /// Starts to receive a few bytes; returns `false` where there is no buffer for them.
+    fn receive_little(&mut self, table: &mut Table, index: u32) -> bool {
+        let Some(mut look) = self.looks.pop() else { return false };
+        let mut direct = self.directs.pop().unwrap_or_else(Direct::new);
+        let bytes = look.bytes_mut();
+        let fd = types::Fixed(index);
+        let entry = opcode::Recv::new(fd, bytes.as_mut_ptr(), bytes.len() as u32).build();
+        direct.look = Some(look);
+        let place = &mut table[index].kernel;
+        place.receiving = Receiving::Little;
+        place.patience -= 1;
+        let before = place.direct.replace(direct);
+        debug_assert!(before.is_none(), "one receive at a time");
+        // SAFETY: the buffer is kept in `direct` until the receive's completion.
+        unsafe { self.push(table, index, entry) };
+        true
+    }
+
+    /// Takes the completion of a receive of a connection that waits for bytes in a buffer of the
+    /// caller, or of which a few bytes were received.
+    fn received_bounded(
+        &mut self,
+        table: &mut Table,
+        index: u32,
+        event: RingEvent,
+    ) -> Option<CloseReason> {
+        let place = &mut table[index].kernel;
+        let was = place.receiving;
+        if !cqueue::more(event.flags) {
+            place.receiving = Receiving::Idle;
+        }
+        let came = event.result.max(0) as usize;
+        let look = place.direct.as_mut().expect("the caller looked").look.take();
+        match was {
+            Receiving::Direct => self.filled(table, index, look, came),
+            _ => {
+                let provided = cqueue::buffer_select(event.flags).map(|n| self.provided.take(n));
+                if let Some(buf) = look.or(provided) {
+                    self.divert(table, index, buf, came);
+                }
+            }
+        }
+        let ended = end_of(event.result);
+        match ended {
+            None => self.go_on_bounded(table, index),
+            Some(_) if table[index].kernel.receiving == Receiving::Idle => {
+                self.release_direct(table, index);
+            }
+            Some(_) => {}
+        }
+        ended
+    }
+
+    /// Tells of the bytes that were received where they belong, and of those behind them.
+    fn filled(&mut self, table: &mut Table, index: u32, look: Option<Buf>, came: usize) {
+        let id = table.id(index);
+        let conn = &mut table[index];
+        let is_open = conn.phase == Phase::Open;
+        let direct = conn.kernel.direct.as_mut().expect("it was in flight");
+        let target = direct.target.take().expect("it was in flight");
+        let len = came.min(target.until - target.at);
+        if len > 0 {
+            conn.kernel.patience = PATIENCE;
+        }
+        table.events.push_back(target.filled(id, len));
+        match look {
+            Some(buf) if came > len && is_open => {
+                table.events.push_back(NetEvent::Received { conn: id, buf, len: came - len });
+            }
+            Some(buf) => self.looks.push(buf),
+            None => {}
+        }
+    }
+
+    /// Takes bytes that came by another way. The expected bytes among them are copied to where they
+    /// belong.
+    fn divert(&mut self, table: &mut Table, index: u32, mut buf: Buf, len: usize) {
+        let id = table.id(index);
+        let conn = &mut table[index];
+        if conn.phase != Phase::Open || len == 0 {
+            return self.give(buf);
+        }
+        let place = &mut conn.kernel;
+        if place.receiving == Receiving::Idle && len == buf.capacity() {
+            place.patience = 0; // there is more than a few bytes
+        }
+        let direct = place.direct.as_mut().expect("the caller looked");
+        let mut taken = 0;
+        if let Some(target) = &mut direct.target {
+            let from = target.at + target.came;
+            taken = len.min(target.until - from);
+            let room = &mut target.buf.prefix_mut(target.until)[from..];
+            room[..taken].copy_from_slice(&buf.bytes()[..taken]);
+            target.came += taken;
+            if let Some(whole) = direct.target.take_if(|t| t.at + t.came == t.until) {
+                let came = whole.came;
+                place.patience = PATIENCE;
+                table.events.push_back(whole.filled(id, came));
+            }
+        }
+        if taken == len {
+            return self.give(buf);
+        }
+        if taken > 0 {
+            buf.bytes_mut().copy_within(taken..len, 0);
+        }
+        table.events.push_back(NetEvent::Received { conn: id, buf, len: len - taken });
+    }
+
+    /// Goes on after a bounded receive that did not end the connection.
+    fn go_on_bounded(&mut self, table: &mut Table, index: u32) {
+        let conn = &mut table[index];
+        let place = &mut conn.kernel;
+        if place.receiving != Receiving::Idle {
+            return; // more follows
+        }
+        let direct = place.direct.as_ref().expect("a bounded receive has ended");
+        let is_expected = direct.target.as_ref().is_some_and(|target| target.came == 0);
+        if conn.phase == Phase::Open && conn.flow == Flow::Reading && is_expected {
+            return self.receive_directly(table, index);
+        }
+        self.release_direct(table, index);
+        let conn = &mut table[index];
+        let rests = !matches!(conn.phase, Phase::Closing(_));
+        if rests && !std::mem::replace(&mut conn.kernel.is_resting, true) {
+            self.resting.push(index);
+        }
+    }
+
+    /// Returns the buffer of a connection for which no receive is in flight, with the bytes that
+    /// have come.
+    fn release_direct(&mut self, table: &mut Table, index: u32) {
+        let id = table.id(index);
+        let mut direct = table[index].kernel.direct.take().expect("the caller looked");
+        if let Some(target) = direct.target.take() {
+            let came = target.came;
+            table.events.push_back(target.filled(id, came));
+        }
+        self.directs.push(direct);
+    }
+
+    /// Receives again from connections whose bounded receives have ended and for which nobody
+    /// expects bytes anywhere.
+    fn receive_rested(&mut self, table: &mut Table) {
+        while let Some(index) = self.resting.pop() {
+            let conn = &mut table[index];
+            conn.kernel.is_resting = false;
+            let place = &conn.kernel;
+            let is_free = place.receiving == Receiving::Idle && !place.is_starved;
+            let is_read = conn.phase == Phase::Open && conn.flow == Flow::Reading;
+            let looks = is_free && is_read && place.patience > 0;
+            if !(looks && self.receive_little(table, index)) {
+                self.start(table, index);
+            }
+        }
+    }
+}
+
+/// Returns how a receive with this result ends the connection, if it does.
+fn end_of(result: i32) -> Option<CloseReason> {
+    match result {
+        0 => Some(CloseReason::Peer),
+        n if n > 0 => None,
+        n => match -n {
+            libc::ENOBUFS | libc::ECANCELED | libc::EINTR => None,
+            errno => Some(CloseReason::Reset(errno)),
+        },
+    }
+}
