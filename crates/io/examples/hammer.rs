@@ -22,7 +22,7 @@ struct Options {
     /// The server.
     #[arg(default_value = "127.0.0.1:7421")]
     server: SocketAddr,
-    /// What to send.
+    /// The kind of the requests.
     #[arg(long, value_enum, default_value = "read")]
     op: Op,
     /// Bytes of data of each request.

@@ -1,6 +1,6 @@
-//! What one 4 KiB request at a time takes over user-space iSCSI: an initiator of `libiscsi`, as the
-//! system has it installed, against any target. It stands beside the program in the table of unloaded
-//! latencies.
+//! The time that a 4 KiB request takes over user-space iSCSI, with one in flight: an initiator of
+//! `libiscsi`, as the system has it installed, against any target. It stands beside the program in
+//! the table of unloaded latencies.
 //!
 //! `libiscsi` is looked for when this runs, so that nobody needs it to build.
 

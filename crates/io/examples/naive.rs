@@ -37,7 +37,7 @@ const SECTORS_MAX: usize = 2048;
 /// A server without any batching.
 #[derive(Parser)]
 struct Options {
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:7422")]
     listen: SocketAddr,
     /// The file to serve: made anew, and gone from its folder as soon as it is open.
@@ -62,9 +62,9 @@ struct Connection {
     input: Vec<u8>,
     /// `0 ≤ have ≤ input.len()`: bytes of it that have come.
     have: usize,
-    /// What the socket did not take of the last reply.
+    /// The rest of the last reply, which the socket did not take.
     output: Vec<u8>,
-    /// Whether the event asked for is room in the socket instead of a request.
+    /// The event asked for is room in the socket instead of a request.
     is_full: bool,
 }
 
@@ -153,7 +153,7 @@ impl Server {
         Ok(())
     }
 
-    /// What an event allows: the rest of a reply, or one request.
+    /// Does what an event allows: sends the rest of a reply, or serves one request.
     fn step(&mut self, index: usize) -> std::io::Result<()> {
         if self.flash.as_ref().is_some_and(|flash| !flash.has_room()) {
             return Ok(()); // The socket keeps what it has, and is found again.

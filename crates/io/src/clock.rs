@@ -9,8 +9,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose origin is now. Instants of different clocks must not be mixed; clone one to
-    /// share it.
+    /// Starts a clock whose origin is now. Instants of different clocks must not be mixed; clone
+    /// one to share it.
     #[expect(clippy::disallowed_methods, reason = "this is where time is made")]
     pub fn start() -> Self {
         Clock { origin: std::time::Instant::now() }
@@ -23,7 +23,7 @@ impl Clock {
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
 
-    /// The time since the origin.
+    /// Returns the time since the origin.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }

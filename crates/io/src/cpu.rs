@@ -1,4 +1,5 @@
-//! Where threads run and before which others, and how many descriptors the process may hold.
+//! The processors and the priority of threads, and the number of descriptors that the process may
+//! hold.
 
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,7 +20,8 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot run on processor {cpu} (see `nproc`)"), e))
 }
 
-/// Whether a thread may be [pinned](pin_to_cpu) to a processor: tried by one that ends.
+/// Checks that a thread may be [pinned](pin_to_cpu) to a processor, by trying with a thread that
+/// ends.
 ///
 /// # Errors
 /// As there.

@@ -1,4 +1,4 @@
-//! Where a server is reached: an address of the network, or a Unix socket of this machine.
+//! Addresses of servers: an address of the network, or a Unix socket of this machine.
 
 // UNSAFETY: the kernel writes a peer's credentials into a structure of ours.
 #![allow(unsafe_code)]
@@ -15,7 +15,7 @@ use rustix::net::AddressFamily;
 
 use crate::Error;
 
-/// Where a server is reached.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// Over TCP.
@@ -25,7 +25,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The address on the network, if it is one.
+    /// Returns the address on the network, if it is one.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
             Endpoint::Internet(address) => Some(*address),
@@ -33,7 +33,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether other machines may be able to reach it.
+    /// Tells whether other machines may be able to reach the endpoint.
     pub fn is_exposed(&self) -> bool {
         self.internet().is_some_and(|address| !address.ip().is_loopback())
     }
@@ -46,7 +46,7 @@ impl Endpoint {
         }
     }
 
-    /// Who a dialled connection's other end is.
+    /// Returns the peer of a dialled connection.
     pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
         match self {
             Endpoint::Internet(address) => Peer::Internet(*address),
@@ -120,7 +120,7 @@ impl fmt::Display for UnixPath {
     }
 }
 
-/// The other end of an accepted stream; an error when it was reset before we looked.
+/// Returns the other end of an accepted stream; an error when it was reset before we looked.
 pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     let any = rustix::net::getpeername(&socket).map_err(|_| ())?.ok_or(())?;
     if any.address_family() == AddressFamily::UNIX {
@@ -129,7 +129,8 @@ pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     SocketAddr::try_from(any).map(Peer::Internet).map_err(|_| ())
 }
 
-/// Why a connection ended that the kernel says has ended, and that nobody has read to its end.
+/// Returns why a connection ended that the kernel says has ended, and that nobody has read to its
+/// end.
 pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     match rustix::net::sockopt::socket_error(socket) {
         Ok(Ok(())) => CloseReason::Peer,
@@ -137,7 +138,7 @@ pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     }
 }
 
-/// The address on the network that a peer has, if it has one.
+/// Returns the address on the network that a peer has, if it has one.
 pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     match peer {
         Peer::Internet(address) => Some(*address),
@@ -145,8 +146,8 @@ pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     }
 }
 
-/// The user who connected, or who listens, at the other end of a Unix stream: as it was then, which
-/// is what the kernel vouches for (`SO_PEERCRED`, `unix(7)`).
+/// Returns the user who connected, or who listens, at the other end of a Unix stream: as it was
+/// then, which is what the kernel vouches for (`SO_PEERCRED`, `unix(7)`).
 fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
     // Not rustix's: it has no room for the process 0 of a peer that another container hides.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };

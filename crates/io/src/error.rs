@@ -11,17 +11,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without a cause in the system.
+    /// Returns an error without a cause in the system.
     pub fn new(what: impl Into<String>) -> Self {
         Error { what: what.into(), source: None }
     }
 
-    /// An error that the system reported while doing `what`.
+    /// Returns an error that the system reported while doing `what`.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Error { what: what.into(), source: Some(source.into()) }
     }
 
-    /// The system's error number, if it reported one.
+    /// Returns the system's error number, if it reported one.
     pub fn errno(&self) -> Option<i32> {
         self.source.as_ref().and_then(io::Error::raw_os_error)
     }

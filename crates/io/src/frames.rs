@@ -83,12 +83,12 @@ impl FrameStore {
         Some(frame)
     }
 
-    /// The oldest frame of `queue`.
+    /// Returns the oldest frame of `queue`.
     pub(crate) fn front(&self, queue: &FrameQueue) -> Option<&Frame> {
         self.places.get(queue.head as usize)?.frame.as_ref()
     }
 
-    /// The frames of `queue`, oldest first.
+    /// Returns the frames of `queue`, oldest first.
     pub(crate) fn iter<'a>(&'a self, queue: &FrameQueue) -> impl Iterator<Item = &'a Frame> {
         let mut at = queue.head;
         std::iter::from_fn(move || {

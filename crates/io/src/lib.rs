@@ -50,8 +50,8 @@ pub use sockets_config::SocketsConfig;
 pub use spread::{Shelved, Spread};
 pub use waker::Waker;
 
-/// One worker's sockets over io_uring.
+/// The sockets of a worker over io_uring.
 pub type Sockets = SocketsOver<uring::Uring>;
 
-/// One worker's sockets over epoll.
+/// The sockets of a worker over epoll.
 pub type EpollSockets = SocketsOver<epoll::Epoll>;

@@ -20,8 +20,8 @@ pub const DESCRIPTORS_MAX: usize = 250;
 /// Room for their control message.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
-/// One end of the stream. A clone made by [`try_clone`](Link::try_clone) is the same end, so that one
-/// thread can read while another writes.
+/// An end of the stream. A clone made by [`try_clone`](Link::try_clone) is the same end, so that
+/// one thread can read while another writes.
 #[derive(Debug)]
 pub struct Link {
     stream: UnixStream,
@@ -36,12 +36,12 @@ impl Link {
         UnixStream::connect(path).map(Link::new)
     }
 
-    /// An accepted stream.
+    /// Wraps an accepted stream.
     pub fn new(stream: UnixStream) -> Link {
         Link { stream }
     }
 
-    /// The same end once more.
+    /// Returns another handle to this end.
     ///
     /// # Errors
     /// When there are too few descriptors.
@@ -49,7 +49,7 @@ impl Link {
         self.stream.try_clone().map(Link::new)
     }
 
-    /// How long a read and a write may take; `None`: for ever.
+    /// Sets how long a read and a write may take; `None` stands for ever.
     ///
     /// # Errors
     /// When the limit is zero.
@@ -58,7 +58,7 @@ impl Link {
         self.stream.set_write_timeout(write)
     }
 
-    /// The user at the other end.
+    /// Returns the user at the other end.
     ///
     /// # Errors
     /// When the system does not say.
@@ -140,7 +140,7 @@ impl Link {
     }
 }
 
-/// Whether two descriptors are of the same file.
+/// Tells whether a descriptor and a path lead to the same file.
 ///
 /// # Errors
 /// When the system does not say.

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UnixPath};
 
-/// How our TCP sockets are tuned.
+/// Options of our TCP sockets.
 #[derive(Clone, Debug, Default)]
 pub struct TcpOptions {
     /// Congestion control by its kernel name; `None`: `cubic` where the peer is this machine (a
@@ -50,8 +50,8 @@ impl TcpOptions {
     }
 }
 
-/// How often, and how far apart, a port that is taken is tried again: the kernel takes a server's
-/// ring apart, and lets go of its listeners, a moment after a killed server is gone.
+/// Tries to bind a port that is taken, and the pause between them: the kernel takes a server's ring
+/// apart, and lets go of its listeners, a moment after a killed server is gone.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -73,12 +73,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The socket; `None` if it listens no more.
+    /// Returns the socket; `None` if it listens no more.
     pub fn socket(&self) -> Option<Arc<OwnedFd>> {
         self.socket.upgrade()
     }
 
-    /// Where it listens.
+    /// Returns the address that the listener listens on.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -142,8 +142,8 @@ impl Listener {
         Ok(Listener { file: Some(file), socket: Arc::new(socket), endpoint: path.clone().into() })
     }
 
-    /// The socket once more, for those who accept in their own way; the file of a Unix socket stays
-    /// with this listener.
+    /// Returns another handle to the socket, for callers that accept in their own way; the file of
+    /// a Unix socket stays with this listener.
     ///
     /// # Errors
     /// When there are too few descriptors.
@@ -151,8 +151,8 @@ impl Listener {
         self.socket.try_clone()
     }
 
-    /// A listener of another process, which goes on with this one. The file of a Unix socket is this
-    /// one's from now on.
+    /// Returns a listener that goes on with another process's socket. The file of a Unix socket is
+    /// this one's from now on.
     ///
     /// # Errors
     /// When the socket does not listen, or is none.
@@ -176,21 +176,23 @@ impl Listener {
         self.file.as_ref().map_or(Ok(()), |file| file.set_mode(mode))
     }
 
-    /// What another process takes over from this listener, wherever that is meanwhile.
+    /// Returns a handle for another process to take over from this listener, wherever the listener
+    /// is meanwhile.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         Kept { socket: Arc::downgrade(&self.socket), endpoint: self.endpoint.clone(), stays }
     }
 
-    /// Where it listens, with the port that was taken.
+    /// Returns the address that the listener listens on, with the port that was taken.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 }
 
-/// Whether a dialled stream's own address is `server`, too: a dial to a port of this machine that
-/// nobody listens on may be given that very port, and TCP connects the socket to itself. Such a
-/// stream is made to vanish without a trace when it is closed, so that the server can have its port.
+/// Tells whether a dialled stream's own address is `server`, too: a dial to a port of this machine
+/// that nobody listens on may be given that very port, and TCP connects the socket to itself. Such
+/// a stream is made to vanish without a trace when it is closed, so that the server can have its
+/// port.
 pub(crate) fn reached_itself(socket: impl AsFd, server: &Endpoint) -> bool {
     let Endpoint::Internet(server) = server else { return false };
     let own = rustix::net::getsockname(&socket).ok().and_then(|any| any.try_into().ok());

@@ -1,4 +1,5 @@
-//! What a network card does for the kernel, by `SIOCETHTOOL` (netdevice(7), `linux/ethtool.h`).
+//! The work that a network card does for the kernel, by `SIOCETHTOOL` (netdevice(7),
+//! `linux/ethtool.h`).
 // UNSAFETY: the call takes a structure that points at another.
 #![allow(unsafe_code)]
 

@@ -9,14 +9,14 @@ use crate::{Clock, Reactor};
 /// When to stop spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinPolicy {
-    /// How long after the last progress to look again at once; zero parks at once, the maximum
-    /// never parks.
+    /// Time after the last progress during which to look again at once; zero parks at once, the
+    /// maximum never parks.
     pub spin: Duration,
 }
 
 impl Default for SpinPolicy {
-    /// 50 µs: a little more than it costs to sleep and be woken, so spinning never costs more than
-    /// twice what the best choice would have.
+    /// Returns 50 µs: a little more than it costs to sleep and be woken, so spinning never costs
+    /// more than twice what the best choice would have.
     fn default() -> Self {
         SpinPolicy { spin: Duration::from_micros(50) }
     }
@@ -49,7 +49,8 @@ pub fn run(
     }
 }
 
-/// How long to park from `now` on (`Some(None)`: until an event); `None` when it is not worth while.
+/// Returns how long to park from `now` on (`Some(None)`: until an event); `None` when a park is not
+/// worth while.
 fn park(now: Instant, wake_at: Option<Instant>, policy: SpinPolicy) -> Option<Option<Duration>> {
     let Some(at) = wake_at else { return Some(None) };
     let left = at.since(now);

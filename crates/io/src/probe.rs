@@ -1,4 +1,4 @@
-//! What this kernel's io_uring must have: asked at start, and named where it is missing.
+//! The features that this kernel's io_uring must have: asked at start, and named if missing.
 
 // UNSAFETY: a trial receive fills memory of ours.
 #![allow(unsafe_code)]
@@ -48,7 +48,7 @@ const TRIAL_MAX: Duration = Duration::from_secs(2);
 /// The group of the trial's receive buffer; gone before the sockets' own.
 const GROUP: u16 = 0;
 
-/// Why the ring could not be set up.
+/// Returns an error that says why the ring could not be set up.
 pub(crate) fn explain_setup(error: io::Error) -> Error {
     if error.raw_os_error() == Some(libc::EINVAL) {
         let missing = missing_setups(|(_, set)| set(&mut IoUring::builder()).build(1).map(drop));
@@ -59,7 +59,7 @@ pub(crate) fn explain_setup(error: io::Error) -> Error {
     Error::system(hint(error.raw_os_error()), error)
 }
 
-/// The ways to set a ring up that `attempt` refuses.
+/// Returns the ways to set a ring up that `attempt` refuses.
 fn missing_setups(attempt: impl Fn(&Setup) -> io::Result<()>) -> Vec<&'static str> {
     let refused = |setup: &&Setup| {
         attempt(setup).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
@@ -67,7 +67,7 @@ fn missing_setups(attempt: impl Fn(&Setup) -> io::Result<()>) -> Vec<&'static st
     SETUPS.iter().filter(refused).map(|(name, _)| *name).collect()
 }
 
-/// What an error number of `io_uring_setup(2)` means, and what to do about it.
+/// Returns the meaning of an error number of `io_uring_setup(2)`, and what to do about the error.
 fn hint(errno: Option<i32>) -> &'static str {
     match errno {
         Some(libc::ENOSYS) => "this kernel has no io_uring, or a sandbox hides it",
@@ -142,7 +142,7 @@ fn missing_receive(uring: &mut IoUring) -> Result<Option<&'static str>, Error> {
     Ok(if outcome? { None } else { Some("RECV_MULTISHOT") })
 }
 
-/// Whether a receive goes on after its first byte. Both ends are closed afterwards, and every
+/// Tells whether a receive goes on after its first byte. Both ends are closed afterwards, and every
 /// completion has come.
 fn try_receive(uring: &mut IoUring) -> io::Result<bool> {
     let (ours, theirs) = rustix::net::socketpair(

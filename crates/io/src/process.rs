@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-/// See the module.
+/// A handle to a process.
 #[derive(Debug)]
 pub struct Process {
     pidfd: OwnedFd,
@@ -22,17 +22,18 @@ impl Process {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }
 
-    /// A process that has passed what [`own`](Process::own) gave it.
+    /// Returns the handle of a process that has passed the descriptor from its
+    /// [`own`](Process::own).
     pub fn passed(pidfd: OwnedFd) -> Process {
         Process { pidfd }
     }
 
-    /// What is passed.
+    /// Returns the descriptor that is passed.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Whether it has ended: all of its threads.
+    /// Tells whether the process has ended, with all of its threads.
     pub fn has_ended(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut ends = [PollFd::new(&self.pidfd, PollFlags::IN)];

@@ -28,7 +28,7 @@ pub trait Reactor: Sized {
 /// A worker's sockets over a [`Reactor`]. Over io_uring and over epoll they keep the same promises,
 /// which `tests/all/sockets.rs` checks for both.
 pub trait Network: Dial + Transport + Sized {
-    /// What the sockets' thread waits with.
+    /// The reactor that the sockets' thread waits with.
     type Reactor: Reactor;
 
     /// Returns sockets of the calling thread.

@@ -12,7 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::{Arena, Error, Reactor, Waker, probe};
 
-/// Who takes a completion. Each owner has an inbox of its own.
+/// The owner of a completion. Each owner has an inbox of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Owner {
@@ -70,7 +70,7 @@ impl Owner {
         ]
     };
 
-    /// The owner of the `n`-th device's completions.
+    /// Returns the owner of the `n`-th device's completions.
     pub fn device(n: usize) -> Owner {
         Owner::DEVICES[n]
     }
@@ -107,7 +107,7 @@ struct Inner {
 }
 
 impl Ring {
-    /// A ring of the calling thread, which alone may use it.
+    /// Returns a ring of the calling thread, which alone may use it.
     ///
     /// # Errors
     /// Names the kernel feature that is missing, or what forbids io_uring.
@@ -148,7 +148,7 @@ impl Ring {
         events.append(&mut self.inner.borrow_mut().inboxes[owner as usize]);
     }
 
-    /// Whether `owner` has completions.
+    /// Tells whether `owner` has completions.
     pub(crate) fn has_events(&self, owner: Owner) -> bool {
         !self.inner.borrow().inboxes[owner as usize].is_empty()
     }
@@ -175,13 +175,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether [`register_buffers`](Ring::register_buffers) succeeded: fixed reads and writes may
-    /// name buffer 0.
+    /// Tells whether [`register_buffers`](Ring::register_buffers) succeeded: fixed reads and writes
+    /// may name buffer 0.
     pub fn has_registered_buffers(&self) -> bool {
         !self.inner.borrow().registered.is_empty()
     }
 
-    /// Whether `bytes` lies in the registered memory, so that a fixed read or write may name it.
+    /// Tells whether `bytes` lies in the registered memory, so that a fixed read or write may name
+    /// it.
     pub(crate) fn has_registered(&self, bytes: &[u8]) -> bool {
         let addresses = bytes.as_ptr_range();
         let registered = &self.inner.borrow().registered;

@@ -1,4 +1,4 @@
-//! What the rest of the machine can see of this process's memory.
+//! Keeping the process's memory from the rest of the machine.
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 

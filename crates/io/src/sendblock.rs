@@ -1,4 +1,4 @@
-//! What one send in flight points to.
+//! The vector of one send in flight.
 
 use contract::Frame;
 
@@ -71,7 +71,7 @@ impl SendBlock {
         self.append_rest(frame, 0)
     }
 
-    /// The same for a frame whose first `gone` bytes have left already.
+    /// Appends the rest of a frame whose first `gone` bytes have left already.
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
         let (head, body, tail) = (frame.head.bytes(), frame.body(), frame.head.tail());
         let of_head = gone.min(head.len());
@@ -120,12 +120,12 @@ impl SendBlock {
         self.bytes += len;
     }
 
-    /// The vector, ready to be sent.
+    /// Returns the vector, ready to be sent.
     pub(crate) fn pieces(&self) -> &[libc::iovec] {
         &self.pieces[..self.count]
     }
 
-    /// The message header that names the vector.
+    /// Returns the message header that names the vector.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
         self.header.msg_iov = self.pieces.as_mut_ptr();
         self.header.msg_iovlen = self.count as _;

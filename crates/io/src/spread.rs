@@ -14,7 +14,7 @@ use crate::Waker;
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
-    /// Who is no worker but takes sockets out of the rack, for another process.
+    /// The courier, who is no worker but takes sockets out of the rack for another process.
     courier: Desk,
     /// The workers that new connections go to, a bit for each.
     open_to: AtomicU64,
@@ -34,7 +34,7 @@ pub struct Shelved {
     counted: usize,
 }
 
-/// What other threads may touch of a worker.
+/// The part of a worker that other threads may touch.
 #[derive(Debug, Default)]
 struct Desk {
     connections: AtomicUsize,
@@ -58,14 +58,14 @@ pub(crate) fn turned_away() {
 }
 
 impl Shelved {
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 impl Spread {
-    /// For this many workers.
+    /// Returns a spread over so many workers.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {
@@ -141,7 +141,7 @@ impl Spread {
         }
     }
 
-    /// The connections that others accepted for `worker`.
+    /// Takes the connections that others accepted for `worker`.
     pub(crate) fn take_arrivals(&self, worker: usize) -> Vec<Arrival> {
         let desk = &self.workers[worker];
         if !desk.has_arrivals.load(Ordering::Acquire) {
@@ -160,7 +160,7 @@ impl Spread {
         Ticket(ticket)
     }
 
-    /// The number of the courier, who is no worker.
+    /// Returns the number of the courier, who is no worker.
     pub fn courier(&self) -> usize {
         self.workers.len()
     }
@@ -174,7 +174,8 @@ impl Spread {
         (Ticket(ticket), worker)
     }
 
-    /// A connection that the courier had is another process's now: its socket is closed here.
+    /// Lets go of a connection that the courier had and that is another process's now: its socket
+    /// is closed here.
     pub fn let_go(&self, shelved: Shelved) {
         drop(shelved);
         self.gone(self.courier());
@@ -207,25 +208,26 @@ impl Spread {
         self.rack.lock().expect("no holder of this lock panics")
     }
 
-    /// First there, then here no more: [`has_any`](Spread::has_any) misses nobody.
+    /// Counts a connection there first, then here no more: [`has_any`](Spread::has_any) misses
+    /// none.
     fn recount(&self, from: usize, to: usize) {
         self.desk(to).connections.fetch_add(1, Ordering::SeqCst);
         self.desk(from).connections.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a worker has a connection, or one is on its way from a worker to the courier.
+    /// Tells whether a worker has a connection, or one is on its way from a worker to the courier.
     pub fn has_any(&self) -> bool {
         // The courier last: what leaves a worker meanwhile is found with it.
         let mut desks = self.workers.iter().chain([&self.courier]);
         desks.any(|desk| desk.connections.load(Ordering::SeqCst) > 0)
     }
 
-    /// Of a worker, or of the courier.
+    /// Returns the desk of a worker, or of the courier.
     fn desk(&self, number: usize) -> &Desk {
         self.workers.get(number).unwrap_or(&self.courier)
     }
 
-    /// A connection of `worker` is gone.
+    /// Counts a connection of `worker` no more.
     pub(crate) fn gone(&self, worker: usize) {
         self.desk(worker).connections.fetch_sub(1, Ordering::Relaxed);
         self.total.fetch_sub(1, Ordering::Relaxed);

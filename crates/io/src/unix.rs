@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::{Error, UnixPath};
 
-/// How often, and how far apart, a socket that answers is tried again: the kernel takes a server's
+/// Tries to bind a socket that answers, and the pause between them: the kernel takes a server's
 /// ring apart, and lets go of its listeners, a moment after a killed server is gone.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// The file that is there now; `None` if there is none.
+    /// Returns the file that is there now; `None` if there is none.
     pub(crate) fn of(path: &UnixPath) -> Option<SocketFile> {
         let found = fs::symlink_metadata(path.as_path()).ok()?;
         let (path, identity) = (path.clone(), identity(&found));
@@ -48,7 +48,7 @@ impl SocketFile {
         set.map_err(|e| Error::system(format!("cannot set the permissions of {}", self.path), e))
     }
 
-    /// Whether it stays when this goes: for whoever may have to say so later.
+    /// Returns a flag for later: when set, the file stays although this value goes.
     pub(crate) fn stays(&self) -> Arc<AtomicBool> {
         self.stays.clone()
     }
@@ -68,8 +68,8 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// A socket that listens on `path`, whose file has the permissions `mode`. What a dead server left at
-/// `path` is replaced; anything else there is not touched.
+/// Returns a socket that listens on `path`, whose file has the permissions `mode`. What a dead
+/// server left at `path` is replaced; anything else there is not touched.
 ///
 /// # Errors
 /// Says what is in the way.
@@ -119,7 +119,7 @@ fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Who has a path that is taken.
+/// The occupant of a path that is taken.
 enum Occupant {
     /// A socket that nobody listens on any more.
     Nobody,

@@ -37,8 +37,8 @@ impl Waker {
         }
     }
 
-    /// Called by the worker when the descriptor became readable, before it looks at what it was
-    /// woken for.
+    /// Takes note of a wake: the worker calls this when the descriptor became readable, before it
+    /// looks for its reason.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
         // A swap, so that what was done before a wake that found `pending` set is seen after this.

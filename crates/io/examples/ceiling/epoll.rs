@@ -23,7 +23,7 @@ struct Connection {
     stream: TcpStream,
     counter: Counter,
     outbox: Outbox,
-    /// Whether the socket takes no more for now; an event says when it does.
+    /// The socket takes no more for now; an event says when it does.
     full: bool,
 }
 
@@ -146,7 +146,7 @@ impl Server<'_> {
         }
     }
 
-    /// One send; whether there is more to send and room for it.
+    /// Sends once, and tells whether there is more to send and room for it.
     fn send(&mut self, index: usize) -> bool {
         let Some(connection) = &mut self.connections[index] else { return false };
         if connection.full || connection.outbox.is_empty() {

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use clap::{Parser, ValueEnum};
 use yardstick::{HEAD_BYTES, Op, SocketOptions};
 
-/// How the kernel is asked for events.
+/// The way to ask the kernel for events.
 #[derive(Clone, Copy, ValueEnum)]
 enum Interface {
     Epoll,
@@ -32,13 +32,13 @@ enum Interface {
 /// A responder that answers every request of a known length from a fixed buffer.
 #[derive(Parser)]
 struct Options {
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:7421")]
     listen: SocketAddr,
-    /// How the kernel is asked for events.
+    /// The way to ask the kernel for events.
     #[arg(long, value_enum, default_value = "epoll")]
     interface: Interface,
-    /// What the requests are.
+    /// The kind of the requests.
     #[arg(long, value_enum, default_value = "read")]
     op: Op,
     /// Bytes of data of each request.

@@ -7,7 +7,7 @@ use crate::yardstick::{HEAD_BYTES, Head, Op};
 /// The most replies in one send: two pieces each, of the 1 024 that the kernel takes.
 const REPLIES_MAX: usize = 512;
 
-/// What a connection has to send. While a send is under way its headers do not move.
+/// The bytes that a connection has to send. While a send is under way its headers do not move.
 #[derive(Default)]
 pub(crate) struct Outbox {
     /// Headers of replies that no send has begun.
@@ -23,7 +23,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Whether nothing is left to send.
+    /// Tells whether nothing is left to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.flying.is_empty()
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::yardstick::head;
 
-    /// What a send of this message would take from memory.
+    /// Returns the bytes that a send of this message would take from memory.
     fn bytes_of(message: &libc::msghdr) -> Vec<u8> {
         let mut bytes = Vec::new();
         for place in 0..message.msg_iovlen {

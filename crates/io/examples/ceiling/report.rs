@@ -1,4 +1,4 @@
-//! How much of its time the responder had something to do.
+//! The part of its time in which the responder had something to do.
 //!
 //! It spins, so the system's accounts show it always busy. It counts its turns instead: an empty
 //! turn costs what a thousand of them cost at start.

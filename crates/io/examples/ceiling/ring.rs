@@ -27,7 +27,7 @@ const ENTRIES: u32 = 4096;
 /// The most connections: descriptors that the ring holds for us.
 const CONNECTIONS_MAX: u32 = 16_384;
 
-/// What a completion is for: the lower half of its name; the upper is the connection.
+/// The purpose of a completion: the lower half of its name; the upper half is the connection.
 const ACCEPT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;

@@ -1,4 +1,4 @@
-//! What the yardsticks share: their sockets and the one message they know.
+//! The parts that the yardsticks share: their sockets and the one message they know.
 //!
 //! The message is the 24-byte header of protocol `reflex` version 1: magic (2 bytes), opcode (2),
 //! handle (8), first sector (8), sectors (4), little-endian; a reply repeats handle and sector.
@@ -42,7 +42,7 @@ pub(crate) fn head(op: Op, handle: u64, lba: u64, sectors: u32) -> Head {
     bytes
 }
 
-/// How sockets are set up.
+/// Options of the sockets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SocketOptions {
     /// Bytes of the sending and of the receiving buffer; 0 leaves them to the kernel.
@@ -96,13 +96,13 @@ pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
 /// Finds the requests in a stream of bytes that is cut anywhere, by their known length alone.
 #[derive(Clone)]
 pub(crate) struct Counter {
-    /// Whether any byte has come.
+    /// A byte has come.
     begun: bool,
     /// Bytes of a request, its payload included.
     request_bytes: usize,
     /// `0 ≤ at < request_bytes`: bytes of the current request that have come.
     at: usize,
-    /// Its header as far as it has come.
+    /// The header of the current request, as far as it has come.
     partial: Head,
 }
 

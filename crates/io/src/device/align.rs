@@ -1,4 +1,4 @@
-//! What alignment direct I/O needs on a file.
+//! The alignment that direct I/O needs on a file.
 
 use std::os::fd::OwnedFd;
 
@@ -13,11 +13,12 @@ pub(super) struct Alignment {
     pub(super) offset: usize,
 }
 
-/// What buffered I/O needs: nothing.
+/// The alignment for buffered I/O: none.
 pub(super) const BUFFERED: Alignment = Alignment { memory: 1, offset: 512 };
 
-/// What direct I/O on this descriptor (opened with `O_DIRECT`) needs, or `None` where the file
-/// system takes the flag but cannot do it. Kernels or file systems that do not tell are tried out.
+/// Returns the alignment that direct I/O on this descriptor (opened with `O_DIRECT`) needs, or
+/// `None` where the file system takes the flag but cannot do it. Kernels or file systems that do
+/// not tell are tried out.
 pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let told = told.filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
@@ -34,7 +35,7 @@ pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     }
 }
 
-/// Whether a direct read of that many bytes, aligned to no more, works.
+/// Tells whether a direct read of that many bytes, aligned to no more, works.
 fn reads(file: &OwnedFd, bytes: usize) -> bool {
     let mut memory = vec![0_u8; 4 * bytes];
     // The first multiple of `bytes` that is no multiple of twice that.

@@ -16,7 +16,7 @@ use super::journal::{self, Journal, Plain};
 use super::medium;
 use crate::{Error, is_same_file};
 
-/// How to open a file.
+/// Options for opening a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileOptions {
     /// Refuse writes; several servers may then share the file.
@@ -61,7 +61,8 @@ pub(super) struct Shared {
     pub(super) journal: Option<Journal>,
     /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
     pub(super) refused_zeroing: AtomicU8,
-    /// Whether the file refused synchronous writes, so that each needs a sync of its own.
+    /// Set when the file has refused synchronous writes, so that each write needs a sync of its
+    /// own.
     pub(super) refused_dsync: AtomicBool,
 }
 
@@ -76,7 +77,7 @@ impl Shared {
 struct Opened {
     file: OwnedFd,
     alignment: Alignment,
-    /// It was just made.
+    /// The file was just made.
     missing: bool,
     /// The journal that another process has passed on; or that there is none.
     journal: Option<Option<OwnedFd>>,
@@ -139,7 +140,7 @@ impl FileVolume {
         FileVolume::of(path, size, options, opened, Vec::new())
     }
 
-    /// What another process needs to [adopt](FileVolume::adopt) it.
+    /// Returns the descriptors that another process needs to [adopt](FileVolume::adopt) the volume.
     ///
     /// # Errors
     /// When a record of its journal could not be cleared: that would be put over what is written since,
@@ -215,31 +216,31 @@ impl FileVolume {
         Ok(FileVolume { shared: Arc::new(shared) })
     }
 
-    /// What the device is.
+    /// Returns the size and the block size of the device.
     pub fn geometry(&self) -> Geometry {
         Geometry { blocks: self.shared.blocks(), ..self.shared.geometry }
     }
 
-    /// The bytes that ranges must be multiples of; `flash::Exclusive::with_granularity` serves what
-    /// is finer.
+    /// Returns the bytes that ranges must be multiples of; `flash::Exclusive::with_granularity`
+    /// serves what is finer.
     pub fn granularity_bytes(&self) -> usize {
         self.shared.alignment.offset
     }
 
-    /// Whether a read beside a write of the same block may find a part of it old and a part new, so that
-    /// queues need the locks of `flash::RangeLocks::for_tearing`. Always the case where nothing is known of
-    /// the medium, or the page cache stands between.
+    /// Tells whether a read beside a write of the same block may find a part of the block old and a
+    /// part new, so that queues need the locks of `flash::RangeLocks::for_tearing`. Always the case
+    /// where nothing is known of the medium, or the page cache stands between.
     pub fn tears_blocks(&self) -> bool {
         self.shared.tears_blocks
     }
 
-    /// What the operator should know, such as that the page cache cannot be avoided.
+    /// Returns notes for the operator, such as that the page cache cannot be avoided.
     pub fn notes(&self) -> &[String] {
         &self.shared.notes
     }
 }
 
-/// The blocks of the file's whole granules.
+/// Returns the blocks of the file's whole granules.
 fn usable_blocks(
     bytes: u64,
     alignment: Alignment,
@@ -313,7 +314,7 @@ fn failed(what: &str, path: &Path, errno: Errno) -> Error {
     Error::system(format!("cannot {what} {}", path.display()), errno)
 }
 
-/// A file has fewer bytes than were asked for.
+/// Returns the error for a file that has fewer bytes than were asked for.
 pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
     Error::new(format!(
         "{} holds {bytes} bytes, fewer than the {size} that were asked for; remove it, or leave the size \
@@ -322,7 +323,7 @@ pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
     ))
 }
 
-/// A file is not there, and nobody has said how large to make it.
+/// Returns the error for a file that is not there while nobody has said how large to make it.
 pub(super) fn missing_without_size(path: &Path) -> Error {
     let shown = path.display();
     Error::new(format!(
@@ -399,13 +400,13 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
-/// How often the lock of a file is tried, and the pause after each time: as long as a server that
-/// is about to end may take.
+/// Tries to lock a file, each followed by a pause: together as long as a server that is about to
+/// end may take.
 const LOCK_TRIES: u32 = 150;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often when its holder is gone already: the kernel takes a killed server's ring apart, and
-/// with it what was in flight, some seconds after the process has ended.
+/// Tries to lock a file whose holder is gone already: the kernel takes a killed server's ring
+/// apart, and with it all operations in flight, some seconds after the process has ended.
 const LOCK_TRIES_OF_THE_DEAD: u32 = 1500;
 
 /// Takes the advisory lock that keeps two servers from writing to one file.
@@ -432,7 +433,7 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
-/// Whether the process that locked the file has ended, as far as `/proc/locks` tells.
+/// Tells whether the process that locked the file has ended, as far as `/proc/locks` shows.
 fn holder_is_gone(file: &OwnedFd) -> bool {
     let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
         return false;
@@ -455,7 +456,7 @@ fn sync_directory(path: &Path) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot sync the directory {}", parent.display()), e))
 }
 
-/// The file's size, after making a new one as large as was asked.
+/// Returns the file's size, after making a new file as large as was asked.
 fn settle_size(
     file: &OwnedFd,
     path: &Path,

@@ -1,4 +1,4 @@
-//! One request on its way through the kernel, whichever way it is carried there.
+//! A request on its way through the kernel, over a ring or a pool of threads.
 //!
 //! A request may take several system calls: short transfers go on, refused ones fall back, forced
 //! unit access may need a sync. [`Flight::operation`] says the next call, [`Flight::advance`] takes
@@ -35,11 +35,11 @@ pub(super) struct Flight {
     repeats: u8,
     /// The place in the journal of an atomic write, from its first step to its last.
     journal: Option<JournalSlot>,
-    /// How a journaled write will end once its record is cleared.
+    /// The status with which a journaled write ends once its record is cleared.
     outcome: Status,
 }
 
-/// What is being done for the request.
+/// The present step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Moving data between the buffer and the file.
@@ -111,7 +111,7 @@ pub(super) enum Operation {
 }
 
 impl Flight {
-    /// A request on its way; `Err` is its completion where it cannot be served at all.
+    /// Begins a request; `Err` is the completion of a request that cannot be served at all.
     pub(super) fn start(submission: Submission, shared: &Shared) -> Result<Flight, Completion> {
         shared.assert_aligned(&submission);
         let Submission { slot, command, buf } = submission;
@@ -144,7 +144,8 @@ impl Flight {
         Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
     }
 
-    /// Whether [`call`](Flight::call) may be asked; false while all slots of the journal are in use.
+    /// Tells whether [`call`](Flight::call) may be asked; returns false while all slots of the
+    /// journal are in use.
     pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
         if self.step != Step::Journal(Record::Await) {
             return true;
@@ -156,7 +157,7 @@ impl Flight {
         self.journal.is_some()
     }
 
-    /// The system call to make now.
+    /// Returns the system call to make now.
     pub(super) fn call(&self, shared: &Shared) -> Call {
         match self.step {
             Step::Journal(record) => {
@@ -299,8 +300,8 @@ impl Flight {
         None
     }
 
-    /// The same after an error. A record whose clearing fails breaks the volume: writes end until a
-    /// restart has dealt with it.
+    /// Takes the step that follows an error. A record whose clearing fails breaks the volume:
+    /// writes end until a restart has dealt with it.
     fn fail(&mut self, status: Status, shared: &Shared) -> Option<Status> {
         match (self.step, &mut self.journal) {
             (Step::Journal(Record::Clear | Record::ClearSync), _) => {
@@ -317,7 +318,7 @@ impl Flight {
         }
     }
 
-    /// The end of the request; its slot in the journal is free again.
+    /// Ends the request; its slot in the journal is free again.
     pub(super) fn complete(self, status: Status, shared: &Shared) -> Completion {
         if let Some(slot) = self.journal {
             shared.journal().give(slot);
@@ -325,7 +326,7 @@ impl Flight {
         Completion { slot: self.slot, status, buf: self.buf }
     }
 
-    /// The header of its slot in the journal.
+    /// Returns the header of its slot in the journal.
     pub(super) fn journal_header(&self) -> &[u8] {
         self.journal.as_ref().expect("a slot was taken").header.bytes()
     }
@@ -334,13 +335,13 @@ impl Flight {
         self.command.range().map_or(0, |range| u64::from(range.blocks) * BLOCK_BYTES as u64)
     }
 
-    /// Whether the write itself makes the data durable.
+    /// Tells whether the write itself makes the data durable.
     fn is_forced_with_write(&self, shared: &Shared) -> bool {
         let refused = shared.refused_dsync.load(Ordering::Relaxed);
         self.is_forced() && self.journal.is_none() && !refused
     }
 
-    /// Whether the data must be durable before the reply.
+    /// Tells whether the data must be durable before the reply.
     fn is_forced(&self) -> bool {
         matches!(
             self.command,
@@ -377,7 +378,7 @@ impl Flight {
 }
 
 impl Shared {
-    /// The file that a call is made on.
+    /// Returns the file that a call is made on.
     pub(super) fn target(&self, target: Target) -> BorrowedFd<'_> {
         match target {
             Target::Data => self.file.as_fd(),
@@ -389,12 +390,12 @@ impl Shared {
         self.journal.as_ref().expect("only a volume with a journal takes large atomic writes")
     }
 
-    /// Whether writes must end, because a restart would put an older record over them.
+    /// Tells whether writes must end, because a restart would put an older record over them.
     pub(super) fn is_broken(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.broken.load(Ordering::Relaxed))
     }
 
-    /// The best way to carry out a zeroing command that the file has not refused.
+    /// Returns the best way to carry out a zeroing command that the file has not refused.
     fn zeroing(&self, command: Command) -> Zeroing {
         let refused = self.refused_zeroing.load(Ordering::Relaxed);
         let preferred = match command {
@@ -426,7 +427,7 @@ impl Shared {
     }
 }
 
-/// What an error number of the file means to whoever sent the request.
+/// Returns the status that tells the sender of a request about an error number of the file.
 fn status_of(errno: Errno) -> Status {
     match errno {
         Errno::IO | Errno::REMOTEIO | Errno::NODATA | Errno::ILSEQ => Status::MediaError,

@@ -1,5 +1,5 @@
-//! What opening a file would say, as far as that can be told without opening it for good: nothing is made
-//! and no lock is taken.
+//! A forecast of what opening a file would report, without opening the file for good: nothing is
+//! made and no lock is taken.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -13,8 +13,9 @@ use super::file::{fewer, missing_without_size};
 use crate::Error;
 
 impl FileVolume {
-    /// The bytes that [`open`](FileVolume::open) would find or make at `path`; `None` for a block device,
-    /// whose size is known when it is open. Whether another server has it is not known.
+    /// Returns the bytes that [`open`](FileVolume::open) would find or make at `path`; `None` for a
+    /// block device, whose size is known when it is open. Whether another server has it is not
+    /// known.
     ///
     /// # Errors
     /// As `open`.
@@ -52,7 +53,7 @@ impl FileVolume {
     }
 }
 
-/// Whether a file that is not there can be made, with its directories.
+/// Tells whether a file that is not there can be made, with its directories.
 fn can_be_made(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);

@@ -43,7 +43,7 @@ pub(super) struct Journal {
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
     inode: u64,
-    /// Whether a record could not be cleared: nothing may be written any more, or a restart would
+    /// Set when a record could not be cleared: nothing may be written any more, or a restart would
     /// put the record's older data over it.
     pub(super) broken: AtomicBool,
 }
@@ -56,7 +56,7 @@ pub(super) struct JournalSlot {
 }
 
 impl JournalSlot {
-    /// Where the slot's header is in the journal, in bytes; its data follows.
+    /// Returns the place of the slot's header in the journal, in bytes; the slot's data follows.
     pub(super) fn offset(&self) -> u64 {
         offset_of(self.index)
     }
@@ -72,8 +72,8 @@ fn offset_of(index: usize) -> u64 {
 }
 
 impl Journal {
-    /// A journal that another process has open, and whose records are all cleared when this one's
-    /// first is written.
+    /// Returns a journal that another process has open, and whose records are all cleared when this
+    /// one's first is written.
     pub(super) fn adopt(file: OwnedFd, inode: u64) -> Result<Journal, Error> {
         let headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
         Ok(Journal::new(file, headers, inode, 1))
@@ -90,7 +90,7 @@ impl Journal {
         }
     }
 
-    /// A slot, or `None` while all are in use.
+    /// Takes a slot; returns `None` while all are in use.
     pub(super) fn take(&self) -> Option<JournalSlot> {
         self.free.lock().expect("nothing panics with the slots").pop()
     }
@@ -108,7 +108,7 @@ impl Journal {
     }
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     sequence: u64,
@@ -130,7 +130,7 @@ impl Record {
         header[40..RECORD_BYTES].copy_from_slice(&u64::from(checksum).to_le_bytes());
     }
 
-    /// What the header claims; nobody has checked its data yet.
+    /// Reads a header, whose data nobody has checked yet.
     fn parse(header: &[u8]) -> Option<Record> {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let range = Range::new(word(24), word(32) as u32);
@@ -138,7 +138,7 @@ impl Record {
         (header[..8] == MAGIC).then_some(record)
     }
 
-    /// Whether the header and its data belong together.
+    /// Tells whether the header and its data belong together.
     fn is_whole(header: &[u8], data: &[u8]) -> bool {
         u64::from(checksum(&header[..40], data)).to_le_bytes() == header[40..RECORD_BYTES]
     }
@@ -200,7 +200,7 @@ impl Plain<'_> {
     }
 }
 
-/// The journal's path for a file.
+/// Returns the journal's path for a file.
 pub(super) fn path_of(path: &Path) -> PathBuf {
     // By whatever name the file is opened, its journal is the same.
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -222,7 +222,7 @@ pub(super) fn reserve(file: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Whether the journal at this path has a record that was never cleared.
+/// Tells whether the journal at this path has a record that was never cleared.
 pub(super) fn has_records(path: &Path) -> bool {
     use std::os::unix::fs::FileExt;
     let Ok(file) = fs::File::open(path) else { return false };
@@ -294,7 +294,7 @@ pub(super) fn recover(
     Ok((Journal::new(journal, headers, inode, next), found.len()))
 }
 
-/// The buffer for a record's data, made when the first record is seen.
+/// Returns the buffer for a record's data, made when the first record is seen.
 fn recovery_buf(buf: &mut Option<Buf>) -> Result<&mut Buf, Error> {
     if buf.is_none() {
         *buf = carve(&[SizeClass { bytes: PAYLOAD_BYTES_MAX, count: 1 }])?.bufs.pop();

@@ -1,4 +1,4 @@
-//! Whether what is under a file keeps blocks whole.
+//! The medium under a file, and whether the medium keeps blocks whole.
 //!
 //! A drive carries out each of its sectors whole, whoever reads it meanwhile. Memory does not: what copies
 //! into the page cache or a persistent-memory device may be overtaken by what copies out, in the middle of a
@@ -16,8 +16,8 @@ const SEEN_TO_BE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
 /// The major number of RAM disks (`/dev/ram*`).
 const RAM_DISK_MAJOR: u32 = 1;
 
-/// Whether a read beside a write of the same block may find a part of it old and a part new. Where nothing
-/// is known of the medium, it may.
+/// Tells whether a read beside a write of the same block may find a part of the block old and a
+/// part new. Where nothing is known of the medium, it may.
 pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: bool) -> bool {
     if !is_direct {
         return true;
@@ -32,8 +32,8 @@ pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: boo
     is_dax || !is_known
 }
 
-/// Whether a block device is memory that is copied to and from: a RAM disk, or persistent memory without
-/// a translation table. Partitions have the queue of their disk.
+/// Tells whether a block device is memory that is copied to and from: a RAM disk, or persistent
+/// memory without a translation table. Partitions have the queue of their disk.
 fn is_memory(file: &OwnedFd) -> bool {
     let Ok(status) = fstat(file) else { return true };
     let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));

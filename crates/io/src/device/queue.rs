@@ -1,4 +1,4 @@
-//! One worker's queue to a file, through its ring.
+//! A worker's queue to a file, through the worker's ring.
 
 // UNSAFETY: submission entries carry pointers into buffers that this queue holds meanwhile.
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ pub struct FileQueue {
     volume: FileVolume,
     ring: Ring,
     owner: Owner,
-    /// Where the file is among the ring's registered files.
+    /// The place of the file among the ring's registered files.
     place: Place,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
@@ -50,8 +50,8 @@ impl FileQueue {
 }
 
 impl FileVolume {
-    /// A queue of [`FileQueue::DEPTH`] requests on the calling thread's ring, as its `owner`: one
-    /// of `Owner::device(n)` that nothing else on this ring uses.
+    /// Returns a queue of [`FileQueue::DEPTH`] requests on the calling thread's ring, as its
+    /// `owner`: one of `Owner::device(n)` that nothing else on this ring uses.
     pub fn open_queue(&self, ring: &Ring, owner: Owner) -> FileQueue {
         let depth = FileQueue::DEPTH;
         FileQueue {
@@ -164,7 +164,7 @@ impl Device for FileQueue {
         }
     }
 
-    /// Nothing to do: the outer loop enters the kernel once a turn, for all that was queued.
+    /// Does nothing: the outer loop enters the kernel once a turn, for all that was queued.
     fn kick(&mut self, _now: Instant) {}
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {

@@ -14,7 +14,7 @@ use super::flight::ZEROES;
 use crate::Error;
 
 impl FileVolume {
-    /// Whether it can be made larger.
+    /// Tells whether the volume can be made larger.
     pub fn can_grow(&self) -> bool {
         !self.shared.is_block_device && !self.shared.geometry.read_only
     }

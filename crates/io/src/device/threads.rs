@@ -1,4 +1,4 @@
-//! One worker's queue to a file, through a few threads: for machines where io_uring is forbidden.
+//! A worker's queue to a file, through a few threads: for machines where io_uring is forbidden.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use super::flight::{Call, Flight, Operation, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Error, Waker};
 
-/// How long a thread sleeps between two looks for a free slot of the journal.
+/// The pause of a thread between two looks for a free slot of the journal.
 const JOURNAL_WAIT: Duration = Duration::from_micros(200);
 
 /// A queue to a [`FileVolume`] whose system calls are made by threads of its own, each blocking in
@@ -31,7 +31,7 @@ pub struct ThreadedQueue {
     outstanding: usize,
 }
 
-/// Where requests and completions change hands.
+/// Requests and completions between the worker and the pool's threads.
 #[derive(Debug, Default)]
 struct Desk {
     state: Mutex<State>,
@@ -60,8 +60,8 @@ impl ThreadedQueue {
 }
 
 impl FileVolume {
-    /// A queue of [`ThreadedQueue::DEPTH`] requests, carried out by `threads` threads that end with
-    /// it. With each completion they wake the worker whose `waker` this is.
+    /// Returns a queue of [`ThreadedQueue::DEPTH`] requests, carried out by `threads` threads that
+    /// end with it. With each completion they wake the worker whose `waker` this is.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -95,7 +95,7 @@ impl FileVolume {
     }
 }
 
-/// A thread's life: takes requests until the queue is closed.
+/// Takes requests until the queue is closed: the life of a thread.
 fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
     loop {
         let mut state = desk.lock();

@@ -1,16 +1,17 @@
-//! What epoll's sockets keep of one connection.
+//! The state that epoll's sockets keep of one connection.
 
 use rustix::event::epoll::EventFlags;
 
 use crate::sockets::{Conn, Place, Target};
 
-/// What epoll's sockets keep of one connection.
+/// The state that epoll's sockets keep of one connection.
 pub struct EpollPlace {
-    /// What the kernel may do. `IN`: it may have bytes for us; a receive that takes less than it
-    /// could ends this. `OUT`: it may take bytes; a send that it does not take whole ends this.
-    /// `RDHUP`: it has the stream's end or an error for us, behind the bytes.
+    /// The events that the kernel has reported and that still hold. `IN`: it may have bytes for us;
+    /// a receive that takes less than it could ends this. `OUT`: it may take bytes; a send that it
+    /// does not take whole ends this. `RDHUP`: it has the stream's end or an error for us, behind
+    /// the bytes.
     pub(super) state: EventFlags,
-    /// Where the next bytes belong.
+    /// The buffer for the next bytes.
     pub(super) target: Option<Target>,
     /// Bounded receives that may still bring no payload, before receives take what there is again.
     pub(super) patience: u8,

@@ -39,9 +39,9 @@ const ACCEPTS_A_TURN: usize = 64;
 pub struct Epoll {
     reactor: EpollReactor,
     receiver: Receiver,
-    /// What the send being made points to; empty in between.
+    /// The vector of the send being made; empty in between.
     block: Box<SendBlock>,
-    /// Where events are put while they are handled; empty in between.
+    /// The events that are being handled; empty in between.
     reported: Vec<epoll::Event>,
 }
 

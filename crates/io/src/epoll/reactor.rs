@@ -14,8 +14,8 @@ use crate::{Error, Reactor, Waker};
 /// Events that one wait takes at most; the others come with the next.
 const EVENTS_MAX: usize = 1024;
 
-/// What to watch a stream for: everything, each change once, so that no connection ever needs a
-/// second call to change what is watched.
+/// The events that a stream is watched for: everything, each change once, so that no connection
+/// ever needs a second call to change what is watched.
 const STREAM: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::OUT).union(epoll::EventFlags::RDHUP);
 
@@ -28,14 +28,14 @@ pub struct EpollReactor {
 
 struct Inner {
     epoll: OwnedFd,
-    /// Where waits put their events; empty in between.
+    /// The events of the present wait; empty in between.
     waited: RefCell<Vec<epoll::Event>>,
     /// Events that the sockets have not taken.
     inbox: RefCell<Vec<epoll::Event>>,
 }
 
 impl EpollReactor {
-    /// An epoll instance of the calling thread.
+    /// Returns an epoll instance of the calling thread.
     ///
     /// # Errors
     /// When the system refuses one (too few descriptors).
@@ -83,7 +83,7 @@ impl EpollReactor {
         events.append(&mut self.inner.inbox.borrow_mut());
     }
 
-    /// Whether there are events to drain.
+    /// Tells whether there are events to drain.
     pub(super) fn has_events(&self) -> bool {
         !self.inner.inbox.borrow().is_empty()
     }
@@ -113,8 +113,8 @@ impl Reactor for EpollReactor {
     }
 }
 
-/// The limit in whole milliseconds, all that every kernel and filter knows. Rounded down: the last
-/// part of a millisecond is spun away, so that nothing is done late.
+/// Returns the limit in whole milliseconds, all that every kernel and filter knows. Rounded down:
+/// the last part of a millisecond is spun away, so that nothing is done late.
 fn whole_millis(limit: Duration) -> Timespec {
     const MAX: Duration = Duration::from_millis(i32::MAX as u64);
     let limit = limit.min(MAX);

@@ -3,7 +3,7 @@
 use contract::ConnId;
 use rustix::event::epoll::EventData;
 
-/// What an event belongs to.
+/// The descriptor that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// The thread's waker.
@@ -18,7 +18,7 @@ const KIND_BITS: u32 = 2;
 const INDEX_BITS: u32 = 32 - KIND_BITS;
 
 impl Token {
-    /// Kind, index and generation in 64 bits.
+    /// Returns kind, index and generation in 64 bits.
     pub(super) fn data(self) -> EventData {
         let (kind, index, generation) = match self {
             Token::Waker => (0, 0, 0),

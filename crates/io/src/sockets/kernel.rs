@@ -1,4 +1,4 @@
-//! What differs between the kernel interfaces: the ports that io_uring and epoll implement.
+//! The differences between the kernel interfaces: the ports that io_uring and epoll implement.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use crate::{Endpoint, Error, Listener, Reactor, SocketsConfig};
 /// A way to the kernel for streams. The table of connections is the caller's; the methods change the
 /// places that they are about, and leave events in the table.
 pub trait Kernel: Receive + Accept + Sized {
-    /// What the thread waits with.
+    /// The reactor that the thread waits with.
     type Reactor: Reactor;
 
     /// Flags of sockets that dial.
@@ -62,7 +62,7 @@ pub trait Kernel: Receive + Accept + Sized {
 
 /// The receiving part of a [`Kernel`].
 pub trait Receive {
-    /// What the interface keeps of one connection.
+    /// The state that the interface keeps of one connection.
     type Place: Place;
 
     /// Takes a receive buffer back.

@@ -34,10 +34,10 @@ use crate::{
     Endpoint, Error, Listener, Network, Reactor, SocketsConfig, Spread, TcpOptions, Waker,
 };
 
-/// How long a connection that we finished may take to close its side.
+/// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long to leave a listener alone after an accept failed (no descriptors, say).
+/// The pause after an accept that failed (no descriptors, say).
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes that a bounded receive takes of what lies behind a payload: the heads of a few messages.
@@ -46,7 +46,7 @@ pub(crate) const LOOK_BYTES: usize = 512;
 /// Bounded receives in a row that may bring no payload.
 pub(crate) const PATIENCE: u8 = 16;
 
-/// One worker's sockets over a kernel interface.
+/// The sockets of a worker over a kernel interface.
 pub struct SocketsOver<K: Kernel> {
     kernel: K,
     table: Table<K::Place>,

@@ -13,7 +13,7 @@ use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent};
 use crate::frames::{FrameQueue, FrameStore};
 use crate::{Endpoint, Spread};
 
-/// Where a connection is in its life.
+/// The phase of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Waits for the kernel to connect; the result of the connect ends this.
@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Closing(CloseReason),
 }
 
-/// Whether a connection is read.
+/// The flow of a connection's incoming bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Bytes are received as they come.
@@ -37,7 +37,8 @@ pub(crate) enum Flow {
     Stilled,
 }
 
-/// What a kernel interface keeps of one connection. The default value is that of a vacant place.
+/// The state that a kernel interface keeps of one connection. The default value is that of a vacant
+/// place.
 pub trait Place: Default {
     /// Forgets the connection; the place's membership in lists stays.
     fn vacate(&mut self);
@@ -57,7 +58,7 @@ pub trait Place: Default {
 
 /// A place in the table of connections.
 pub struct Conn<P> {
-    /// How often the place was used before.
+    /// Number of times that the place was used before.
     pub(crate) generation: u32,
     /// `None`: the place is vacant.
     pub(crate) socket: Option<OwnedFd>,
@@ -70,7 +71,7 @@ pub struct Conn<P> {
     pub(crate) queue: FrameQueue,
     /// Bytes of the frames in `queue` that the kernel has not taken.
     pub(crate) unsent: usize,
-    /// What the kernel interface keeps.
+    /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
 }
 
@@ -132,9 +133,9 @@ pub struct Table<P> {
     pub(crate) events: VecDeque<NetEvent>,
     /// Connections with frames that the kernel may take.
     pub(crate) ready: Vec<u32>,
-    /// Who counts the accepted connections, and this worker's number there.
+    /// The counter of accepted connections, and this worker's number there.
     pub(crate) spread: Option<(Arc<Spread>, usize)>,
-    /// Where dials go.
+    /// The server that dials go to.
     pub(crate) server: Option<Endpoint>,
     pub(crate) now: Instant,
 }

@@ -12,7 +12,7 @@ pub(super) enum SocketAddress {
 }
 
 impl SocketAddress {
-    /// Pointer and length, valid while `self` stays in place.
+    /// Returns pointer and length, valid while `self` stays in place.
     pub(super) fn as_raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         match self {
             SocketAddress::V4(address) => {

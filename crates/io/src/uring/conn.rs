@@ -1,11 +1,11 @@
-//! What the ring keeps of one connection.
+//! The state that the ring keeps of one connection.
 
 use super::address::SocketAddress;
 use super::direct::Direct;
 use crate::sendblock::SendBlock;
 use crate::sockets::Place;
 
-/// Whether the kernel receives for a connection.
+/// The receive that the kernel has in flight for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Receiving {
     /// No receive is in flight.
@@ -19,11 +19,11 @@ pub(crate) enum Receiving {
     Direct,
 }
 
-/// What the ring keeps of one connection.
+/// The state that the ring keeps of one connection.
 #[derive(Default)]
 pub struct RingPlace {
     pub(super) receiving: Receiving,
-    /// What a bounded receive points to, and the buffer that is to be filled next.
+    /// The memory of a bounded receive, and the buffer that is to be filled next.
     pub(super) direct: Option<Box<Direct>>,
     /// Bounded receives that may still bring no payload.
     pub(super) patience: u8,
@@ -36,7 +36,7 @@ pub struct RingPlace {
     pub(super) is_watched: bool,
     /// The address that a connect in flight points to.
     pub(super) dialling: Option<Box<SocketAddress>>,
-    /// What the send in flight points to. The send carries the first `frames` of the queue.
+    /// The vector of the send in flight. The send carries the first `frames` of the queue.
     pub(super) sending: Option<Box<SendBlock>>,
 }
 

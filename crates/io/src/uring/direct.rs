@@ -10,11 +10,11 @@ use crate::{Error, carve};
 /// Buffers for the bytes behind a payload.
 pub(super) const LOOKS: usize = 256;
 
-/// What a bounded receive in flight points to, and what a payload that is expected waits for.
+/// The memory of a bounded receive in flight, and of a payload that is expected.
 pub(crate) struct Direct {
-    /// Where the next bytes belong.
+    /// The buffer for the next bytes.
     pub(super) target: Option<Target>,
-    /// Where a few of the bytes behind them go.
+    /// The buffer for a few bytes behind the payload.
     pub(super) look: Option<Buf>,
     header: libc::msghdr,
     pieces: [libc::iovec; 2],

@@ -42,7 +42,7 @@ pub struct Uring {
     /// ever before, at most one for each.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     blocks: Vec<Box<SendBlock>>,
-    /// Where completions are put while they are handled; empty in between.
+    /// The completions that are being handled; empty in between.
     completions: Vec<RingEvent>,
 }
 

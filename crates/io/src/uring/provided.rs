@@ -69,7 +69,8 @@ impl ProvidedBuffers {
         }
     }
 
-    /// A receive found no buffer: from now on there are more. Of several in one turn the first counts.
+    /// Provides more buffers from now on, because a receive found none. Of several in one turn the
+    /// first counts.
     pub(crate) fn ran_dry(&mut self) {
         if self.with_kernel_count > 0 {
             return;
@@ -114,7 +115,7 @@ impl ProvidedBuffers {
     }
 }
 
-/// How many buffers the kernel should have.
+/// The number of buffers that the kernel should have.
 #[derive(Debug)]
 struct Level {
     /// `least ≤ wanted ≤ most`
@@ -139,14 +140,14 @@ impl Level {
         Level { wanted: least, least, most, fewest: least, left: Level::PERIOD }
     }
 
-    /// There were too few.
+    /// Raises the level, because there were too few buffers.
     fn raise(&mut self) {
         self.wanted = (2 * self.wanted).min(self.most);
         (self.fewest, self.left) = (0, Level::PERIOD);
     }
 
-    /// The kernel has taken one and has so many left. When the half would have done for a whole
-    /// period, the half has to do.
+    /// Notes that the kernel has taken a buffer and has so many left. When the half would have done
+    /// for a whole period, the half has to do.
     fn taken(&mut self, available: usize) {
         self.fewest = self.fewest.min(available);
         self.left -= 1;

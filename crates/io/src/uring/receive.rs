@@ -38,8 +38,8 @@ pub(super) struct Receiver {
     ring: Ring,
     provided: ProvidedBuffers,
     receive_buffers: usize,
-    /// What no bounded receive uses. More are made when more connections receive so at the same
-    /// time than ever before, at most one for each.
+    /// Vectors that no bounded receive uses. More are made when more connections receive so at the
+    /// same time than ever before, at most one for each.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     directs: Vec<Box<Direct>>,
     /// Buffers of bounded receives that are not lent.
