@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
 
 /// The observations of an SLO in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// Reads answered.
     pub(crate) reads: u64,
     /// Reads that took at most the bound.
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
     pub(crate) wanted: f64,
 }
 
-impl Seen {
+impl Observed {
     fn verdict(&self) -> Verdict {
         match self.reads {
             0 => Verdict::Idle,
@@ -73,7 +73,7 @@ pub(crate) struct Minute {
 
 impl Minute {
     /// Ends a window.
-    pub(crate) fn end(&mut self, seen: &Seen) -> Compliance {
+    pub(crate) fn end(&mut self, seen: &Observed) -> Compliance {
         if self.windows.len() == MINUTE {
             self.windows.pop_front();
         }
@@ -96,8 +96,8 @@ impl Minute {
 mod tests {
     use super::*;
 
-    fn seen(reads: u64, within: f64, tokens: f64) -> Seen {
-        Seen { reads, within, tokens, promised: 1_000.0, wanted: 0.95 }
+    fn seen(reads: u64, within: f64, tokens: f64) -> Observed {
+        Observed { reads, within, tokens, promised: 1_000.0, wanted: 0.95 }
     }
 
     #[test]

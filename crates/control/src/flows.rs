@@ -8,7 +8,7 @@ use contract::{
     Protocol, Stage, Status, Tokens, WorkReading, WorkerReading,
 };
 
-use crate::tally::tokens;
+use crate::totals::tokens;
 use crate::work::{ByProtocol, Work, percentile_us};
 
 /// The activity of a namespace.

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use contract::{Instant, LATENCY_BUCKETS, Reading, fine_edge};
 
 use crate::flows::{DeviceFlow, TokenFlow};
+use crate::info::DeviceInfo;
 use crate::standing::Standing;
-use crate::words::DeviceInfo;
 
 /// Number of windows that are kept.
 pub(crate) const WINDOWS_MAX: usize = 300;

@@ -4,7 +4,7 @@
 use contract::{Instant, TenantId};
 use qos::Holding;
 
-use crate::Book;
+use crate::TenantRegistry;
 
 /// A tenant's holding at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Held {
     pub holding: Holding,
 }
 
-impl Book {
+impl TenantRegistry {
     /// Takes the tokens that tenants hold at all devices, and returns them together with the
     /// tenants' debts ([`qos::Registry::bequeath`]).
     pub fn bequeath(&mut self, now: Instant) -> Vec<Held> {
@@ -79,24 +79,24 @@ mod tests {
     use crate::{DeviceSetup, Origin, Switches};
     use contract::Slo;
 
-    fn book(devices: usize) -> Book {
+    fn registry(devices: usize) -> TenantRegistry {
         let setup = |n| DeviceSetup {
             name: format!("d{n}"),
             model: Some(qos::DeviceModel::device_a()),
             switches: Switches::default(),
         };
-        let mut book = Book::new((0..devices).map(setup).collect(), 1, 8);
+        let mut registry = TenantRegistry::new((0..devices).map(setup).collect(), 1, 8);
         for name in ["one", "other"] {
             let slo = Slo::default();
-            book.register(name, &slo, None, Origin::Configured, Instant::ZERO).unwrap();
+            registry.register(name, &slo, None, Origin::Configured, Instant::ZERO).unwrap();
         }
-        book
+        registry
     }
 
     #[test]
     fn tenants_hold_by_name_and_device() {
         let now = Instant::from_nanos(9);
-        let (mut old, mut new) = (book(2), book(1));
+        let (mut old, mut new) = (registry(2), registry(1));
         let debt = |tenant: &str, device, balance| Held {
             tenant: tenant.to_owned(),
             device,

@@ -13,40 +13,40 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-mod book;
+mod commands;
 mod compliance;
-mod desk;
+mod controller;
 mod flows;
-mod foreman;
 mod history;
 mod holdings;
-mod looks;
+mod info;
+mod mailboxes;
 mod measured;
 pub mod metrics;
-mod post;
+mod registry;
 pub mod sizing;
 mod standing;
-mod tally;
 mod tenants;
+mod totals;
 mod traces;
-mod words;
+mod views;
 mod work;
 
-pub use book::{Book, DeviceSetup, Origin, Switches, TenantChange, Undo};
-pub use compliance::{BURST, Compliance};
-pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
-pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
-pub use foreman::{
-    ConnectionInfo, Foreman, GIVEN_AT_ONCE, HANDED_AT_ONCE, Moved, OrderRefused, WorkerInfo,
-    WorkerState,
+pub use commands::{
+    CommandRefused, ConnectionInfo, GIVEN_AT_ONCE, HANDED_AT_ONCE, Moved, WorkerCommands,
+    WorkerInfo, WorkerState,
 };
+pub use compliance::{BURST, Compliance};
+pub use controller::{GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
+pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use holdings::Held;
-pub use measured::Measured;
-pub use post::{PostBox, Wake};
-pub use standing::{Standing, tail_share};
-pub use tally::{Tally, seconds_of};
-pub use tenants::{Clock, Tenants};
-pub use words::{
+pub use info::{
     Admission, DeviceInfo, Refusal, Share, State, TenantInfo, UPGRADING, Verdict, Ways,
 };
+pub use mailboxes::{Wake, WorkerMailbox};
+pub use measured::Measured;
+pub use registry::{DeviceSetup, Origin, Switches, TenantChange, TenantRegistry, Undo};
+pub use standing::{Standing, tail_share};
+pub use tenants::{Clock, Tenants};
+pub use totals::{TenantTotals, seconds_of};
 pub use work::Work;

@@ -3,8 +3,8 @@
 use contract::{Instant, Reading, Status};
 use qos::Usage;
 
-use crate::compliance::{Compliance, Minute, Seen};
-use crate::tally::Tally;
+use crate::compliance::{Compliance, Minute, Observed};
+use crate::totals::TenantTotals;
 
 /// The measurements of a tenant in the last full window (a second, on a server).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +63,7 @@ pub(crate) struct Window {
     /// The measurements of the last window.
     pub(crate) measured: Measured,
     /// The sums since the registration.
-    pub(crate) tally: Tally,
+    pub(crate) totals: TenantTotals,
     /// The last minute of the SLO; made for the first SLO.
     minute: Option<Box<Minute>>,
 }
@@ -76,7 +76,7 @@ impl Window {
             usage: Usage::default(),
             started_at: now,
             measured: Measured::default(),
-            tally: Tally::default(),
+            totals: TenantTotals::default(),
             minute: None,
         }
     }
@@ -103,7 +103,7 @@ impl Window {
         let throttled = usage.throttled_nanos.saturating_sub(before.throttled_nanos);
         let tokens = (usage.spent.saturating_sub(before.spent)) as f64 / 100.0 / seconds;
         let flow = |after: u64, before: u64| {
-            crate::tally::tokens(after.wrapping_sub(before)).max(0.0) / seconds
+            crate::totals::tokens(after.wrapping_sub(before)).max(0.0) / seconds
         };
         let retries = between.failures[usize::from(Status::Retry.code())];
         let failures = between.failures.iter().sum::<u32>() - retries;
@@ -132,7 +132,7 @@ impl Window {
     /// tenant leaves, since no window ends any more.
     pub(crate) fn count(&mut self, reading: Reading, usage: Usage) -> Reading {
         let between = reading.since(&self.reading);
-        self.tally.add(&between, &self.usage, &usage);
+        self.totals.add(&between, &self.usage, &usage);
         self.reading = reading;
         self.usage = usage;
         between
@@ -149,7 +149,7 @@ impl Window {
             self.minute = None;
             return Compliance::default();
         }
-        self.minute.get_or_insert_default().end(&Seen {
+        self.minute.get_or_insert_default().end(&Observed {
             reads: between.reads_total(),
             within: between.reads_within(promised.latency_us),
             tokens,

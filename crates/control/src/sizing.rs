@@ -52,7 +52,7 @@ pub const SETTLE: Duration = Duration::from_secs(4);
 
 /// The measurements of an active worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct WorkerLoad {
     /// Number of the worker.
     pub worker: usize,
     /// Share of the time in which the worker was busy, from 0 to 1.
@@ -63,7 +63,7 @@ pub struct Seen {
 
 /// A step of the sizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SizingStep {
     /// Does nothing.
     Stay,
     /// Activates one more worker.
@@ -122,9 +122,9 @@ impl Sizing {
 
     /// Decides the next step. `serving` are the active workers. `strain` is the highest latency of
     /// a tenant relative to its bound: 1 is exactly the bound.
-    pub fn decide(&mut self, now: Instant, serving: &[Seen], strain: f64) -> Step {
+    pub fn decide(&mut self, now: Instant, serving: &[WorkerLoad], strain: f64) -> SizingStep {
         if serving.is_empty() || now < self.rests_until {
-            return Step::Stay;
+            return SizingStep::Stay;
         }
         let count = serving.len();
         let sum: f64 = serving.iter().map(|seen| seen.busy).sum();
@@ -143,14 +143,14 @@ impl Sizing {
         // Worker 0 listens, so it stays.
         let last = serving.iter().map(|seen| seen.worker).max().filter(|last| *last > 0);
         let step = match (add, retire, last, shift) {
-            (true, ..) => Step::Add,
-            (_, true, Some(last), _) => Step::Retire(last),
+            (true, ..) => SizingStep::Add,
+            (_, true, Some(last), _) => SizingStep::Retire(last),
             (_, _, _, Some((from, to, permille))) if moves => {
                 self.keeping.push((to, now + KEEP));
                 self.asked = Some((from.worker, from.connections, now + KEEP));
-                Step::Shift { from: from.worker, to, permille }
+                SizingStep::Shift { from: from.worker, to, permille }
             }
-            _ => return Step::Stay,
+            _ => return SizingStep::Stay,
         };
         self.rest(now, SETTLE);
         step
@@ -163,7 +163,7 @@ impl Sizing {
     }
 
     /// Returns `true` if a worker may be asked to give some of its connections to another.
-    fn may_give(&self, now: Instant, from: &Seen) -> bool {
+    fn may_give(&self, now: Instant, from: &WorkerLoad) -> bool {
         let in_vain = self.asked.is_some_and(|(worker, connections, until)| {
             worker == from.worker && from.connections >= connections && now < until
         });
@@ -173,8 +173,8 @@ impl Sizing {
 
 /// Returns the shift that would balance the busiest and the idlest worker, if they are far apart:
 /// source, destination, and the part of the source's load in thousandths.
-fn uneven(serving: &[Seen]) -> Option<(Seen, usize, u16)> {
-    let by_busy = |a: &&Seen, b: &&Seen| a.busy.total_cmp(&b.busy);
+fn uneven(serving: &[WorkerLoad]) -> Option<(WorkerLoad, usize, u16)> {
+    let by_busy = |a: &&WorkerLoad, b: &&WorkerLoad| a.busy.total_cmp(&b.busy);
     let (busiest, idlest) = (serving.iter().max_by(by_busy)?, serving.iter().min_by(by_busy)?);
     let apart = busiest.busy - idlest.busy;
     // A single connection cannot be divided.
@@ -196,7 +196,7 @@ mod tests {
         workers: Vec<Vec<f64>>,
         now: Instant,
         /// The steps taken, each with its second.
-        steps: Vec<(u64, Step)>,
+        steps: Vec<(u64, SizingStep)>,
         /// The demand that a connection's messages indicate.
         messages: fn(f64) -> f64,
     }
@@ -219,11 +219,11 @@ mod tests {
         fn run(&mut self, seconds: u64, strain: impl Fn(f64) -> f64) {
             for _ in 0..seconds {
                 self.now = self.now + Duration::from_secs(1);
-                let seen: Vec<Seen> = self
+                let seen: Vec<WorkerLoad> = self
                     .workers
                     .iter()
                     .enumerate()
-                    .map(|(worker, conns)| Seen {
+                    .map(|(worker, conns)| WorkerLoad {
                         worker,
                         busy: conns.iter().sum::<f64>().min(1.0),
                         connections: conns.len(),
@@ -232,16 +232,16 @@ mod tests {
                 let most = seen.iter().map(|seen| seen.busy).fold(0.0, f64::max);
                 let step = self.sizing.decide(self.now, &seen, strain(most));
                 self.carry_out(step);
-                if step != Step::Stay {
+                if step != SizingStep::Stay {
                     self.steps.push((self.now.as_nanos() / 1_000_000_000, step));
                 }
             }
         }
 
-        fn carry_out(&mut self, step: Step) {
+        fn carry_out(&mut self, step: SizingStep) {
             match step {
-                Step::Stay => {}
-                Step::Add => {
+                SizingStep::Stay => {}
+                SizingStep::Add => {
                     let count = self.workers.len() + 1;
                     let mut new = Vec::new();
                     for worker in &mut self.workers {
@@ -250,7 +250,7 @@ mod tests {
                     }
                     self.workers.push(new);
                 }
-                Step::Retire(last) => {
+                SizingStep::Retire(last) => {
                     assert_eq!(last, self.workers.len() - 1);
                     let homeless = self.workers.pop().unwrap();
                     let count = self.workers.len();
@@ -258,8 +258,9 @@ mod tests {
                         self.workers[n % count].push(load);
                     }
                 }
-                Step::Shift { from, to, permille } => {
-                    // Like a worker's choice (crates/worker/src/migration.rs), which goes by messages.
+                SizingStep::Shift { from, to, permille } => {
+                    // Like a worker's choice (crates/worker/src/migration.rs), which goes by
+                    // messages.
                     let messages = self.messages;
                     let sum: f64 = self.workers[from].iter().copied().map(messages).sum();
                     let (wanted, mut taken) = (sum * f64::from(permille) / 1e3, 0.0);
@@ -440,13 +441,13 @@ mod tests {
 
     #[test]
     fn who_was_not_told_is_asked_again() {
-        let seen = |worker, busy| Seen { worker, busy, connections: 40 };
+        let seen = |worker, busy| WorkerLoad { worker, busy, connections: 40 };
         let serving = [seen(0, 0.9), seen(1, 0.1)];
         let shifts = |is_told: bool| {
             let mut sizing = Sizing::new(2, 2);
             let looks = (0..KEEP.as_secs()).map(|n| Instant::ZERO + Duration::from_secs(n));
             let asked = looks.filter(|now| {
-                let asks = matches!(sizing.decide(*now, &serving, 0.0), Step::Shift { .. });
+                let asks = matches!(sizing.decide(*now, &serving, 0.0), SizingStep::Shift { .. });
                 if asks && !is_told {
                     sizing.forget_shift();
                 }
@@ -466,7 +467,10 @@ mod tests {
         server.run(600, calm);
         assert!(!server.steps.is_empty());
         for two in server.steps.windows(2) {
-            let [(at, Step::Shift { from, .. }), (later, Step::Shift { from: back, .. })] = two
+            let [
+                (at, SizingStep::Shift { from, .. }),
+                (later, SizingStep::Shift { from: back, .. }),
+            ] = two
             else {
                 panic!("{:?}", server.steps)
             };

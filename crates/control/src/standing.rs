@@ -3,13 +3,13 @@
 use contract::Slo;
 
 use crate::compliance::BURST;
+use crate::info::{State, TenantInfo};
 use crate::measured::Measured;
-use crate::words::{State, TenantInfo};
 
 /// The standing of a tenant in the last second, in the order of an operator's interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// Its reads exceeded the latency bound.
+    /// Reads exceeded the latency bound.
     Late,
     /// The tenant demanded more than its SLO, so the latency bound did not hold.
     Over,

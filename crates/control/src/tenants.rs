@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use contract::{Instant, Meters, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
-use crate::book::{Book, DeviceSetup, Origin, TenantChange};
-use crate::words::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
+use crate::info::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
+use crate::registry::{DeviceSetup, Origin, TenantChange, TenantRegistry};
 
 /// A function that returns the time, from the clock that the workers use as well.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -16,13 +16,13 @@ pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// wait for its lock.
 #[derive(Clone)]
 pub struct Tenants {
-    book: Arc<Mutex<Book>>,
+    registry: Arc<Mutex<TenantRegistry>>,
     clock: Clock,
 }
 
 impl fmt::Debug for Tenants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenants").field("book", &self.book).finish_non_exhaustive()
+        f.debug_struct("Tenants").field("registry", &self.registry).finish_non_exhaustive()
     }
 }
 
@@ -34,13 +34,13 @@ impl Tenants {
         tenants_max: usize,
         clock: Clock,
     ) -> Tenants {
-        let book = Book::new(devices, workers, tenants_max);
-        Tenants { book: Arc::new(Mutex::new(book)), clock }
+        let registry = TenantRegistry::new(devices, workers, tenants_max);
+        Tenants { registry: Arc::new(Mutex::new(registry)), clock }
     }
 
     /// Returns the registry, locked.
-    pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("no holder of this lock panics")
+    pub fn registry(&self) -> MutexGuard<'_, TenantRegistry> {
+        self.registry.lock().expect("no holder of this lock panics")
     }
 
     /// Returns the time.
@@ -61,7 +61,7 @@ impl Tenants {
         device: Option<&str>,
     ) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.book().register_sharing(name, slo, share, device, Origin::Operator, now)
+        self.registry().register_sharing(name, slo, share, device, Origin::Operator, now)
     }
 
     /// Changes a tenant's SLO, also from and to best effort, and its share unless `share` is
@@ -77,7 +77,7 @@ impl Tenants {
         share: Option<Share>,
     ) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.book().change_sharing(name, slo, share, now)
+        self.registry().change_sharing(name, slo, share, now)
     }
 
     /// Unregisters a tenant. Its rate and its name are free at once. The tenant is listed as
@@ -87,7 +87,7 @@ impl Tenants {
     /// When there is no such tenant, or the configuration names it.
     pub fn unregister(&self, name: &str) -> Result<(), Refusal> {
         let now = self.now();
-        self.book().unregister(name, now)
+        self.registry().unregister(name, now)
     }
 
     /// Makes all changes of a batch, or none of them.
@@ -95,27 +95,27 @@ impl Tenants {
     /// # Errors
     /// The refused change, counted from zero, and the reason.
     pub fn apply(&self, changes: &[TenantChange]) -> Result<(), (usize, Refusal)> {
-        let (now, mut book) = (self.now(), self.book());
+        let (now, mut registry) = (self.now(), self.registry());
         // Nothing can happen in between that would require an undo.
-        let _ = book.begin_batch(changes, now)?;
-        book.end_batch(changes, now);
+        let _ = registry.begin_batch(changes, now)?;
+        registry.end_batch(changes, now);
         Ok(())
     }
 
     /// Returns all tenants, by number, with their measurements of the last second.
     pub fn list(&self) -> Vec<TenantInfo> {
-        self.book().list()
+        self.registry().list()
     }
 
     /// Returns one tenant; `None` if there is none of this name that is not leaving.
     pub fn get(&self, name: &str) -> Option<TenantInfo> {
-        let book = self.book();
-        Some(book.info(book.find(name)?))
+        let registry = self.registry();
+        Some(registry.info(registry.find(name)?))
     }
 
     /// Returns the devices, in the order of configuration.
     pub fn devices(&self) -> Vec<DeviceInfo> {
-        self.book().device_infos()
+        self.registry().device_infos()
     }
 
     /// Checks whether an SLO would be admitted on a device (the first device by default), and
@@ -124,7 +124,7 @@ impl Tenants {
     /// # Errors
     /// When there is no such device.
     pub fn check(&self, slo: &Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
-        self.book().check(slo, device)
+        self.registry().check(slo, device)
     }
 
     /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
@@ -132,26 +132,26 @@ impl Tenants {
     /// # Errors
     /// When there is no such tenant.
     pub fn check_change(&self, name: &str, slo: &Slo) -> Result<Verdict, Refusal> {
-        self.book().check_change(name, slo)
+        self.registry().check_change(name, slo)
     }
 
     /// Returns the number of a tenant.
     pub fn find(&self, name: &str) -> Option<TenantId> {
-        self.book().find(name)
+        self.registry().find(name)
     }
 
     /// Returns the scheduler of a worker's queue to a device.
     pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
-        self.book().scheduler(device, worker, limits)
+        self.registry().scheduler(device, worker, limits)
     }
 
     /// Returns the traces of a worker.
     pub fn traces(&self, worker: usize) -> Arc<Traces> {
-        self.book().traces(worker)
+        self.registry().traces(worker)
     }
 
     /// Returns the counters of a worker.
     pub fn meters(&self, worker: usize) -> Arc<Meters> {
-        self.book().meters(worker)
+        self.registry().meters(worker)
     }
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use contract::Happening;
 use control::admin::{
-    AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
-    Record, Router, Running, Site, router, start_audited,
+    AddressError, AdminAddress, AdminListener, Caller, Credentials, Inventory, Journal, Outcome,
+    Recalibrator, Record, Router, Running, ServerParts, router, start_audited,
 };
-use control::{Foreman, Tenants};
+use control::{Tenants, WorkerCommands};
 use io::{Listener, TcpOptions, UnixPath};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -104,7 +104,7 @@ impl Opened {
 /// The workers of a server, as the admin API tells of them.
 pub(crate) struct Crew {
     /// Who tells them what to do.
-    pub(crate) foreman: Foreman,
+    pub(crate) commands: WorkerCommands,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) live: Arc<Live>,
@@ -112,12 +112,12 @@ pub(crate) struct Crew {
     pub(crate) recalibrations: Arc<Recalibrations>,
 }
 
-impl Site for Crew {
+impl ServerParts for Crew {
     fn cpu(&self, worker: usize) -> Option<usize> {
         self.cpus.as_ref().map(|cpus| cpus[worker])
     }
 
-    fn estate(&self) -> Option<Arc<dyn Estate>> {
+    fn inventory(&self) -> Option<Arc<dyn Inventory>> {
         Some(self.live.clone())
     }
 
@@ -166,10 +166,10 @@ impl Office {
         scraped: &Router,
         mut heir: Option<&mut Heir>,
     ) -> Result<Vec<Opened>, String> {
-        let foreman = crew.foreman.clone();
-        let site: Arc<dyn Site> = Arc::new(crew);
+        let commands = crew.commands.clone();
+        let site: Arc<dyn ServerParts> = Arc::new(crew);
         // The same by all doors, so that what is done one at a time is.
-        let router = router(tenants.clone(), foreman, site).merge(scraped.clone());
+        let router = router(tenants.clone(), commands, site).merge(scraped.clone());
         match &self.wanted {
             Some(Wanted::Nowhere) => {
                 warn_of_none("as it was told");
@@ -225,11 +225,13 @@ impl Office {
             |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
         let socket: OwnedFd = listener.try_clone().map_err(fail)?;
         let door = match address {
-            AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
-            AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
+            AdminAddress::Unix(_) => {
+                AdminListener::Unix(socket.into(), rustix::process::geteuid().as_raw())
+            }
+            AdminAddress::Tcp(_) => AdminListener::Tcp(socket.into()),
             AdminAddress::Tls { .. } => {
                 let (credentials, _) = self.credentials.as_ref().ok_or_else(|| needs(address))?;
-                Door::Tls(socket.into(), credentials.clone())
+                AdminListener::Tls(socket.into(), credentials.clone())
             }
         };
         let running =
@@ -391,8 +393,9 @@ pub(crate) fn open_metrics(
         |error: &dyn std::fmt::Display| format!("cannot offer metrics at {address}: {error}");
     let listener = passed.flatten().map_or_else(bind, Ok).map_err(|error| fail(&error))?;
     let socket = listener.try_clone().map_err(|error| fail(&error))?;
-    let running = start_audited(scraped, Door::Tcp(socket.into()), is_held, None, give_way)
-        .map_err(|error| fail(&error))?;
+    let running =
+        start_audited(scraped, AdminListener::Tcp(socket.into()), is_held, None, give_way)
+            .map_err(|error| fail(&error))?;
     Ok(Opened { listener, role: Role::Metrics, wanted, running })
 }
 

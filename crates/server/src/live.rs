@@ -420,8 +420,8 @@ impl Live {
             return;
         }
         {
-            let mut book = self.ground.tenants.book();
-            moves.iter().for_each(|(number, namespace)| book.place(*number, *namespace));
+            let mut registry = self.ground.tenants.registry();
+            moves.iter().for_each(|(number, namespace)| registry.place(*number, *namespace));
         }
         if !self.settle() {
             tracing::warn!("a worker has not taken a change of a namespace yet");
@@ -430,7 +430,7 @@ impl Live {
 
     /// Waits until no device has a request that a change forbids; `false`: it takes too long.
     fn settle(&self) -> bool {
-        self.wait_until(|| !self.has_older() && self.ground.tenants.book().is_placed())
+        self.wait_until(|| !self.has_older() && self.ground.tenants.registry().is_placed())
     }
 
     /// Waits a little until the process before this one has nothing at the devices any more: who is shut

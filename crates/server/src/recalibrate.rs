@@ -299,7 +299,7 @@ impl Recalibrations {
     /// Notes since when devices have had little to do, and begins what is to begin by itself.
     fn look_at_devices(&self, idle_since: &mut HashMap<String, Instant>) {
         let now = self.tools.tenants.now();
-        let devices = self.tools.tenants.book().device_flows();
+        let devices = self.tools.tenants.registry().device_flows();
         for (info, flow) in devices {
             let made = info.tokens.unwrap_or(0) as f64;
             if flow.token_rates.spent > IDLE_SHARE * made {
@@ -461,9 +461,9 @@ impl Recalibrations {
         findings: &qos::recalibrate::Findings,
     ) {
         let (displaced, before) = {
-            let book = self.tools.tenants.book();
-            let before = book.model(device).map(|model| model.cost().write()).unwrap_or(1);
-            (book.displaced(device, &findings.model).unwrap_or_default(), before)
+            let registry = self.tools.tenants.registry();
+            let before = registry.model(device).map(|model| model.cost().write()).unwrap_or(1);
+            (registry.displaced(device, &findings.model).unwrap_or_default(), before)
         };
         {
             let mut inner = self.lock();
@@ -500,7 +500,7 @@ impl Recalibrations {
         model: &DeviceModel,
     ) -> Result<(), Problem> {
         let now = self.tools.tenants.now();
-        Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
+        Ok(self.tools.tenants.registry().set_model(device, model.clone(), now)?)
     }
 
     /// A namespace is to be another one, or none, or new: nobody may write then to where one was that was
@@ -569,7 +569,7 @@ impl Recalibrations {
     /// # Errors
     /// When there is no such device, or it has no model.
     fn check_device(&self, device: &str) -> Result<(), Problem> {
-        Ok(self.tools.tenants.book().model(device).map(drop)?)
+        Ok(self.tools.tenants.registry().model(device).map(drop)?)
     }
 }
 
@@ -695,10 +695,10 @@ impl Recalibrator for Recalibrations {
             return Err(Problem::new(Code::Busy, message));
         }
         // An operator may have named another one until just now.
-        let configured = self.tools.tenants.book().configured_model(device)?.clone();
+        let configured = self.tools.tenants.registry().configured_model(device)?.clone();
         self.live.keep_model(device, None)?;
         let now = self.tools.tenants.now();
-        Ok(self.tools.tenants.book().set_model(device, configured, now)?)
+        Ok(self.tools.tenants.registry().set_model(device, configured, now)?)
     }
 }
 

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contract::{BufPool, ListenerId};
-use control::{Desk, Foreman, PostBox, Tenants};
+use control::{Tenants, WorkerCommands, WorkerController, WorkerMailbox};
 use flash::Decorated;
 use io::{
     Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
@@ -180,7 +180,7 @@ pub(crate) struct Plan {
     /// What hosts find over NVMe, once a listener speaks it.
     fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The mailboxes of workers that have not started, by worker.
-    boxes: Mutex<Vec<Option<PostBox>>>,
+    boxes: Mutex<Vec<Option<WorkerMailbox>>>,
 }
 
 impl Plan {
@@ -217,7 +217,7 @@ impl Plan {
         &self,
         chosen: Chosen,
         live: &Arc<Live>,
-        foreman: &Foreman,
+        commands: &WorkerCommands,
         config: &Config,
     ) -> Result<Crew, String> {
         let tools = recalibrate::Tools {
@@ -228,8 +228,8 @@ impl Plan {
             chosen,
         };
         let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
-        let (foreman, cpus) = (foreman.clone(), self.cpus.clone());
-        Ok(Crew { foreman, cpus, live: live.clone(), recalibrations })
+        let (commands, cpus) = (commands.clone(), self.cpus.clone());
+        Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
     }
 
     /// What changes of the running server are made on.
@@ -253,13 +253,13 @@ impl Plan {
         &self,
         doors: &mut Doors,
         live: Arc<Live>,
-        foreman: Foreman,
+        commands: WorkerCommands,
         wakers: Vec<Waker>,
         listeners: Vec<(ListenerId, Listener)>,
     ) -> Grounds {
         Grounds {
             tenants: self.tenants.clone(),
-            foreman,
+            commands,
             spread: self.spread.clone(),
             shared: self.shared.clone(),
             places: self.places.clone(),
@@ -277,7 +277,7 @@ impl Plan {
 
 type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
 type ServerWorker<N> =
-    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox, ByListener>;
+    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub fn run(args: Args) -> Result<ExitCode, String> {
@@ -337,7 +337,7 @@ fn serve(
     }
     let listen_at = draft.listen.clone();
     let chosen = args.interface.choose()?;
-    let (plan, mut desk, courier) = plan(args, &base, &config, draft, heir.as_mut())?;
+    let (plan, mut controller, courier) = plan(args, &base, &config, draft, heir.as_mut())?;
     let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = plan.ground(&fabric_wakers, args.insecure);
@@ -356,22 +356,22 @@ fn serve(
         Chosen::IoUring => start::<Sockets>(&plan, now)?,
         Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
-    let foreman = desk.foreman();
-    let crew = plan.crew(chosen, &live, &foreman, &config)?;
+    let commands = controller.commands();
+    let crew = plan.crew(chosen, &live, &commands, &config)?;
     let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
     live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
-    live.set_gate(Gate { orders, wakers: to_wake, foreman: foreman.clone() });
+    live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
     let (courier, wake) = Courier::new(courier);
-    desk.set_wake(wakers.len(), wake);
-    start_desk(desk, &wakers)?;
-    let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
-    let reload = move || reload::reload(&words, &reloaded, &desk);
+    controller.set_wake(wakers.len(), wake);
+    start_controller(controller, &wakers)?;
+    let (reloaded, words, own_office) = (live.clone(), args.clone(), office.clone());
+    let reload = move || reload::reload(&words, &reloaded, &own_office);
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
-    let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
+    let grounds = plan.grounds(&mut doors, live, commands, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
         announce(&doors, is_heir.then(|| (&*office, args.about())));
@@ -396,11 +396,11 @@ fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
 }
 
 /// Starts the control plane's thread.
-fn start_desk(mut desk: Desk, wakers: &[Waker]) -> Result<(), String> {
+fn start_controller(mut controller: WorkerController, wakers: &[Waker]) -> Result<(), String> {
     for (worker, waker) in wakers.iter().cloned().enumerate() {
-        desk.set_wake(worker, Box::new(move || waker.wake()));
+        controller.set_wake(worker, Box::new(move || waker.wake()));
     }
-    let started = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
+    let started = std::thread::Builder::new().name("control".to_owned()).spawn(|| controller.run());
     started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
 }
 
@@ -453,7 +453,7 @@ fn plan(
     config: &Config,
     draft: Draft,
     mut heir: Option<&mut Heir>,
-) -> Result<(Plan, Desk, PostBox), String> {
+) -> Result<(Plan, WorkerController, WorkerMailbox), String> {
     let Draft { listen, size, limits, specs, clock, tenants } = draft;
     let workers = size.most;
     if let Some(heir) = &mut heir {
@@ -474,7 +474,7 @@ fn plan(
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");
     }
-    let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
+    let (controller, boxes, courier) = WorkerController::with_courier(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
     let room = config.connections_max().min(descriptors).max(1);
@@ -482,9 +482,9 @@ fn plan(
     let spread = Spread::new(workers);
     spread.bound(room);
     let open_to = spread.clone();
-    let foreman = desk.foreman();
-    foreman.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
-    foreman.size(size.least);
+    let commands = controller.commands();
+    commands.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
+    commands.size(size.least);
     let plan = Plan {
         places,
         shared: Arc::new(shared),
@@ -502,7 +502,7 @@ fn plan(
         fabric: Arc::default(),
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
-    Ok((plan, desk, courier))
+    Ok((plan, controller, courier))
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.

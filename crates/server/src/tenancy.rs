@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use contract::{Slo, TenantId};
-use control::{Book, Clock, DeviceSetup, Origin, Refusal, Switches, Tenants};
+use control::{Clock, DeviceSetup, Origin, Refusal, Switches, TenantRegistry, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
@@ -36,11 +36,11 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
     let (devices, are_known) = setups(config, needs.specs, mistakes);
     let tenants = Tenants::new(devices, needs.workers, needs.tenants_max, clock);
     let now = tenants.now();
-    let mut book = tenants.book();
-    use_measured_models(config, &mut book, now);
+    let mut registry = tenants.registry();
+    use_measured_models(config, &mut registry, now);
     let said: HashSet<&str> = base.tenant.iter().map(|said| said.name.as_str()).collect();
     for tenant in &config.tenant {
-        if book.find(&tenant.name).is_some() {
+        if registry.find(&tenant.name).is_some() {
             let what = format!(
                 "tenant {:?}: another has this name; expected one that no other tenant has",
                 tenant.name
@@ -50,10 +50,11 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
         }
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
-        let configured = said.contains(tenant.name.as_str()) || tenant.name == Book::DEFAULT;
+        let configured =
+            said.contains(tenant.name.as_str()) || tenant.name == TenantRegistry::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
-        let registered = register_again(&mut book, &tenant.name, now, |book| {
-            book.register_sharing(&tenant.name, &slo, share, device, origin, now)
+        let registered = register_again(&mut registry, &tenant.name, now, |registry| {
+            registry.register_sharing(&tenant.name, &slo, share, device, origin, now)
         });
         if let Err(refusal) = registered {
             if are_known || matches!(refusal, Refusal::NoDevice { .. }) {
@@ -61,13 +62,13 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
                 mistakes.add(tenant.nth.key("tenant", key_of(&refusal)), what);
             }
             // Whoever names it is right.
-            let _ = book.register(&tenant.name, &Slo::default(), None, origin, now);
+            let _ = registry.register(&tenant.name, &Slo::default(), None, origin, now);
         }
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
     let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
     let default = (by_default && listen.iter().any(|at| at.tenant.is_none()))
-        .then(|| (Book::DEFAULT, NO_OTHER.to_owned(), true, None));
+        .then(|| (TenantRegistry::DEFAULT, NO_OTHER.to_owned(), true, None));
     // Those may go while the server runs.
     let of_listeners = listen.iter().filter_map(|at| {
         Some((at.tenant.as_deref()?, by(at), false, config.place_of_listener(at.number)))
@@ -78,26 +79,26 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
     });
     for (name, by, stays, place) in default.into_iter().chain(of_rules).chain(of_listeners) {
         // A file without tenants is of the time before there were any: its names are best effort.
-        let is_made = name == Book::DEFAULT || base.tenant.is_empty();
-        if book.find(name).is_none() {
+        let is_made = name == TenantRegistry::DEFAULT || base.tenant.is_empty();
+        if registry.find(name).is_none() {
             if !is_made {
-                let known = book.names().collect::<Vec<_>>().join(", ");
+                let known = registry.names().collect::<Vec<_>>().join(", ");
                 let what = format!("{by}: there is no tenant {name:?}; there are: {known}");
                 mistakes.add(place, what);
                 continue;
             }
-            let made = book.register(name, &Slo::default(), None, Origin::Configured, now);
+            let made = registry.register(name, &Slo::default(), None, Origin::Configured, now);
             let made = made.map_err(|refusal| format!("{by}: {refusal}"));
             if mistakes.take(place, made).is_none() {
                 continue;
             }
         }
-        let tenant = book.find(name).expect("it was just made");
+        let tenant = registry.find(name).expect("it was just made");
         if stays {
-            book.pin(tenant, &by);
+            registry.pin(tenant, &by);
         }
     }
-    drop(book);
+    drop(registry);
     tenants
 }
 
@@ -112,11 +113,11 @@ fn key_of(refusal: &Refusal) -> &'static str {
 }
 
 /// Has devices trust the models that were measured while servers ran.
-fn use_measured_models(config: &Config, book: &mut Book, now: contract::Instant) {
+fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: contract::Instant) {
     for (device, kept) in &config.measured_models {
-        let Ok(configured) = book.configured_model(device) else { continue };
+        let Ok(configured) = registry.configured_model(device) else { continue };
         let set = kept.over(configured).and_then(|model| {
-            book.set_model(device, model, now).map_err(|refusal| refusal.to_string())
+            registry.set_model(device, model, now).map_err(|refusal| refusal.to_string())
         });
         if let Err(why) = set {
             tracing::warn!(device, why, "the measured model is not used");
@@ -127,14 +128,14 @@ fn use_measured_models(config: &Config, book: &mut Book, now: contract::Instant)
 /// Registers a tenant of before. What did not fit any more when its device was measured stayed then,
 /// and stays now.
 pub(crate) fn register_again<T>(
-    book: &mut Book,
+    registry: &mut TenantRegistry,
     tenant: &str,
     now: contract::Instant,
-    register: impl Fn(&mut Book) -> Result<T, control::Refusal>,
+    register: impl Fn(&mut TenantRegistry) -> Result<T, control::Refusal>,
 ) -> Result<T, control::Refusal> {
-    register(book).or_else(|refusal| {
-        let measured = book.remodelled();
-        let registered = by_configured_models(book, &measured, now, register);
+    register(registry).or_else(|refusal| {
+        let measured = registry.remodelled();
+        let registered = by_configured_models(registry, &measured, now, register);
         let why = refusal.to_string();
         if registered.is_some() {
             tracing::warn!(
@@ -151,18 +152,18 @@ pub(crate) fn register_again<T>(
 /// Does something while devices trust the models that the configuration names; `None`: these do not
 /// help either.
 fn by_configured_models<T>(
-    book: &mut Book,
+    registry: &mut TenantRegistry,
     measured: &[(String, DeviceModel)],
     now: contract::Instant,
-    what: impl FnOnce(&mut Book) -> Result<T, control::Refusal>,
+    what: impl FnOnce(&mut TenantRegistry) -> Result<T, control::Refusal>,
 ) -> Option<T> {
     for (device, _) in measured {
-        let configured = book.configured_model(device).ok()?.clone();
-        book.set_model(device, configured, now).ok()?;
+        let configured = registry.configured_model(device).ok()?.clone();
+        registry.set_model(device, configured, now).ok()?;
     }
-    let done = what(book);
+    let done = what(registry);
     for (device, model) in measured {
-        if book.set_model(device, model.clone(), now).is_err() {
+        if registry.set_model(device, model.clone(), now).is_err() {
             tracing::warn!(device, "the measured model is not used");
         }
     }
@@ -181,17 +182,17 @@ pub(crate) fn by(at: &ListenAt) -> String {
 ///
 /// # Errors
 /// There is no such tenant, or it is one that a client has made and may end.
-pub(crate) fn lead(at: &ListenAt, book: &Book) -> Result<Lead, String> {
-    let name = at.tenant.as_deref().unwrap_or(Book::DEFAULT);
-    let tenant = match (book.find(name), at.tenant.is_some()) {
+pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, String> {
+    let name = at.tenant.as_deref().unwrap_or(TenantRegistry::DEFAULT);
+    let tenant = match (registry.find(name), at.tenant.is_some()) {
         (Some(tenant), _) => tenant,
         (None, false) => TenantId::DEFAULT,
         (None, true) => {
-            let known = book.names().collect::<Vec<_>>().join(", ");
+            let known = registry.names().collect::<Vec<_>>().join(", ");
             return Err(format!("{}: there is no tenant {name:?}; there are: {known}", by(at)));
         }
     };
-    if let Some(Origin::Client(_)) = book.origin(tenant) {
+    if let Some(Origin::Client(_)) = registry.origin(tenant) {
         return Err(format!("{}: a client has made the tenant {name:?}, and may end it", by(at)));
     }
     let stands = Some(Stands { tenant, name: name.to_owned() });
@@ -209,14 +210,15 @@ pub(crate) fn make_default(
     tenants: &Tenants,
 ) -> Result<(), String> {
     let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
-    let (now, mut book) = (tenants.now(), tenants.book());
-    if !by_default || at.tenant.is_some() || book.find(Book::DEFAULT).is_some() {
+    let (now, mut registry) = (tenants.now(), tenants.registry());
+    if !by_default || at.tenant.is_some() || registry.find(TenantRegistry::DEFAULT).is_some() {
         return Ok(());
     }
-    let made = book.register(Book::DEFAULT, &Slo::default(), None, Origin::Configured, now);
+    let made =
+        registry.register(TenantRegistry::DEFAULT, &Slo::default(), None, Origin::Configured, now);
     made.map_err(|refusal| format!("{}: {refusal}", by(at)))?;
-    let tenant = book.find(Book::DEFAULT).expect("it was just made");
-    book.pin(tenant, NO_OTHER);
+    let tenant = registry.find(TenantRegistry::DEFAULT).expect("it was just made");
+    registry.pin(tenant, NO_OTHER);
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use contract::ListenerId;
 use control::admin::{AdminAddress, Running};
-use control::{Foreman, Tenants};
+use control::{Tenants, WorkerCommands};
 use io::{Clock, Kept, Listener, Spread, UnixPath, Waker};
 use worker::Parts;
 
@@ -68,7 +68,7 @@ impl Socket {
 /// What of a server is given away, or added to.
 pub(crate) struct Grounds {
     pub(crate) tenants: Tenants,
-    pub(crate) foreman: Foreman,
+    pub(crate) commands: WorkerCommands,
     pub(crate) spread: Arc<Spread>,
     pub(crate) shared: Arc<Parts>,
     pub(crate) places: Arc<Places>,

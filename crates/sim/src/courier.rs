@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use contract::{Ask, Command, Mailbox, Parcel, Payload, Report, Tell};
-use control::PostBox;
+use control::WorkerMailbox;
 
 use crate::marks::{Mark, Marks};
 use crate::nvme;
@@ -13,7 +13,7 @@ use crate::nvme;
 /// A worker's mailbox.
 #[derive(Debug)]
 pub(crate) struct Courier {
-    inner: PostBox,
+    inner: WorkerMailbox,
     /// `true` to deliver requests that change data twice.
     doubles: bool,
     /// `true` if something was passed to another worker since the last check.
@@ -23,7 +23,7 @@ pub(crate) struct Courier {
 
 impl Courier {
     pub(crate) fn new(
-        inner: PostBox,
+        inner: WorkerMailbox,
         doubles: bool,
         passed: Rc<Cell<bool>>,
         marks: Marks,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Instant, Meters, Report, Slo, Stays, Tell, TenantId};
-use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Switches, Tenants};
+use control::{
+    DeviceSetup, Origin, State, Switches, TenantRegistry, Tenants, WorkerController, WorkerMailbox,
+};
 use flash::Chance;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
 use worker::Line;
@@ -38,8 +40,8 @@ pub(crate) struct OfficePlan {
 pub(crate) struct Office {
     plan: OfficePlan,
     tenants: Tenants,
-    desk: Desk,
-    boxes: Vec<Option<PostBox>>,
+    controller: WorkerController,
+    boxes: Vec<Option<WorkerMailbox>>,
     chance: Chance,
     /// The time of the control plane's next turn.
     pub(crate) due: Instant,
@@ -66,17 +68,17 @@ impl Office {
         };
         let clock = Arc::new(|| -> Instant { panic!("the world passes the time") });
         let tenants = Tenants::new(vec![device], workers, TENANTS, clock);
-        let mut book = tenants.book();
-        for name in [Book::DEFAULT, HOSTILE] {
-            let made = book.register(name, &Slo::default(), None, Origin::Configured, now);
-            book.pin(made.expect("there is room").tenant, "the world");
+        let mut registry = tenants.registry();
+        for name in [TenantRegistry::DEFAULT, HOSTILE] {
+            let made = registry.register(name, &Slo::default(), None, Origin::Configured, now);
+            registry.pin(made.expect("there is room").tenant, "the world");
         }
-        drop(book);
-        let (desk, boxes) = Desk::new(tenants.clone(), workers);
+        drop(registry);
+        let (controller, boxes) = WorkerController::new(tenants.clone(), workers);
         Office {
             plan,
             tenants,
-            desk,
+            controller,
             boxes: boxes.into_iter().map(Some).collect(),
             chance: Chance::new(plan.seed),
             due: now,
@@ -120,8 +122,8 @@ impl Office {
     /// Lets the control plane take a turn. Returns `true` if workers have mail.
     pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
-        let busy = self.desk.serve(now);
-        for report in self.desk.take_reports() {
+        let busy = self.controller.serve(now);
+        for report in self.controller.take_reports() {
             let Report::Moved { ended, .. } = report else { continue };
             match ended {
                 Ok(_) => self.marks.hit(Mark::MovedLanded),
@@ -140,7 +142,7 @@ impl Office {
 
     /// Sends a command to a worker.
     pub(crate) fn order(&mut self, worker: usize, tell: Tell, now: Instant) {
-        self.desk.order(worker, tell);
+        self.controller.order(worker, tell);
         self.due = now;
     }
 
@@ -194,29 +196,29 @@ impl Office {
     pub(crate) fn operate(&mut self, now: Instant) {
         let slo = self.slo();
         let name = format!("operator's {}", self.chance.within(0..=2));
-        let mut book = self.tenants.book();
-        let any = |book: &Book, chance: &mut Chance| {
-            let names = book.names().map(str::to_owned).collect::<Vec<_>>();
+        let mut registry = self.tenants.registry();
+        let any = |registry: &TenantRegistry, chance: &mut Chance| {
+            let names = registry.names().map(str::to_owned).collect::<Vec<_>>();
             names[chance.within(0..=names.len() as u64 - 1) as usize].clone()
         };
         match self.chance.within(0..=3) {
             0 | 1 => {
-                let registered = book.register(&name, &slo, None, Origin::Operator, now);
+                let registered = registry.register(&name, &slo, None, Origin::Operator, now);
                 match registered {
                     Ok(_) => self.marks.hit(Mark::TenantOfOperator),
                     Err(_) => self.marks.hit(Mark::TenantRefused),
                 }
             }
             2 => {
-                let name = any(&book, &mut self.chance);
-                if book.change(&name, &slo, now).is_ok() {
+                let name = any(&registry, &mut self.chance);
+                if registry.change(&name, &slo, now).is_ok() {
                     self.marks.hit(Mark::TenantChanged);
                 }
             }
             _ => {
-                let name = any(&book, &mut self.chance);
+                let name = any(&registry, &mut self.chance);
                 // The operator cannot end tenants that the world has pinned.
-                let _ = book.unregister(&name, now);
+                let _ = registry.unregister(&name, now);
             }
         }
     }
@@ -228,8 +230,8 @@ impl Office {
 
     /// Checks that no token was created or lost beside the registry.
     pub(crate) fn check(&self, schedulers: &[&AnyScheduler]) {
-        let book = self.tenants.book();
-        let (made, held) = book.tokens(0);
+        let registry = self.tenants.registry();
+        let (made, held) = registry.tokens(0);
         let (mut generated, mut gone) = (made.generated, made.spent + made.expired);
         for scheduler in schedulers {
             let AnyScheduler::Tokens(scheduler) = scheduler else { return };

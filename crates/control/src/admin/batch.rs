@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use serde::Serialize;
 
-use super::aside::aside;
 use super::audit::Note;
+use super::blocking::blocking;
 use super::model::{ChangeTenant, ChangeTenants, ChangedTenants, RemoveNamed, SetNamed};
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body, contract_slo};
-use crate::book::TenantChange;
-use crate::words::Refusal;
+use crate::info::Refusal;
+use crate::registry::TenantChange;
 
 /// Maximum number of changes in one request: the number of tenants that a server was measured with.
 const CHANGES_MAX: usize = 10_000;
@@ -62,9 +62,9 @@ pub(super) async fn change_tenants(
     let few = (total <= NOTED_MAX).then(|| wanted.changes.clone());
     let each = wanted.changes.into_iter().enumerate().map(|(n, one)| meant(n, one));
     let changes = each.collect::<Result<Vec<TenantChange>, Problem>>()?;
-    aside(move || {
-        let done = match api.site.estate() {
-            Some(estate) => estate.change_tenants(&changes),
+    blocking(move || {
+        let done = match api.parts.inventory() {
+            Some(inventory) => inventory.change_tenants(&changes),
             None => api.tenants.apply(&changes).map_err(|(n, why)| in_batch(n, &changes[n], why)),
         };
         if done.is_ok() {

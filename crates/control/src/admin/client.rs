@@ -19,11 +19,10 @@ use tokio::runtime::Runtime;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::AdminAddress;
-use super::crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::dashboard::Model;
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::drain::{Drain, DrainServer};
-use super::estate::{
+use super::inventory::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
     Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
     RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
@@ -36,8 +35,9 @@ use super::model::{
 use super::problem::{Code, Failure, Problem};
 use super::settings::{DeviceSettings, SetDevice};
 use super::tls::Pass;
-use super::unkept::WARNING;
+use super::warning::WARNING;
 use super::watch::{Flows, Stages};
+use super::workers::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 
 /// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -10,14 +10,14 @@ use qos::{DeviceModel, Percentile, RatePoint};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
-use super::asked::{Path, Query};
+use super::extract::{Path, Query};
 use super::model::Tenant;
 use super::problem::{Failure, Problem};
 use super::watch::TokenRates;
-use crate::book::TOKEN;
 use crate::history;
+use crate::info::TenantInfo;
+use crate::registry::TOKEN;
 use crate::tail_share;
-use crate::words::TenantInfo;
 
 /// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;
@@ -130,9 +130,9 @@ async fn get_history(
     Query(since): Query<Since>,
 ) -> Json<History> {
     let (devices, windows) = {
-        let book = tenants.book();
-        let windows: Vec<_> = book.history().after(since.after).cloned().collect();
-        (book.device_infos().into_iter().map(|info| info.name).collect(), windows)
+        let registry = tenants.registry();
+        let windows: Vec<_> = registry.history().after(since.after).cloned().collect();
+        (registry.device_infos().into_iter().map(|info| info.name).collect(), windows)
     };
     let now = tenants.now();
     let seconds = windows.into_iter().map(|window| {
@@ -197,7 +197,7 @@ impl Reads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Its reads exceeded the latency bound.
+    /// Reads exceeded the latency bound.
     Late,
     /// The tenant demanded more than its SLO, so the latency bound did not hold.
     Over,
@@ -226,7 +226,7 @@ impl From<crate::Standing> for Standing {
 
 /// A tenant with its standing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct StandingOf {
+pub struct TenantStanding {
     /// The tenant's standing in the last second.
     pub standing: Standing,
     /// Measured tail latency as a share of its bound; `null` without reads or SLO.
@@ -237,7 +237,7 @@ pub struct StandingOf {
 
 /// The list of tenants with their standings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Stood {
+pub struct StandingList {
     /// Number of all tenants.
     pub total: usize,
     /// Number of tenants whose name contains the search text.
@@ -245,7 +245,7 @@ pub struct Stood {
     /// Number of tenants by standing, over all tenants.
     pub standings: Standings,
     /// The first matching tenants in the requested order.
-    pub tenants: Vec<StandingOf>,
+    pub tenants: Vec<TenantStanding>,
 }
 
 /// The order of a list of tenants.
@@ -285,21 +285,21 @@ struct Shown {
     path = "/v1/standing",
     params(Shown),
     responses(
-        (status = 200, body = Stood),
+        (status = 200, body = StandingList),
         (status = 400, description = "There is no such order, or the limit is no number"),
     )
 )]
 async fn get_standing(
     State(tenants): State<crate::Tenants>,
     Query(shown): Query<Shown>,
-) -> Json<Stood> {
+) -> Json<StandingList> {
     let limit = shown.limit.unwrap_or(SHOWN_DEFAULT).min(SHOWN_MAX);
     let text = shown.search.unwrap_or_default().to_lowercase();
     let mut counts = [0; crate::Standing::ALL.len()];
     let (mut total, mut matched, mut first) = (0, 0, Vec::new());
     let mut next = Some(0);
     while let Some(from) = next {
-        let (chunk, then) = tenants.book().listed(from, CHUNK);
+        let (chunk, then) = tenants.registry().listed(from, CHUNK);
         total += chunk.len();
         for info in chunk {
             let standing = crate::Standing::of(&info);
@@ -315,13 +315,13 @@ async fn get_standing(
         // Yields to other tasks of this thread.
         tokio::task::yield_now().await;
     }
-    let of = |(standing, info): (crate::Standing, TenantInfo)| StandingOf {
+    let of = |(standing, info): (crate::Standing, TenantInfo)| TenantStanding {
         standing: standing.into(),
         tail_share: tail_share(&info),
         tenant: info.into(),
     };
     let tenants = first.into_iter().map(of).collect();
-    Json(Stood { total, matched, standings: counts.into(), tenants })
+    Json(StandingList { total, matched, standings: counts.into(), tenants })
 }
 
 type Ranked = (crate::Standing, TenantInfo);
@@ -384,8 +384,8 @@ async fn get_model(
     State(tenants): State<crate::Tenants>,
     Path(name): Path<String>,
 ) -> Result<Json<Model>, Problem> {
-    let book = tenants.book();
-    Ok(Json(book.model(&name)?.into()))
+    let registry = tenants.registry();
+    Ok(Json(registry.model(&name)?.into()))
 }
 
 impl From<&DeviceModel> for Model {

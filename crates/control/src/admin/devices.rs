@@ -10,13 +10,13 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
-use super::aside::aside;
-use super::asked::Path;
 use super::audit::Note;
+use super::blocking::blocking;
+use super::extract::Path;
 use super::model::Device;
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body, shown_devices};
-use crate::words::Refusal;
+use crate::info::Refusal;
 
 /// Recalibrates devices beside their tenants. All methods return at once. Each reports the reason
 /// if it does not do what was asked; then nothing has changed.
@@ -175,10 +175,10 @@ async fn ask<T: Send + 'static>(
     api: &Api,
     what: impl FnOnce(&dyn Recalibrator) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let Some(recalibrator): Option<Arc<dyn Recalibrator>> = api.site.recalibrator() else {
+    let Some(recalibrator): Option<Arc<dyn Recalibrator>> = api.parts.recalibrator() else {
         return Err(Problem::new(Code::Unsupported, "this server does not measure devices"));
     };
-    aside(move || what(&*recalibrator)).await
+    blocking(move || what(&*recalibrator)).await
 }
 
 /// Returns one device.

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::audit::Note;
-use super::crew::DEADLINE_MS_MAX;
-use super::estate_routes::{Estate, ask, change};
+use super::inventory_routes::{Inventory, ask, change};
 use super::problem::{Failure, Problem};
 use super::routes::{Api, Body};
+use super::workers::DEADLINE_MS_MAX;
 
 /// The parameters of a drain of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -59,7 +59,7 @@ pub(super) fn routes() -> Router<Api> {
     responses((status = 200, body = Drain), (status = 501, body = Failure))
 )]
 async fn get_drain(State(api): State<Api>) -> Result<Json<Drain>, Problem> {
-    ask(api, |estate| estate.drain_of_server()).await.map(Json)
+    ask(api, |inventory| inventory.drain_of_server()).await.map(Json)
 }
 
 /// Drains the server. The server refuses new connections and requests, and ends when its requests
@@ -81,8 +81,8 @@ async fn drain_server(
     Body(DrainServer { deadline_ms }): Body<DrainServer>,
 ) -> Result<Response, Problem> {
     let how = DrainServer { deadline_ms: deadline_ms.map(|limit| limit.min(DEADLINE_MS_MAX)) };
-    let before = |estate: &dyn Estate| estate.drain_of_server().ok();
-    let drain = change(api, note, before, move |estate| estate.drain_server(how)).await?;
+    let before = |inventory: &dyn Inventory| inventory.drain_of_server().ok();
+    let drain = change(api, note, before, move |inventory| inventory.drain_server(how)).await?;
     Ok((StatusCode::ACCEPTED, Json(drain)).into_response())
 }
 

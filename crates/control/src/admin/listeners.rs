@@ -9,13 +9,13 @@ use axum::routing::put;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
-use super::asked::Path;
 use super::audit::Note;
-use super::crew::DEADLINE_MS_MAX;
-use super::estate::{Listener, ListenerState};
-use super::estate_routes::{Estate, change};
+use super::extract::Path;
+use super::inventory::{Listener, ListenerState};
+use super::inventory_routes::{Inventory, change};
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
+use super::workers::DEADLINE_MS_MAX;
 
 /// A change of a listener; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -62,15 +62,15 @@ async fn set_listener(
     Body(to): Body<SetListener>,
 ) -> Result<Json<Listener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| estate.listener(&known).ok();
+    let before = move |inventory: &dyn Inventory| inventory.listener(&known).ok();
     let limit = Duration::from_millis(to.deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
-    let set = move |estate: &dyn Estate| {
-        let listener = estate.listener(&name)?;
+    let set = move |inventory: &dyn Inventory| {
+        let listener = inventory.listener(&name)?;
         check_fixed(&listener, &to)?;
         match to.state {
             None => Ok(listener),
-            Some(ListenerState::Open) => estate.resume_listener(&name),
-            Some(_) => estate.drain_listener(&name, limit),
+            Some(ListenerState::Open) => inventory.resume_listener(&name),
+            Some(_) => inventory.drain_listener(&name, limit),
         }
     };
     change(api, note, before, set).await.map(Json)

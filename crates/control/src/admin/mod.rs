@@ -10,18 +10,17 @@
 //! listening socket with its file and permissions, which the program makes.
 
 mod address;
-mod aside;
-mod asked;
 mod audit;
 mod batch;
+mod blocking;
 mod client;
-mod crew;
 mod dashboard;
 mod devices;
 mod drain;
-mod estate;
-mod estate_routes;
+mod extract;
 mod gate;
+mod inventory;
+mod inventory_routes;
 mod listeners;
 mod model;
 mod openapi;
@@ -33,8 +32,9 @@ mod server;
 mod settings;
 mod tls;
 mod tokens;
-mod unkept;
+mod warning;
 mod watch;
+mod workers;
 
 pub use axum::Router;
 
@@ -42,22 +42,22 @@ pub use address::{AddressError, AdminAddress};
 pub use audit::{Caller, Journal, Outcome, Record};
 pub use batch::in_batch;
 pub use client::{Client, ClientError};
-pub use crew::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState};
 pub use dashboard::{
-    History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingOf, Standings, Stood,
+    History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingList, Standings,
+    TenantStanding,
 };
 pub use devices::{
     Found, FoundRate, Phase, Recalibration, Recalibrator, SetRecalibration, StartRecalibration,
     When,
 };
 pub use drain::{Drain, DrainServer, DrainState};
-pub use estate::{
+pub use inventory::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller,
     DrainListener, Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace,
     Namespaces, OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
     SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
-pub use estate_routes::Estate;
+pub use inventory_routes::Inventory;
 pub use listeners::SetListener;
 pub use model::{
     AddTenant, Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance,
@@ -66,12 +66,15 @@ pub use model::{
 };
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};
-pub use routes::{Site, router};
+pub use routes::{ServerParts, router};
 pub use scrape::scrape_router;
-pub use server::{Door, Running, start, start_audited};
+pub use server::{AdminListener, Running, start, start_audited};
 pub use settings::{Automatic, DeviceSettings, SetDevice};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
 pub use watch::{
     FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages, TokenRates,
+};
+pub use workers::{
+    Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState,
 };

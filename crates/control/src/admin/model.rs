@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::crew::WorkerState;
 use super::settings::DeviceSettings;
+use super::workers::WorkerState;
 
 /// A service level objective (SLO): the promise to a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -88,13 +88,13 @@ pub struct SetTenant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTenants {
-    /// One change per tenant, at most 10 000, made in this order. Removals are made last: what they
-    /// free is for the next request.
+    /// The changes, one per tenant, at most 10 000, made in this order. Removals are made last:
+    /// what they free is for the next request.
     #[schema(max_items = 10_000)]
     pub changes: Vec<ChangeTenant>,
 }
 
-/// One of several changes of tenants.
+/// A change within a batch of changes of tenants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeTenant {
@@ -430,7 +430,7 @@ pub struct Workers {
 /// Conversions between the control plane's types and those of the API.
 mod translation {
     use super::*;
-    use crate::words;
+    use crate::info;
 
     impl Slo {
         /// Converts to the contract's type.
@@ -469,15 +469,15 @@ mod translation {
         }
     }
 
-    impl From<words::TenantInfo> for Tenant {
-        fn from(info: words::TenantInfo) -> Tenant {
+    impl From<info::TenantInfo> for Tenant {
+        fn from(info: info::TenantInfo) -> Tenant {
             let slo = Slo::from_contract(&info.slo);
             Tenant {
                 name: info.name,
                 number: info.tenant.0,
                 state: match info.state {
-                    words::State::Active => State::Active,
-                    words::State::Leaving => State::Leaving,
+                    info::State::Active => State::Active,
+                    info::State::Leaving => State::Leaving,
                 },
                 origin: match info.origin {
                     crate::Origin::Configured => Origin::Configured,
@@ -496,9 +496,9 @@ mod translation {
         }
     }
 
-    impl From<Share> for words::Share {
-        fn from(share: Share) -> words::Share {
-            words::Share { weight: share.weight, cap_tokens: share.cap_tokens }
+    impl From<Share> for info::Share {
+        fn from(share: Share) -> info::Share {
+            info::Share { weight: share.weight, cap_tokens: share.cap_tokens }
         }
     }
 
@@ -564,8 +564,8 @@ mod translation {
         }
     }
 
-    impl From<words::Admission> for Admitted {
-        fn from(admission: words::Admission) -> Admitted {
+    impl From<info::Admission> for Admitted {
+        fn from(admission: info::Admission) -> Admitted {
             Admitted {
                 name: admission.name,
                 number: admission.tenant.0,
@@ -576,8 +576,8 @@ mod translation {
         }
     }
 
-    impl From<words::Ways> for Ways {
-        fn from(ways: words::Ways) -> Ways {
+    impl From<info::Ways> for Ways {
+        fn from(ways: info::Ways) -> Ways {
             Ways { iops: ways.iops, latency_us: ways.latency_us, leave: ways.leave }
         }
     }

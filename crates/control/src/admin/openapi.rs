@@ -6,10 +6,10 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, PathItem, Ref, RefOr, Response};
 
 use super::audit::is_change;
-use super::crew;
 use super::drain;
-use super::estate_routes;
+use super::inventory_routes;
 use super::routes::documented::Document;
+use super::workers;
 
 /// Returns the document, as served at `/openapi.json`.
 pub fn document() -> utoipa::openapi::OpenApi {
@@ -22,8 +22,8 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document.merge(super::listeners::Document::openapi());
     document.merge(super::settings::Document::openapi());
     document.merge(drain::documented::Document::openapi());
-    document.merge(crew::documented::Document::openapi());
-    document.merge(estate_routes::documented::Document::openapi());
+    document.merge(workers::documented::Document::openapi());
+    document.merge(inventory_routes::documented::Document::openapi());
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Ways;
-use crate::words::{self, Refusal};
+use crate::info::{self, Refusal};
 
 /// Maximum number of names that a message lists.
 const NAMES_MAX: usize = 8;
@@ -173,7 +173,7 @@ impl Problem {
     }
 
     /// Returns the problem of a refused SLO, with its remedies.
-    pub(super) fn refused(refusal: Refusal, ways: words::Ways) -> Problem {
+    pub(super) fn refused(refusal: Refusal, ways: info::Ways) -> Problem {
         let mut problem = Problem::from(refusal);
         let ways = Ways::from(ways);
         if let Some(text) = ways_text(&ways) {
@@ -296,7 +296,7 @@ mod tests {
             limited_by: Some("gold".to_owned()),
         };
         let leave = (0..10).map(|n| format!("t{n}")).collect();
-        let ways = words::Ways { iops: Some(300), latency_us: Some(2_000), leave };
+        let ways = info::Ways { iops: Some(300), latency_us: Some(2_000), leave };
         let problem = Problem::refused(refusal, ways);
         assert_eq!(problem.code, Code::TooMuch);
         assert!(

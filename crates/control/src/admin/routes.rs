@@ -11,32 +11,32 @@ use axum::routing::{get, patch};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
-use super::aside::aside;
-use super::asked::Path;
 use super::audit::Note;
 use super::batch;
-use super::crew::WorkerState;
+use super::blocking::blocking;
 use super::devices::Recalibrator;
-use super::estate_routes::Estate;
+use super::extract::Path;
+use super::inventory_routes::Inventory;
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, Drift, SetTenant, Slo, Strictest, Tenant, Tenants,
     Verdict, Worker, Workers,
 };
 use super::openapi;
 use super::problem::{Code, Failure, Problem};
-use crate::book::TenantChange;
-use crate::words;
+use super::workers::WorkerState;
+use crate::info;
+use crate::registry::TenantChange;
 
 /// Maximum size of a request's body in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The parts of the server that the API needs, except tenants. Called on the API's thread.
-pub trait Site: Send + Sync {
+pub trait ServerParts: Send + Sync {
     /// Returns the processor that a worker is pinned to.
     fn cpu(&self, worker: usize) -> Option<usize>;
 
     /// Returns the inventory of the server; `None` if it does not change.
-    fn estate(&self) -> Option<Arc<dyn Estate>> {
+    fn inventory(&self) -> Option<Arc<dyn Inventory>> {
         None
     }
 
@@ -50,15 +50,19 @@ pub trait Site: Send + Sync {
 #[derive(Clone)]
 pub(super) struct Api {
     pub(super) tenants: crate::Tenants,
-    pub(super) foreman: crate::Foreman,
-    pub(super) site: Arc<dyn Site>,
+    pub(super) commands: crate::WorkerCommands,
+    pub(super) parts: Arc<dyn ServerParts>,
 }
 
 /// Returns the router of the API, without time limits and without authentication.
-pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
-    let warned = middleware::from_fn_with_state(site.clone(), super::unkept::warn);
-    let estate = super::estate_routes::routes().merge(super::settings::routes());
-    let estate = estate.route_layer(warned);
+pub fn router(
+    tenants: crate::Tenants,
+    commands: crate::WorkerCommands,
+    parts: Arc<dyn ServerParts>,
+) -> Router {
+    let warned = middleware::from_fn_with_state(parts.clone(), super::warning::warn);
+    let inventory = super::inventory_routes::routes().merge(super::settings::routes());
+    let inventory = inventory.route_layer(warned);
     Router::new()
         .route(
             "/v1/tenants",
@@ -73,11 +77,11 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         )
         .route("/v1/devices", get(list_devices))
         .route("/v1/workers", get(list_workers))
-        .merge(super::crew::routes())
+        .merge(super::workers::routes())
         .merge(super::drain::routes())
         .merge(super::listeners::routes())
         .merge(super::devices::routes())
-        .merge(estate)
+        .merge(inventory)
         .merge(super::watch::watch_router(tenants.clone()))
         .merge(super::dashboard::dashboard_router(tenants.clone()))
         .route("/openapi.json", get(async || Json(openapi::document())))
@@ -89,7 +93,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
             Problem::new(Code::NoMethod, message)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(Api { tenants, foreman, site })
+        .with_state(Api { tenants, commands, parts })
         .merge(super::pages::pages_router())
 }
 
@@ -106,11 +110,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
 /// Adds or changes a tenant and stores the change if the server stores changes, or does neither.
 /// Runs where nobody can cancel it, so that no change stays incomplete.
-fn make(api: &Api, wanted: &TenantChange) -> Result<words::Admission, Problem> {
-    let done = match api.site.estate() {
-        Some(estate) => estate.change_tenant(wanted),
+fn make(api: &Api, wanted: &TenantChange) -> Result<info::Admission, Problem> {
+    let done = match api.parts.inventory() {
+        Some(inventory) => inventory.change_tenant(wanted),
         None => match api.tenants.apply(slice::from_ref(wanted)) {
-            Ok(()) => api.tenants.book().admission_of(wanted.name()).map_err(Problem::from),
+            Ok(()) => api.tenants.registry().admission_of(wanted.name()).map_err(Problem::from),
             Err((_, refusal)) => Err(refusal.into()),
         },
     };
@@ -123,7 +127,7 @@ async fn change<T: Send + 'static>(
     note: Note,
     what: impl FnOnce(&Note) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    aside(move || {
+    blocking(move || {
         let done = what(&note);
         note.ended(done.as_ref().err().map(|problem| problem.code));
         done
@@ -132,7 +136,7 @@ async fn change<T: Send + 'static>(
 }
 
 /// Returns the configured part of a tenant.
-fn promise_of(tenant: &words::TenantInfo) -> SetTenant {
+fn promise_of(tenant: &info::TenantInfo) -> SetTenant {
     let shown = Tenant::from(tenant.clone());
     SetTenant { slo: shown.slo, share: Some(shown.share) }
 }
@@ -191,7 +195,7 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
         TenantChange::Remove { .. } => return problem,
     };
     match checked {
-        Ok(words::Verdict::Refused { refusal, ways }) => Problem::refused(refusal, ways),
+        Ok(info::Verdict::Refused { refusal, ways }) => Problem::refused(refusal, ways),
         _ => problem,
     }
 }
@@ -209,7 +213,7 @@ async fn get_tenant(
 ) -> Result<Json<Tenant>, Problem> {
     match api.tenants.get(&name) {
         Some(info) => Ok(Json(info.into())),
-        None => Err(api.tenants.book().no_tenant(&name).into()),
+        None => Err(api.tenants.registry().no_tenant(&name).into()),
     }
 }
 
@@ -264,9 +268,9 @@ async fn remove_tenant(
 ) -> Result<StatusCode, Problem> {
     change(note, move |note| {
         note.before(&api.tenants.get(&name).as_ref().map(promise_of));
-        match api.site.estate() {
+        match api.parts.inventory() {
             None => api.tenants.unregister(&name)?,
-            Some(estate) => estate.remove_tenant(&name)?,
+            Some(inventory) => inventory.remove_tenant(&name)?,
         }
         tracing::info!(tenant = name, "tenant removed");
         Ok(StatusCode::NO_CONTENT)
@@ -305,13 +309,13 @@ async fn check_tenant(
         }
     };
     Ok(Json(match verdict {
-        words::Verdict::Admitted { tokens_needed, tokens_left } => Verdict {
+        info::Verdict::Admitted { tokens_needed, tokens_left } => Verdict {
             admitted: true,
             tokens_needed: Some(tokens_needed),
             tokens_left: Some(tokens_left),
             refusal: None,
         },
-        words::Verdict::Refused { refusal, ways } => {
+        info::Verdict::Refused { refusal, ways } => {
             let problem = Problem::refused(refusal, ways);
             let shortage = problem.shortage.as_ref();
             Verdict {
@@ -335,18 +339,19 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
     let now = api.tenants.now();
     // One lock, so that both lists describe the same moment.
     let (devices, tenants) = {
-        let book = api.tenants.book();
-        (book.device_infos(), book.list())
+        let registry = api.tenants.registry();
+        (registry.device_infos(), registry.list())
     };
-    let strictest = |device: &words::DeviceInfo| {
+    let strictest = |device: &info::DeviceInfo| {
         let latency_us = device.latency_us?;
         let whose = tenants.iter().find(|tenant| {
-            let promised = tenant.state == words::State::Active && tenant.device == device.name;
+            let promised = tenant.state == info::State::Active && tenant.device == device.name;
             promised && tenant.slo.latency_us == latency_us
         })?;
         Some(Strictest { latency_us, tenant: whose.name.clone() })
     };
-    let said = api.site.estate().map(|estate| estate.device_settings()).unwrap_or_default();
+    let said =
+        api.parts.inventory().map(|inventory| inventory.device_settings()).unwrap_or_default();
     let said_of = |name: &str| said.iter().find(|one| one.name == name).cloned();
     let each = devices.iter().map(|device| Device {
         settings: said_of(&device.name),
@@ -365,9 +370,9 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
 
 /// Returns the current workers as the API's type.
 pub(super) fn shown_workers(api: &Api) -> Vec<Worker> {
-    let each = api.foreman.workers().into_iter().map(|info| Worker {
+    let each = api.commands.workers().into_iter().map(|info| Worker {
         number: info.number,
-        cpu: api.site.cpu(info.number),
+        cpu: api.parts.cpu(info.number),
         state: match info.state {
             crate::WorkerState::Active => WorkerState::Active,
             crate::WorkerState::Retiring => WorkerState::Retiring,
@@ -423,7 +428,7 @@ pub(super) mod documented {
 
 #[cfg(test)]
 mod tests {
-    use super::super::estate::*;
+    use super::super::inventory::*;
     use super::super::{DeviceSettings, Drain, DrainServer, SetDevice};
     use super::*;
     use std::sync::Mutex;
@@ -449,7 +454,7 @@ mod tests {
         };
     }
 
-    impl Estate for SlowDisk {
+    impl Inventory for SlowDisk {
         has_none! {
             namespaces() -> Namespaces;
             namespace(&str) -> Namespace;
@@ -487,22 +492,22 @@ mod tests {
         fn change_tenant(&self, change: &crate::TenantChange) -> Result<crate::Admission, Problem> {
             let (now, mut undo) = (contract::Instant::ZERO, crate::Undo::default());
             let origin = crate::Origin::Operator;
-            self.tenants.book().begin_change(change, origin, now, &mut undo)?;
+            self.tenants.registry().begin_change(change, origin, now, &mut undo)?;
             self.begins.send(()).unwrap();
             self.fails.lock().unwrap().recv().unwrap();
-            self.tenants.book().undo_batch(undo, now);
+            self.tenants.registry().undo_batch(undo, now);
             Err(Problem::new(Code::Internal, "the disk is full"))
         }
     }
 
     struct OneSite(Arc<SlowDisk>);
 
-    impl Site for OneSite {
+    impl ServerParts for OneSite {
         fn cpu(&self, _: usize) -> Option<usize> {
             None
         }
 
-        fn estate(&self) -> Option<Arc<dyn Estate>> {
+        fn inventory(&self) -> Option<Arc<dyn Inventory>> {
             Some(self.0.clone())
         }
     }
@@ -518,12 +523,12 @@ mod tests {
         };
         let clock = Arc::new(|| contract::Instant::ZERO);
         let tenants = crate::Tenants::new(vec![device], 1, 10, clock);
-        let (desk, _) = crate::Desk::new(tenants.clone(), 1);
+        let (controller, _) = crate::WorkerController::new(tenants.clone(), 1);
         let (begins, begun) = channel();
         let (fail, fails) = channel();
         let fails = Mutex::new(fails);
         let disk = Arc::new(SlowDisk { tenants: tenants.clone(), begins, fails });
-        let service = router(tenants.clone(), desk.foreman(), Arc::new(OneSite(disk)));
+        let service = router(tenants.clone(), controller.commands(), Arc::new(OneSite(disk)));
         let service = TowerToHyperService::new(service);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let ask_and_go = |method: &str, path: &str, body: &'static str| {

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 use utoipa::OpenApi;
 
-use super::asked::Query;
+use super::extract::Query;
 use super::problem::Failure;
 use crate::metrics::{self, Snapshot};
 
@@ -62,7 +62,8 @@ struct Asked {
     tenants: Option<usize>,
 }
 
-/// Returns the metrics for Prometheus: text in the format of OpenMetrics (docs/reference/metrics.md).
+/// Returns the metrics for Prometheus: text in the format of OpenMetrics
+/// (docs/reference/metrics.md).
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -52,7 +52,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An endpoint of the API: a socket that listens already.
 #[derive(Debug)]
-pub enum Door {
+pub enum AdminListener {
     /// A Unix socket. Admits this user, who runs the server, and root.
     Unix(StdUnixListener, u32),
     /// A loopback port. Admits every process of this machine.
@@ -75,16 +75,16 @@ impl Running {
     }
 }
 
-/// Starts a thread that serves `door` until the process ends. If held, the thread serves once it is
-/// released.
+/// Starts a thread that serves `endpoint` until the process ends. If held, the thread serves once
+/// it is released.
 ///
 /// # Errors
 /// When the system has no free thread or descriptor.
 ///
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
-pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
-    start_audited(router, door, is_held, None, || {})
+pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Result<Running> {
+    start_audited(router, endpoint, is_held, None, || {})
 }
 
 /// Starts the API like [`start`], with records of changes in `journal`, if there is one. The thread
@@ -98,16 +98,16 @@ pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
 /// When the door is a TCP socket that is not on loopback.
 pub fn start_audited(
     router: Router,
-    door: Door,
+    endpoint: AdminListener,
     is_held: bool,
     journal: Option<Arc<dyn Journal>>,
     begin: fn(),
 ) -> io::Result<Running> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let auditor = Auditor::new(journal);
-    let guard = match &door {
-        Door::Tls(_, credentials) => Some(Guard::new(credentials.clone())),
-        Door::Unix(..) | Door::Tcp(_) => None,
+    let guard = match &endpoint {
+        AdminListener::Tls(_, credentials) => Some(Guard::new(credentials.clone())),
+        AdminListener::Unix(..) | AdminListener::Tcp(_) => None,
     };
     let guarded = |router: Router| {
         let router = router
@@ -128,18 +128,18 @@ pub fn start_audited(
     let routers = Routers { open: guarded(router), forbidden: guarded(forbidden) };
     let entry = {
         let _context = runtime.enter();
-        match door {
-            Door::Unix(listener, owner) => {
+        match endpoint {
+            AdminListener::Unix(listener, owner) => {
                 listener.set_nonblocking(true)?;
                 Entry::Unix(UnixListener::from_std(listener)?, owner)
             }
-            Door::Tcp(listener) => {
+            AdminListener::Tcp(listener) => {
                 let address: SocketAddr = listener.local_addr()?;
                 assert!(address.ip().is_loopback(), "the admin API is for this machine");
                 listener.set_nonblocking(true)?;
                 Entry::Tcp(TcpListener::from_std(listener)?)
             }
-            Door::Tls(listener, credentials) => {
+            AdminListener::Tls(listener, credentials) => {
                 listener.set_nonblocking(true)?;
                 Entry::Tls(TcpListener::from_std(listener)?, credentials)
             }
@@ -168,7 +168,7 @@ struct Routers {
 }
 
 async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiver<bool>) {
-    let places = Arc::new(Places::default());
+    let slots = Arc::new(AddressSlots::default());
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
@@ -192,9 +192,9 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                 Entry::Tls(listener, credentials) => {
                     listener.accept().await.map(|(stream, address)| {
                         // Without a free place, the connection ends here.
-                        if let Some(place) = Places::take(&places, address.ip()) {
+                        if let Some(slot) = AddressSlots::take(&slots, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
-                            let seat = Seat::of(permit, Some(place));
+                            let seat = Seat::of(permit, Some(slot));
                             tokio::spawn(shake_hands(stream, address, acceptor, router, seat));
                         }
                     })
@@ -227,27 +227,27 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
 /// The number of connections by address at a network endpoint. One address cannot take all
 /// connections, nor can a host that has an IPv6 network to itself.
 #[derive(Debug, Default)]
-struct Places(Mutex<Vec<IpAddr>>);
+struct AddressSlots(Mutex<Vec<IpAddr>>);
 
 /// A connection's place, which it keeps until its end.
-struct Place {
-    of: Arc<Places>,
+struct AddressSlot {
+    of: Arc<AddressSlots>,
     address: IpAddr,
 }
 
-impl Places {
-    fn take(of: &Arc<Places>, address: IpAddr) -> Option<Place> {
+impl AddressSlots {
+    fn take(of: &Arc<AddressSlots>, address: IpAddr) -> Option<AddressSlot> {
         let address = Failures::place(address);
         let mut taken = of.0.lock().expect("no holder panics");
         if taken.iter().filter(|one| **one == address).count() >= CONNECTIONS_OF_ADDRESS_MAX {
             return None;
         }
         taken.push(address);
-        Some(Place { of: of.clone(), address })
+        Some(AddressSlot { of: of.clone(), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for AddressSlot {
     fn drop(&mut self) {
         let mut taken = self.of.0.lock().expect("no holder panics");
         if let Some(n) = taken.iter().position(|one| *one == self.address) {
@@ -260,12 +260,12 @@ impl Drop for Place {
 /// up cannot try again sooner.
 #[derive(Clone)]
 pub(super) struct Seat {
-    _held: Arc<(OwnedSemaphorePermit, Option<Place>)>,
+    _held: Arc<(OwnedSemaphorePermit, Option<AddressSlot>)>,
 }
 
 impl Seat {
-    fn of(permit: OwnedSemaphorePermit, place: Option<Place>) -> Seat {
-        Seat { _held: Arc::new((permit, place)) }
+    fn of(permit: OwnedSemaphorePermit, slot: Option<AddressSlot>) -> Seat {
+        Seat { _held: Arc::new((permit, slot)) }
     }
 }
 
@@ -357,13 +357,14 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_has_the_places_of_one_address() {
-        let places = Arc::new(Places::default());
-        let take = |text: &str| Places::take(&places, text.parse().unwrap());
-        let held: Vec<Option<Place>> = (0..9).map(|n| take(&format!("2001:db8::{n}:1"))).collect();
+        let slots = Arc::new(AddressSlots::default());
+        let take = |text: &str| AddressSlots::take(&slots, text.parse().unwrap());
+        let held: Vec<Option<AddressSlot>> =
+            (0..9).map(|n| take(&format!("2001:db8::{n}:1"))).collect();
         assert_eq!(held.iter().flatten().count(), CONNECTIONS_OF_ADDRESS_MAX);
         assert!(take("2001:db8:0:1::1").is_some() && take("10.0.0.1").is_some());
         drop(held);
-        let held: Vec<Option<Place>> = (0..8).map(|_| take("::ffff:10.0.0.1")).collect();
+        let held: Vec<Option<AddressSlot>> = (0..8).map(|_| take("::ffff:10.0.0.1")).collect();
         assert!(held.iter().all(Option::is_some) && take("10.0.0.1").is_none());
         assert!(take("10.0.0.2").is_some());
     }

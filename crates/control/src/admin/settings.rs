@@ -7,9 +7,9 @@ use axum::routing::put;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
-use super::asked::Path;
 use super::audit::Note;
-use super::estate_routes::{Estate, change};
+use super::extract::Path;
+use super::inventory_routes::{Inventory, change};
 use super::problem::{Failure, Problem};
 use super::routes::{Api, Body};
 
@@ -109,10 +109,10 @@ async fn set_device(
     Body(body): Body<SetDevice>,
 ) -> Result<Json<DeviceSettings>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| {
-        estate.device_settings().into_iter().find(|device| device.name == known)
+    let before = move |inventory: &dyn Inventory| {
+        inventory.device_settings().into_iter().find(|device| device.name == known)
     };
-    change(api, note, before, move |estate| estate.set_device(&name, &body)).await.map(Json)
+    change(api, note, before, move |inventory| inventory.set_device(&name, &body)).await.map(Json)
 }
 
 /// The OpenAPI document of this module.

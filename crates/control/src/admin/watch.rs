@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use utoipa::{OpenApi, ToSchema};
 
-use super::asked::{Path, Query};
+use super::extract::{Path, Query};
 use super::problem::{Code, Failure, Problem};
 use crate::flows::TokenFlow;
 use crate::traces::chrome;
@@ -156,8 +156,8 @@ pub struct Flows {
 #[utoipa::path(get, path = "/v1/flows", responses((status = 200, body = Flows)))]
 async fn get_flows(State(watched): State<Watched>) -> Json<Flows> {
     let (devices, (_, workers, namespaces)) = {
-        let book = watched.tenants.book();
-        (book.device_flows(), book.flows())
+        let registry = watched.tenants.registry();
+        (registry.device_flows(), registry.flows())
     };
     let devices = devices.into_iter().map(|(info, flow)| FlowOfDevice {
         name: info.name,
@@ -232,16 +232,16 @@ async fn get_stages(
     State(watched): State<Watched>,
     Path(name): Path<String>,
 ) -> Result<Json<Stages>, Problem> {
-    let book = watched.tenants.book();
-    let Some(tenant) = book.find(&name) else {
-        return Err(book.no_tenant(&name).into());
+    let registry = watched.tenants.registry();
+    let Some(tenant) = registry.find(&name) else {
+        return Err(registry.no_tenant(&name).into());
     };
-    let tally = book.tally(tenant);
-    let [scheduler, device, reply] = &tally.samples[0];
+    let totals = registry.totals(tenant);
+    let [scheduler, device, reply] = &totals.samples[0];
     let edges = (0..).map_while(contract::coarse_edge).map(|nanos| nanos as f64 / 1e3);
     Ok(Json(Stages {
         edges_us: edges.collect(),
-        latency: tally.latency.to_vec(),
+        latency: totals.latency.to_vec(),
         scheduler: scheduler.to_vec(),
         device: device.to_vec(),
         reply: reply.to_vec(),
@@ -285,7 +285,7 @@ async fn get_trace(
             "another trace is running; try again when it has ended",
         ));
     };
-    let rings: Vec<Arc<Traces>> = watched.tenants.book().all_traces();
+    let rings: Vec<Arc<Traces>> = watched.tenants.registry().all_traces();
     let running = Running { rings: &rings };
     let mut found = Vec::new();
     // Discards the rest of an earlier trace that broke off.

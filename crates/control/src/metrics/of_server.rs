@@ -10,7 +10,7 @@ use super::series::Shape::{Counter, Gauge, Histogram};
 use super::series::{Family, Series};
 use super::snapshot::REST;
 use crate::flows::{DeviceFlow, WorkerFlow};
-use crate::words::DeviceInfo;
+use crate::info::DeviceInfo;
 use crate::work::Work;
 
 pub(super) fn part_word(part: Part) -> &'static str {

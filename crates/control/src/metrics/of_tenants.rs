@@ -7,7 +7,7 @@ use super::Snapshot;
 use super::series::Family;
 use super::series::Shape::{Counter, Gauge, Histogram};
 use super::snapshot::OfTenant;
-use crate::book::TOKEN;
+use crate::registry::TOKEN;
 use crate::work::Work;
 
 /// The classes of tenants, in the order of arrays by class.
@@ -24,7 +24,7 @@ fn class_word(class: Class) -> &'static str {
 /// Returns the active tenants: a tenant that never sent a request has no counters.
 fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     let did = |tenant: &&OfTenant| {
-        tenant.tally.requests != [0; 3] || tenant.tally.failures.iter().any(|count| *count > 0)
+        tenant.totals.requests != [0; 3] || tenant.totals.failures.iter().any(|count| *count > 0)
     };
     snapshot.all().filter(did)
 }
@@ -65,7 +65,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant", "op"],
         help: "Requests carried out. Flushes and barriers are `other`.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.ops(&of.name, of.tally.requests))
+            active(snapshot).try_for_each(|of| out.ops(&of.name, of.totals.requests))
         },
     },
     Family {
@@ -74,7 +74,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant", "op"],
         help: "Bytes of data that requests carried, without what a protocol adds.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.ops(&of.name, of.tally.bytes))
+            active(snapshot).try_for_each(|of| out.ops(&of.name, of.totals.bytes))
         },
     },
     Family {
@@ -84,7 +84,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         help: "Requests that were not carried out, by what their clients were told. `busy, try again` is no loss: it was safe to send them again.",
         write: |snapshot, out| {
             active(snapshot).try_for_each(|tenant| {
-                let counts = Status::ALL.iter().zip(tenant.tally.failures);
+                let counts = Status::ALL.iter().zip(tenant.totals.failures);
                 counts.into_iter().filter(|(_, count)| *count > 0).try_for_each(
                     |(status, count)| out.count([&tenant.name, &status.to_string()], count),
                 )
@@ -117,7 +117,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "Reads by latency, from the last byte of the request to the reply handed to the socket: what an SLO bounds. Counts are exact; the sum is made of the buckets' middles.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.times([&of.name], &of.tally.latency, 1))
+            active(snapshot).try_for_each(|of| out.times([&of.name], &of.totals.latency, 1))
         },
     },
     Family {
@@ -126,7 +126,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant", "op", "stage"],
         help: "Where requests spent their time, of one in 64, picked by chance: `scheduler` is from the last byte to the submission, `device` from there to the completion, `reply` from the socket to when the network has taken the reply (of reads). `op` is `read`, or `other` for all else.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.stages(&of.name, &of.tally.samples))
+            active(snapshot).try_for_each(|of| out.stages(&of.name, &of.totals.samples))
         },
     },
     Family {
@@ -136,7 +136,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         help: "Tokens spent on all devices. A token is what a read of 4 KiB costs.",
         write: |snapshot, out| {
             active(snapshot)
-                .try_for_each(|of| out.sum([&of.name], of.tally.spent as f64 / TOKEN as f64))
+                .try_for_each(|of| out.sum([&of.name], of.totals.spent as f64 / TOKEN as f64))
         },
     },
     Family {
@@ -145,7 +145,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "Tokens that the tenant put into the buckets of devices because it had more than it could use. What is put there while it has no request at all is not in it.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.donated))
+            active(snapshot).try_for_each(|of| out.sum([&of.name], of.totals.donated))
         },
     },
     Family {
@@ -154,7 +154,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "Tokens that the tenant took out of the buckets of devices.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.borrowed))
+            active(snapshot).try_for_each(|of| out.sum([&of.name], of.totals.borrowed))
         },
     },
     Family {
@@ -164,7 +164,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         help: "Time in which requests of a latency-critical tenant waited for tokens, added up over workers: how long it wanted more than it was promised.",
         write: |snapshot, out| {
             active(snapshot)
-                .try_for_each(|of| out.sum([&of.name], of.tally.throttled_nanos as f64 / 1e9))
+                .try_for_each(|of| out.sum([&of.name], of.totals.throttled_nanos as f64 / 1e9))
         },
     },
     Family {
@@ -173,7 +173,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "Rounds of schedulers in which the tenant was below the deficit limit.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.count([&of.name], of.tally.deficits))
+            active(snapshot).try_for_each(|of| out.count([&of.name], of.totals.deficits))
         },
     },
     Family {

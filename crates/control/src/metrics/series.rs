@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Snapshot;
-use crate::tally::seconds_of;
+use crate::totals::seconds_of;
 
 /// Names of operations, in the order of their counters.
 const OPS: [&str; 3] = ["read", "write", "other"];

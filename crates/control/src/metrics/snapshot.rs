@@ -3,10 +3,10 @@
 use contract::{NamespaceId, Protocol, Slo};
 use qos::Class;
 
-use crate::book::class_index;
 use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
-use crate::tally::Tally;
-use crate::words::{DeviceInfo, TenantInfo};
+use crate::info::{DeviceInfo, TenantInfo};
+use crate::registry::class_index;
+use crate::totals::TenantTotals;
 use crate::work::Work;
 use crate::{Measured, Tenants};
 
@@ -24,7 +24,7 @@ pub(super) struct OfTenant {
     pub(super) connections: u32,
     pub(super) in_flight: u32,
     pub(super) measured: Measured,
-    pub(super) tally: Tally,
+    pub(super) totals: TenantTotals,
 }
 
 impl OfTenant {
@@ -39,7 +39,7 @@ impl OfTenant {
             connections: 0,
             in_flight: 0,
             measured: Measured::default(),
-            tally: Tally::default(),
+            totals: TenantTotals::default(),
         }
     }
 }
@@ -74,27 +74,27 @@ impl Snapshot {
         let mut snapshot = Snapshot::default();
         let mut next = Some(0);
         while let Some(from) = next {
-            let book = tenants.book();
-            let (chunk, then) = book.detailed(from, CHUNK);
-            drop(book);
+            let registry = tenants.registry();
+            let (chunk, then) = registry.detailed(from, CHUNK);
+            drop(registry);
             chunk.into_iter().for_each(|of| snapshot.add(of, tenants_max));
             next = then;
         }
-        let book = tenants.book();
-        let (_, workers, namespaces) = book.flows();
-        snapshot.devices = book.device_flows();
+        let registry = tenants.registry();
+        let (_, workers, namespaces) = registry.flows();
+        snapshot.devices = registry.device_flows();
         snapshot.workers = workers;
         snapshot.namespaces = namespaces;
-        (snapshot.by_class, snapshot.by_protocol) = (book.classes, book.flows.protocols());
+        (snapshot.by_class, snapshot.by_protocol) = (registry.classes, registry.flows.protocols());
         snapshot
     }
 
     fn add(&mut self, of: Detail, tenants_max: usize) {
         let is_own = of.number < tenants_max;
         if let Some(departed) = of.departed.filter(|_| !is_own) {
-            self.rest.get_or_insert_with(OfTenant::rest).tally.add_tally(&departed);
+            self.rest.get_or_insert_with(OfTenant::rest).totals.add_totals(&departed);
         }
-        let Some((info, tally)) = of.tenant else { return };
+        let Some((info, totals)) = of.tenant else { return };
         let class = class_index(info.class);
         self.classes[class].0 += 1;
         self.classes[class].1 += u64::from(info.connections);
@@ -107,7 +107,7 @@ impl Snapshot {
             connections: info.connections,
             in_flight: info.in_flight,
             measured: info.measured,
-            tally,
+            totals,
         };
         if is_own {
             return self.tenants.push(of);
@@ -116,7 +116,7 @@ impl Snapshot {
         let rest = self.rest.get_or_insert_with(OfTenant::rest);
         rest.connections += of.connections;
         rest.in_flight += of.in_flight;
-        rest.tally.add_tally(&of.tally);
+        rest.totals.add_totals(&of.totals);
     }
 
     /// Returns the tenants with series of their own, and the sum of the others.
@@ -130,7 +130,7 @@ impl Snapshot {
 pub(crate) struct Detail {
     pub(crate) number: usize,
     /// The current tenant of the number, and its sums.
-    pub(crate) tenant: Option<(TenantInfo, Tally)>,
+    pub(crate) tenant: Option<(TenantInfo, TenantTotals)>,
     /// The sums of the number's earlier tenants, if they did anything.
-    pub(crate) departed: Option<Tally>,
+    pub(crate) departed: Option<TenantTotals>,
 }

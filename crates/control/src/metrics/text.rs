@@ -44,7 +44,7 @@ mod tests {
     use qos::DeviceModel;
 
     use crate::metrics::{Shape, TENANTS_DEFAULT, snapshot::REST};
-    use crate::{Book, DeviceSetup, Origin, Switches, Tenants};
+    use crate::{DeviceSetup, Origin, Switches, TenantRegistry, Tenants};
 
     fn served() -> Tenants {
         let switches = Switches { correct_online: true, ..Switches::default() };
@@ -52,11 +52,13 @@ mod tests {
         let device = DeviceSetup { name: "fast".to_owned(), model, switches };
         let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
         let slo = Slo { latency_us: 500, iops: 1_000, read_percent: 100, ..Slo::default() };
-        let mut book = tenants.book();
-        for (name, slo) in [(Book::DEFAULT, Slo::default()), ("web", slo), ("a\\b", Slo::default())]
+        let mut registry = tenants.registry();
+        for (name, slo) in
+            [(TenantRegistry::DEFAULT, Slo::default()), ("web", slo), ("a\\b", Slo::default())]
         {
-            let made = book.register(name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
-            let meters = book.meters(0);
+            let made =
+                registry.register(name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let meters = registry.meters(0);
             let meter = meters.get(made.tenant).unwrap();
             (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
             meter.record(Kind::Write, 512, 1);
@@ -74,8 +76,8 @@ mod tests {
             meters.worker.fail(Status::Denied);
             meters.worker.time(Part::Network, 1_000_000);
         }
-        book.measure(Instant::ZERO + Duration::from_secs(1));
-        drop(book);
+        registry.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(registry);
         tenants
     }
 
@@ -219,24 +221,24 @@ mod tests {
         let steps = ["-web", "-a\\b", "+new", "-default", "-new", "+late", "+last"];
         for step in steps {
             let (sign, name) = step.split_at(1);
-            let mut book = tenants.book();
-            let meters = book.meters(0);
+            let mut registry = tenants.registry();
+            let meters = registry.meters(0);
             if sign == "+" {
                 let slo = Slo::default();
-                let made = book.register(name, &slo, None, Origin::Operator, now).unwrap();
+                let made = registry.register(name, &slo, None, Origin::Operator, now).unwrap();
                 meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
             } else {
-                let tenant = book.find(name).unwrap();
+                let tenant = registry.find(name).unwrap();
                 // The last window of the tenant's life does not end.
                 (0..7).for_each(|_| meters.get(tenant).unwrap().record(Kind::Read, 4096, 9_000));
-                book.unregister(name, now).unwrap();
+                registry.unregister(name, now).unwrap();
                 meters.get(tenant).unwrap().end_epoch();
-                book.settle(now);
-                assert_eq!(book.find(name), None);
+                registry.settle(now);
+                assert_eq!(registry.find(name), None);
             }
             now = now + Duration::from_secs(1);
-            book.measure(now);
-            drop(book);
+            registry.measure(now);
+            drop(registry);
             let after = [0, 1, 2].map(text_of);
             for (before, after) in before.iter().zip(&after) {
                 for (series, was) in counters_of_many(before) {
@@ -284,19 +286,20 @@ mod tests {
         let model = Some(DeviceModel::device_a());
         let device = DeviceSetup { name: "fast".to_owned(), model, switches: Switches::default() };
         let tenants = Tenants::new(vec![device], 1, TENANTS, Arc::new(|| Instant::ZERO));
-        let mut book = tenants.book();
-        let meters = book.meters(0);
+        let mut registry = tenants.registry();
+        let meters = registry.meters(0);
         for n in 0..TENANTS - 1 {
             let slo = Slo { latency_us: 2_000, iops: 10, read_percent: 100, ..Slo::default() };
             let name = format!("customer-{n:05}");
-            let made = book.register(&name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let made =
+                registry.register(&name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
             let meter = meters.get(made.tenant).unwrap();
             meter.record(Kind::Read, 4096, 90_000);
             meter.fail(Status::Retry);
             spend(|kind, stage, time| meter.sample(kind, stage, time));
         }
-        book.measure(Instant::ZERO + Duration::from_secs(1));
-        drop(book);
+        registry.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(registry);
         let bytes_of = |tenants_max| {
             let mut count = Count(0);
             write(Snapshot::take(&tenants, tenants_max), &mut count).unwrap();
@@ -318,9 +321,9 @@ mod tests {
         };
         let devices = (0..DEVICES_MAX).map(setup).collect();
         let tenants = Tenants::new(devices, WORKERS, 1, Arc::new(|| Instant::ZERO));
-        let mut book = tenants.book();
+        let mut registry = tenants.registry();
         for worker in 0..WORKERS {
-            let meters = book.meters(worker);
+            let meters = registry.meters(worker);
             for n in 0..NAMESPACES_MAX {
                 let meter = meters.namespace(NamespaceId(n as u16 + 1)).unwrap();
                 meter.set_device(n % DEVICES_MAX);
@@ -335,8 +338,8 @@ mod tests {
             }
             Status::ALL.iter().for_each(|status| meters.worker.fail(*status));
         }
-        book.measure(Instant::ZERO + Duration::from_secs(1));
-        drop(book);
+        registry.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(registry);
         let mut text = String::new();
         write(Snapshot::take(&tenants, 0), &mut text).unwrap();
         println!("{} bytes", text.len());

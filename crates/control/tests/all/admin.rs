@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use contract::{Instant, Kind};
 use nearflash_control::admin::{
-    AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Correction, Door, Origin,
-    Router, SetTenant, Share, Site, Slo, State, Strictest, document, scrape_router, start,
+    AddTenant, AdminAddress, AdminListener, Check, Class, Client, ClientError, Code, Correction,
+    Origin, Router, ServerParts, SetTenant, Share, Slo, State, Strictest, document, scrape_router,
+    start,
 };
-use nearflash_control::{Desk, DeviceSetup, Switches, Tenants};
+use nearflash_control::{DeviceSetup, Switches, Tenants, WorkerController};
 use qos::DeviceModel;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ const TENANTS_MAX: usize = 1_100;
 
 struct TwoWorkers;
 
-impl Site for TwoWorkers {
+impl ServerParts for TwoWorkers {
     fn cpu(&self, worker: usize) -> Option<usize> {
         Some(worker + 3)
     }
@@ -40,8 +41,8 @@ fn tenants() -> Tenants {
 
 /// Returns the API of these tenants, whose workers do not answer.
 fn router(tenants: &Tenants) -> Router {
-    let (desk, _) = Desk::new(tenants.clone(), 2);
-    nearflash_control::admin::router(tenants.clone(), desk.foreman(), Arc::new(TwoWorkers))
+    let (controller, _) = WorkerController::new(tenants.clone(), 2);
+    nearflash_control::admin::router(tenants.clone(), controller.commands(), Arc::new(TwoWorkers))
         .merge(scrape_router(tenants.clone(), TENANTS_MAX))
 }
 
@@ -63,7 +64,7 @@ impl Api {
         let tenants = tenants();
         let listener = UnixListener::bind(&path).unwrap();
         let router = router(&tenants);
-        start(router, Door::Unix(listener, owner), false).unwrap();
+        start(router, AdminListener::Unix(listener, owner), false).unwrap();
         Api { _folder: folder, path, tenants }
     }
 
@@ -387,7 +388,7 @@ fn only_the_owner_and_root_are_let_in() {
 fn a_port_of_loopback_wants_a_name_of_loopback() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    start(router(&tenants()), Door::Tcp(listener), false).unwrap();
+    start(router(&tenants()), AdminListener::Tcp(listener), false).unwrap();
     let mut client = Client::new(format!("http://{address}").parse().unwrap()).unwrap();
     assert_eq!(client.workers().unwrap().workers.len(), 2);
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403)] {
@@ -407,7 +408,7 @@ fn a_port_of_loopback_wants_a_name_of_loopback() {
 fn pages_of_other_sites_are_not_let_in() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    start(router(&tenants()), Door::Tcp(listener), false).unwrap();
+    start(router(&tenants()), AdminListener::Tcp(listener), false).unwrap();
     let link = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
     for (path, said, expected) in [
         ("/openapi.json", link.to_owned(), 200),
@@ -453,7 +454,7 @@ fn whoever_comes_while_it_is_held_waits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let door = Door::Unix(listener, own_uid());
+    let door = AdminListener::Unix(listener, own_uid());
     let running = start(router(&tenants()), door, true).unwrap();
     let ask = "GET /v1/tenants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut early = UnixStream::connect(&path).unwrap();
@@ -509,11 +510,11 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
         let meter = meters.get(made.unwrap().tenant).unwrap();
         meter.record(contract::Kind::Read, 4096, 90_000);
     }
-    tenants.book().measure(Instant::ZERO + Duration::from_secs(1));
+    tenants.registry().measure(Instant::ZERO + Duration::from_secs(1));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    start(scrape_router(tenants, 1_000), Door::Unix(listener, own_uid()), false).unwrap();
+    start(scrape_router(tenants, 1_000), AdminListener::Unix(listener, own_uid()), false).unwrap();
     let head = "GET /metrics HTTP/1.1\r\nconnection: close\r\nhost: localhost\r\n\r\n";
     let whole = talk(UnixStream::connect(&path).unwrap(), head);
     assert!(whole.len() > 2 << 20, "more than what sockets keep: {} bytes", whole.len());
@@ -579,7 +580,7 @@ fn the_last_seconds_are_told_once() {
     let meters = api.tenants.meters(0);
     let gold = api.tenants.find("gold").unwrap();
     meters.get(gold).unwrap().record(Kind::Read, 4_096, 700_000);
-    let second = |n| api.tenants.book().measure(Instant::ZERO + Duration::from_secs(n));
+    let second = |n| api.tenants.registry().measure(Instant::ZERO + Duration::from_secs(n));
     second(1);
     second(2);
     let (code, history) = api.ask("GET", "/v1/history", "");

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use control::admin::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer, Estate,
-    Host, Hosts, Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem, RemoveListener,
-    RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace, SetSubsystem,
-    Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer, Host,
+    Hosts, Inventory, Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem,
+    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace,
+    SetSubsystem, Subsystem, Subsystems,
 };
 use control::{Admission, TenantChange};
 
 use super::Live;
 
-impl Estate for Live {
+impl Inventory for Live {
     fn keeps_changes(&self) -> bool {
         self.keeps_changes
     }

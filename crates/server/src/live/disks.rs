@@ -34,8 +34,8 @@ impl Live {
         changes.models.remove(&config.name);
         changes.named_models.remove(&config.name);
         if config.model.is_some() {
-            let book = self.ground.tenants.book();
-            let model = book.configured_model(&config.name).map(tenancy::text_of);
+            let registry = self.ground.tenants.registry();
+            let model = registry.configured_model(&config.name).map(tenancy::text_of);
             changes.named_models.extend(model.ok().map(|text| (config.name.clone(), text)));
         }
         changes.devices.insert(config.name.clone(), Some(config.clone()));
@@ -51,7 +51,7 @@ impl Live {
         tracing::info!(device = disk.name, spec = config.spec, "device opened");
         Ok(OpenedDevice {
             bytes: disk.volume.blocks() * BLOCK_BYTES as u64,
-            has_model: self.ground.tenants.book().model(&config.name).is_ok(),
+            has_model: self.ground.tenants.registry().model(&config.name).is_ok(),
             spec: config.spec,
             name: config.name,
         })
@@ -132,7 +132,7 @@ impl Live {
         let not_opened = |why| Problem::new(Code::NotOpened, why);
         let volume = Arc::new(Volume::open(&spec).map_err(not_opened)?);
         let (tenants, places) = (&self.ground.tenants, &self.ground.places);
-        let place = tenants.book().add_device(setup, tenants.now())?;
+        let place = tenants.registry().add_device(setup, tenants.now())?;
         assert_eq!(places.push(&config.name, volume.clone()), place, "both count alike");
         let disk = Disk { place, name: config.name.clone(), volume };
         if let Err(problem) = self.order_device(place, Some(disk.volume.clone())) {
@@ -149,7 +149,7 @@ impl Live {
     fn stop_device(&self, disk: &Disk) {
         if let Err(problem) = self.leave_device(disk) {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
-            self.ground.tenants.book().drop_device(disk.place);
+            self.ground.tenants.registry().drop_device(disk.place);
         }
         self.device_is_gone(disk);
     }
@@ -164,8 +164,8 @@ impl Live {
             recalibrations.device_leaves(&disk.name)?;
         }
         let tenants = &self.ground.tenants;
-        let _ = self.wait_until(|| !tenants.book().is_being_left(&disk.name)); // else it is refused
-        let removed = tenants.book().remove_device(&disk.name);
+        let _ = self.wait_until(|| !tenants.registry().is_being_left(&disk.name)); // else it is refused
+        let removed = tenants.registry().remove_device(&disk.name);
         if let Err(refusal) = removed {
             self.stays(disk);
             return Err(refusal.into());
@@ -189,7 +189,7 @@ impl Live {
             let (device, error) = (&disk.name, problem.message);
             tracing::error!(device, error, "a worker cannot reach a device");
         }
-        self.ground.tenants.book().restore_device(disk.place);
+        self.ground.tenants.registry().restore_device(disk.place);
         self.stays(disk);
     }
 

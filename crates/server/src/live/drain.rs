@@ -24,7 +24,7 @@ impl Live {
 
     pub(super) fn told_drain(&self) -> Result<Drain, Problem> {
         let gate = self.gate()?;
-        let workers = gate.foreman.workers();
+        let workers = gate.commands.workers();
         let drains = gate.orders.word().stops();
         let left = |until: contract::Instant| until.since(self.ground.clock.now()).as_millis();
         Ok(Drain {

@@ -30,11 +30,11 @@ impl Live {
         self.halt_recalibrations(true);
         // Behind the lock, so that a change which is under way ends first, as a whole.
         let frozen = self.lock_for_change().and_then(|mut inner| {
-            self.ground.tenants.book().freeze(true);
+            self.ground.tenants.registry().freeze(true);
             let kept =
                 inner.keep_tenants(&self.ground.tenants.list()).and_then(|()| self.forbid_drains());
             inner.is_frozen = kept.is_ok();
-            kept.inspect_err(|_| self.ground.tenants.book().freeze(false))
+            kept.inspect_err(|_| self.ground.tenants.registry().freeze(false))
         });
         frozen.map_err(|problem| {
             self.halt_recalibrations(false);
@@ -50,7 +50,7 @@ impl Live {
             std::mem::take(&mut inner.keeps_later)
         };
         self.allow_drains();
-        self.ground.tenants.book().freeze(false);
+        self.ground.tenants.registry().freeze(false);
         self.halt_recalibrations(false);
         if keeps_later {
             self.keep_reservations_now();

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::Arc;
 
 use control::admin::{Problem, in_batch};
-use control::{Admission, Book, Origin, Refusal, State, TenantChange, TenantInfo};
+use control::{Admission, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
 use wire::nvme::ReservationKind;
@@ -128,7 +128,7 @@ impl Live {
         if let Some(by) = self.namer_of(&inner, name) {
             return Err(Refusal::InUse { name: name.to_owned(), by }.into());
         }
-        tenants.book().check_end(name)?;
+        tenants.registry().check_end(name)?;
         inner.keep_tenant(name, None)?;
         if let Err(refusal) = tenants.unregister(name) {
             // Somebody else was faster, or is taking over: it is as the book has it.
@@ -146,7 +146,7 @@ impl Live {
 
     /// Makes or changes one tenant.
     pub(super) fn change_tenant_now(&self, change: &TenantChange) -> Result<Admission, Problem> {
-        let admission = |book: &Book| book.admission_of(change.name());
+        let admission = |registry: &TenantRegistry| registry.admission_of(change.name());
         self.change_all(slice::from_ref(change), |_, refusal| refusal.into(), admission)
     }
 
@@ -155,7 +155,7 @@ impl Live {
         &self,
         changes: &[TenantChange],
         refused: impl Fn(usize, Refusal) -> Problem,
-        told: impl FnOnce(&Book) -> Result<T, Refusal>,
+        told: impl FnOnce(&TenantRegistry) -> Result<T, Refusal>,
     ) -> Result<T, Problem> {
         let tenants = &self.ground.tenants;
         let mut inner = self.lock_for_change()?;
@@ -167,9 +167,9 @@ impl Live {
             }
         }
         let (undo, told) = {
-            let mut book = tenants.book();
-            let begun = book.begin_batch(changes, tenants.now());
-            (begun.map_err(|(n, refusal)| refused(n, refusal))?, told(&book))
+            let mut registry = tenants.registry();
+            let begun = registry.begin_batch(changes, tenants.now());
+            (begun.map_err(|(n, refusal)| refused(n, refusal))?, told(&registry))
         };
         let kept = changes.iter().map(|change| {
             let info = tenants.get(change.name()).filter(|_| !is_gone(change));
@@ -177,10 +177,10 @@ impl Live {
         });
         let kept = kept.collect();
         if let Err(problem) = inner.keep_few(kept) {
-            tenants.book().undo_batch(undo, tenants.now());
+            tenants.registry().undo_batch(undo, tenants.now());
             return Err(problem);
         }
-        tenants.book().end_batch(changes, tenants.now());
+        tenants.registry().end_batch(changes, tenants.now());
         Ok(told?)
     }
 
@@ -272,7 +272,7 @@ fn changed_tenant(
         Some(said) => said.means_the_same(&one, first),
         // Made because a rule, a listener or nobody names it.
         None => {
-            let is_made = info.origin == Origin::Configured || info.name == Book::DEFAULT;
+            let is_made = info.origin == Origin::Configured || info.name == TenantRegistry::DEFAULT;
             is_made && one.is_plain()
         }
     };

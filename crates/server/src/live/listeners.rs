@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::ListenerId;
-use control::Foreman;
+use control::WorkerCommands;
 use control::admin::{self, Code, ListenerState, Problem};
 use io::Waker;
 
@@ -19,7 +19,7 @@ use crate::orders::Orders;
 pub(crate) struct Gate {
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
-    pub(crate) foreman: Foreman,
+    pub(crate) commands: WorkerCommands,
 }
 
 impl Live {
@@ -31,14 +31,14 @@ impl Live {
     pub(super) fn drain(&self, name: &str, limit: Duration) -> Result<admin::Listener, Problem> {
         let id = self.turn_away(name, true)?;
         let (gate, clock) = (self.gate()?, &self.ground.clock);
-        gate.foreman.drain(id, Some(clock.now() + limit));
+        gate.commands.drain(id, Some(clock.now() + limit));
         tracing::info!(listener = name, limit_ms = limit.as_millis() as u64, "drained");
         self.told_one(name)
     }
 
     pub(super) fn resume(&self, name: &str) -> Result<admin::Listener, Problem> {
         let id = find(&self.seen().open, name)?.at.id;
-        self.gate()?.foreman.drain(id, None);
+        self.gate()?.commands.drain(id, None);
         self.turn_away(name, false)?;
         tracing::info!(listener = name, "the listener accepts connections again");
         self.told_one(name)
@@ -84,7 +84,7 @@ impl Live {
 
     /// The same whatever they do; `None`: nobody knows how many a worker has that does not answer.
     pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
-        let all = self.gate.get()?.foreman.connections().ok()?;
+        let all = self.gate.get()?.commands.connections().ok()?;
         let mut counts = vec![0; usize::from(NUMBER_MAX)];
         all.iter().for_each(|info| counts[usize::from(info.listed.listener)] += 1);
         Some(counts)

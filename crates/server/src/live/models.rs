@@ -87,8 +87,8 @@ impl Live {
         let kept = match model {
             None => None,
             Some(model) => {
-                let book = self.ground.tenants.book();
-                Some(KeptModel::of(model, book.configured_model(device)?))
+                let registry = self.ground.tenants.registry();
+                Some(KeptModel::of(model, registry.configured_model(device)?))
             }
         };
         let mut changes: Changes = inner.changes.clone();
@@ -134,7 +134,7 @@ impl Live {
             let message = format!("namespace {:?} cannot be scratch: {why}", space.name);
             Err(Problem::new(Code::Invalid, message))
         };
-        let (at, _) = self.ground.tenants.book().shared(device)?;
+        let (at, _) = self.ground.tenants.registry().shared(device)?;
         if space.place.device != at {
             return invalid(format!("it is not on device {device:?}"));
         }

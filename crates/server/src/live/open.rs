@@ -152,7 +152,7 @@ impl Live {
         self.serve(&mut inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
         if let Some(limit_ms) = how.drain_ms {
             let until = self.ground.clock.now() + Duration::from_millis(limit_ms);
-            gate.foreman.drain(id, Some(until));
+            gate.commands.drain(id, Some(until));
         }
         drop(inner);
         tracing::info!(listener = number, url = gone.url(), drains = how.drain_ms, "is closed");
@@ -284,7 +284,7 @@ impl Live {
             config.numbered_namespaces().iter().filter_map(|one| one.number).collect();
         check_lead(&at, |number| named.contains(&number))?;
         tenancy::make_default(&at, config, &self.ground.tenants).map_err(invalid)?;
-        let lead = tenancy::lead(&at, &self.ground.tenants.book()).map_err(invalid)?;
+        let lead = tenancy::lead(&at, &self.ground.tenants.registry()).map_err(invalid)?;
         let bound = at.bind(&self.ground.tcp);
         let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
         let open = Open::of(&listener, at);

@@ -52,7 +52,7 @@ impl Live {
             Ok(more) => later.extend(more),
             Err(problem) => {
                 let tenants = &self.ground.tenants;
-                tenants.book().undo_batch(undo, tenants.now());
+                tenants.registry().undo_batch(undo, tenants.now());
                 self.close_again(&opened);
                 return Err(problem);
             }
@@ -152,7 +152,7 @@ impl Live {
                 None => Some(TenantChange::Add { name, slo, share, device: tenant.device.clone() }),
             };
             let done = change.map_or(Ok(()), |change| {
-                tenants.book().begin_change(&change, Origin::Configured, now, &mut undo)
+                tenants.registry().begin_change(&change, Origin::Configured, now, &mut undo)
             });
             match done {
                 Ok(()) => kept.push(tenant.clone()),

@@ -40,7 +40,7 @@ impl Live {
             // From now on the model is named here, and maybe nowhere else.
             let text = match &model {
                 Some(model) => tenancy::text_of(model),
-                None => tenancy::text_of(self.ground.tenants.book().configured_model(name)?),
+                None => tenancy::text_of(self.ground.tenants.registry().configured_model(name)?),
             };
             changes.named_models.insert(name.to_owned(), text);
         }
@@ -75,7 +75,7 @@ impl Live {
     ) -> Result<Option<DeviceModel>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let name = after.name.as_str();
-        let has_model = self.ground.tenants.book().configured_model(name).is_ok();
+        let has_model = self.ground.tenants.registry().configured_model(name).is_ok();
         tenancy::check_switches(after, has_model).map_err(invalid)?;
         if let Some(scratch) = to.recalibrate_scratch.as_deref().filter(|name| !name.is_empty()) {
             self.find_scratch(&inner.world, name, scratch)?;
@@ -101,8 +101,8 @@ impl Live {
     ) -> Result<(DeviceModel, DeviceModel), Problem> {
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         // One lock, so that nobody is promised anything in between.
-        let mut book = tenants.book();
-        let displaced = book.displaced(name, &model)?;
+        let mut registry = tenants.registry();
+        let displaced = registry.displaced(name, &model)?;
         if !displaced.is_empty() {
             let message = format!(
                 "what is promised on device {name:?} does not fit into the model {:?}; it would without \
@@ -112,17 +112,17 @@ impl Live {
             );
             return Err(Problem::new(Code::TooMuch, message));
         }
-        let before = (book.configured_model(name)?.clone(), book.model(name)?.clone());
-        book.configure_model(name, model, now)?;
+        let before = (registry.configured_model(name)?.clone(), registry.model(name)?.clone());
+        registry.configure_model(name, model, now)?;
         Ok(before)
     }
 
     /// A model that could not be kept is not used.
     fn put_model_back(&self, name: &str, (configured, had): (DeviceModel, DeviceModel)) {
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
-        let mut book = tenants.book();
-        let back = book.configure_model(name, configured, now);
-        if let Err(refusal) = back.and_then(|()| book.set_model(name, had, now)) {
+        let mut registry = tenants.registry();
+        let back = registry.configure_model(name, configured, now);
+        if let Err(refusal) = back.and_then(|()| registry.set_model(name, had, now)) {
             tracing::error!(%refusal, device = name, "the device's previous model cannot be restored");
         }
     }
@@ -131,7 +131,7 @@ impl Live {
     fn follow_device(&self, before: &DeviceConfig, after: &DeviceConfig) {
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         let (from, to) = (before.switches(), after.switches());
-        if let Err(refusal) = tenants.book().set_switches(&after.name, from, to, now) {
+        if let Err(refusal) = tenants.registry().set_switches(&after.name, from, to, now) {
             tracing::error!(%refusal, "a checked change of a device was refused");
         }
         if let Some(recalibrations) = self.recalibrations() {
@@ -151,7 +151,7 @@ impl Live {
         if !new.is_same_device(known) {
             return Err(format!("device {:?} would be another", new.name));
         }
-        let has_model = self.ground.tenants.book().configured_model(&new.name).is_ok();
+        let has_model = self.ground.tenants.registry().configured_model(&new.name).is_ok();
         tenancy::check_switches(new, has_model)?;
         check_named(inner, base, new)?;
         let recalibrations = self.recalibrations();

@@ -3,8 +3,8 @@
 use std::sync::mpsc::channel;
 
 use contract::ListenerId;
-use control::admin::{AddNamespace, DrainServer, Estate};
-use control::{Desk, PostBox, TenantChange};
+use control::admin::{AddNamespace, DrainServer, Inventory};
+use control::{TenantChange, WorkerController, WorkerMailbox};
 use flash::Spec;
 use qos::DeviceModel;
 use worker::{Access, Fences, Listeners, Namespaces};
@@ -80,10 +80,10 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
 }
 
 /// Opens its gate, behind which nobody is: what is ordered is done at once.
-pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<PostBox>) {
-    let (desk, boxes) = Desk::new(live.ground.tenants.clone(), 1);
+pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
+    let (controller, boxes) = WorkerController::new(live.ground.tenants.clone(), 1);
     let orders = Arc::new(Orders::new(0));
-    let gate = Gate { orders: orders.clone(), wakers: Vec::new(), foreman: desk.foreman() };
+    let gate = Gate { orders: orders.clone(), wakers: Vec::new(), commands: controller.commands() };
     live.set_gate(gate);
     (orders, boxes)
 }
@@ -311,7 +311,7 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     let live = live_that_keeps(&config(70_000, ""), Some(store));
     let tenants = &live.ground.tenants;
     let slower = DeviceModel::device_a().slowed(4);
-    tenants.book().set_model("disk", slower, tenants.now()).unwrap();
+    tenants.registry().set_model("disk", slower, tenants.now()).unwrap();
     let promised = || {
         let device = &tenants.devices()[0];
         assert!(device.tokens_promised > device.tokens.unwrap(), "{device:?}");

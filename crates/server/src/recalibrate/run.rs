@@ -99,11 +99,11 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     let now = tools.tenants.now();
     let name = format!("(recalibration of device {n})");
     let tenant = {
-        let mut book = tools.tenants.book();
+        let mut registry = tools.tenants.registry();
         let slo = Slo::default();
-        let admission = book.register(&name, &slo, Some(order.device), Origin::Configured, now);
+        let admission = registry.register(&name, &slo, Some(order.device), Origin::Configured, now);
         let tenant = admission.map_err(|refusal| refusal.to_string())?.tenant;
-        book.pin(tenant, "the recalibration of its device");
+        registry.pin(tenant, "the recalibration of its device");
         tenant
     };
     let late = late(tools, order.device);
@@ -115,17 +115,17 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     let mut run =
         Run { tools, order, place, shared, model, made, begun, late, late_at, looked: None };
     let measured = run.with_prober(tenant, Recalibration::new(plan));
-    tools.tenants.book().dismiss(tenant, tools.tenants.now());
+    tools.tenants.registry().dismiss(tenant, tools.tenants.now());
     measured
 }
 
 /// The device's place, what its workers share, and what is to be measured.
 fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
-    let book = tools.tenants.book();
+    let registry = tools.tenants.registry();
     let say = |refusal: control::Refusal| refusal.to_string();
-    let (n, shared) = book.shared(order.device).map_err(say)?;
-    let model = book.model(order.device).map_err(say)?.clone();
-    let (bound_us, writes) = (book.strictest_us(n), order.scratch.is_some());
+    let (n, shared) = registry.shared(order.device).map_err(say)?;
+    let model = registry.model(order.device).map_err(say)?.clone();
+    let (bound_us, writes) = (registry.strictest_us(n), order.scratch.is_some());
     Ok((n, shared, Plan { model, bound_us, writes, step: STEP, reads: STEP_READS }))
 }
 
@@ -174,7 +174,7 @@ impl Run<'_> {
     }
 
     fn probe(&self, on: bool) {
-        let known = self.tools.tenants.book().probe(self.order.device, on);
+        let known = self.tools.tenants.registry().probe(self.order.device, on);
         assert!(known.is_ok(), "devices stay");
     }
 
@@ -192,7 +192,7 @@ impl Run<'_> {
 
     /// The strictest latency that is promised now.
     fn bound_us(&self) -> Option<u32> {
-        self.tools.tenants.book().strictest_us(self.place)
+        self.tools.tenants.registry().strictest_us(self.place)
     }
 
     /// Offers the probes of a step and looks at what the device does; `true`: it was ended early.
@@ -272,7 +272,8 @@ impl Run<'_> {
     fn check_late(&self) -> Result<(), Ended> {
         let late = late(self.tools, self.order.device);
         if let Some(tenant) = late.difference(&self.late).next() {
-            let name = self.tools.tenants.book().name_of(*tenant, None).unwrap_or("").to_owned();
+            let name =
+                self.tools.tenants.registry().name_of(*tenant, None).unwrap_or("").to_owned();
             let why = format!("tenant {name:?} has become late meanwhile, so it was ended");
             return Err(Ended::Refused(why));
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use control::admin::{Automatic, Estate, SetDevice, SetNamespace};
+use control::admin::{Automatic, Inventory, SetDevice, SetNamespace};
 
 use super::*;
 use crate::config::Config;
@@ -44,7 +44,7 @@ impl Recalibrations {
     /// As when a model was found then into which not all fits that is promised.
     fn holds_back(&self) {
         self.drifts();
-        let found = self.tools.tenants.book().model("disk").unwrap().clone();
+        let found = self.tools.tenants.registry().model("disk").unwrap().clone();
         self.lock().jobs.get_mut("disk").unwrap().held = Some(found);
         self.end("disk", Phase::Held, None);
     }
@@ -174,8 +174,8 @@ fn what_is_held_back_is_forgotten_with_the_model_beside_which_it_was_found() {
     live.set_device("disk", &other_model()).unwrap();
     assert_eq!(all.phase(), Phase::Cancelled);
     assert_eq!(all.accept("disk").unwrap_err().code, Code::NotFound);
-    let book = all.tools.tenants.book();
-    assert_eq!(book.model("disk").unwrap(), book.configured_model("disk").unwrap());
+    let registry = all.tools.tenants.registry();
+    assert_eq!(registry.model("disk").unwrap(), registry.configured_model("disk").unwrap());
 }
 
 #[test]
@@ -192,10 +192,10 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     // What comes of it does not depend on how far it is by then.
     std::thread::sleep(20 * END_PAUSE);
     let other = crate::tenancy::model("cloud").unwrap();
-    tenants.book().configure_model("disk", other.clone(), tenants.now()).unwrap();
+    tenants.registry().configure_model("disk", other.clone(), tenants.now()).unwrap();
     drop(modelling);
     resets.join().unwrap().unwrap();
-    assert_eq!(tenants.book().model("disk").unwrap(), &other);
+    assert_eq!(tenants.registry().model("disk").unwrap(), &other);
 }
 
 /// Each would have a thread for good.

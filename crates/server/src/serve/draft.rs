@@ -287,7 +287,7 @@ fn parts_or(
             mistakes.add(place, format!("{}: there is no namespace {number}", at.endpoint));
         }
         // That there is no such tenant is known.
-        if let Ok(lead) = tenancy::lead(at, &tenants.book()) {
+        if let Ok(lead) = tenancy::lead(at, &tenants.registry()) {
             assert!(listeners.set(at.id, lead).is_ok(), "each has a number of its own");
         }
     }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contract::{Mailbox, Parcel, Tell};
-use control::{PostBox, Wake};
+use control::{Wake, WorkerMailbox};
 
 use super::Grounds;
 use super::giver::Giver;
@@ -38,7 +38,7 @@ const IDLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Courier {
-    mailbox: PostBox,
+    mailbox: WorkerMailbox,
     events: Receiver<Event>,
     pub(super) sender: Sender<Event>,
     has_mail: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ pub(crate) struct Courier {
 
 impl Courier {
     /// A courier with this mailbox, and how it is told that there is mail.
-    pub(crate) fn new(mailbox: PostBox) -> (Courier, Wake) {
+    pub(crate) fn new(mailbox: WorkerMailbox) -> (Courier, Wake) {
         let (sender, events) = channel();
         let has_mail = Arc::new(AtomicBool::new(false));
         let (knock, flag) = (sender.clone(), has_mail.clone());
@@ -159,7 +159,7 @@ impl Courier {
         let grounds = self.grounds();
         for _ in 0..self.outgoing.len() {
             let (to, tell) = self.outgoing.pop_front().expect("it was just counted");
-            if let Err(tell) = grounds.foreman.pass(to, tell) {
+            if let Err(tell) = grounds.commands.pass(to, tell) {
                 self.outgoing.push_back((to, tell));
             }
         }

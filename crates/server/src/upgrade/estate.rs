@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use contract::{ListenerId, NamespaceId, TenantId};
-use control::{Book, Held, Origin, TenantInfo};
+use control::{Held, Origin, TenantInfo, TenantRegistry};
 use io::Endpoint;
 use qos::Holding;
 use serde::{Deserialize, Serialize};
@@ -217,7 +217,7 @@ impl Estate {
         };
         let name = |tenant: TenantId| {
             let info = tenants.iter().find(|info| info.tenant == tenant);
-            info.map_or(Book::DEFAULT, |info| info.name.as_str()).to_owned()
+            info.map_or(TenantRegistry::DEFAULT, |info| info.name.as_str()).to_owned()
         };
         let client = |info: &TenantInfo| match info.origin {
             Origin::Client(maker) if info.state == control::State::Active => {
@@ -378,13 +378,13 @@ impl Estate {
     pub(super) fn departed(
         &self,
         listeners: &Listeners,
-        book: &Book,
+        registry: &TenantRegistry,
     ) -> Result<Vec<(u16, ListenAt)>, String> {
         let mut found = Vec::new();
         for departed in &self.departed {
             // One whose tenant is gone has no connections.
             let Some(mut at) = departed.at() else { continue };
-            let Ok(lead) = lead(&at, book) else { continue };
+            let Ok(lead) = lead(&at, registry) else { continue };
             let mut ids = (0..NUMBER_MAX).rev().map(ListenerId);
             let vacant = ids.find(|id| listeners.is_vacant(*id));
             at.id = vacant.ok_or("the server that runs had too many listeners")?;
@@ -400,19 +400,19 @@ impl Estate {
     /// When one cannot be promised what it was.
     pub(super) fn make_tenants(
         &self,
-        book: &mut Book,
+        registry: &mut TenantRegistry,
         now: contract::Instant,
     ) -> Result<(), String> {
         for ClientTenant { tenant, maker } in &self.tenants {
             let refused = |why: String| {
                 format!("tenant {:?}, which a client has made, is not possible: {why}", tenant.name)
             };
-            let maker = book.find(maker);
+            let maker = registry.find(maker);
             let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
             let (slo, share) = (tenant.slo(), tenant.share());
             let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
-            register_again(book, &tenant.name, now, |book| {
-                book.register_sharing(&tenant.name, &slo, share, device, origin, now)
+            register_again(registry, &tenant.name, now, |registry| {
+                registry.register_sharing(&tenant.name, &slo, share, device, origin, now)
             })
             .map_err(|refusal| refused(refusal.to_string()))?;
         }

@@ -111,7 +111,7 @@ impl Giver<'_> {
             let now = grounds.clock.now();
             let waits = !self.controllers.gathered.is_empty();
             if waits && now.since(asked) >= ASK_AGAIN {
-                grounds.foreman.hand_over(at_once);
+                grounds.commands.hand_over(at_once);
                 asked = now;
             }
             match self.courier.next_soon() {
@@ -124,7 +124,7 @@ impl Giver<'_> {
             }
             let is_late = stops || now.since(began) >= GATHER_MAX;
             if self.controllers.shown.is_empty() && (!waits || is_late) {
-                grounds.foreman.hand_over(0);
+                grounds.commands.hand_over(0);
                 return Ok(());
             }
             if (!waits || is_late) && now.since(self.moved_at) >= STEP_MAX {
@@ -216,11 +216,10 @@ impl Giver<'_> {
         let now = self.grounds.clock.now();
         let controller = own.encode(now).map_err(|unfit| unfit.to_string())?;
         let mut body = put_controller(&controller);
-        let book = self.grounds.tenants.book();
+        let registry = self.grounds.tenants.registry();
+        let name = |id, epoch| registry.name_of(id, epoch).map(str::to_owned);
         for (_, parcel) in all.values() {
-            let encoded =
-                encode(parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned));
-            let encoded = encoded.map_err(|unfit| unfit.to_string())?;
+            let encoded = encode(parcel, now, name).map_err(|unfit| unfit.to_string())?;
             let put = put_parcel_within(&mut body, parcel.ticket.0, &encoded, BODY_BYTES_MAX);
             put.map_err(|_| MUCH.to_owned())?;
         }

@@ -260,7 +260,7 @@ impl<'a> Giver<'a> {
     fn bequeath(&mut self) -> Result<Vec<u8>, String> {
         let tenants = &self.grounds.tenants;
         let now = tenants.now();
-        self.changes.held = tenants.book().bequeath(now);
+        self.changes.held = tenants.registry().bequeath(now);
         let held: Vec<HeldAt> = self.changes.held.iter().map(HeldAt::of).collect();
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
@@ -269,7 +269,7 @@ impl<'a> Giver<'a> {
     fn give_connections(&mut self, began: Instant) -> Result<(), String> {
         let grounds = self.grounds.clone();
         self.moved_at = grounds.clock.now();
-        grounds.foreman.hand_over(HANDED_AT_ONCE);
+        grounds.commands.hand_over(HANDED_AT_ONCE);
         let (mut given_before, mut given_at) = (0, began);
         loop {
             match self.courier.next_soon() {
@@ -284,7 +284,7 @@ impl<'a> Giver<'a> {
             // To go back would end what has been given.
             let is_late = stops || now.since(began) >= GIVING_MAX;
             if !grounds.spread.has_any() {
-                grounds.foreman.hand_over(0);
+                grounds.commands.hand_over(0);
                 return Ok(());
             }
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
@@ -300,19 +300,19 @@ impl<'a> Giver<'a> {
                 (given_before, given_at) = (self.given, now);
             }
             if left == 0 || is_late || now.since(given_at) >= UNMOVED_MAX {
-                grounds.foreman.hand_over(0);
+                grounds.commands.hand_over(0);
                 return self.settle();
             }
             // Those that were not quiet in time, and those that have come meanwhile.
-            grounds.foreman.hand_over(HANDED_AT_ONCE);
+            grounds.commands.hand_over(HANDED_AT_ONCE);
             self.moved_at = now;
         }
     }
 
     /// Connections that could still move: all, for what is known, if a worker does not answer.
     fn movable(&mut self) -> usize {
-        let Ok(connections) = self.grounds.foreman.connections() else {
-            return self.grounds.foreman.connection_count();
+        let Ok(connections) = self.grounds.commands.connections() else {
+            return self.grounds.commands.connection_count();
         };
         connections.iter().filter(|connection| connection.listed.can_leave).count()
     }
@@ -331,7 +331,7 @@ impl<'a> Giver<'a> {
                 return Err("the new process does not accept the connections".to_owned());
             }
         }
-        self.kept = self.grounds.foreman.connection_count();
+        self.kept = self.grounds.commands.connection_count();
         Ok(())
     }
 
@@ -383,8 +383,8 @@ impl<'a> Giver<'a> {
         let mut lots: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
         for parcel in parcels {
             let encoded = {
-                let book = grounds.tenants.book();
-                encode(&parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned))
+                let registry = grounds.tenants.registry();
+                encode(&parcel, now, |id, epoch| registry.name_of(id, epoch).map(str::to_owned))
             };
             match encoded {
                 Ok(bytes) => {
@@ -479,10 +479,11 @@ impl<'a> Giver<'a> {
         let grounds = self.grounds.clone();
         let mut left = Left { connections: self.kept, ..Left::default() };
         {
-            let (now, book) = (grounds.tenants.now(), grounds.tenants.book());
-            left.spent = book.spent_since(&self.changes.held, now).iter().map(HeldAt::of).collect();
+            let (held, now) = (&self.changes.held, grounds.tenants.now());
+            let registry = grounds.tenants.registry();
+            left.spent = registry.spent_since(held, now).iter().map(HeldAt::of).collect();
             for (tenant, client, connection) in grounds.shared.fences.names() {
-                let name = book.name_of(tenant, None).unwrap_or_default().to_owned();
+                let name = registry.name_of(tenant, None).unwrap_or_default().to_owned();
                 left.names.push((name, format!("{client:x}"), connection));
             }
         }
@@ -590,12 +591,12 @@ impl<'a> Giver<'a> {
             self.take_back(parcel, shelved);
         }
         if self.changes.is_still {
-            grounds.foreman.hand_over(0);
+            grounds.commands.hand_over(0);
             grounds.give_away(false);
             grounds.hold_apis(false);
             grounds.orders.hold(false, &grounds.wakers);
         }
-        grounds.tenants.book().keep(&std::mem::take(&mut self.changes.held));
+        grounds.tenants.registry().keep(&std::mem::take(&mut self.changes.held));
         if self.changes.is_frozen {
             grounds.live.thaw();
         }

@@ -165,9 +165,9 @@ impl Heir {
             self.estate.check_room(own.room)?;
             self.listeners = self.estate.listeners(listen)?;
             self.modes = listen.iter().map(|at| (at.id, at.mode)).collect();
-            let (now, mut book) = (own.tenants.now(), own.tenants.book());
-            self.estate.make_tenants(&mut book, now)?;
-            let departed = self.estate.departed(&own.shared.listeners, &book)?;
+            let (now, mut registry) = (own.tenants.now(), own.tenants.registry());
+            self.estate.make_tenants(&mut registry, now)?;
+            let departed = self.estate.departed(&own.shared.listeners, &registry)?;
             self.listeners.extend(departed.iter().map(|(there, at)| (*there, at.id)));
             Ok(departed.into_iter().map(|(_, at)| at).collect())
         });
@@ -406,9 +406,9 @@ impl Taker<'_> {
     /// Tenants go on with what they have and owe.
     fn inherit(&self, held: Vec<HeldAt>) {
         let now = self.grounds.tenants.now();
-        let mut book = self.grounds.tenants.book();
+        let mut registry = self.grounds.tenants.registry();
         for held in held.into_iter().filter_map(|held| held.here(&self.places)) {
-            if !book.inherit(&held, now) {
+            if !registry.inherit(&held, now) {
                 tracing::warn!(
                     tenant = held.tenant,
                     "a tenant's tokens are dropped: it does not exist in this process"
@@ -552,8 +552,8 @@ impl Taker<'_> {
         let grounds = &self.grounds;
         let courier = grounds.spread.courier() as u16;
         let mut parcel = {
-            let book = grounds.tenants.book();
-            let decoded = decode(bytes, courier, sent_at, |name| book.member(name));
+            let registry = grounds.tenants.registry();
+            let decoded = decode(bytes, courier, sent_at, |name| registry.member(name));
             Box::new(decoded.map_err(|unfit| unfit.to_string())?)
         };
         let session = unpack(&mut parcel.session).ok_or("its session makes no sense")?;
@@ -615,10 +615,10 @@ impl Taker<'_> {
 
     /// The names that the older process's connections still have.
     fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
-        let book = self.grounds.tenants.book();
+        let registry = self.grounds.tenants.registry();
         let name = |(tenant, client, connection): &(String, String, u32)| {
             let client = u128::from_str_radix(client, 16).ok()?;
-            Some((book.find(tenant)?, client, *connection))
+            Some((registry.find(tenant)?, client, *connection))
         };
         left.names.iter().filter_map(name).collect()
     }

@@ -6,7 +6,7 @@ use super::problem::{Code, Problem};
 ///
 /// # Errors
 /// The error of the work, or a [`Problem`] if it panicked.
-pub(super) async fn aside<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     what: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(what).await;

@@ -11,11 +11,11 @@ use contract::{
     Answer, Ask, Instant, LimitedBy, Member, Report, Slo, Status, Tell, TenantId, Wish,
 };
 
-use crate::book::{Book, Entry, Origin};
-use crate::foreman::Foreman;
-use crate::post::{Mail, Post, PostBox, Waited, Wake, posts};
+use crate::commands::WorkerCommands;
+use crate::info::{Refusal, State};
+use crate::mailboxes::{Mail, Mailboxes, Waited, Wake, WorkerMailbox, mailboxes};
+use crate::registry::{Entry, Origin, TenantRegistry};
 use crate::tenants::Tenants;
-use crate::words::{Refusal, State};
 
 /// Duration of a measurement window.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -37,49 +37,53 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// The controller of a server's workers.
 #[derive(Debug)]
-pub struct Desk {
+pub struct WorkerController {
     tenants: Tenants,
-    post: Post,
+    mail: Mailboxes,
     /// Messages that a worker's queue had no room for, by worker. There are at most as many answers
     /// as requests, and as many leaves as tenants; notices are dropped instead.
     outgoing: Vec<VecDeque<Tell>>,
     /// Reports of workers that were not yet taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
-    foreman: Foreman,
+    commands: WorkerCommands,
 }
 
-impl Desk {
+impl WorkerController {
     /// Returns a controller for `workers` workers, and a mailbox for each worker.
-    pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
-        let (post, boxes) = posts(workers);
-        (Desk::at(tenants, post, workers), boxes)
+    pub fn new(tenants: Tenants, workers: usize) -> (WorkerController, Vec<WorkerMailbox>) {
+        let (mail, boxes) = mailboxes(workers);
+        (WorkerController::at(tenants, mail, workers), boxes)
     }
 
-    /// Returns a controller like [`new`](Desk::new), and a mailbox for the courier, which moves
-    /// connections to and from another process. The courier's number follows the last worker's.
-    pub fn with_courier(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>, PostBox) {
-        let (post, mut boxes) = posts(workers + 1);
+    /// Returns a controller like [`new`](WorkerController::new), and a mailbox for the courier,
+    /// which moves connections to and from another process. The courier's number follows the last
+    /// worker's.
+    pub fn with_courier(
+        tenants: Tenants,
+        workers: usize,
+    ) -> (WorkerController, Vec<WorkerMailbox>, WorkerMailbox) {
+        let (mail, mut boxes) = mailboxes(workers + 1);
         let courier = boxes.pop().expect("there is one more");
-        (Desk::at(tenants, post, workers), boxes, courier)
+        (WorkerController::at(tenants, mail, workers), boxes, courier)
     }
 
-    fn at(tenants: Tenants, post: Post, workers: usize) -> Desk {
+    fn at(tenants: Tenants, mail: Mailboxes, workers: usize) -> WorkerController {
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
-        let foreman = Foreman::new(tenants.clone(), post.ways(), workers);
-        Desk { tenants, post, outgoing, reports: VecDeque::new(), foreman }
+        let commands = WorkerCommands::new(tenants.clone(), mail.senders(), workers);
+        WorkerController { tenants, mail, outgoing, reports: VecDeque::new(), commands }
     }
 
     /// Returns the operators' commands for workers.
-    pub fn foreman(&self) -> Foreman {
-        self.foreman.clone()
+    pub fn commands(&self) -> WorkerCommands {
+        self.commands.clone()
     }
 
     /// Sets the function that tells a worker, or the courier, that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
-        self.post.set_wake(worker, wake);
+        self.mail.set_wake(worker, wake);
     }
 
-    /// Sends a message to a worker, with the next [`serve`](Desk::serve).
+    /// Sends a message to a worker, with the next [`serve`](WorkerController::serve).
     pub fn order(&mut self, worker: usize, tell: Tell) {
         self.outgoing[worker].push_back(tell);
     }
@@ -92,7 +96,7 @@ impl Desk {
     /// Runs until there are no workers any more.
     pub fn run(mut self) {
         loop {
-            match self.post.wait(PERIOD) {
+            match self.mail.wait(PERIOD) {
                 Waited::Came(mail) => self.open(mail, self.tenants.now()),
                 Waited::Nothing => {}
                 Waited::Deserted => return,
@@ -104,14 +108,14 @@ impl Desk {
     /// Does all due work; returns `true` if there was any.
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        while let Some(mail) = self.post.take() {
+        while let Some(mail) = self.mail.take() {
             self.open(mail, now);
             busy = true;
         }
         busy |= self.housekeep(now);
         for worker in 0..self.outgoing.len() {
             while let Some(tell) = self.outgoing[worker].pop_front() {
-                if let Err(tell) = self.post.tell(worker, tell) {
+                if let Err(tell) = self.mail.tell(worker, tell) {
                     self.outgoing[worker].push_front(tell);
                     break;
                 }
@@ -130,7 +134,7 @@ impl Desk {
         match mail {
             Mail::Ask(ask) => self.answer(ask, now),
             Mail::Report(report) => {
-                let Some(report) = self.foreman.hear(report) else { return };
+                let Some(report) = self.commands.hear(report) else { return };
                 if self.reports.len() == REPORTS_MAX {
                     self.reports.pop_front();
                 }
@@ -141,36 +145,36 @@ impl Desk {
 
     fn answer(&mut self, ask: Ask, now: Instant) {
         let Ask { worker, conn, tag, handle, asker, wish } = ask;
-        let answer = decide(&mut self.tenants.book(), asker, wish, now);
+        let answer = decide(&mut self.tenants.registry(), asker, wish, now);
         self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
     }
 
     /// Does the work that time brings: frees numbers, ends windows, sends notices, ends clients'
     /// tenants.
     fn housekeep(&mut self, now: Instant) -> bool {
-        let mut book = self.tenants.book();
+        let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();
-        book.observe(now);
-        let window_ends = book.window(now) >= WINDOW;
+        registry.observe(now);
+        let window_ends = registry.window(now) >= WINDOW;
         let mut strain = 0.0;
         if window_ends {
-            book.measure(now);
-            tells.extend(notices(&mut book, now));
-            end_orphans(&mut book, now);
-            strain = strain_of(&book);
+            registry.measure(now);
+            tells.extend(notices(&mut registry, now));
+            end_orphans(&mut registry, now);
+            strain = strain_of(&registry);
         }
-        let leaves = book.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
+        let leaves = registry.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
         tells.extend(leaves);
-        tells.append(&mut book.places);
-        book.settle(now);
-        drop(book);
+        tells.append(&mut registry.places);
+        registry.settle(now);
+        drop(registry);
         if window_ends {
-            self.foreman.look(now, strain);
+            self.commands.look(now, strain);
         }
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
             for tell in &tells {
                 match tell {
-                    Tell::Renegotiate { .. } => drop(self.post.tell(worker, tell.clone())),
+                    Tell::Renegotiate { .. } => drop(self.mail.tell(worker, tell.clone())),
                     _ => outgoing.push_back(tell.clone()),
                 }
             }
@@ -182,7 +186,7 @@ impl Desk {
 /// Returns the highest latency in the last window of a latency-critical tenant, relative to its
 /// bound: 1 is exactly the bound. Tenants that wait for their own tokens do not count: they demand
 /// too much, and more workers would not help.
-fn strain_of(book: &Book) -> f64 {
+fn strain_of(registry: &TenantRegistry) -> f64 {
     let of = |entry: &Entry| {
         let measured = &entry.window.measured;
         let waits = measured.throttled >= NOTICE_SHARE;
@@ -190,13 +194,13 @@ fn strain_of(book: &Book) -> f64 {
         let latency = measured.slo_percentile_us.filter(|_| counts);
         latency.map_or(0.0, |us| us / f64::from(entry.slo.latency_us))
     };
-    book.entries.iter().flatten().map(of).fold(0.0, f64::max)
+    registry.entries.iter().flatten().map(of).fold(0.0, f64::max)
 }
 
 /// Returns notices to tenants whose requests waited for tokens for much of the last window.
-fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
+fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
     let mut tells = Vec::new();
-    for (n, (entry, epoch)) in book.entries.iter_mut().zip(&book.epochs).enumerate() {
+    for (n, (entry, epoch)) in registry.entries.iter_mut().zip(&registry.epochs).enumerate() {
         let Some(entry) = entry.as_mut().filter(|entry| entry.state == State::Active) else {
             continue;
         };
@@ -225,11 +229,11 @@ fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
 }
 
 /// Ends clients' tenants on which no connection has held a handle for [`GRACE`].
-fn end_orphans(book: &mut Book, now: Instant) {
-    for n in 0..book.entries.len() {
+fn end_orphans(registry: &mut TenantRegistry, now: Instant) {
+    for n in 0..registry.entries.len() {
         let tenant = TenantId(n as u32);
-        let alone = book.entries[n].is_some() && book.connections(tenant) == 0;
-        let Some(entry) = &mut book.entries[n] else { continue };
+        let alone = registry.entries[n].is_some() && registry.connections(tenant) == 0;
+        let Some(entry) = &mut registry.entries[n] else { continue };
         let of_client = matches!(entry.origin, Origin::Client(_)) && entry.state == State::Active;
         if !alone || !of_client {
             entry.alone_since = None;
@@ -238,41 +242,43 @@ fn end_orphans(book: &mut Book, now: Instant) {
         let since = *entry.alone_since.get_or_insert(now);
         if now.since(since) >= GRACE {
             tracing::info!(tenant = entry.name, "ended: no connection holds a handle on it");
-            book.unregister_of(tenant, now);
+            registry.unregister_of(tenant, now);
         }
     }
 }
 
 /// Carries out a connection's request and returns the answer.
-fn decide(book: &mut Book, asker: TenantId, wish: Wish, now: Instant) -> Answer {
+fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Instant) -> Answer {
     match wish {
         Wish::Register { name, slo, device } => {
-            register(book, asker, &name, &slo, usize::from(device), now)
+            register(registry, asker, &name, &slo, usize::from(device), now)
         }
-        Wish::Enter { name } => match book.find(&name) {
-            Some(tenant) if book.entry(tenant).origin == Origin::Operator => admitted(book, tenant),
+        Wish::Enter { name } => match registry.find(&name) {
+            Some(tenant) if registry.entry(tenant).origin == Origin::Operator => {
+                admitted(registry, tenant)
+            }
             _ => Answer::bare(Status::Denied),
         },
         Wish::Change { member, slo } => {
-            if !is_current(book, member) {
+            if !is_current(registry, member) {
                 return Answer::bare(Status::NoTenant);
             }
-            if !may_change(book, asker, member.tenant) {
+            if !may_change(registry, asker, member.tenant) {
                 return Answer::bare(Status::Denied);
             }
-            match book.change_of(member.tenant, &slo, now) {
-                Ok(admission) => admitted(book, admission.tenant),
-                Err(refusal) => refused(book, &refusal),
+            match registry.change_of(member.tenant, &slo, now) {
+                Ok(admission) => admitted(registry, admission.tenant),
+                Err(refusal) => refused(registry, &refusal),
             }
         }
         Wish::Unregister { member } => {
-            let of_client = |book: &Book| {
-                matches!(book.entry(member.tenant).origin, Origin::Client(_))
-                    && !book.is_being_told(member.tenant)
-                    && book.connections(member.tenant) == 0
+            let of_client = |registry: &TenantRegistry| {
+                matches!(registry.entry(member.tenant).origin, Origin::Client(_))
+                    && !registry.is_being_told(member.tenant)
+                    && registry.connections(member.tenant) == 0
             };
-            if is_current(book, member) && of_client(book) {
-                book.unregister_of(member.tenant, now);
+            if is_current(registry, member) && of_client(registry) {
+                registry.unregister_of(member.tenant, now);
             }
             Answer::bare(Status::Ok)
         }
@@ -280,68 +286,68 @@ fn decide(book: &mut Book, asker: TenantId, wish: Wish, now: Instant) -> Answer 
 }
 
 fn register(
-    book: &mut Book,
+    registry: &mut TenantRegistry,
     asker: TenantId,
     name: &str,
     slo: &Slo,
     device: usize,
     now: Instant,
 ) -> Answer {
-    if let Some(tenant) = book.find(name) {
-        return match may_change(book, asker, tenant) {
+    if let Some(tenant) = registry.find(name) {
+        return match may_change(registry, asker, tenant) {
             true => {
-                book.entry_mut(tenant).alone_since = None;
-                admitted(book, tenant)
+                registry.entry_mut(tenant).alone_since = None;
+                admitted(registry, tenant)
             }
             false => Answer::bare(Status::Denied),
         };
     }
-    match book.register_on(name, slo, device, Origin::Client(asker), now) {
+    match registry.register_on(name, slo, device, Origin::Client(asker), now) {
         Ok(admission) => {
             tracing::info!(
                 tenant = name,
                 tokens = admission.tokens_needed,
                 "registered by a client"
             );
-            admitted(book, admission.tenant)
+            admitted(registry, admission.tenant)
         }
         Err(refusal) => {
             tracing::info!(tenant = name, %refusal, "a client's tenant was refused");
-            refused(book, &refusal)
+            refused(registry, &refusal)
         }
     }
 }
 
 /// Returns `true` if a member is the current tenant of its number, and not leaving.
-fn is_current(book: &Book, member: Member) -> bool {
+fn is_current(registry: &TenantRegistry, member: Member) -> bool {
     let n = member.tenant.0 as usize;
-    let entry = book.entries[n].as_ref();
-    book.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
+    let entry = registry.entries[n].as_ref();
+    registry.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
 }
 
 /// Returns `true` if connections of `asker` may share and change `tenant`: itself, unless it is the
 /// default tenant, and the tenants that it made.
-fn may_change(book: &Book, asker: TenantId, tenant: TenantId) -> bool {
+fn may_change(registry: &TenantRegistry, asker: TenantId, tenant: TenantId) -> bool {
     let is_own = asker == tenant && tenant != TenantId::DEFAULT;
-    is_own || book.entry(tenant).origin == Origin::Client(asker)
+    is_own || registry.entry(tenant).origin == Origin::Client(asker)
 }
 
 /// Returns the answer to a connection that may get a handle on a tenant.
-fn admitted(book: &mut Book, tenant: TenantId) -> Answer {
-    let entry = book.entry_mut(tenant);
+fn admitted(registry: &mut TenantRegistry, tenant: TenantId) -> Answer {
+    let entry = registry.entry_mut(tenant);
     entry.answers = entry.answers.wrapping_add(1);
-    let entry = book.entry(tenant);
+    let entry = registry.entry(tenant);
     Answer {
         status: Status::Ok,
-        member: Some(Member { tenant, epoch: book.epochs[tenant.0 as usize] }),
+        member: Some(Member { tenant, epoch: registry.epochs[tenant.0 as usize] }),
         tokens_needed: entry.tokens_needed,
-        tokens_free: book.tokens_left(entry.device).unwrap_or(0),
+        tokens_free: registry.tokens_left(entry.device).unwrap_or(0),
         limited_by: LimitedBy::Nobody,
         limit_latency_us: 0,
     }
 }
 
-fn refused(book: &Book, refusal: &Refusal) -> Answer {
+fn refused(registry: &TenantRegistry, refusal: &Refusal) -> Answer {
     let bare = |status| Answer::bare(status);
     match refusal {
         Refusal::Invalid(_) => bare(Status::Invalid),
@@ -360,7 +366,7 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
             ..bare(Status::NoResources)
         },
         Refusal::TooMuch { tokens_needed, tokens_available, latency_us, limited_by, .. } => {
-            let tenant = limited_by.as_deref().and_then(|name| book.find(name));
+            let tenant = limited_by.as_deref().and_then(|name| registry.find(name));
             Answer {
                 tokens_needed: *tokens_needed,
                 tokens_free: *tokens_available,
@@ -377,7 +383,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::book::{DeviceSetup, Switches};
+    use crate::registry::{DeviceSetup, Switches};
     use contract::{ConnId, Mailbox};
     use qos::DeviceModel;
 
@@ -391,23 +397,29 @@ mod tests {
         Slo { latency_us, iops, read_percent: 100, ..Slo::default() }
     }
 
-    fn desk() -> (Desk, PostBox) {
+    fn controller() -> (WorkerController, WorkerMailbox) {
         let model = Some(DeviceModel::device_a());
         let device = DeviceSetup { name: "disk".to_owned(), model, switches: Switches::default() };
         let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
-        let (desk, mut boxes) = Desk::new(tenants, 1);
-        (desk, boxes.pop().unwrap())
+        let (controller, mut boxes) = WorkerController::new(tenants, 1);
+        (controller, boxes.pop().unwrap())
     }
 
     /// Sends a request, and takes the answer.
-    fn ask(desk: &mut Desk, worker: &mut PostBox, asker: u32, wish: Wish, now: Instant) -> Answer {
+    fn ask(
+        controller: &mut WorkerController,
+        worker: &mut WorkerMailbox,
+        asker: u32,
+        wish: Wish,
+        now: Instant,
+    ) -> Answer {
         let asker = TenantId(asker);
         assert!(worker.ask(Ask { worker: 0, conn: CONN, tag: 9, handle: 0, asker, wish }));
-        assert!(desk.serve(now));
+        assert!(controller.serve(now));
         match worker.poll() {
             Some(Tell::Answer { conn: CONN, tag: 9, answer, .. }) => {
                 if let Some(member) = answer.member {
-                    desk.tenants.meters(0).get(member.tenant).unwrap().note_answer();
+                    controller.tenants.meters(0).get(member.tenant).unwrap().note_answer();
                 }
                 answer
             }
@@ -421,8 +433,8 @@ mod tests {
 
     #[test]
     fn strangers_cannot_share_or_change() {
-        let (mut desk, mut worker) = desk();
-        let mut ask = |asker, wish| ask(&mut desk, &mut worker, asker, wish, at(0));
+        let (mut controller, mut worker) = controller();
+        let mut ask = |asker, wish| ask(&mut controller, &mut worker, asker, wish, at(0));
         let first = ask(0, register("a", slo(500, 1_000)));
         assert_eq!((first.status, first.tokens_needed), (Status::Ok, 1_000));
         assert_eq!(ask(0, register("a", slo(0, 0))), first, "the first one's SLO stands");
@@ -438,34 +450,34 @@ mod tests {
 
     #[test]
     fn a_tenant_stays_while_somebody_is_being_told_of_it() {
-        let (mut desk, mut worker) = desk();
-        let given = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        let (mut controller, mut worker) = controller();
+        let given = ask(&mut controller, &mut worker, 0, register("a", slo(500, 1)), at(0));
         let member = given.member.unwrap();
-        let meters = desk.tenants.meters(0);
+        let meters = controller.tenants.meters(0);
         let meter = meters.get(member.tenant).unwrap();
         meter.join();
         let wish = register("a", slo(0, 0));
         let second = Ask { worker: 0, conn: CONN, tag: 10, handle: 0, asker: TenantId(0), wish };
-        assert!(worker.ask(second) && desk.serve(at(0)));
+        assert!(worker.ask(second) && controller.serve(at(0)));
         // The worker has not processed that answer when the first handle ends.
         meter.leave();
         let wish = Wish::Unregister { member };
         let last = Ask { worker: 0, conn: CONN, tag: 11, handle: 1, asker: TenantId(0), wish };
-        assert!(worker.ask(last) && desk.serve(at(0)));
-        assert_eq!(desk.tenants.find("a"), Some(member.tenant));
+        assert!(worker.ask(last) && controller.serve(at(0)));
+        assert_eq!(controller.tenants.find("a"), Some(member.tenant));
         assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 10, .. })));
         meter.note_answer();
         assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 11, .. })));
         assert_eq!(worker.poll(), None, "nobody was told to leave");
-        ask(&mut desk, &mut worker, 0, Wish::Unregister { member }, at(0));
-        assert_eq!(desk.tenants.find("a"), None, "the second handle was given back, too");
+        ask(&mut controller, &mut worker, 0, Wish::Unregister { member }, at(0));
+        assert_eq!(controller.tenants.find("a"), None, "the second handle was given back, too");
     }
 
     #[test]
     fn the_clients_of_a_tenant_leave_room_in_the_table() {
-        let (mut desk, mut worker) = desk();
+        let (mut controller, mut worker) = controller();
         let mut ask = |asker, name| {
-            ask(&mut desk, &mut worker, asker, register(name, slo(0, 0)), at(0)).status
+            ask(&mut controller, &mut worker, asker, register(name, slo(0, 0)), at(0)).status
         };
         assert_eq!([ask(0, "a"), ask(0, "b")], [Status::Ok; 2]);
         assert_eq!(ask(0, "c"), Status::NoResources, "two of eight are a quarter");
@@ -474,26 +486,26 @@ mod tests {
 
     #[test]
     fn the_last_handle_ends_a_clients_tenant_and_so_does_time() {
-        let (mut desk, mut worker) = desk();
-        let meters = desk.tenants.meters(0);
-        let given = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        let (mut controller, mut worker) = controller();
+        let meters = controller.tenants.meters(0);
+        let given = ask(&mut controller, &mut worker, 0, register("a", slo(500, 1)), at(0));
         let member = given.member.unwrap();
         meters.get(member.tenant).unwrap().join();
         let unregister = || Wish::Unregister { member };
-        ask(&mut desk, &mut worker, 0, unregister(), at(0));
-        assert!(desk.tenants.find("a").is_some(), "somebody else holds a handle");
+        ask(&mut controller, &mut worker, 0, unregister(), at(0));
+        assert!(controller.tenants.find("a").is_some(), "somebody else holds a handle");
         meters.get(member.tenant).unwrap().leave();
-        ask(&mut desk, &mut worker, 0, unregister(), at(0));
+        ask(&mut controller, &mut worker, 0, unregister(), at(0));
         assert_eq!(worker.poll(), Some(Tell::Leave { tenant: member.tenant }));
-        assert_eq!(desk.tenants.find("a"), None);
+        assert_eq!(controller.tenants.find("a"), None);
         meters.get(member.tenant).unwrap().end_epoch();
-        desk.serve(at(0));
-        let again = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        controller.serve(at(0));
+        let again = ask(&mut controller, &mut worker, 0, register("a", slo(500, 1)), at(0));
         let next = again.member.unwrap();
         assert_eq!((next.tenant, next.epoch), (member.tenant, member.epoch + 1));
-        desk.serve(at(9));
-        assert!(desk.tenants.find("a").is_some());
-        desk.serve(at(11));
-        assert_eq!(desk.tenants.find("a"), None, "nobody held it for ten seconds");
+        controller.serve(at(9));
+        assert!(controller.tenants.find("a").is_some());
+        controller.serve(at(11));
+        assert_eq!(controller.tenants.find("a"), None, "nobody held it for ten seconds");
     }
 }

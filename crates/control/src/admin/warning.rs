@@ -10,7 +10,7 @@ use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::routes::Site;
+use super::routes::ServerParts;
 
 /// The header of an answer with the warning.
 pub(super) const WARNING: HeaderName = HeaderName::from_static("nearflash-warning");
@@ -24,7 +24,7 @@ const PLACES: [&str; 2] = ["/v1/namespaces", "/v1/devices"];
 
 /// Warns of changes of namespaces and devices that are not stored.
 pub(super) async fn warn(
-    State(site): State<Arc<dyn Site>>,
+    State(parts): State<Arc<dyn ServerParts>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -32,7 +32,7 @@ pub(super) async fn warn(
     let places = PLACES.iter().any(|place| path.starts_with(place));
     let changes = places && request.method() != Method::GET && request.method() != Method::HEAD;
     let mut answer = next.run(request).await;
-    let is_kept = || site.estate().is_none_or(|estate| estate.keeps_changes());
+    let is_kept = || parts.inventory().is_none_or(|inventory| inventory.keeps_changes());
     if changes && answer.status().is_success() && !is_kept() {
         answer.headers_mut().insert(WARNING, HeaderValue::from_static(NOT_KEPT));
     }

@@ -2,10 +2,10 @@
 
 use contract::{Instant, Slo};
 
-use super::{Book, Origin};
-use crate::words::{Admission, Refusal, Share};
+use super::{Origin, TenantRegistry};
+use crate::info::{Admission, Refusal, Share};
 
-impl Book {
+impl TenantRegistry {
     /// Changes the share of a best-effort tenant on each device that has a model. New tenants have
     /// the [default](Share::default).
     ///
@@ -43,7 +43,7 @@ impl Book {
         share.portion().map(drop)
     }
 
-    /// [Registers](Book::register) a tenant and sets its share: both or neither.
+    /// [Registers](TenantRegistry::register) a tenant and sets its share: both or neither.
     ///
     /// # Errors
     /// The errors of both operations.
@@ -66,7 +66,7 @@ impl Book {
         Ok(admission)
     }
 
-    /// [Changes](Book::change) a tenant's SLO and its share: both or neither.
+    /// [Changes](TenantRegistry::change) a tenant's SLO and its share: both or neither.
     ///
     /// # Errors
     /// The errors of both operations; then the old values stand.

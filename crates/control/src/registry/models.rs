@@ -5,8 +5,8 @@ use std::time::Duration;
 use contract::{Instant, TenantId};
 use qos::{DeviceModel, Drift, Percentile, RatePoint};
 
-use super::{Book, Device, tokens_up};
-use crate::words::Refusal;
+use super::{Device, TenantRegistry, tokens_up};
+use crate::info::Refusal;
 
 /// Minimum time between two log messages about one device's drift.
 const TOLD_PERIOD: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ impl Device {
     }
 }
 
-impl Book {
+impl TenantRegistry {
     /// Returns the configured model of a device.
     ///
     /// # Errors
@@ -105,11 +105,11 @@ impl Book {
         Ok(())
     }
 
-    /// Replaces the model of a device, like [`set_model`](Book::set_model), and makes it the
-    /// configured model.
+    /// Replaces the model of a device, like [`set_model`](TenantRegistry::set_model), and makes it
+    /// the configured model.
     ///
     /// # Errors
-    /// As for [`set_model`](Book::set_model), and when the device has no model.
+    /// As for [`set_model`](TenantRegistry::set_model), and when the device has no model.
     pub fn configure_model(
         &mut self,
         device: &str,
@@ -125,7 +125,7 @@ impl Book {
 
     /// Returns the devices whose model is not the configured one, with their model.
     pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
-        let devices = self.devices.iter().filter(|device| Book::is_remodelled(device));
+        let devices = self.devices.iter().filter(|device| TenantRegistry::is_remodelled(device));
         devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
     }
 

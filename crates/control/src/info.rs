@@ -6,7 +6,7 @@ use std::fmt;
 use contract::{Slo, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile, Portion};
 
-use crate::book::TOKEN;
+use crate::registry::TOKEN;
 use crate::{Measured, Origin};
 
 /// The figures of an admitted tenant.

@@ -2,10 +2,10 @@
 
 use contract::{Member, TenantId};
 
-use super::{Book, Origin};
-use crate::words::{Refusal, State};
+use super::{Origin, TenantRegistry};
+use crate::info::{Refusal, State};
 
-impl Book {
+impl TenantRegistry {
     /// Returns the origin of a tenant, if the number is in use.
     pub fn origin(&self, tenant: TenantId) -> Option<Origin> {
         self.entries.get(tenant.0 as usize)?.as_ref().map(|entry| entry.origin)

@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 
 use contract::ConnId;
 
-use super::aside::aside;
-use super::asked::{Path, Query};
 use super::audit::Note;
+use super::blocking::blocking;
+use super::extract::{Path, Query};
 use super::model::Worker;
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body, shown_workers};
-use crate::foreman::{self, OrderRefused};
+use crate::commands::{self, CommandRefused};
 
 /// A connection of a client or host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -139,18 +139,18 @@ fn parse(id: &str) -> Option<(usize, ConnId)> {
     Some((worker.parse().ok()?, conn))
 }
 
-impl From<OrderRefused> for Problem {
-    fn from(refused: OrderRefused) -> Problem {
+impl From<CommandRefused> for Problem {
+    fn from(refused: CommandRefused) -> Problem {
         let code = match refused {
-            OrderRefused::NoWorker(_) => Code::NoWorker,
-            OrderRefused::NoConnection(..) => Code::NoConnection,
-            OrderRefused::Stays(contract::Stays::Gone) => Code::NoConnection,
-            OrderRefused::ManyEnd | OrderRefused::Upgrading => Code::Busy,
-            OrderRefused::Stays(_)
-            | OrderRefused::Listens
-            | OrderRefused::AllServe
-            | OrderRefused::NotActive(_) => Code::InUse,
-            OrderRefused::NoAnswer => Code::TimeOut,
+            CommandRefused::NoWorker(_) => Code::NoWorker,
+            CommandRefused::NoConnection(..) => Code::NoConnection,
+            CommandRefused::Stays(contract::Stays::Gone) => Code::NoConnection,
+            CommandRefused::ManyEnd | CommandRefused::Upgrading => Code::Busy,
+            CommandRefused::Stays(_)
+            | CommandRefused::Listens
+            | CommandRefused::AllServe
+            | CommandRefused::NotActive(_) => Code::InUse,
+            CommandRefused::NoAnswer => Code::TimeOut,
         };
         Problem::new(code, refused.to_string())
     }
@@ -181,9 +181,9 @@ async fn list_connections(
     Query(which): Query<Which>,
 ) -> Result<Json<Connections>, Problem> {
     let (infos, numbers) =
-        aside(move || api.foreman.connections().map(|infos| (infos, numbers(&api)))).await?;
+        blocking(move || api.commands.connections().map(|infos| (infos, numbers(&api)))).await?;
     let total = infos.len();
-    let wanted = |info: &foreman::ConnectionInfo| {
+    let wanted = |info: &commands::ConnectionInfo| {
         let Some(text) = &which.search else { return true };
         let has = |of: &str| of.to_lowercase().contains(&text.to_lowercase());
         info.tenant.as_deref().is_some_and(has) || has(&info.listed.peer.to_string())
@@ -195,10 +195,10 @@ async fn list_connections(
 
 /// Returns the numbers of the listeners whose number differs from their position.
 fn numbers(api: &Api) -> Vec<(u16, u16)> {
-    api.site.estate().map(|estate| estate.listener_numbers()).unwrap_or_default()
+    api.parts.inventory().map(|inventory| inventory.listener_numbers()).unwrap_or_default()
 }
 
-fn shown(info: foreman::ConnectionInfo, numbers: &[(u16, u16)]) -> Connection {
+fn shown(info: commands::ConnectionInfo, numbers: &[(u16, u16)]) -> Connection {
     let listener = info.listed.listener;
     let other = numbers.iter().find(|(called, _)| *called == listener);
     Connection {
@@ -231,8 +231,8 @@ async fn get_connection(
     Path(id): Path<String>,
 ) -> Result<Json<Connection>, Problem> {
     let (worker, conn) = named(&id)?;
-    let ask = move || api.foreman.connection(worker, conn).map(|info| shown(info, &numbers(&api)));
-    Ok(Json(aside(ask).await?))
+    let ask = move || api.commands.connection(worker, conn).map(|info| shown(info, &numbers(&api)));
+    Ok(Json(blocking(ask).await?))
 }
 
 /// Ends a connection. The connection accepts no more requests, and ends when its requests in flight
@@ -259,10 +259,10 @@ async fn end_connection(
     let (worker, conn) = named(&id)?;
     let limit = Duration::from_millis(deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
     let order = move || {
-        let ended = api.foreman.end_connection(worker, conn, limit);
+        let ended = api.commands.end_connection(worker, conn, limit);
         ended.map(|info| shown(info, &numbers(&api)))
     };
-    let ending = aside(order).await?;
+    let ending = blocking(order).await?;
     note.before(&ending);
     tracing::info!(id, peer = ending.peer, in_flight = ending.in_flight, "connection ends");
     Ok(Json(ending))
@@ -290,8 +290,8 @@ async fn move_connection(
 ) -> Result<Json<HasMoved>, Problem> {
     let (worker, conn) = named(&id)?;
     note.before(&serde_json::json!({ "worker": worker }));
-    let foreman::Moved { worker, conn, pause } =
-        aside(move || api.foreman.move_connection(worker, conn, to)).await?;
+    let commands::Moved { worker, conn, pause } =
+        blocking(move || api.commands.move_connection(worker, conn, to)).await?;
     note.after(&serde_json::json!({ "worker": worker, "id": name(worker, conn) }));
     let pause_us = pause.as_micros() as u64;
     tracing::info!(from = id, worker, pause_us, "connection moved");
@@ -314,7 +314,7 @@ async fn get_worker(
     Path(number): Path<usize>,
 ) -> Result<Json<Worker>, Problem> {
     let worker = shown_workers(&api).into_iter().find(|worker| worker.number == number);
-    worker.map(Json).ok_or_else(|| OrderRefused::NoWorker(number).into())
+    worker.map(Json).ok_or_else(|| CommandRefused::NoWorker(number).into())
 }
 
 /// Activates a worker, or retires it. The sizing does not change the number of workers for a
@@ -338,10 +338,10 @@ async fn set_worker(
     Body(SetWorker { state, deadline_ms }): Body<SetWorker>,
 ) -> Result<StatusCode, Problem> {
     match state {
-        WorkerState::Active => drop(api.foreman.add(Some(number))?),
+        WorkerState::Active => drop(api.commands.add(Some(number))?),
         WorkerState::Retiring | WorkerState::Parked => {
             let limit = deadline_ms.map(|ms| Duration::from_millis(ms.min(DEADLINE_MS_MAX)));
-            api.foreman.retire(number, limit)?;
+            api.commands.retire(number, limit)?;
         }
     }
     note.after(&SetWorker { state, deadline_ms });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use contract::{Ask, Mailbox, Report, Tell};
 
 /// Capacity of a worker's queue, and of the control plane's queue for each worker, in messages.
-const POST_MAX: usize = 256;
+const MAILBOX_MAX: usize = 256;
 
 /// A function that wakes a worker, so that it reads its mail.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
@@ -25,14 +25,14 @@ pub(crate) enum Mail {
 
 /// A worker's mailbox.
 #[derive(Debug)]
-pub struct PostBox {
+pub struct WorkerMailbox {
     asks: SyncSender<Mail>,
     tells: Receiver<Tell>,
     /// The sending ends of all workers' queues.
-    ways: Arc<[Way]>,
+    senders: Arc<[MailSender]>,
 }
 
-impl Mailbox for PostBox {
+impl Mailbox for WorkerMailbox {
     fn ask(&mut self, ask: Ask) -> bool {
         self.asks.try_send(Mail::Ask(ask)).is_ok()
     }
@@ -43,8 +43,8 @@ impl Mailbox for PostBox {
     }
 
     fn pass(&mut self, to: u16, tell: Tell) -> Result<(), Tell> {
-        match self.ways.get(usize::from(to)) {
-            Some(way) => way.send(tell),
+        match self.senders.get(usize::from(to)) {
+            Some(sender) => sender.send(tell),
             None => Err(tell),
         }
     }
@@ -55,18 +55,18 @@ impl Mailbox for PostBox {
 }
 
 /// The sending end of a worker's queue.
-pub(crate) struct Way {
+pub(crate) struct MailSender {
     tells: SyncSender<Tell>,
     wake: OnceLock<Wake>,
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for MailSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way").finish_non_exhaustive()
+        f.debug_struct("MailSender").finish_non_exhaustive()
     }
 }
 
-impl Way {
+impl MailSender {
     /// Sends a message, and wakes the worker.
     pub(crate) fn send(&self, tell: Tell) -> Result<(), Tell> {
         self.tells.try_send(tell).map_err(|refused| match refused {
@@ -81,9 +81,9 @@ impl Way {
 
 /// The control plane's side of the mailboxes.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct Mailboxes {
     mail: Receiver<Mail>,
-    ways: Arc<[Way]>,
+    senders: Arc<[MailSender]>,
 }
 
 /// The outcome of a wait for messages.
@@ -99,29 +99,29 @@ pub(crate) enum Waited {
 
 /// Returns mailboxes for `workers` members: workers, and the courier that moves connections to
 /// another process.
-pub(crate) fn posts(workers: usize) -> (Post, Vec<PostBox>) {
-    let (asks, mail) = sync_channel(POST_MAX * workers.max(1));
-    let (ways, tells): (Vec<Way>, Vec<_>) = (0..workers)
+pub(crate) fn mailboxes(workers: usize) -> (Mailboxes, Vec<WorkerMailbox>) {
+    let (asks, mail) = sync_channel(MAILBOX_MAX * workers.max(1));
+    let (senders, tells): (Vec<MailSender>, Vec<_>) = (0..workers)
         .map(|_| {
-            let (tell, tells) = sync_channel(POST_MAX);
-            (Way { tells: tell, wake: OnceLock::new() }, tells)
+            let (tell, tells) = sync_channel(MAILBOX_MAX);
+            (MailSender { tells: tell, wake: OnceLock::new() }, tells)
         })
         .unzip();
-    let ways: Arc<[Way]> = ways.into();
-    let of_worker = |tells| PostBox { asks: asks.clone(), tells, ways: ways.clone() };
+    let senders: Arc<[MailSender]> = senders.into();
+    let of_worker = |tells| WorkerMailbox { asks: asks.clone(), tells, senders: senders.clone() };
     let boxes = tells.into_iter().map(of_worker).collect();
-    (Post { mail, ways }, boxes)
+    (Mailboxes { mail, senders }, boxes)
 }
 
-impl Post {
+impl Mailboxes {
     /// Returns the sending ends of all workers' queues.
-    pub(crate) fn ways(&self) -> Arc<[Way]> {
-        self.ways.clone()
+    pub(crate) fn senders(&self) -> Arc<[MailSender]> {
+        self.senders.clone()
     }
 
     /// Sets the function that wakes a worker. To be called once per worker.
     pub(crate) fn set_wake(&self, worker: usize, wake: Wake) {
-        let said_before = self.ways[worker].wake.set(wake).is_err();
+        let said_before = self.senders[worker].wake.set(wake).is_err();
         assert!(!said_before, "a worker has one way to be woken");
     }
 
@@ -130,7 +130,7 @@ impl Post {
     /// # Errors
     /// The message comes back: the worker's queue is full, or the worker is gone.
     pub(crate) fn tell(&self, worker: usize, tell: Tell) -> Result<(), Tell> {
-        self.ways[worker].send(tell)
+        self.senders[worker].send(tell)
     }
 
     /// Returns the next message.

@@ -4,11 +4,11 @@
 use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
 use qos::Usage;
 
-use crate::book::TOKEN;
+use crate::registry::TOKEN;
 
 /// The sums of a tenant since its start, as far as windows have ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
+pub struct TenantTotals {
     /// Successful requests: reads, writes, others.
     pub requests: [u64; 3],
     /// Bytes of reads and of writes.
@@ -31,9 +31,9 @@ pub struct Tally {
     pub deficits: u64,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
+impl Default for TenantTotals {
+    fn default() -> TenantTotals {
+        TenantTotals {
             requests: [0; 3],
             bytes: [0; 2],
             failures: [0; Status::ALL.len()],
@@ -48,7 +48,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl TenantTotals {
     /// Adds the counts between two readings of workers, and between two readings of schedulers. A
     /// smaller value than before comes from a device that no longer knows the tenant, and adds
     /// nothing.
@@ -71,7 +71,7 @@ impl Tally {
     }
 
     /// Adds the sums of another tenant.
-    pub(crate) fn add_tally(&mut self, other: &Tally) {
+    pub(crate) fn add_totals(&mut self, other: &TenantTotals) {
         add_all(&mut self.requests, other.requests);
         add_all(&mut self.bytes, other.bytes);
         add_all(&mut self.failures, other.failures);
@@ -114,17 +114,17 @@ mod tests {
 
     #[test]
     fn sums_do_not_wrap_with_what_they_are_made_of() {
-        let mut tally = Tally::default();
+        let mut totals = TenantTotals::default();
         let mut between = Reading { writes: u32::MAX, read_bytes: 4_096, ..Reading::default() };
         between.reads[40] = u32::MAX;
         let before = Usage { donated: u64::MAX, ..Usage::default() };
         let after = Usage { donated: 249_999_999_999, ..Usage::default() };
         for _ in 0..2 {
-            tally.add(&between, &before, &after);
+            totals.add(&between, &before, &after);
         }
         let twice = 2 * u64::from(u32::MAX);
-        assert_eq!((tally.requests, tally.bytes), ([twice, twice, 0], [8_192, 0]));
-        assert_eq!((tally.latency.iter().sum::<u64>(), tally.donated), (twice, 5.0));
+        assert_eq!((totals.requests, totals.bytes), ([twice, twice, 0], [8_192, 0]));
+        assert_eq!((totals.latency.iter().sum::<u64>(), totals.donated), (twice, 5.0));
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use contract::{Instant, Slo, TenantId};
 
-use super::{Book, Device, DeviceSetup, Switches};
+use super::{Device, DeviceSetup, Switches, TenantRegistry};
 use crate::flows::DeviceFlow;
-use crate::words::{DeviceInfo, Refusal, State};
+use crate::info::{DeviceInfo, Refusal, State};
 
-impl Book {
+impl TenantRegistry {
     /// Returns the place of a device; the first device by default.
     pub(crate) fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let first = self.devices.iter().position(|device| !device.is_gone);
@@ -122,7 +122,7 @@ impl Book {
     /// Removes a device.
     ///
     /// # Errors
-    /// See [`check_device_end`](Book::check_device_end).
+    /// See [`check_device_end`](TenantRegistry::check_device_end).
     pub fn remove_device(&mut self, name: &str) -> Result<(), Refusal> {
         let n = self.check_device_end(name)?;
         self.devices[n].is_gone = true;
@@ -134,7 +134,7 @@ impl Book {
         self.devices[place].is_gone = true;
     }
 
-    /// Restores a device that was [removed](Book::remove_device).
+    /// Restores a device that was [removed](TenantRegistry::remove_device).
     pub fn restore_device(&mut self, place: usize) {
         self.devices[place].is_gone = false;
     }

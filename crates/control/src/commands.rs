@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use contract::{ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, Tell, TenantId};
 
-use crate::post::Way;
-use crate::sizing::{Seen, Sizing, Step};
+use crate::info::UPGRADING;
+use crate::mailboxes::MailSender;
+use crate::sizing::{Sizing, SizingStep, WorkerLoad};
 use crate::tenants::Tenants;
-use crate::words::UPGRADING;
 
 /// Maximum time for a worker to answer a command: much longer than a move takes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -102,7 +102,7 @@ pub struct Moved {
 
 /// The reason that a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderRefused {
+pub enum CommandRefused {
     /// There is no worker of this number.
     NoWorker(usize),
     /// The connection stays, for the worker's reason.
@@ -123,31 +123,31 @@ pub enum OrderRefused {
     Upgrading,
 }
 
-impl fmt::Display for OrderRefused {
+impl fmt::Display for CommandRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OrderRefused::NoWorker(n) => write!(f, "there is no worker {n}"),
-            OrderRefused::Stays(why) => write!(f, "the connection stays where it is: {why}"),
-            OrderRefused::Listens => f.write_str("worker 0 listens, so it cannot be retired"),
-            OrderRefused::AllServe => f.write_str("every worker serves already"),
-            OrderRefused::NotActive(n) => {
+            CommandRefused::NoWorker(n) => write!(f, "there is no worker {n}"),
+            CommandRefused::Stays(why) => write!(f, "the connection stays where it is: {why}"),
+            CommandRefused::Listens => f.write_str("worker 0 listens, so it cannot be retired"),
+            CommandRefused::AllServe => f.write_str("every worker serves already"),
+            CommandRefused::NotActive(n) => {
                 write!(f, "worker {n} is retired; add it first (see `nearflash worker list`)")
             }
-            OrderRefused::NoConnection(worker, ConnId { index, generation }) => write!(
+            CommandRefused::NoConnection(worker, ConnId { index, generation }) => write!(
                 f,
                 "there is no connection {worker}:{index}.{generation} (any more); `nearflash conn list` \
                  shows those that there are, and one that moves has another name afterwards"
             ),
-            OrderRefused::ManyEnd => {
+            CommandRefused::ManyEnd => {
                 f.write_str("as many connections of the worker as may end already; try again")
             }
-            OrderRefused::NoAnswer => f.write_str("the worker does not answer; try again"),
-            OrderRefused::Upgrading => f.write_str(UPGRADING),
+            CommandRefused::NoAnswer => f.write_str("the worker does not answer; try again"),
+            CommandRefused::Upgrading => f.write_str(UPGRADING),
         }
     }
 }
 
-impl std::error::Error for OrderRefused {}
+impl std::error::Error for CommandRefused {}
 
 /// The report that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ enum Key {
 pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The state of all workers.
-struct Crew {
+struct WorkerTable {
     states: Vec<WorkerState>,
     busy: Vec<f64>,
     /// The workers' counters of busy microseconds at the last look, and the time of that look.
@@ -184,26 +184,30 @@ struct Waiting {
     told: SyncSender<Report>,
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for WorkerTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").field("states", &self.states).finish_non_exhaustive()
+        f.debug_struct("WorkerTable").field("states", &self.states).finish_non_exhaustive()
     }
 }
 
 /// A handle on the workers of a server. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Foreman {
+pub struct WorkerCommands {
     tenants: Tenants,
-    ways: Arc<[Way]>,
+    senders: Arc<[MailSender]>,
     meters: Arc<[Arc<Meters>]>,
-    crew: Arc<Mutex<Crew>>,
+    table: Arc<Mutex<WorkerTable>>,
 }
 
-impl Foreman {
-    /// Returns the commands for `workers` workers; `ways` may have further destinations.
-    pub(crate) fn new(tenants: Tenants, ways: Arc<[Way]>, workers: usize) -> Foreman {
+impl WorkerCommands {
+    /// Returns the commands for `workers` workers; `senders` may have further destinations.
+    pub(crate) fn new(
+        tenants: Tenants,
+        senders: Arc<[MailSender]>,
+        workers: usize,
+    ) -> WorkerCommands {
         let meters = (0..workers).map(|worker| tenants.meters(worker)).collect();
-        let crew = Crew {
+        let table = WorkerTable {
             states: vec![WorkerState::Active; workers],
             busy: vec![0.0; workers],
             looked: (vec![0; workers], Instant::ZERO),
@@ -213,28 +217,28 @@ impl Foreman {
             waiting: Vec::new(),
             orders: 0,
         };
-        Foreman { tenants, ways, meters, crew: Arc::new(Mutex::new(crew)) }
+        WorkerCommands { tenants, senders, meters, table: Arc::new(Mutex::new(table)) }
     }
 
     /// Sets the function that tells the acceptor which workers accept connections.
     pub fn set_open_to(&self, open_to: OpenTo) {
-        let mut crew = self.crew();
-        crew.open_to = Some(open_to);
-        crew.tell_open();
+        let mut table = self.table();
+        table.open_to = Some(open_to);
+        table.tell_open();
     }
 
     /// Sets the number of active workers to at least `least`, and at most all, as needed. The other
     /// workers are parked from now on. To be called before any client connects.
     pub fn size(&self, least: usize) {
-        let mut crew = self.crew();
+        let mut table = self.table();
         let most = self.meters.len();
-        crew.sizing = Sizing::new(least, most);
-        crew.states[least..].fill(WorkerState::Parked);
-        crew.tell_open();
+        table.sizing = Sizing::new(least, most);
+        table.states[least..].fill(WorkerState::Parked);
+        table.tell_open();
     }
 
-    fn crew(&self) -> std::sync::MutexGuard<'_, Crew> {
-        self.crew.lock().expect("no holder of this lock panics")
+    fn table(&self) -> std::sync::MutexGuard<'_, WorkerTable> {
+        self.table.lock().expect("no holder of this lock panics")
     }
 
     /// Processes a worker's report; returns a report for which no command waits.
@@ -244,54 +248,54 @@ impl Foreman {
             Report::Listed { worker, from, .. } => Key::Listed(*worker, *from),
             Report::Ends { worker, conn, .. } => Key::Ends(*worker, *conn),
         };
-        let mut crew = self.crew();
-        let Some(n) = crew.waiting.iter().position(|waiting| waiting.key == key) else {
+        let mut table = self.table();
+        let Some(n) = table.waiting.iter().position(|waiting| waiting.key == key) else {
             return Some(report);
         };
-        let Waiting { told, .. } = crew.waiting.remove(n);
+        let Waiting { told, .. } = table.waiting.remove(n);
         // A receiver that gave up waiting is gone.
         let _ = told.try_send(report);
         None
     }
 
     /// Sends a command and waits for its report.
-    fn order(&self, worker: usize, key: Key, tell: Tell) -> Result<Report, OrderRefused> {
+    fn order(&self, worker: usize, key: Key, tell: Tell) -> Result<Report, CommandRefused> {
         let (told, receiver): (_, Receiver<Report>) = sync_channel(1);
         let number = {
-            let mut crew = self.crew();
-            if crew.waiting.len() == WAITING_MAX {
-                return Err(OrderRefused::NoAnswer);
+            let mut table = self.table();
+            if table.waiting.len() == WAITING_MAX {
+                return Err(CommandRefused::NoAnswer);
             }
             // A second answer about the same connection would be taken for the first.
-            let moves = crew.waiting.iter().any(|waiting| waiting.key == key);
+            let moves = table.waiting.iter().any(|waiting| waiting.key == key);
             if moves && matches!(key, Key::Moved(..)) {
-                return Err(OrderRefused::Stays(Stays::TooMany));
+                return Err(CommandRefused::Stays(Stays::TooMany));
             }
-            crew.orders += 1;
-            let number = crew.orders;
-            crew.waiting.push(Waiting { number, key, told });
+            table.orders += 1;
+            let number = table.orders;
+            table.waiting.push(Waiting { number, key, told });
             number
         };
-        let sent = self.ways[worker].send(tell).is_ok();
+        let sent = self.senders[worker].send(tell).is_ok();
         let heard = if sent { receiver.recv_timeout(PATIENCE).ok() } else { None };
         if heard.is_none() {
-            self.crew().waiting.retain(|waiting| waiting.number != number);
+            self.table().waiting.retain(|waiting| waiting.number != number);
         }
-        heard.ok_or(OrderRefused::NoAnswer)
+        heard.ok_or(CommandRefused::NoAnswer)
     }
 
     /// Checks that no hand-over is in progress.
     ///
     /// # Errors
     /// Another process takes over: commands to this process would have no lasting effect.
-    fn check_thawed(&self) -> Result<(), OrderRefused> {
-        self.tenants.book().check_thawed().map_err(|_| OrderRefused::Upgrading)
+    fn check_thawed(&self) -> Result<(), CommandRefused> {
+        self.tenants.registry().check_thawed().map_err(|_| CommandRefused::Upgrading)
     }
 
-    fn check(&self, worker: usize) -> Result<u16, OrderRefused> {
+    fn check(&self, worker: usize) -> Result<u16, CommandRefused> {
         match worker < self.meters.len() {
             true => Ok(worker as u16),
-            false => Err(OrderRefused::NoWorker(worker)),
+            false => Err(CommandRefused::NoWorker(worker)),
         }
     }
 
@@ -304,17 +308,17 @@ impl Foreman {
         worker: usize,
         conn: ConnId,
         to: usize,
-    ) -> Result<Moved, OrderRefused> {
+    ) -> Result<Moved, CommandRefused> {
         let (from, number) = (self.check(worker)?, self.check(to)?);
         self.check_thawed()?;
-        if self.crew().states[to] != WorkerState::Active {
-            return Err(OrderRefused::NotActive(to));
+        if self.table().states[to] != WorkerState::Active {
+            return Err(CommandRefused::NotActive(to));
         }
         let tell = Tell::Move { conn, to: number };
         match self.order(worker, Key::Moved(from, conn), tell)? {
             Report::Moved { ended: Ok((conn, pause)), .. } => Ok(Moved { worker: to, conn, pause }),
-            Report::Moved { ended: Err(why), .. } => Err(OrderRefused::Stays(why)),
-            Report::Listed { .. } | Report::Ends { .. } => Err(OrderRefused::NoAnswer),
+            Report::Moved { ended: Err(why), .. } => Err(CommandRefused::Stays(why)),
+            Report::Listed { .. } | Report::Ends { .. } => Err(CommandRefused::NoAnswer),
         }
     }
 
@@ -322,7 +326,7 @@ impl Foreman {
     ///
     /// # Errors
     /// When a worker does not answer.
-    pub fn connections(&self) -> Result<Vec<ConnectionInfo>, OrderRefused> {
+    pub fn connections(&self) -> Result<Vec<ConnectionInfo>, CommandRefused> {
         let mut all = Vec::new();
         for worker in 0..self.meters.len() {
             let mut from = Some(0);
@@ -334,7 +338,7 @@ impl Foreman {
                         from = next;
                     }
                     Report::Moved { .. } | Report::Ends { .. } => {
-                        return Err(OrderRefused::NoAnswer);
+                        return Err(CommandRefused::NoAnswer);
                     }
                 }
             }
@@ -355,13 +359,19 @@ impl Foreman {
     ///
     /// # Errors
     /// There is no connection of this identifier (any more), or the worker does not answer.
-    pub fn connection(&self, worker: usize, conn: ConnId) -> Result<ConnectionInfo, OrderRefused> {
+    pub fn connection(
+        &self,
+        worker: usize,
+        conn: ConnId,
+    ) -> Result<ConnectionInfo, CommandRefused> {
         let number = self.check(worker)?;
         let tell = Tell::List { from: conn.index };
         let report = self.order(worker, Key::Listed(number, conn.index), tell)?;
-        let Report::Listed { connections, .. } = report else { return Err(OrderRefused::NoAnswer) };
+        let Report::Listed { connections, .. } = report else {
+            return Err(CommandRefused::NoAnswer);
+        };
         let found = connections.iter().find(|listed| listed.conn == conn);
-        let listed = *found.ok_or(OrderRefused::NoConnection(worker, conn))?;
+        let listed = *found.ok_or(CommandRefused::NoConnection(worker, conn))?;
         Ok(self.told(worker, listed))
     }
 
@@ -377,10 +387,10 @@ impl Foreman {
         worker: usize,
         conn: ConnId,
         limit: Duration,
-    ) -> Result<ConnectionInfo, OrderRefused> {
+    ) -> Result<ConnectionInfo, CommandRefused> {
         self.check(worker)?;
         self.check_thawed()?;
-        let gone = OrderRefused::NoConnection(worker, conn);
+        let gone = CommandRefused::NoConnection(worker, conn);
         let until = self.tenants.now() + limit;
         let (mut worker, mut conn) = (worker, conn);
         for _ in 0..FOLLOWED_MAX {
@@ -394,19 +404,20 @@ impl Foreman {
                     (worker, conn) = (usize::from(at), name);
                 }
                 Report::Ends { begun: Err(Stays::TooMany), .. } => {
-                    return Err(OrderRefused::ManyEnd);
+                    return Err(CommandRefused::ManyEnd);
                 }
                 Report::Ends { begun: Err(Stays::Gone), .. } => return Err(gone),
-                _ => return Err(OrderRefused::NoAnswer),
+                _ => return Err(CommandRefused::NoAnswer),
             }
         }
-        Err(OrderRefused::NoAnswer)
+        Err(CommandRefused::NoAnswer)
     }
 
     /// Returns a connection with the name of its tenant.
     fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
-        let book = self.tenants.book();
-        let entry = listed.tenant.and_then(|tenant| book.entries.get(tenant.0 as usize)?.as_ref());
+        let registry = self.tenants.registry();
+        let entry =
+            listed.tenant.and_then(|tenant| registry.entries.get(tenant.0 as usize)?.as_ref());
         ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
     }
 
@@ -414,27 +425,27 @@ impl Foreman {
     /// away, and whether there are too few or too many. `strain` is the highest latency of a tenant
     /// relative to its bound.
     pub(crate) fn look(&self, now: Instant, strain: f64) {
-        let mut crew = self.crew();
-        let (before, at) = std::mem::replace(&mut crew.looked, (Vec::new(), now));
+        let mut table = self.table();
+        let (before, at) = std::mem::replace(&mut table.looked, (Vec::new(), now));
         let passed_us = now.since(at).as_micros().max(1) as f64;
         let counts: Vec<u32> = self.meters.iter().map(|meters| meters.worker.busy_us()).collect();
         for (n, (count, before)) in counts.iter().zip(&before).enumerate() {
-            crew.busy[n] = (f64::from(count.wrapping_sub(*before)) / passed_us).min(1.0);
+            table.busy[n] = (f64::from(count.wrapping_sub(*before)) / passed_us).min(1.0);
         }
-        crew.looked.0 = counts;
+        table.looked.0 = counts;
         for worker in 0..self.meters.len() {
             let connections = self.meters[worker].worker.connections();
-            match (crew.states[worker], connections) {
+            match (table.states[worker], connections) {
                 (WorkerState::Active, _) | (WorkerState::Parked, 0) => {}
                 (WorkerState::Retiring, 0) => {
-                    crew.states[worker] = WorkerState::Parked;
-                    crew.drain_at[worker] = None;
+                    table.states[worker] = WorkerState::Parked;
+                    table.drain_at[worker] = None;
                 }
                 // Some connections were still moving to the worker when it parked.
                 (WorkerState::Retiring | WorkerState::Parked, _) => {
-                    crew.states[worker] = WorkerState::Retiring;
-                    self.empty(&crew, worker);
-                    if crew.drain_at[worker].take_if(|at| *at <= now).is_some() {
+                    table.states[worker] = WorkerState::Retiring;
+                    self.empty(&table, worker);
+                    if table.drain_at[worker].take_if(|at| *at <= now).is_some() {
                         let until = Some(now + LAST_REQUESTS);
                         let drain = Tell::Drain { listener: None, until };
                         self.say(worker, drain);
@@ -442,68 +453,69 @@ impl Foreman {
                 }
             }
         }
-        let serving: Vec<Seen> = crew.active().map(|worker| self.seen(&crew, worker)).collect();
-        match crew.sizing.decide(now, &serving, strain) {
-            Step::Stay => {}
-            Step::Add => {
-                let idle = (0..self.meters.len()).find(|n| crew.states[*n] != WorkerState::Active);
+        let serving: Vec<WorkerLoad> =
+            table.active().map(|worker| self.seen(&table, worker)).collect();
+        match table.sizing.decide(now, &serving, strain) {
+            SizingStep::Stay => {}
+            SizingStep::Add => {
+                let idle = (0..self.meters.len()).find(|n| table.states[*n] != WorkerState::Active);
                 if let Some(worker) = idle {
                     tracing::info!(worker, strain, "added: the others are busy");
-                    self.activate(&mut crew, worker);
+                    self.activate(&mut table, worker);
                 }
             }
-            Step::Retire(worker) => {
+            SizingStep::Retire(worker) => {
                 tracing::info!(worker, "retired: the others are enough");
-                self.retire_in(&mut crew, worker);
+                self.retire_in(&mut table, worker);
             }
-            Step::Shift { from, to, permille } => {
+            SizingStep::Shift { from, to, permille } => {
                 tracing::info!(from, to, permille, "connections move: one worker has too much");
                 let to = to as u16;
                 let relief = Tell::Relieve { permille, to, at_once: GIVEN_AT_ONCE };
-                if self.ways[from].send(relief).is_err() {
-                    crew.sizing.forget_shift();
+                if self.senders[from].send(relief).is_err() {
+                    table.sizing.forget_shift();
                 }
             }
         }
     }
 
-    fn seen(&self, crew: &Crew, worker: usize) -> Seen {
+    fn seen(&self, table: &WorkerTable, worker: usize) -> WorkerLoad {
         let connections = self.meters[worker].worker.connections() as usize;
-        Seen { worker, busy: crew.busy[worker], connections }
+        WorkerLoad { worker, busy: table.busy[worker], connections }
     }
 
     /// Moves connections to another worker. A lost message is repeated at the next look, or not at
     /// all.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
-        let _full = self.ways[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
+        let _full = self.senders[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
     }
 
     /// Activates a worker, which accepts new connections and its part of the existing ones.
-    fn activate(&self, crew: &mut Crew, worker: usize) {
+    fn activate(&self, table: &mut WorkerTable, worker: usize) {
         // Later connections are not subject to an earlier drain.
-        crew.drain_at[worker] = None;
+        table.drain_at[worker] = None;
         self.say(worker, Tell::Drain { listener: None, until: None });
-        crew.states[worker] = WorkerState::Active;
-        crew.tell_open();
-        let count = crew.active().count();
-        for from in crew.active().filter(|from| *from != worker) {
+        table.states[worker] = WorkerState::Active;
+        table.tell_open();
+        let count = table.active().count();
+        for from in table.active().filter(|from| *from != worker) {
             let connections = self.meters[from].worker.connections() as usize;
             self.give(from, worker, connections / count);
         }
     }
 
-    fn retire_in(&self, crew: &mut Crew, worker: usize) {
-        crew.states[worker] = WorkerState::Retiring;
-        crew.tell_open();
-        self.empty(crew, worker);
+    fn retire_in(&self, table: &mut WorkerTable, worker: usize) {
+        table.states[worker] = WorkerState::Retiring;
+        table.tell_open();
+        self.empty(table, worker);
     }
 
     /// Moves all connections of a worker to the active workers.
-    fn empty(&self, crew: &Crew, worker: usize) {
+    fn empty(&self, table: &WorkerTable, worker: usize) {
         let connections = self.meters[worker].worker.connections() as usize;
-        let each = connections.div_ceil(crew.active().count().max(1));
-        crew.active().for_each(|to| self.give(worker, to, each));
+        let each = connections.div_ceil(table.active().count().max(1));
+        table.active().for_each(|to| self.give(worker, to, each));
     }
 
     /// Makes every worker move all movable connections to the courier, who takes them to another
@@ -511,7 +523,7 @@ impl Foreman {
     /// ones follow. The sizing pauses meanwhile.
     pub fn hand_over(&self, at_once: u16) {
         let now = self.tenants.now();
-        self.crew().sizing.rest(now, OPERATORS_TURN);
+        self.table().sizing.rest(now, OPERATORS_TURN);
         let (count, to) = (if at_once > 0 { u32::MAX } else { 0 }, self.meters.len() as u16);
         let give = Tell::Give { count, to, at_once };
         (0..self.meters.len()).for_each(|worker| self.say(worker, give.clone()));
@@ -528,7 +540,7 @@ impl Foreman {
     fn say(&self, worker: usize, mut tell: Tell) {
         // A worker empties its mailbox in every turn.
         for _ in 0..GIVE_TRIES {
-            match self.ways[worker].send(tell) {
+            match self.senders[worker].send(tell) {
                 Ok(()) => return,
                 Err(refused) => tell = refused,
             }
@@ -546,27 +558,27 @@ impl Foreman {
     /// # Errors
     /// The message comes back: the mailbox is full.
     pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
-        self.ways[to].send(tell)
+        self.senders[to].send(tell)
     }
 
     /// Activates a worker; by default the first parked one. Returns its number.
     ///
     /// # Errors
     /// When no worker is parked, or none has this number, or another process takes over.
-    pub fn add(&self, worker: Option<usize>) -> Result<usize, OrderRefused> {
+    pub fn add(&self, worker: Option<usize>) -> Result<usize, CommandRefused> {
         self.check_thawed()?;
         let now = self.tenants.now();
-        let mut crew = self.crew();
-        let rests = |n: &usize| crew.states[*n] != WorkerState::Active;
+        let mut table = self.table();
+        let rests = |n: &usize| table.states[*n] != WorkerState::Active;
         let worker = match worker {
             Some(worker) => usize::from(self.check(worker)?),
-            None => (0..self.meters.len()).find(rests).ok_or(OrderRefused::AllServe)?,
+            None => (0..self.meters.len()).find(rests).ok_or(CommandRefused::AllServe)?,
         };
         if rests(&worker) {
-            self.activate(&mut crew, worker);
+            self.activate(&mut table, worker);
         }
-        crew.drain_at[worker] = None;
-        crew.sizing.rest(now, OPERATORS_TURN);
+        table.drain_at[worker] = None;
+        table.sizing.rest(now, OPERATORS_TURN);
         Ok(worker)
     }
 
@@ -575,33 +587,33 @@ impl Foreman {
     ///
     /// # Errors
     /// When the worker listens, or none has this number, or another process takes over.
-    pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), OrderRefused> {
+    pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), CommandRefused> {
         let now = self.tenants.now();
         self.check(worker)?;
         if worker == 0 {
-            return Err(OrderRefused::Listens);
+            return Err(CommandRefused::Listens);
         }
         self.check_thawed()?;
-        let mut crew = self.crew();
-        crew.drain_at[worker] = limit.map(|limit| now + limit);
-        if crew.states[worker] == WorkerState::Active {
-            self.retire_in(&mut crew, worker);
+        let mut table = self.table();
+        table.drain_at[worker] = limit.map(|limit| now + limit);
+        if table.states[worker] == WorkerState::Active {
+            self.retire_in(&mut table, worker);
         }
-        crew.sizing.rest(now, OPERATORS_TURN);
+        table.sizing.rest(now, OPERATORS_TURN);
         Ok(())
     }
 
     /// Returns all workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
-        let crew = self.crew();
+        let table = self.table();
         let info = |(number, meters): (usize, &Arc<Meters>)| {
             let [moved, stayed, arrived] = meters.worker.moves();
             WorkerInfo {
                 number,
-                state: crew.states[number],
+                state: table.states[number],
                 connections: meters.worker.connections() as usize,
                 in_flight: meters.worker.read().gauges.in_flight,
-                busy: crew.busy[number],
+                busy: table.busy[number],
                 moved,
                 stayed,
                 arrived,
@@ -612,7 +624,7 @@ impl Foreman {
     }
 }
 
-impl Crew {
+impl WorkerTable {
     /// Returns the active workers.
     fn active(&self) -> impl Iterator<Item = usize> {
         let is_active =
@@ -637,15 +649,15 @@ mod tests {
 
     use contract::Mailbox;
 
-    use crate::{Desk, DeviceSetup, PostBox, Switches};
+    use crate::{DeviceSetup, Switches, WorkerController, WorkerMailbox};
 
-    fn crew(workers: usize) -> (Desk, Foreman, Vec<PostBox>) {
+    fn table(workers: usize) -> (WorkerController, WorkerCommands, Vec<WorkerMailbox>) {
         let name = "disk".to_owned();
         let device = DeviceSetup { name, model: None, switches: Switches::default() };
         let tenants = Tenants::new(vec![device], workers, 8, Arc::new(|| Instant::ZERO));
-        let (desk, boxes) = Desk::new(tenants, workers);
-        let foreman = desk.foreman();
-        (desk, foreman, boxes)
+        let (controller, boxes) = WorkerController::new(tenants, workers);
+        let commands = controller.commands();
+        (controller, commands, boxes)
     }
 
     fn at(seconds: u64) -> Instant {
@@ -654,24 +666,24 @@ mod tests {
 
     #[test]
     fn a_worker_that_rests_gives_away_what_still_comes() {
-        let (_desk, foreman, mut boxes) = crew(2);
-        let state = || foreman.workers()[1].state;
-        foreman.retire(1, None).unwrap();
-        foreman.look(at(1), 0.0);
+        let (_desk, commands, mut boxes) = table(2);
+        let state = || commands.workers()[1].state;
+        commands.retire(1, None).unwrap();
+        commands.look(at(1), 0.0);
         assert_eq!(state(), WorkerState::Parked);
         while boxes[1].poll().is_some() {}
         // Worker 0 had been told to move some connections to it, and now they have arrived.
-        foreman.meters[1].worker.set_connections(3);
-        foreman.look(at(2), 0.0);
+        commands.meters[1].worker.set_connections(3);
+        commands.look(at(2), 0.0);
         assert_eq!(state(), WorkerState::Retiring);
         assert_eq!(boxes[1].poll(), Some(Tell::Give { count: 3, to: 0, at_once: GIVEN_AT_ONCE }));
-        foreman.meters[1].worker.set_connections(0);
-        foreman.look(at(3), 0.0);
+        commands.meters[1].worker.set_connections(0);
+        commands.look(at(3), 0.0);
         assert_eq!(state(), WorkerState::Parked);
     }
 
     /// Returns the worker's next message.
-    fn next(boxes: &mut PostBox) -> Tell {
+    fn next(boxes: &mut WorkerMailbox) -> Tell {
         loop {
             match boxes.poll() {
                 Some(tell) => break tell,
@@ -682,7 +694,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_to_end_is_followed_to_where_it_has_moved() {
-        let (mut desk, foreman, mut boxes) = crew(2);
+        let (mut controller, commands, mut boxes) = table(2);
         let (here, there) =
             (ConnId { index: 7, generation: 1 }, ConnId { index: 0, generation: 4 });
         let peer = contract::Peer::Local { uid: 0 };
@@ -698,7 +710,7 @@ mod tests {
             is_ending: true,
         };
         let end = |worker| {
-            let ordering = foreman.clone();
+            let ordering = commands.clone();
             let limit = Duration::from_secs(1);
             std::thread::spawn(move || ordering.end_connection(worker, here, limit))
         };
@@ -707,58 +719,58 @@ mod tests {
         assert_eq!(next(&mut boxes[0]), Tell::End { conn: here, until });
         let elsewhere = Stays::Elsewhere { worker: 1, conn: there };
         boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
-        desk.serve(at(1));
+        controller.serve(at(1));
         assert_eq!(next(&mut boxes[1]), Tell::End { conn: there, until });
         boxes[1].report(Report::Ends { worker: 1, conn: there, begun: Ok(listed) });
-        desk.serve(at(1));
+        controller.serve(at(1));
         assert_eq!(ending.join().unwrap(), Ok(ConnectionInfo { worker: 1, listed, tenant: None }));
         // In another process, or moving for ever.
         let ending = end(0);
         next(&mut boxes[0]);
         let elsewhere = Stays::Elsewhere { worker: 2, conn: there };
         boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
-        desk.serve(at(1));
-        assert_eq!(ending.join().unwrap(), Err(OrderRefused::NoConnection(0, here)));
+        controller.serve(at(1));
+        assert_eq!(ending.join().unwrap(), Err(CommandRefused::NoConnection(0, here)));
         let ending = end(0);
         for _ in 0..FOLLOWED_MAX {
             next(&mut boxes[0]);
             let elsewhere = Stays::Elsewhere { worker: 0, conn: here };
             boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
-            desk.serve(at(1));
+            controller.serve(at(1));
         }
-        assert_eq!(ending.join().unwrap(), Err(OrderRefused::NoAnswer));
+        assert_eq!(ending.join().unwrap(), Err(CommandRefused::NoAnswer));
     }
 
     #[test]
     fn while_another_process_takes_over_nothing_is_ordered() {
-        let (_desk, foreman, mut boxes) = crew(2);
+        let (_desk, commands, mut boxes) = table(2);
         let conn = ConnId { index: 7, generation: 1 };
-        let before = foreman.workers();
-        foreman.tenants.book().freeze(true);
-        let refused = OrderRefused::Upgrading;
-        assert_eq!(foreman.move_connection(0, conn, 1), Err(refused));
-        assert_eq!(foreman.end_connection(0, conn, Duration::ZERO), Err(refused));
-        assert_eq!((foreman.retire(1, None), foreman.add(None)), (Err(refused), Err(refused)));
-        assert_eq!(foreman.workers(), before);
+        let before = commands.workers();
+        commands.tenants.registry().freeze(true);
+        let refused = CommandRefused::Upgrading;
+        assert_eq!(commands.move_connection(0, conn, 1), Err(refused));
+        assert_eq!(commands.end_connection(0, conn, Duration::ZERO), Err(refused));
+        assert_eq!((commands.retire(1, None), commands.add(None)), (Err(refused), Err(refused)));
+        assert_eq!(commands.workers(), before);
         assert!(boxes.iter_mut().all(|own| own.poll().is_none()), "no worker has heard of it");
-        foreman.tenants.book().freeze(false);
-        foreman.retire(1, None).unwrap();
+        commands.tenants.registry().freeze(false);
+        commands.retire(1, None).unwrap();
     }
 
     #[test]
     fn who_orders_a_move_hears_of_that_and_of_no_other() {
-        let (mut desk, foreman, mut boxes) = crew(2);
+        let (mut controller, commands, mut boxes) = table(2);
         let conn = ConnId { index: 7, generation: 1 };
-        let ordering = foreman.clone();
+        let ordering = commands.clone();
         let first = std::thread::spawn(move || ordering.move_connection(0, conn, 1));
         assert_eq!(next(&mut boxes[0]), Tell::Move { conn, to: 1 });
-        let second = foreman.move_connection(0, conn, 1);
-        assert_eq!(second, Err(OrderRefused::Stays(Stays::TooMany)));
+        let second = commands.move_connection(0, conn, 1);
+        assert_eq!(second, Err(CommandRefused::Stays(Stays::TooMany)));
         assert_eq!(boxes[0].poll(), None, "the worker is told once");
         let there = ConnId { index: 0, generation: 4 };
         let pause = Duration::from_micros(90);
         boxes[0].report(Report::Moved { worker: 0, conn, ended: Ok((there, pause)) });
-        desk.serve(at(1));
+        controller.serve(at(1));
         let moved = Moved { worker: 1, conn: there, pause };
         assert_eq!(first.join().unwrap(), Ok(moved));
     }

@@ -1,5 +1,5 @@
-//! The resources of namespaces, subsystems, hosts and listeners. Their methods call the [`Estate`],
-//! on a thread that may block.
+//! The resources of namespaces, subsystems, hosts and listeners. Their methods call the
+//! [`Inventory`], on a thread that may block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,11 @@ use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use serde::Serialize;
 
-use super::aside::aside;
-use super::asked::{Path, Query};
 use super::audit::Note;
-use super::crew::DEADLINE_MS_MAX;
+use super::blocking::blocking;
 use super::drain::{Drain, DrainServer};
-use super::estate::{
+use super::extract::{Path, Query};
+use super::inventory::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
     Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
     RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
@@ -24,14 +23,15 @@ use super::estate::{
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
 use super::settings::{DeviceSettings, SetDevice};
-use crate::book::TenantChange;
-use crate::words::Admission;
+use super::workers::DEADLINE_MS_MAX;
+use crate::info::Admission;
+use crate::registry::TenantChange;
 
 /// The changeable inventory of a running server, except tenants. Methods may block until workers
 /// have applied a change. Each reports the reason if it does not do what was asked; then nothing
 /// has changed.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
-pub trait Estate: Send + Sync {
+pub trait Inventory: Send + Sync {
     /// Returns `true` if changes persist after a restart of the server.
     fn keeps_changes(&self) -> bool {
         true
@@ -175,26 +175,26 @@ pub(super) fn routes() -> Router<Api> {
 /// Runs an operation of the inventory, which may block.
 pub(super) async fn ask<T: Send + 'static>(
     api: Api,
-    what: impl FnOnce(&dyn Estate) -> Result<T, Problem> + Send + 'static,
+    what: impl FnOnce(&dyn Inventory) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let Some(estate): Option<Arc<dyn Estate>> = api.site.estate() else {
+    let Some(inventory): Option<Arc<dyn Inventory>> = api.parts.inventory() else {
         return Err(Problem::new(Code::Unsupported, "this server has nothing of this kind"));
     };
-    aside(move || what(&*estate)).await
+    blocking(move || what(&*inventory)).await
 }
 
 /// Makes a change of the inventory, and notes the values before and after.
 pub(super) async fn change<B: Serialize, T: Serialize + Send + 'static>(
     api: Api,
     note: Note,
-    before: impl FnOnce(&dyn Estate) -> Option<B> + Send + 'static,
-    what: impl FnOnce(&dyn Estate) -> Result<T, Problem> + Send + 'static,
+    before: impl FnOnce(&dyn Inventory) -> Option<B> + Send + 'static,
+    what: impl FnOnce(&dyn Inventory) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    ask(api, move |estate| {
-        if let Some(before) = before(estate) {
+    ask(api, move |inventory| {
+        if let Some(before) = before(inventory) {
             note.before(&before);
         }
-        noted(&note, what(estate), |done| note.after(done))
+        noted(&note, what(inventory), |done| note.after(done))
     })
     .await
 }
@@ -209,7 +209,7 @@ fn noted<T>(note: &Note, done: Result<T, Problem>, after: impl FnOnce(&T)) -> Re
 }
 
 /// Returns no value before, for additions.
-fn nothing(_: &dyn Estate) -> Option<()> {
+fn nothing(_: &dyn Inventory) -> Option<()> {
     None
 }
 
@@ -219,8 +219,8 @@ fn said(mut subsystem: Subsystem) -> Subsystem {
     subsystem
 }
 
-fn known_host(estate: &dyn Estate, nqn: &str) -> Option<Host> {
-    estate.host(nqn).ok()
+fn known_host(inventory: &dyn Inventory, nqn: &str) -> Option<Host> {
+    inventory.host(nqn).ok()
 }
 
 /// A host after a change, and which of its keys were given. The keys themselves are secret.
@@ -246,7 +246,7 @@ fn created<T: Serialize>(made: T) -> Response {
     )
 )]
 async fn list_namespaces(State(api): State<Api>) -> Result<Json<Namespaces>, Problem> {
-    ask(api, |estate| estate.namespaces()).await.map(Json)
+    ask(api, |inventory| inventory.namespaces()).await.map(Json)
 }
 
 /// Adds a namespace, which reads as zeroes. Connected hosts are notified.
@@ -268,7 +268,7 @@ async fn add_namespace(
     note: Note,
     Body(body): Body<AddNamespace>,
 ) -> Result<Response, Problem> {
-    change(api, note, nothing, move |estate| estate.add_namespace(&body)).await.map(created)
+    change(api, note, nothing, move |inventory| inventory.add_namespace(&body)).await.map(created)
 }
 
 /// Returns one namespace.
@@ -287,7 +287,7 @@ async fn get_namespace(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Namespace>, Problem> {
-    ask(api, move |estate| estate.namespace(&name)).await.map(Json)
+    ask(api, move |inventory| inventory.namespace(&name)).await.map(Json)
 }
 
 /// Changes the size, the name or the write protection of a namespace. Connected hosts are notified.
@@ -312,8 +312,10 @@ async fn set_namespace(
     Body(body): Body<SetNamespace>,
 ) -> Result<Json<Namespace>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| estate.namespace(&known).ok();
-    change(api, note, before, move |estate| estate.set_namespace(&name, &body)).await.map(Json)
+    let before = move |inventory: &dyn Inventory| inventory.namespace(&known).ok();
+    change(api, note, before, move |inventory| inventory.set_namespace(&name, &body))
+        .await
+        .map(Json)
 }
 
 /// Removes a namespace. Connected hosts are notified.
@@ -336,8 +338,8 @@ async fn remove_namespace(
     Query(how): Query<RemoveNamespace>,
 ) -> Result<StatusCode, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| estate.namespace(&known).ok();
-    change(api, note, before, move |estate| estate.remove_namespace(&name, how))
+    let before = move |inventory: &dyn Inventory| inventory.namespace(&known).ok();
+    change(api, note, before, move |inventory| inventory.remove_namespace(&name, how))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -360,7 +362,7 @@ async fn add_device(
     note: Note,
     Body(body): Body<AddDevice>,
 ) -> Result<Response, Problem> {
-    change(api, note, nothing, move |estate| estate.add_device(&body)).await.map(created)
+    change(api, note, nothing, move |inventory| inventory.add_device(&body)).await.map(created)
 }
 
 /// Closes a device that has no namespace and no tenant, and that is not being measured.
@@ -380,7 +382,7 @@ async fn remove_device(
     note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    change(api, note, nothing, move |estate| estate.remove_device(&name))
+    change(api, note, nothing, move |inventory| inventory.remove_device(&name))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -395,7 +397,7 @@ async fn remove_device(
     )
 )]
 async fn list_subsystems(State(api): State<Api>) -> Result<Json<Subsystems>, Problem> {
-    ask(api, |estate| estate.subsystems()).await.map(Json)
+    ask(api, |inventory| inventory.subsystems()).await.map(Json)
 }
 
 /// Adds a subsystem. Discovery controllers are notified.
@@ -416,7 +418,7 @@ async fn add_subsystem(
     note: Note,
     Body(body): Body<AddSubsystem>,
 ) -> Result<Response, Problem> {
-    change(api, note, nothing, move |estate| estate.add_subsystem(&body)).await.map(created)
+    change(api, note, nothing, move |inventory| inventory.add_subsystem(&body)).await.map(created)
 }
 
 /// Returns one subsystem.
@@ -435,7 +437,7 @@ async fn get_subsystem(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Subsystem>, Problem> {
-    ask(api, move |estate| estate.subsystem(&name)).await.map(Json)
+    ask(api, move |inventory| inventory.subsystem(&name)).await.map(Json)
 }
 
 /// Changes a subsystem: the hosts that may connect, its namespaces, the tenant that is charged.
@@ -457,11 +459,11 @@ async fn set_subsystem(
     Path(name): Path<String>,
     Body(body): Body<SetSubsystem>,
 ) -> Result<Json<Subsystem>, Problem> {
-    ask(api, move |estate| {
-        if let Ok(before) = estate.subsystem(&name) {
+    ask(api, move |inventory| {
+        if let Ok(before) = inventory.subsystem(&name) {
             note.before(&said(before));
         }
-        noted(&note, estate.set_subsystem(&name, &body), |now| note.after(&said(now.clone())))
+        noted(&note, inventory.set_subsystem(&name, &body), |now| note.after(&said(now.clone())))
     })
     .await
     .map(Json)
@@ -485,8 +487,8 @@ async fn remove_subsystem(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| estate.subsystem(&known).ok().map(said);
-    change(api, note, before, move |estate| estate.remove_subsystem(&name))
+    let before = move |inventory: &dyn Inventory| inventory.subsystem(&known).ok().map(said);
+    change(api, note, before, move |inventory| inventory.remove_subsystem(&name))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -501,7 +503,7 @@ async fn remove_subsystem(
     )
 )]
 async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
-    ask(api, |estate| estate.hosts()).await.map(Json)
+    ask(api, |inventory| inventory.hosts()).await.map(Json)
 }
 
 /// Returns a registered host, without its keys.
@@ -516,7 +518,7 @@ async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
     )
 )]
 async fn get_host(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Host>, Problem> {
-    ask(api, move |estate| estate.host(&name)).await.map(Json)
+    ask(api, move |inventory| inventory.host(&name)).await.map(Json)
 }
 
 /// Registers a host, or changes its tenant and its keys.
@@ -538,11 +540,11 @@ async fn set_host(
     Path(name): Path<String>,
     Body(body): Body<SetHost>,
 ) -> Result<Json<Host>, Problem> {
-    ask(api, move |estate| {
-        if let Some(before) = known_host(estate, &name) {
+    ask(api, move |inventory| {
+        if let Some(before) = known_host(inventory, &name) {
             note.before(&before);
         }
-        noted(&note, estate.set_host(&name, &body), |host| {
+        noted(&note, inventory.set_host(&name, &body), |host| {
             let (key_given, controller_key_given) =
                 (body.key.is_some(), body.controller_key.is_some());
             note.after(&Noted { host: host.clone(), key_given, controller_key_given });
@@ -570,8 +572,8 @@ async fn remove_host(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| known_host(estate, &known);
-    change(api, note, before, move |estate| estate.remove_host(&name))
+    let before = move |inventory: &dyn Inventory| known_host(inventory, &known);
+    change(api, note, before, move |inventory| inventory.remove_host(&name))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -586,7 +588,7 @@ async fn remove_host(
     )
 )]
 async fn list_listeners(State(api): State<Api>) -> Result<Json<Listeners>, Problem> {
-    ask(api, |estate| estate.listeners()).await.map(Json)
+    ask(api, |inventory| inventory.listeners()).await.map(Json)
 }
 
 /// Opens a listener, which persists after a restart of the server.
@@ -607,7 +609,7 @@ async fn add_listener(
     note: Note,
     Body(body): Body<AddListener>,
 ) -> Result<Response, Problem> {
-    change(api, note, nothing, move |estate| estate.add_listener(&body)).await.map(created)
+    change(api, note, nothing, move |inventory| inventory.add_listener(&body)).await.map(created)
 }
 
 /// Returns one listener.
@@ -625,7 +627,7 @@ async fn get_listener(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Listener>, Problem> {
-    ask(api, move |estate| estate.listener(&name)).await.map(Json)
+    ask(api, move |inventory| inventory.listener(&name)).await.map(Json)
 }
 
 /// Closes a listener. Its connections stay, unless a drain is requested.
@@ -647,9 +649,11 @@ async fn remove_listener(
     Query(mut how): Query<RemoveListener>,
 ) -> Result<Json<RemovedListener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| known_listener(estate, &known);
+    let before = move |inventory: &dyn Inventory| known_listener(inventory, &known);
     how.drain_ms = how.drain_ms.map(|limit| limit.min(DEADLINE_MS_MAX));
-    change(api, note, before, move |estate| estate.remove_listener(&name, how)).await.map(Json)
+    change(api, note, before, move |inventory| inventory.remove_listener(&name, how))
+        .await
+        .map(Json)
 }
 
 /// Sets the ANA state of namespaces through a listener. Connected hosts are notified.
@@ -672,12 +676,12 @@ async fn set_ana(
     Body(body): Body<SetAna>,
 ) -> Result<Json<Listener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| known_listener(estate, &known);
-    change(api, note, before, move |estate| estate.set_ana(&name, &body)).await.map(Json)
+    let before = move |inventory: &dyn Inventory| known_listener(inventory, &known);
+    change(api, note, before, move |inventory| inventory.set_ana(&name, &body)).await.map(Json)
 }
 
-fn known_listener(estate: &dyn Estate, name: &str) -> Option<Listener> {
-    estate.listener(name).ok()
+fn known_listener(inventory: &dyn Inventory, name: &str) -> Option<Listener> {
+    inventory.listener(name).ok()
 }
 
 /// Drains a listener: it refuses new connections, and its connections end. The drain lasts until
@@ -701,9 +705,11 @@ async fn drain_listener(
     Body(how): Body<DrainListener>,
 ) -> Result<Json<Listener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| known_listener(estate, &known);
+    let before = move |inventory: &dyn Inventory| known_listener(inventory, &known);
     let limit = Duration::from_millis(how.deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
-    change(api, note, before, move |estate| estate.drain_listener(&name, limit)).await.map(Json)
+    change(api, note, before, move |inventory| inventory.drain_listener(&name, limit))
+        .await
+        .map(Json)
 }
 
 /// Resumes a listener, which accepts connections again.
@@ -723,8 +729,8 @@ async fn resume_listener(
     Path(name): Path<String>,
 ) -> Result<Json<Listener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| known_listener(estate, &known);
-    change(api, note, before, move |estate| estate.resume_listener(&name)).await.map(Json)
+    let before = move |inventory: &dyn Inventory| known_listener(inventory, &known);
+    change(api, note, before, move |inventory| inventory.resume_listener(&name)).await.map(Json)
 }
 
 /// The OpenAPI document of this module.

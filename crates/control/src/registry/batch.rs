@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use contract::{Instant, Slo, TenantId};
 use qos::Lot;
 
-use super::{Book, Origin};
-use crate::words::{Admission, Refusal, Share};
+use super::{Origin, TenantRegistry};
+use crate::info::{Admission, Refusal, Share};
 
 /// A change of a tenant.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,10 +64,10 @@ struct Before {
 #[must_use]
 pub struct Undo(Vec<(String, TenantId, Option<Before>)>);
 
-impl Book {
+impl TenantRegistry {
     /// Registers and changes the tenants of a batch, in order, and checks its removals.
-    /// [`end_batch`](Book::end_batch) makes the removals, since they cannot be undone. So the
-    /// tokens and names that they free are for the next batch.
+    /// [`end_batch`](TenantRegistry::end_batch) makes the removals, since they cannot be undone. So
+    /// the tokens and names that they free are for the next batch.
     ///
     /// # Errors
     /// The refused change, counted from zero, and the reason; then nothing has changed. A second
@@ -78,10 +78,10 @@ impl Book {
         now: Instant,
     ) -> Result<Undo, (usize, Refusal)> {
         let (mut undo, mut names) = (Undo::default(), HashSet::new());
-        let begun = self.in_a_row(now, |book| {
+        let begun = self.in_a_row(now, |registry| {
             for (n, change) in changes.iter().enumerate() {
                 let made = match names.insert(change.name()) {
-                    true => book.begin_change(change, Origin::Operator, now, &mut undo),
+                    true => registry.begin_change(change, Origin::Operator, now, &mut undo),
                     false => Err(Refusal::Invalid("a batch has one change of a tenant".to_owned())),
                 };
                 made.map_err(|refusal| (n, refusal))?;
@@ -99,15 +99,15 @@ impl Book {
 
     /// Makes many changes, and updates other tenants' rates once. On a device that promised more
     /// than it delivers, each single change would cost time for all tenants.
-    fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut Book) -> R) -> R {
+    fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut TenantRegistry) -> R) -> R {
         self.devices.iter_mut().for_each(|device| device.registry.begin_row());
         let made = make(self);
         self.devices.iter_mut().for_each(|device| device.registry.end_row(now));
         made
     }
 
-    /// Makes one change as [`begin_batch`](Book::begin_batch) does. A new tenant gets this origin.
-    /// Records the former state in `undo`.
+    /// Makes one change as [`begin_batch`](TenantRegistry::begin_batch) does. A new tenant gets
+    /// this origin. Records the former state in `undo`.
     ///
     /// # Errors
     /// The reason for a refusal; then nothing has changed.
@@ -152,19 +152,19 @@ impl Book {
     /// today, and even if the registry is frozen by now. Tenants that have ended meanwhile stay
     /// ended.
     pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
-        self.in_a_row(now, |book| {
+        self.in_a_row(now, |registry| {
             for (name, tenant, before) in undo.0.into_iter().rev() {
-                if book.find(&name) != Some(tenant) {
+                if registry.find(&name) != Some(tenant) {
                     continue;
                 }
                 let Some(before) = before else {
-                    book.unregister_of(tenant, now);
+                    registry.unregister_of(tenant, now);
                     continue;
                 };
-                for (device, lot) in book.devices.iter_mut().zip(before.lots) {
+                for (device, lot) in registry.devices.iter_mut().zip(before.lots) {
                     device.registry.put_back(tenant, lot, now);
                 }
-                let entry = book.entry_mut(tenant);
+                let entry = registry.entry_mut(tenant);
                 (entry.slo, entry.tokens_needed) = (before.slo, before.tokens_needed);
             }
         });
@@ -173,12 +173,12 @@ impl Book {
     /// Unregisters the tenants that a batch removes, even if the registry is frozen by now: the
     /// batch was begun before.
     pub fn end_batch(&mut self, changes: &[TenantChange], now: Instant) {
-        self.in_a_row(now, |book| {
+        self.in_a_row(now, |registry| {
             for change in changes {
                 let TenantChange::Remove { name } = change else { continue };
                 // The tenant may have ended by itself.
-                if let Ok(tenant) = book.known(name) {
-                    book.unregister_of(tenant, now);
+                if let Ok(tenant) = registry.known(name) {
+                    registry.unregister_of(tenant, now);
                 }
             }
         });

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use contract::{NamespaceId, TenantId, Traces};
 use qos::DeviceModel;
 
-use crate::Book;
-use crate::book::Entry;
+use crate::TenantRegistry;
 use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
 use crate::history::History;
+use crate::info::{Refusal, TenantInfo};
 use crate::metrics::Detail;
-use crate::tally::Tally;
-use crate::words::{Refusal, TenantInfo};
+use crate::registry::Entry;
+use crate::totals::TenantTotals;
 
-impl Book {
+impl TenantRegistry {
     /// Returns the history of the last minutes.
     pub(crate) fn history(&self) -> &History {
         &self.history
@@ -25,7 +25,7 @@ impl Book {
         let end = self.entries.len().min(from + count);
         let each = (from..end).map(|number| {
             let of =
-                |entry: &Entry| (self.info(TenantId(number as u32)), entry.window.tally.clone());
+                |entry: &Entry| (self.info(TenantId(number as u32)), entry.window.totals.clone());
             let tenant = self.entries[number].as_ref().map(of);
             Detail { number, tenant, departed: self.departed[number].as_deref().cloned() }
         });
@@ -55,8 +55,8 @@ impl Book {
     }
 
     /// Returns the sums of a tenant.
-    pub(crate) fn tally(&self, tenant: TenantId) -> &Tally {
-        &self.entry(tenant).window.tally
+    pub(crate) fn totals(&self, tenant: TenantId) -> &TenantTotals {
+        &self.entry(tenant).window.totals
     }
 
     /// Returns the traces of all workers.

@@ -18,10 +18,10 @@ use qos::{
 
 use crate::flows::Flows;
 use crate::history::{self, History};
+use crate::info::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
-use crate::tally::Tally;
-use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+use crate::totals::TenantTotals;
 use crate::work::Work;
 
 /// Maximum length of a name in bytes (protocol `reflex` version 2, "Limits").
@@ -45,8 +45,8 @@ pub struct DeviceSetup {
     pub switches: Switches,
 }
 
-/// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the paper"). All
-/// of them need a model.
+/// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the
+/// paper"). All of them need a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// `true` to correct the device's rate and price of writes by measured delays.
@@ -141,7 +141,7 @@ impl Entry {
 
 /// The registry of all tenants of a server. Time is an argument.
 #[derive(Debug)]
-pub struct Book {
+pub struct TenantRegistry {
     pub(crate) devices: Vec<Device>,
     /// The tenants, by number.
     pub(crate) entries: Vec<Option<Entry>>,
@@ -153,7 +153,7 @@ pub struct Book {
     /// Number of times that a number was freed, by number.
     pub(crate) epochs: Vec<u32>,
     /// Sums of the earlier tenants of a number, by number.
-    pub(crate) departed: Vec<Option<Box<Tally>>>,
+    pub(crate) departed: Vec<Option<Box<TenantTotals>>>,
     /// Work of tenants while they were latency-critical, best effort, and leaving.
     pub(crate) classes: [Work; 3],
     /// The meters, by worker.
@@ -176,16 +176,16 @@ pub struct Book {
     observed_at: Instant,
 }
 
-impl Book {
+impl TenantRegistry {
     /// The name of the default tenant, for connections that name none.
     pub const DEFAULT: &'static str = "default";
 
     /// Returns a registry for these devices and for `workers` workers, with at most `tenants_max`
     /// tenants. The number of the default tenant is reserved for it.
-    pub fn new(devices: Vec<DeviceSetup>, workers: usize, tenants_max: usize) -> Book {
+    pub fn new(devices: Vec<DeviceSetup>, workers: usize, tenants_max: usize) -> TenantRegistry {
         assert!(tenants_max > 0 && !devices.is_empty(), "a tenant and a device there must be");
         let device = |setup: DeviceSetup| Device::new(setup, tenants_max);
-        Book {
+        TenantRegistry {
             flows: Flows::new(devices.len(), workers),
             history: History::default(),
             devices: devices.into_iter().map(device).collect(),
@@ -317,7 +317,7 @@ impl Book {
             return Err(Refusal::TooMany { tenants_max });
         }
         let free = match name {
-            Book::DEFAULT => self.free.get(&TenantId::DEFAULT),
+            TenantRegistry::DEFAULT => self.free.get(&TenantId::DEFAULT),
             _ => self.free.range(TenantId(1)..).next(),
         };
         free.copied().ok_or(Refusal::TableFull { tenants_max: self.entries.len() })
@@ -363,7 +363,7 @@ impl Book {
     /// Checks whether a tenant may be unregistered now; returns its number.
     ///
     /// # Errors
-    /// As for [`unregister`](Book::unregister).
+    /// As for [`unregister`](TenantRegistry::unregister).
     pub fn check_end(&self, name: &str) -> Result<TenantId, Refusal> {
         self.check_thawed()?;
         let tenant = self.known(name)?;
@@ -392,8 +392,8 @@ impl Book {
         self.entry_mut(tenant).pinned_by.get_or_insert_with(|| by.to_owned());
     }
 
-    /// Changes or removes a namespace, and tells the workers. [`is_placed`](Book::is_placed)
-    /// returns `true` once all workers apply the change.
+    /// Changes or removes a namespace, and tells the workers.
+    /// [`is_placed`](TenantRegistry::is_placed) returns `true` once all workers apply the change.
     pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
         self.placed += 1;
         self.places.push(Tell::Place { change: self.placed, number, namespace });
@@ -447,8 +447,8 @@ impl Book {
                     made.remove();
                 }
             }
-            if entry.window.tally != Tally::default() {
-                self.departed[n].get_or_insert_default().add_tally(&entry.window.tally);
+            if entry.window.totals != TenantTotals::default() {
+                self.departed[n].get_or_insert_default().add_totals(&entry.window.totals);
             }
         }
         free
@@ -544,7 +544,7 @@ impl Book {
                 latency_us: device.registry.latency_us_min(),
                 correction: device.registry.is_corrected().then(|| device.registry.adjustment()),
                 drift: device.registry.drift(),
-                is_remodelled: Book::is_remodelled(device),
+                is_remodelled: TenantRegistry::is_remodelled(device),
             }
         };
         self.devices.iter().filter(|device| !device.is_gone).map(info).collect()

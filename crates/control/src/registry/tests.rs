@@ -1,0 +1,298 @@
+//! Tests of the registry.
+
+use super::*;
+use crate::info::Share;
+use contract::{Feedback, Kind, Scheduler};
+
+const NOW: Instant = Instant::ZERO;
+
+fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
+    Slo { latency_us, iops, read_percent, ..Slo::default() }
+}
+
+fn registry() -> TenantRegistry {
+    let device = |name: &str, model| DeviceSetup {
+        name: name.to_owned(),
+        model,
+        switches: Switches::default(),
+    };
+    let devices = vec![device("a", Some(DeviceModel::device_a())), device("disk", None)];
+    TenantRegistry::new(devices, 2, 4)
+}
+
+fn add(registry: &mut TenantRegistry, name: &str, slo: Slo) -> Result<Admission, Refusal> {
+    registry.register(name, &slo, None, Origin::Operator, NOW)
+}
+
+#[test]
+fn one_number_on_every_device() {
+    let mut registry = registry();
+    assert_eq!(add(&mut registry, "gold", slo(500, 120_000, 100)).unwrap().tenant, TenantId(1));
+    assert_eq!(
+        add(&mut registry, TenantRegistry::DEFAULT, slo(0, 0, 0)).unwrap().tenant,
+        TenantId(0)
+    );
+    let classes = |tenant| [0, 1].map(|n| registry.devices[n].registry.shared().class(tenant));
+    assert_eq!(classes(TenantId(1)), [Class::LatencyCritical, Class::BestEffort]);
+    assert_eq!(classes(TenantId(0)), [Class::BestEffort; 2]);
+    let gold = &registry.list()[1];
+    assert_eq!((gold.name.as_str(), gold.tokens_needed), ("gold", 120_000));
+    let devices = registry.device_infos();
+    assert_eq!((devices[0].tokens, devices[0].tokens_left), (Some(420_000), Some(300_000)));
+    assert_eq!((devices[0].latency_us, devices[1].tokens), (Some(500), None));
+}
+
+#[test]
+fn refusals_speak_in_names() {
+    let mut registry = registry();
+    add(&mut registry, "gold", slo(500, 120_000, 100)).unwrap();
+    let text = |refusal: Result<Admission, Refusal>| refusal.unwrap_err().to_string();
+    assert_eq!(
+        text(add(&mut registry, "silver", slo(2_000, 400_000, 100))),
+        "needs 400000 tokens/s of 300000 available; the device makes 420000 at p95 ≤ 500 µs, \
+         the bound of tenant \"gold\""
+    );
+    assert!(text(add(&mut registry, "gold", slo(0, 0, 0))).contains("already"));
+    assert!(text(add(&mut registry, "", slo(0, 0, 0))).contains("no name"));
+    let disk = registry.register("x", &slo(500, 1, 100), Some("disk"), Origin::Operator, NOW);
+    assert!(text(disk).contains("nearflash calibrate"));
+    let none = registry.register("x", &slo(0, 0, 0), Some("tape"), Origin::Operator, NOW);
+    assert_eq!(text(none), "there is no device \"tape\"; there are: a, disk");
+    assert!(text(registry.change("lead", &slo(0, 0, 0), NOW)).contains("there are: gold"));
+    let Ok(Verdict::Refused { ways, .. }) = registry.check(&slo(500, 400_000, 100), None) else {
+        panic!("it cannot fit");
+    };
+    assert_eq!((ways.iops, ways.leave), (Some(300_000), vec!["gold".to_owned()]));
+    for name in ["b", "c"] {
+        add(&mut registry, name, slo(0, 0, 0)).unwrap();
+    }
+    assert!(text(add(&mut registry, "d", slo(0, 0, 0))).contains("table of 4"));
+}
+
+#[test]
+fn a_number_is_free_when_every_worker_has_let_go() {
+    let mut registry = registry();
+    let tenant = add(&mut registry, "gold", slo(500, 1_000, 100)).unwrap().tenant;
+    let meters = [registry.meters(0), registry.meters(1)];
+    let meter = |n: usize| meters[n].get(tenant).unwrap();
+    meter(1).admit();
+    registry.unregister("gold", NOW).unwrap();
+    assert_eq!(registry.leaves, [tenant]);
+    assert_eq!(add(&mut registry, "gold", slo(500, 1_000, 100)).unwrap().tenant, TenantId(2));
+    assert_eq!(registry.list()[0].state, State::Leaving);
+    meter(0).end_epoch();
+    meter(1).end_epoch();
+    registry.settle(NOW);
+    assert_eq!(registry.list().len(), 2, "a request is in flight");
+    meter(1).retire(1);
+    registry.settle(NOW);
+    assert_eq!((registry.list().len(), registry.epochs[1]), (1, 1));
+    assert_eq!(add(&mut registry, "third", slo(0, 0, 0)).unwrap().tenant, tenant);
+}
+
+#[test]
+fn a_percentile_needs_its_rates_and_a_share_a_model() {
+    let mut registry = registry();
+    let strict = Slo { percentile_tenths: 990, ..slo(1_000, 1_000, 100) };
+    let text = |refusal: Refusal| refusal.to_string();
+    let unknown = text(add(&mut registry, "gold", strict).unwrap_err());
+    assert!(unknown.contains("device \"a\" has no rates for p99"), "{unknown}");
+    add(&mut registry, "batch", slo(0, 0, 0)).unwrap();
+    let share = Share { weight: 3, cap_tokens: Some(500) };
+    registry.set_share("batch", share, NOW).unwrap();
+    assert_eq!(registry.list()[0].share, share);
+    // Without a model, there are no tokens to share.
+    let portions = [0, 1].map(|n| registry.devices[n].registry.portion(TenantId(1)).weight);
+    assert_eq!(portions, [3, 1]);
+    for bad in [Share { weight: 1_001, ..share }, Share { cap_tokens: Some(0), ..share }] {
+        let why = text(registry.set_share("batch", bad, NOW).unwrap_err());
+        assert!(why.contains("expected a number from 1"), "{why}");
+    }
+    registry.register("tape", &slo(0, 0, 0), Some("disk"), Origin::Operator, NOW).unwrap();
+    let why = text(registry.set_share("tape", share, NOW).unwrap_err());
+    assert!(why.contains("\"disk\" has none"), "{why}");
+    let (gold, slo) = (Some(share), slo(500, 1_000, 100));
+    let refused = registry.register_sharing("gold", &slo, gold, None, Origin::Operator, NOW);
+    assert!(text(refused.unwrap_err()).contains("promised a latency"));
+    assert_eq!(registry.find("gold"), None);
+}
+
+#[test]
+fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
+    let device = |name: &str, correct_online| DeviceSetup {
+        name: name.to_owned(),
+        model: Some(DeviceModel::device_a()),
+        switches: Switches { correct_online, ..Switches::default() },
+    };
+    let mut registry = TenantRegistry::new(vec![device("new", true), device("old", false)], 1, 4);
+    for (name, device) in [("gold", "new"), ("iron", "old")] {
+        registry
+            .register(name, &slo(500, 10_000, 50), Some(device), Origin::Operator, NOW)
+            .unwrap();
+    }
+    let mut schedulers =
+        [0, 1].map(|n| registry.scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
+    let delay = Duration::from_millis(5);
+    for window in 1..=4 {
+        let now = NOW + Duration::from_millis(100 * window);
+        for scheduler in &mut schedulers {
+            (0..300).for_each(|_| scheduler.ended(Kind::Read, delay));
+            scheduler.begin_round(now);
+            while scheduler.next().is_some() {}
+        }
+        registry.observe(now);
+        // Too soon for another window.
+        registry.observe(now + Duration::from_millis(1));
+    }
+    let [new, old] = &registry.device_infos()[..] else { panic!("two devices") };
+    assert!(new.correction.is_some_and(|now| now.write_permille > 1_000), "{new:?}");
+    assert!(old.correction.is_none(), "{old:?}");
+    // More expensive writes need more tokens for the same SLO.
+    let [gold, iron] = [0, 1].map(|n| registry.list()[n].tokens_needed);
+    assert_eq!((new.tokens_promised, old.tokens_promised), (gold, iron));
+    assert!(gold > iron && iron == 55_000, "{gold} {iron}");
+}
+
+#[test]
+fn what_the_configuration_names_stays() {
+    let mut registry = registry();
+    let tenant = add(&mut registry, "gold", slo(500, 1_000, 100)).unwrap().tenant;
+    registry.pin(tenant, "access rule 1");
+    let refusal = registry.unregister("gold", NOW).unwrap_err();
+    assert!(refusal.to_string().contains("access rule 1"), "{refusal}");
+    registry.change("gold", &slo(0, 0, 0), NOW).unwrap();
+    assert_eq!(registry.list()[0].class, Class::BestEffort);
+}
+
+#[test]
+fn a_frozen_book_stays_as_it_is_and_knows_names() {
+    let mut registry = registry();
+    let gold = add(&mut registry, "gold", slo(500, 1000, 100)).unwrap().tenant;
+    let member = registry.member("gold").unwrap();
+    assert_eq!((member.tenant, member.epoch), (gold, 0));
+    assert_eq!(registry.name_of(gold, None), Some("gold"));
+    assert_eq!(registry.name_of(gold, Some(1)), None, "that is somebody else");
+    registry.freeze(true);
+    assert_eq!(add(&mut registry, "silver", slo(0, 0, 0)).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(registry.change("gold", &slo(0, 0, 0), NOW).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(registry.unregister("gold", NOW).unwrap_err(), Refusal::Upgrading);
+    registry.freeze(false);
+    registry.unregister("gold", NOW).unwrap();
+    assert_eq!((registry.name_of(gold, None), registry.member("gold")), (None, None));
+}
+
+#[test]
+fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
+    let mut registry = registry();
+    let share = Share { weight: 3, cap_tokens: None };
+    let origin = Origin::Operator;
+    registry.register_sharing("old", &slo(0, 0, 0), Some(share), None, origin, NOW).unwrap();
+    let setup = DeviceSetup {
+        name: "new".to_owned(),
+        model: Some(DeviceModel::device_a()),
+        switches: Switches::default(),
+    };
+    assert_eq!(registry.add_device(setup, NOW), Ok(2));
+    let old = registry.find("old").unwrap();
+    assert_eq!(Share::from(registry.devices[2].registry.portion(old)), share);
+    registry.register("gold", &slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
+    let told = registry.remove_device("new").unwrap_err().to_string();
+    assert_eq!(told, "device \"new\" cannot be removed: tenant \"gold\" is on it");
+    assert!(registry.remove_device("a").is_err(), "a tenant is there that named none");
+    registry.unregister("gold", NOW).unwrap();
+    let told = registry.check_device_end("new").unwrap_err().to_string();
+    assert!(told.contains("leaving"), "{told}");
+    for meters in registry.meters.clone() {
+        let gold = meters.get(TenantId(2)).unwrap();
+        gold.end_epoch();
+    }
+    registry.settle(NOW);
+    assert_eq!(registry.remove_device("new"), Ok(()));
+    let names = |registry: &TenantRegistry| -> Vec<String> {
+        registry.device_flows().into_iter().map(|(info, _)| info.name).collect()
+    };
+    assert_eq!(names(&registry), ["a", "disk"]);
+    assert!(
+        matches!(registry.remove_device("new"), Err(Refusal::NoDevice { known, .. }) if known.len() == 2)
+    );
+    registry.restore_device(2);
+    assert_eq!(names(&registry), ["a", "disk", "new"]);
+    registry.remove_device("new").unwrap();
+    // A device of the same name gets a place of its own.
+    let again = DeviceSetup { name: "new".to_owned(), model: None, switches: Switches::default() };
+    assert_eq!(registry.add_device(again.clone(), NOW), Ok(3));
+    assert_eq!(registry.add_device(again, NOW), Err(Refusal::Taken("new".to_owned())));
+    assert_eq!(add(&mut registry, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
+    // A place is not an index into the list of existing devices.
+    assert_eq!(registry.device_infos().len(), 3);
+    assert_eq!(
+        (registry.tokens_left(0), registry.tokens_left(3)),
+        (registry.device_infos()[0].tokens_left, None)
+    );
+    let on_gone = registry.register_on("late", &slo(0, 0, 0), 2, origin, NOW);
+    assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
+}
+
+#[test]
+fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
+    use crate::registry::batch::TenantChange;
+    let strict = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let changes = [
+        TenantChange::Set { name: "gold".to_owned(), slo: Slo::default(), share: None },
+        TenantChange::Add { name: "new".to_owned(), slo: strict, share: None, device: None },
+        TenantChange::Remove { name: "gone".to_owned() },
+    ];
+    for is_kept in [false, true] {
+        let mut registry = registry();
+        add(&mut registry, "gold", strict).unwrap();
+        add(&mut registry, "gone", Slo::default()).unwrap();
+        let undo = registry.begin_batch(&changes, NOW).unwrap();
+        registry.freeze(true);
+        let promised = |registry: &TenantRegistry, name: &str| {
+            let tenant = registry.find(name)?;
+            Some(registry.info(tenant).slo.latency_us)
+        };
+        if is_kept {
+            registry.end_batch(&changes, NOW);
+            assert_eq!(promised(&registry, "gone"), None);
+            assert_eq!(
+                (promised(&registry, "gold"), promised(&registry, "new")),
+                (Some(0), Some(500))
+            );
+        } else {
+            // No such tenant would be admitted now.
+            registry.undo_batch(undo, NOW);
+            assert_eq!(promised(&registry, "new"), None);
+            assert_eq!(
+                (promised(&registry, "gold"), promised(&registry, "gone")),
+                (Some(500), Some(0))
+            );
+        }
+    }
+}
+
+/// Tests that a tenant that ended during a batch stays ended after its undo: its number may belong
+/// to another tenant by then.
+#[test]
+fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
+    let mut registry = registry();
+    let mine = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let tenant = add(&mut registry, "gold", mine).unwrap().tenant;
+    let name = "gold".to_owned();
+    let changes = [TenantChange::Set { name, slo: Slo::default(), share: None }];
+    let ends = |registry: &mut TenantRegistry| {
+        let undo = registry.begin_batch(&changes, NOW).unwrap();
+        registry.unregister("gold", NOW).unwrap();
+        (0..2).for_each(|n| registry.meters(n).get(tenant).unwrap().end_epoch());
+        registry.settle(NOW);
+        undo
+    };
+    let undo = ends(&mut registry);
+    registry.undo_batch(undo, NOW);
+    add(&mut registry, "gold", mine).unwrap();
+    let undo = ends(&mut registry);
+    assert_eq!(add(&mut registry, "other", slo(0, 0, 0)).unwrap().tenant, tenant);
+    registry.undo_batch(undo, NOW);
+    assert_eq!(registry.info(tenant).slo.latency_us, 0);
+    assert_eq!(registry.device_infos()[0].tokens_promised, 0);
+}
