@@ -10,25 +10,25 @@ use crate::Version;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The endpoint at which the server listens.
-    pub place: Place,
+    pub place: ServerEndpoint,
     /// The protocol's version.
     pub version: Version,
 }
 
 /// The endpoint at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServerEndpoint {
     /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
     Network(String),
     /// The path of a Unix socket.
     Unix(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
-            Place::Unix(path) => write!(f, "reflex+unix:{path}"),
+            ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
+            ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
         }
     }
 }
@@ -86,10 +86,10 @@ impl FromStr for Address {
     }
 }
 
-fn network(host: &str) -> Result<Place, AddressError> {
+fn network(host: &str) -> Result<ServerEndpoint, AddressError> {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(Place::Network(host.to_owned()))
+            Ok(ServerEndpoint::Network(host.to_owned()))
         }
         _ => Err(AddressError::Port),
     }
@@ -97,9 +97,13 @@ fn network(host: &str) -> Result<Place, AddressError> {
 
 /// Parses the path. As in other URLs of files, an empty authority (`//`) may precede an absolute
 /// path.
-fn unix(path: &str) -> Result<Place, AddressError> {
+fn unix(path: &str) -> Result<ServerEndpoint, AddressError> {
     let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
-    if path.is_empty() { Err(AddressError::Path) } else { Ok(Place::Unix(path.to_owned())) }
+    if path.is_empty() {
+        Err(AddressError::Path)
+    } else {
+        Ok(ServerEndpoint::Unix(path.to_owned()))
+    }
 }
 
 impl fmt::Display for Address {
@@ -125,8 +129,8 @@ mod tests {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         let place = |text: &str| text.parse::<Address>().unwrap().place;
-        assert_eq!(place("reflex://h:1/?v=2"), Place::Network("h:1".to_owned()));
-        assert_eq!(place("reflex+unix:///run/a"), Place::Unix("/run/a".to_owned()));
+        assert_eq!(place("reflex://h:1/?v=2"), ServerEndpoint::Network("h:1".to_owned()));
+        assert_eq!(place("reflex+unix:///run/a"), ServerEndpoint::Unix("/run/a".to_owned()));
     }
 
     #[test]

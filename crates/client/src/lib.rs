@@ -17,6 +17,6 @@ mod random;
 pub mod load;
 pub mod nvme;
 
-pub use address::{Address, AddressError, Place};
+pub use address::{Address, AddressError, ServerEndpoint};
 pub use initiator::{Done, Initiator, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 pub use random::Random;

@@ -15,7 +15,7 @@ use contract::{
 
 use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
-use op::{Op, Step};
+use op::{Op, OpStep};
 
 /// Period after which waiting requests are retried: long enough for the worker to sleep meanwhile.
 const RETRY_PERIOD: Duration = Duration::from_micros(100);
@@ -146,12 +146,12 @@ impl<D: Device> Exclusive<D> {
             return false;
         }
         let (command, buf) = match op.step {
-            Step::Whole(command) => (command, op.buf.take()),
-            Step::Patch(part) => {
+            OpStep::Whole(command) => (command, op.buf.take()),
+            OpStep::Patch(part) => {
                 let Some(scratch) = self.scratch.pop() else { return false };
                 (Command::Read(op::cover(part, self.granule)), Some(scratch))
             }
-            Step::WriteBack => unreachable!("a write-back never waits"),
+            OpStep::WriteBack => unreachable!("a write-back never waits"),
         };
         self.inner.submit(now, Submission { slot, command, buf });
         true
@@ -177,13 +177,13 @@ impl<D: Device> Exclusive<D> {
         let Completion { slot, mut status, buf } = inner;
         let op = self.ops.get(slot);
         match op.step {
-            Step::Whole(_) => op.buf = buf,
-            Step::Patch(part) => {
+            OpStep::Whole(_) => op.buf = buf,
+            OpStep::Patch(part) => {
                 let mut scratch = buf.expect("a read brings its buffer back");
                 if status.is_ok() {
                     match op.patch(part, self.granule, &mut scratch) {
                         Ok(Some(command)) => {
-                            op.step = Step::WriteBack;
+                            op.step = OpStep::WriteBack;
                             let buf = Some(scratch);
                             self.inner.submit(now, Submission { slot, command, buf });
                             return true;
@@ -194,7 +194,7 @@ impl<D: Device> Exclusive<D> {
                 }
                 self.scratch.push(scratch);
             }
-            Step::WriteBack => {
+            OpStep::WriteBack => {
                 self.scratch.push(buf.expect("a write brings its buffer back"));
             }
         }

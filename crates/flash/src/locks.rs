@@ -27,7 +27,7 @@ const LINES: usize = 1024;
 /// small.
 #[derive(Debug)]
 pub struct RangeLocks {
-    lines: Box<[Line]>,
+    lines: Box<[CacheLine]>,
     /// Size of a region in blocks, as a power of two.
     region_shift: u32,
     /// Distance of stripes as a power of two: stripes are `1 << spread` words apart.
@@ -41,7 +41,7 @@ pub struct RangeLocks {
 /// A cache line of stripes, so that workers in different lines do not slow each other.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Line([Stripe; LINE_STRIPES]);
+struct CacheLine([Stripe; LINE_STRIPES]);
 
 #[derive(Debug, Default)]
 struct Stripe(AtomicU64);
@@ -106,7 +106,7 @@ impl RangeLocks {
     }
 
     fn of(region_blocks: u64, spread: u32, plain_writes: Mode) -> Self {
-        let lines = (0..LINES).map(|_| Line::default()).collect();
+        let lines = (0..LINES).map(|_| CacheLine::default()).collect();
         let region_shift = region_blocks.ilog2();
         RangeLocks { lines, region_shift, spread, plain_writes, alone: AtomicUsize::new(0) }
     }

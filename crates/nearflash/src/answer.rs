@@ -9,12 +9,12 @@ use crate::Error;
 
 /// Returns the two ends of a new channel.
 pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
-    let shared = Arc::new(Mutex::new(State::Awaited(None)));
+    let shared = Arc::new(Mutex::new(AnswerState::Awaited(None)));
     (Promise { shared: Some(shared.clone()) }, Answer { shared })
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum AnswerState<T> {
     /// No answer yet. The promise ends this state.
     Awaited(Option<Waker>),
     /// The answer has come. The answer's poll ends this state.
@@ -25,7 +25,7 @@ enum State<T> {
 /// The sending end, for one answer. Dropped without an answer, it sends [`Error::Closed`].
 #[derive(Debug)]
 pub(crate) struct Promise<T> {
-    shared: Option<Arc<Mutex<State<T>>>>,
+    shared: Option<Arc<Mutex<AnswerState<T>>>>,
 }
 
 impl<T> Promise<T> {
@@ -36,8 +36,8 @@ impl<T> Promise<T> {
 
     fn put(&mut self, result: Result<T, Error>) {
         let Some(shared) = self.shared.take() else { return };
-        let before = std::mem::replace(&mut *lock(&shared), State::Here(result));
-        if let State::Awaited(Some(waker)) = before {
+        let before = std::mem::replace(&mut *lock(&shared), AnswerState::Here(result));
+        if let AnswerState::Awaited(Some(waker)) = before {
             waker.wake();
         }
     }
@@ -52,7 +52,7 @@ impl<T> Drop for Promise<T> {
 /// The receiving end. Dropping it gives up the answer and nothing else.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
-    shared: Arc<Mutex<State<T>>>,
+    shared: Arc<Mutex<AnswerState<T>>>,
 }
 
 impl<T> Future for Answer<T> {
@@ -60,18 +60,18 @@ impl<T> Future for Answer<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = lock(&self.shared);
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Here(result) => Poll::Ready(result),
-            State::Awaited(_) => {
-                *state = State::Awaited(Some(context.waker().clone()));
+        match std::mem::replace(&mut *state, AnswerState::Taken) {
+            AnswerState::Here(result) => Poll::Ready(result),
+            AnswerState::Awaited(_) => {
+                *state = AnswerState::Awaited(Some(context.waker().clone()));
                 Poll::Pending
             }
-            State::Taken => panic!("an answer is awaited once"),
+            AnswerState::Taken => panic!("an answer is awaited once"),
         }
     }
 }
 
-fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+fn lock<T>(shared: &Mutex<AnswerState<T>>) -> MutexGuard<'_, AnswerState<T>> {
     shared.lock().expect("no holder of this lock panics")
 }
 

@@ -10,7 +10,7 @@ use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
 
 use crate::answer::{Answer, answer};
 use crate::queue::Queue;
-use crate::tenancy::{Notice, Registered, Wish};
+use crate::tenancy::{Notice, Registered, TenantRequest};
 use crate::thread::{self, Closing, Notices, Request, Route};
 use crate::{Error, Info, Slo};
 
@@ -304,7 +304,7 @@ impl Client {
     /// rule lets the client register, or the name belongs to another client;
     /// [`Error::ConnectionLost`].
     pub async fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
-        self.wish(Wish::Register { name: name.to_owned(), slo }).await
+        self.wish(TenantRequest::Register { name: name.to_owned(), slo }).await
     }
 
     /// Changes the SLO of the registered tenant, for all clients that share it: the response to a
@@ -314,7 +314,7 @@ impl Client {
     /// As for [`register`](Client::register), and then the old SLO stands; [`Error::Failed`] with
     /// `NoTenant` if none is registered.
     pub async fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
-        self.wish(Wish::Renegotiate { slo }).await
+        self.wish(TenantRequest::Renegotiate { slo }).await
     }
 
     /// Unregisters the tenant. A tenant ends with the last client that registered it.
@@ -322,7 +322,7 @@ impl Client {
     /// # Errors
     /// [`Error::Failed`] with `NoTenant` if none is registered; [`Error::ConnectionLost`].
     pub async fn unregister(&self) -> Result<(), Error> {
-        self.wish(Wish::Unregister).await.map(drop)
+        self.wish(TenantRequest::Unregister).await.map(drop)
     }
 
     /// Returns the notices since the last call, at most the newest 16. A notice says that the
@@ -331,7 +331,7 @@ impl Client {
         self.shared.notices.lock().expect("no holder panics").drain(..).collect()
     }
 
-    async fn wish(&self, wish: Wish) -> Result<Registered, Error> {
+    async fn wish(&self, wish: TenantRequest) -> Result<Registered, Error> {
         let (promise, answer) = answer();
         self.push(Request::Tenant { wish, promise }).await?;
         answer.await

@@ -47,7 +47,7 @@ impl<T> Queue<T> {
     /// # Errors
     /// The queue is closed.
     pub(crate) async fn push(&self, request: T) -> Result<(), Error> {
-        let mut place = Place { queue: self, number: None };
+        let mut place = QueuePlace { queue: self, number: None };
         let mut request = Some(request);
         poll_fn(|context| place.poll(context, &mut request)).await
     }
@@ -92,12 +92,12 @@ impl<T> Inner<T> {
 }
 
 /// A task's position in the line, given up on drop.
-struct Place<'a, T> {
+struct QueuePlace<'a, T> {
     queue: &'a Queue<T>,
     number: Option<u64>,
 }
 
-impl<T> Place<'_, T> {
+impl<T> QueuePlace<'_, T> {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -133,7 +133,7 @@ impl<T> Place<'_, T> {
     }
 }
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for QueuePlace<'_, T> {
     fn drop(&mut self) {
         if let Some(mine) = self.number {
             let mut inner = self.queue.lock();

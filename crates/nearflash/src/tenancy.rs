@@ -61,7 +61,7 @@ pub struct Notice {
 
 /// A program's request about its tenant.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum TenantRequest {
     Register { name: String, slo: Slo },
     Renegotiate { slo: Slo },
     Unregister,
@@ -70,7 +70,7 @@ pub(crate) enum Wish {
 /// A wish in progress.
 #[derive(Debug)]
 struct Operation {
-    wish: Wish,
+    wish: TenantRequest,
     promise: Promise<Registered>,
     /// Number of outstanding answers.
     left: usize,
@@ -119,16 +119,16 @@ impl Tenancy {
     pub(crate) fn begin<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
-        wish: Wish,
+        wish: TenantRequest,
         promise: Promise<Registered>,
     ) {
         let with_handles = (0..self.handles.len()).filter(|link| self.handles[*link] != 0);
         let asks: Vec<(usize, Control)> = match &wish {
-            Wish::Register { name, slo } => {
+            TenantRequest::Register { name, slo } => {
                 self.wanted = Some((name.clone(), *slo));
                 (0..self.handles.len()).map(|link| (link, register(name, *slo))).collect()
             }
-            Wish::Renegotiate { slo } => {
+            TenantRequest::Renegotiate { slo } => {
                 let change = |link: usize| {
                     let tenant = self.handles[link];
                     let name = Box::default();
@@ -136,7 +136,7 @@ impl Tenancy {
                 };
                 with_handles.take(1).map(change).collect()
             }
-            Wish::Unregister => {
+            TenantRequest::Unregister => {
                 self.wanted = None;
                 let end = |link: usize| {
                     (link, Control::Unregister { tag: 0, tenant: self.handles[link] })
@@ -144,7 +144,7 @@ impl Tenancy {
                 with_handles.map(end).collect()
             }
         };
-        if let Wish::Unregister = wish {
+        if let TenantRequest::Unregister = wish {
             for link in 0..self.handles.len() {
                 self.charge(initiator, link, 0);
             }
@@ -193,7 +193,8 @@ impl Tenancy {
         status: Status,
         reply: TenantReply,
     ) {
-        let is_register = |operation: &Operation| matches!(operation.wish, Wish::Register { .. });
+        let is_register =
+            |operation: &Operation| matches!(operation.wish, TenantRequest::Register { .. });
         let registers = is_again || self.operation.as_ref().is_some_and(is_register);
         if registers && status.is_ok() && self.wanted.is_some() {
             self.charge(initiator, link, reply.tenant);
@@ -213,8 +214,8 @@ impl Tenancy {
         let Operation { wish, promise, outcome, .. } = self.operation.take().expect("it is there");
         let outcome = outcome.expect("an answer came");
         match (&wish, &outcome, &mut self.wanted) {
-            (Wish::Register { .. }, Err(_), wanted) => *wanted = None,
-            (Wish::Renegotiate { slo }, Ok(_), Some((_, wanted))) => *wanted = *slo,
+            (TenantRequest::Register { .. }, Err(_), wanted) => *wanted = None,
+            (TenantRequest::Renegotiate { slo }, Ok(_), Some((_, wanted))) => *wanted = *slo,
             _ => {}
         }
         promise.keep(outcome);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
 
-use client::{Address, Done, Initiator, Loss, Op, Place, Report, Ticket};
+use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
 use contract::{
     Buf, BufPool, Command, Control, NamespaceId, NamespaceInfo, SizeClass, Status, Turn,
 };
@@ -16,7 +16,7 @@ use io::{
 
 use crate::answer::Promise;
 use crate::queue::Queue;
-use crate::tenancy::{Asked, Notice, Registered, Tenancy, Wish};
+use crate::tenancy::{Asked, Notice, Registered, Tenancy, TenantRequest};
 use crate::{Error, Options};
 
 /// The route of a request: a connection and a stream.
@@ -35,7 +35,7 @@ pub(crate) enum Request {
     /// A request for the namespace's properties.
     Info(Promise<NamespaceInfo>),
     /// A request about the client's tenant.
-    Tenant { wish: Wish, promise: Promise<Registered> },
+    Tenant { wish: TenantRequest, promise: Promise<Registered> },
 }
 
 impl Request {
@@ -126,13 +126,13 @@ impl Drop for Closing {
 }
 
 /// Looks up the host.
-fn find(place: &Place) -> Result<Endpoint, Error> {
+fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
     match place {
-        Place::Unix(path) => match UnixPath::new(path) {
+        ServerEndpoint::Unix(path) => match UnixPath::new(path) {
             Ok(path) => Ok(path.into()),
             Err(error) => Err(Error::Address(error.to_string())),
         },
-        Place::Network(name) => {
+        ServerEndpoint::Network(name) => {
             let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
             let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
             let address = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;

@@ -6,8 +6,8 @@ use contract::{
 };
 use proto::reflex::ClientEvent;
 
-use super::link::State;
-use super::words::{Done, Loss, Report, Ticket};
+use super::interface::{Done, Loss, Report, Ticket};
+use super::link::LinkState;
 use super::{Flight, Initiator, Work, address, slot_of, tag_of};
 
 impl<T: Dial> Initiator<T> {
@@ -41,7 +41,7 @@ impl<T: Dial> Initiator<T> {
                     *name = None;
                 }
                 let why = match self.links[link].state {
-                    State::Closing { why, .. } => why,
+                    LinkState::Closing { why, .. } => why,
                     _ => Loss::Network(reason),
                 };
                 self.lose(now, link, why);
@@ -61,14 +61,14 @@ impl<T: Dial> Initiator<T> {
 
     /// Handles an opened connection: version 2 sends its hello first.
     fn greet(&mut self, now: Instant, link: usize, conn: ConnId) {
-        let State::Dialling { until, .. } = self.links[link].state else {
+        let LinkState::Dialling { until, .. } = self.links[link].state else {
             return; // Given up while it was dialled; its `Closed` follows.
         };
         let heads = self.links[link].session.greeting();
         if heads.is_empty() {
             return self.come_up(now, link, conn, None);
         }
-        self.links[link].state = State::Greeting { conn, until };
+        self.links[link].state = LinkState::Greeting { conn, until };
         self.send_heads(now, conn, heads);
     }
 
@@ -79,7 +79,7 @@ impl<T: Dial> Initiator<T> {
     }
 
     fn parse(&mut self, now: Instant, link: usize, mut input: &[u8]) -> Result<(), Fatal> {
-        if let State::Closing { .. } = self.links[link].state {
+        if let LinkState::Closing { .. } = self.links[link].state {
             return Ok(()); // What it still says does not matter.
         }
         while let Some(event) = self.links[link].session.next_event(&mut input)? {
@@ -89,10 +89,10 @@ impl<T: Dial> Initiator<T> {
                 }
                 ClientEvent::Body { bytes, end } => self.take_body(link, bytes, end),
                 ClientEvent::Hello { status, reply, .. } => match self.links[link].state {
-                    State::Greeting { conn, .. } if status.is_ok() => {
+                    LinkState::Greeting { conn, .. } if status.is_ok() => {
                         self.come_up(now, link, conn, Some(reply));
                     }
-                    State::Greeting { .. } => {
+                    LinkState::Greeting { .. } => {
                         self.hang_up(link, Loss::Refused(status));
                         return Ok(());
                     }
@@ -180,7 +180,7 @@ impl<T: Dial> Initiator<T> {
         for n in 0..self.fillable.len() {
             let link = self.fillable[n];
             let owner = &self.links[link];
-            let State::Up { conn } = owner.state else { continue };
+            let LinkState::Up { conn } = owner.state else { continue };
             let Some((slot, at)) = owner.arriving.filter(|_| owner.filling.is_none()) else {
                 continue;
             };
@@ -201,7 +201,7 @@ impl<T: Dial> Initiator<T> {
         let slot = owner.filling.take().expect("it was lent");
         let mut came = &buf.bytes()[at..at + len];
         let passed = match owner.state {
-            State::Closing { .. } => Ok(None),
+            LinkState::Closing { .. } => Ok(None),
             _ => owner.session.next_event(&mut came).map(|event| match event {
                 Some(ClientEvent::Body { bytes, end }) => {
                     assert!(bytes.len() == len, "what was expected is what came");
@@ -300,7 +300,7 @@ impl<T: Dial> Initiator<T> {
         let owner = &self.links[link];
         if owner.draining
             && owner.sent == 0
-            && let State::Up { .. } = owner.state
+            && let LinkState::Up { .. } = owner.state
         {
             self.hang_up(link, Loss::Network(CloseReason::Peer));
         }

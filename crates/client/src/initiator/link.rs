@@ -6,13 +6,13 @@ use std::time::Duration;
 use contract::{ConnId, Instant, Slot};
 use proto::reflex::ClientSession;
 
-use super::words::Loss;
+use super::interface::Loss;
 use crate::random::Random;
 
 /// The state of a connection. The cycle is: Resting → Dialling → Greeting → Up → (Closing →)
 /// Resting.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+pub(super) enum LinkState {
     /// No connection. The clock ends this state at `until`.
     Resting { until: Instant },
     /// The dial is in progress. The transport's `Opened` or `Closed` ends this state, or the client
@@ -26,15 +26,15 @@ pub(super) enum State {
     Closing { conn: ConnId, why: Loss },
 }
 
-impl State {
+impl LinkState {
     /// Returns the transport's identifier of the connection, if there is one.
     pub(super) fn conn(self) -> Option<ConnId> {
         match self {
-            State::Resting { .. } => None,
-            State::Dialling { conn, .. }
-            | State::Greeting { conn, .. }
-            | State::Up { conn }
-            | State::Closing { conn, .. } => Some(conn),
+            LinkState::Resting { .. } => None,
+            LinkState::Dialling { conn, .. }
+            | LinkState::Greeting { conn, .. }
+            | LinkState::Up { conn }
+            | LinkState::Closing { conn, .. } => Some(conn),
         }
     }
 }
@@ -42,7 +42,7 @@ impl State {
 /// A link to the server, over successive connections.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) state: State,
+    pub(super) state: LinkState,
     pub(super) session: ClientSession,
     /// Number of requests that belong to this link, waiting or sent.
     pub(super) load: usize,
@@ -73,7 +73,7 @@ impl Link {
         // Each queue can hold every request; small ones start with that capacity.
         let capacity = in_flight_max.min(64);
         Link {
-            state: State::Resting { until: Instant::ZERO },
+            state: LinkState::Resting { until: Instant::ZERO },
             session,
             load: 0,
             sent: 0,
@@ -91,17 +91,17 @@ impl Link {
 
     /// Returns `true` if the connection accepts requests now.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, State::Up { .. }) && !self.draining
+        matches!(self.state, LinkState::Up { .. }) && !self.draining
     }
 
     /// Returns the time at which the link needs attention without an event of the network.
     pub(super) fn deadline(&self, silence_max: Duration) -> Option<Instant> {
         match self.state {
-            State::Resting { until }
-            | State::Dialling { until, .. }
-            | State::Greeting { until, .. } => Some(until),
-            State::Up { .. } if self.sent > 0 => Some(self.heard + silence_max),
-            State::Up { .. } | State::Closing { .. } => None,
+            LinkState::Resting { until }
+            | LinkState::Dialling { until, .. }
+            | LinkState::Greeting { until, .. } => Some(until),
+            LinkState::Up { .. } if self.sent > 0 => Some(self.heard + silence_max),
+            LinkState::Up { .. } | LinkState::Closing { .. } => None,
         }
     }
 

@@ -15,9 +15,9 @@
 //! fence (version 1), only reads are sent again.
 
 mod events;
+mod interface;
 mod link;
 mod recovery;
-mod words;
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ use contract::{
 use proto::reflex::ClientSession;
 
 use crate::random::Random;
-use link::{Link, State};
-pub use words::{Done, Loss, Op, Options, QueueFull, Report, Ticket, Version};
+pub use interface::{Done, Loss, Op, Options, QueueFull, Report, Ticket, Version};
+use link::{Link, LinkState};
 
 /// Maximum number of network events that one turn handles.
 const EVENTS_MAX: usize = 256;
@@ -338,7 +338,7 @@ impl<T: Dial> Initiator<T> {
     /// Sends the request on its connection, which must be open. The transport must have room.
     fn issue(&mut self, now: Instant, link: usize, slot: Slot) {
         let Link { state, session, .. } = &mut self.links[link];
-        let State::Up { conn } = *state else { unreachable!("only open connections send") };
+        let LinkState::Up { conn } = *state else { unreachable!("only open connections send") };
         let flight = self.flights.get(slot);
         let tag = tag_of(slot);
         let frame = match &mut flight.work {

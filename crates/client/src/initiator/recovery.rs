@@ -3,8 +3,8 @@
 use contract::{Command, ConnId, Dial, HelloReply, Instant, Slot, Status};
 
 use super::events::may_repeat;
-use super::link::State;
-use super::words::{Loss, Report, Version};
+use super::interface::{Loss, Report, Version};
+use super::link::LinkState;
 use super::{Flight, Initiator};
 
 /// Maximum number of transport connections that are found by their index; further ones are searched
@@ -20,11 +20,11 @@ impl<T: Dial> Initiator<T> {
                 continue;
             }
             match self.links[link].state {
-                State::Resting { .. } => self.dial(now, link),
-                State::Dialling { .. } | State::Greeting { .. } | State::Up { .. } => {
+                LinkState::Resting { .. } => self.dial(now, link),
+                LinkState::Dialling { .. } | LinkState::Greeting { .. } | LinkState::Up { .. } => {
                     self.hang_up(link, Loss::Silent);
                 }
-                State::Closing { .. } => {}
+                LinkState::Closing { .. } => {}
             }
         }
         let silence_max = self.options.silence_max;
@@ -44,7 +44,7 @@ impl<T: Dial> Initiator<T> {
         let owner = &mut self.links[link];
         owner.session = session;
         owner.draining = false;
-        owner.state = State::Dialling { conn, until: now + self.options.silence_max };
+        owner.state = LinkState::Dialling { conn, until: now + self.options.silence_max };
     }
 
     /// Opens the connection for requests.
@@ -56,7 +56,7 @@ impl<T: Dial> Initiator<T> {
         hello: Option<HelloReply>,
     ) {
         let owner = &mut self.links[link];
-        owner.state = State::Up { conn };
+        owner.state = LinkState::Up { conn };
         owner.heard = now;
         self.report(Report::Connected { link, hello });
         self.rouse(link);
@@ -66,11 +66,11 @@ impl<T: Dial> Initiator<T> {
     /// `Closed`.
     pub(super) fn hang_up(&mut self, link: usize, why: Loss) {
         let owner = &mut self.links[link];
-        if let State::Closing { .. } = owner.state {
+        if let LinkState::Closing { .. } = owner.state {
             return;
         }
         let conn = owner.state.conn().expect("there is a connection to end");
-        owner.state = State::Closing { conn, why };
+        owner.state = LinkState::Closing { conn, why };
         self.transport.close(conn);
     }
 
@@ -87,7 +87,7 @@ impl<T: Dial> Initiator<T> {
         let pause =
             owner.pause(self.options.backoff_min, self.options.backoff_max, &mut self.random);
         let until = now + pause;
-        owner.state = State::Resting { until };
+        owner.state = LinkState::Resting { until };
         self.alarm = Some(self.alarm.map_or(until, |at| at.min(until)));
         let failures = owner.failures;
         let down_for = now.since(owner.down_since);

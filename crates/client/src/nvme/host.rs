@@ -6,8 +6,8 @@ use std::rc::Rc;
 use contract::{Buf, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Instant, NetEvent, Status};
 use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, Ready, Refusal};
 
-use super::line::{CommandId, Flight, Line};
-use super::words::{HostLoss, HostReport, Patience};
+use super::connection::{CommandId, Flight, QueueConnection};
+use super::report::{HostLoss, HostReport, Patience};
 use crate::Loss;
 use crate::load::{Ended, Path};
 
@@ -32,7 +32,7 @@ const DOUBLINGS_MAX: u32 = 16;
 
 /// The state of the host. The cycle is: Resting → Rising → Up → Falling → Resting.
 #[derive(Debug)]
-enum Phase {
+enum HostPhase {
     /// No connections. The clock ends this state.
     Resting { until: Instant },
     /// Queues connect, the admin queue first. The last queue or the clock ends this state.
@@ -50,9 +50,9 @@ pub struct Host<T> {
     transport: T,
     options: Rc<HostOptions>,
     patience: Patience,
-    phase: Phase,
+    phase: HostPhase,
     /// The line of the admin queue, then the lines of the I/O queues in order.
-    lines: Vec<Line>,
+    lines: Vec<QueueConnection>,
     /// The generation and the line of each connection, by the transport's index of the connection.
     names: Vec<Option<(u32, usize)>>,
     /// Time at which the server last said anything.
@@ -79,7 +79,7 @@ impl<T: Dial> Host<T> {
         let depth = usize::from(options.queue_depth);
         let line = |n: usize| {
             let names = if n == 0 { 0 } else { depth };
-            Line {
+            QueueConnection {
                 conn: None,
                 queue: HostQueue::admin(options.clone(), 0),
                 flights: (0..names).map(|_| None).collect(),
@@ -94,7 +94,7 @@ impl<T: Dial> Host<T> {
             done: Vec::with_capacity(options.queues * depth),
             options,
             patience,
-            phase: Phase::Resting { until: Instant::ZERO },
+            phase: HostPhase::Resting { until: Instant::ZERO },
             names: Vec::new(),
             heard: Instant::ZERO,
             failures: 0,
@@ -126,7 +126,7 @@ impl<T: Dial> Host<T> {
 
     /// Returns `true` if requests can be sent.
     pub fn is_up(&self) -> bool {
-        matches!(self.phase, Phase::Up { .. })
+        matches!(self.phase, HostPhase::Up { .. })
     }
 
     fn report(&mut self, report: HostReport) {
@@ -144,7 +144,7 @@ impl<T: Dial> Host<T> {
             }
             NetEvent::Received { conn, buf, len } => {
                 if let Some(line) = self.line_of(conn)
-                    && !matches!(self.phase, Phase::Falling { .. })
+                    && !matches!(self.phase, HostPhase::Falling { .. })
                 {
                     self.heard = now;
                     if let Err(refusal) = self.parse(now, line, &buf.bytes()[..len]) {
@@ -202,7 +202,7 @@ impl<T: Dial> Host<T> {
 
     /// Sends the messages that a queue sends by itself.
     fn speak(&mut self, now: Instant, line: usize) {
-        let Line { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
+        let QueueConnection { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
         for head in queue.speech() {
             self.transport.send(now, *conn, Frame::bare(head));
         }
@@ -232,7 +232,8 @@ impl<T: Dial> Host<T> {
     fn receive_directly(&mut self) {
         for n in 0..self.fillable.len() {
             let line = self.fillable[n];
-            let Line { conn: Some(conn), queue, flights, filling, .. } = &mut self.lines[line]
+            let QueueConnection { conn: Some(conn), queue, flights, filling, .. } =
+                &mut self.lines[line]
             else {
                 continue;
             };
@@ -259,7 +260,7 @@ impl<T: Dial> Host<T> {
         at: usize,
         len: usize,
     ) -> Result<(), Refusal> {
-        let falls = matches!(self.phase, Phase::Falling { .. });
+        let falls = matches!(self.phase, HostPhase::Falling { .. });
         let owner = &mut self.lines[line];
         let cid = owner.filling.take().expect("it was lent");
         let mut came = &buf.bytes()[at..at + len];
@@ -289,7 +290,7 @@ impl<T: Dial> Host<T> {
 
     /// Handles a connected queue: the first one starts the others, the last one admits requests.
     fn risen(&mut self, now: Instant, line: usize) {
-        self.phase = Phase::Rising { until: now + self.patience.silence_max };
+        self.phase = HostPhase::Rising { until: now + self.patience.silence_max };
         if line == 0 {
             let found = self.lines[0].queue.found().clone();
             for n in 1..self.lines.len() {
@@ -298,7 +299,7 @@ impl<T: Dial> Host<T> {
             }
         }
         if self.lines.iter().all(|line| line.queue.is_up()) {
-            self.phase = Phase::Up { alive_at: now + self.options.keep_alive / 2 };
+            self.phase = HostPhase::Up { alive_at: now + self.options.keep_alive / 2 };
             self.failures = 0;
             let found = self.lines[0].queue.found().clone();
             self.report(HostReport::Up(found));
@@ -307,7 +308,7 @@ impl<T: Dial> Host<T> {
 
     /// Sends a write's payload, for which the server has room.
     fn send_payload(&mut self, now: Instant, line: usize, ready: &Ready) -> Result<(), Refusal> {
-        let Line { conn, queue, flights, lent, .. } = &mut self.lines[line];
+        let QueueConnection { conn, queue, flights, lent, .. } = &mut self.lines[line];
         let flight = flights[usize::from(ready.cid)].as_mut().expect("as above");
         let bytes = flight.command.payload_bytes();
         let buf = flight.buf.as_ref().ok_or(Refusal::Pieces)?;
@@ -335,7 +336,7 @@ impl<T: Dial> Host<T> {
         let line = line.or_else(|| self.lines.iter().position(|line| line.lent_at(key).is_some()));
         let line = line.expect("the transport gives back what it was lent");
         let place = self.lines[line].lent_at(key).expect("and to whom it was lent");
-        let Line { flights, lent, .. } = &mut self.lines[line];
+        let QueueConnection { flights, lent, .. } = &mut self.lines[line];
         let cid = lent.remove(place).expect("it was found");
         let flight = flights[usize::from(cid)].as_mut().expect("it was found");
         flight.buf = Some(buf);
@@ -360,8 +361,8 @@ impl<T: Dial> Host<T> {
 
     /// Gives up the controller.
     fn fall(&mut self, why: HostLoss) {
-        if !matches!(self.phase, Phase::Falling { .. }) {
-            self.phase = Phase::Falling { why };
+        if !matches!(self.phase, HostPhase::Falling { .. }) {
+            self.phase = HostPhase::Falling { why };
             for line in &self.lines {
                 if let Some(conn) = line.conn {
                     self.transport.close(conn);
@@ -384,7 +385,7 @@ impl<T: Dial> Host<T> {
         let doublings = self.failures.min(DOUBLINGS_MAX);
         let pause = self.patience.pause_min.saturating_mul(1 << doublings);
         self.failures += 1;
-        self.phase = Phase::Resting { until: now + pause.min(self.patience.pause_max) };
+        self.phase = HostPhase::Resting { until: now + pause.min(self.patience.pause_max) };
         self.report(HostReport::Lost(why));
     }
 
@@ -392,21 +393,21 @@ impl<T: Dial> Host<T> {
     fn tend(&mut self, now: Instant) {
         let silent = HostLoss::Connection(Loss::Silent);
         match self.phase {
-            Phase::Resting { until } if until <= now => {
-                self.phase = Phase::Rising { until: now + self.patience.silence_max };
+            HostPhase::Resting { until } if until <= now => {
+                self.phase = HostPhase::Rising { until: now + self.patience.silence_max };
                 self.attempts += 1;
                 let queue = HostQueue::admin(self.options.clone(), self.attempts);
                 self.dial(now, 0, queue);
             }
-            Phase::Rising { until } if until <= now => self.fall(silent),
-            Phase::Up { .. }
+            HostPhase::Rising { until } if until <= now => self.fall(silent),
+            HostPhase::Up { .. }
                 if self.in_flight > 0 && self.heard + self.patience.silence_max <= now =>
             {
                 self.fall(silent);
             }
-            Phase::Up { alive_at } if alive_at <= now => {
+            HostPhase::Up { alive_at } if alive_at <= now => {
                 if self.lines[0].queue.keep_alive() {
-                    self.phase = Phase::Up { alive_at: now + self.options.keep_alive / 2 };
+                    self.phase = HostPhase::Up { alive_at: now + self.options.keep_alive / 2 };
                     self.speak(now, 0);
                 } else {
                     self.fall(silent);
@@ -414,7 +415,7 @@ impl<T: Dial> Host<T> {
             }
             _ => {}
         }
-        if let Phase::Falling { why } = &self.phase
+        if let HostPhase::Falling { why } = &self.phase
             && self.lines.iter().all(|line| line.conn.is_none() && line.lent.is_empty())
         {
             let why = why.clone();
@@ -430,7 +431,7 @@ impl<T: Dial> Path for Host<T> {
 
     fn room(&self) -> usize {
         match self.phase {
-            Phase::Up { .. } => self.in_flight_max() - self.in_flight,
+            HostPhase::Up { .. } => self.in_flight_max() - self.in_flight,
             _ => 0,
         }
     }
@@ -454,7 +455,7 @@ impl<T: Dial> Path for Host<T> {
         if self.in_flight == 0 {
             self.heard = now;
         }
-        let Line { conn, queue, flights, vacant, lent, .. } = &mut self.lines[line];
+        let QueueConnection { conn, queue, flights, vacant, lent, .. } = &mut self.lines[line];
         let cid = vacant.pop().expect("the caller asked for room on this lane");
         let bytes = command.payload_bytes();
         let payload = match &buf {
@@ -508,12 +509,12 @@ impl<T: Dial> Path for Host<T> {
 
     fn wake_at(&self) -> Option<Instant> {
         let own = match self.phase {
-            Phase::Resting { until } | Phase::Rising { until } => Some(until),
-            Phase::Up { alive_at } if self.in_flight > 0 => {
+            HostPhase::Resting { until } | HostPhase::Rising { until } => Some(until),
+            HostPhase::Up { alive_at } if self.in_flight > 0 => {
                 Some(alive_at.min(self.heard + self.patience.silence_max))
             }
-            Phase::Up { alive_at } => Some(alive_at),
-            Phase::Falling { .. } => None,
+            HostPhase::Up { alive_at } => Some(alive_at),
+            HostPhase::Falling { .. } => None,
         };
         match (own, self.transport.wake_at()) {
             (Some(a), Some(b)) => Some(a.min(b)),

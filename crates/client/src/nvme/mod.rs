@@ -10,12 +10,12 @@
 //! [`ConnectionLost`](contract::Status::ConnectionLost) and may still be carried out.
 
 mod address;
+mod connection;
 mod host;
-mod line;
-mod words;
+mod report;
 
 pub use address::{NvmeAddress, NvmeAddressError};
 pub use host::Host;
 pub use proto::nvme::auth::{Secret, SecretError};
 pub use proto::nvme_tcp::{Digests, Found, HostOptions, Refusal};
-pub use words::{HostLoss, HostReport, Patience};
+pub use report::{HostLoss, HostReport, Patience};

@@ -11,7 +11,7 @@ use crate::{MemQueue, MemVolume};
 
 /// A way in which a device breaks the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum Violation {
     None,
     /// Ignores discards.
     KeepsDiscarded,
@@ -37,54 +37,54 @@ enum Lie {
     ComparesNothing,
 }
 
-const LIES: [Lie; 11] = [
-    Lie::KeepsDiscarded,
-    Lie::ZeroesTooMuch,
-    Lie::SpoilsNeighbours,
-    Lie::WritesShort,
-    Lie::LeavesGarbage,
-    Lie::KeepsBuffers,
-    Lie::RepeatsItself,
-    Lie::ForgetsFlushes,
-    Lie::RefusesFlushes,
-    Lie::AlwaysHasRoom,
-    Lie::ComparesNothing,
+const VIOLATIONS: [Violation; 11] = [
+    Violation::KeepsDiscarded,
+    Violation::ZeroesTooMuch,
+    Violation::SpoilsNeighbours,
+    Violation::WritesShort,
+    Violation::LeavesGarbage,
+    Violation::KeepsBuffers,
+    Violation::RepeatsItself,
+    Violation::ForgetsFlushes,
+    Violation::RefusesFlushes,
+    Violation::AlwaysHasRoom,
+    Violation::ComparesNothing,
 ];
 
-struct Liar {
+struct Violator {
     inner: MemQueue,
-    lie: Lie,
+    violation: Violation,
     depth: usize,
 }
 
-impl Device for Liar {
+impl Device for Violator {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
 
     fn room(&self) -> usize {
-        if self.lie == Lie::AlwaysHasRoom { self.depth } else { self.inner.room() }
+        if self.violation == Violation::AlwaysHasRoom { self.depth } else { self.inner.room() }
     }
 
     fn submit(&mut self, now: Instant, mut submission: Submission) {
         let command = &mut submission.command;
-        match (self.lie, &mut *command) {
-            (Lie::KeepsDiscarded, Command::Discard(_)) => *command = Command::Flush,
-            (Lie::ZeroesTooMuch, Command::WriteZeroes { range, .. })
+        match (self.violation, &mut *command) {
+            (Violation::KeepsDiscarded, Command::Discard(_)) => *command = Command::Flush,
+            (Violation::ZeroesTooMuch, Command::WriteZeroes { range, .. })
                 if range.lba + u64::from(range.blocks) < BLOCKS =>
             {
                 range.blocks += 1;
             }
-            (Lie::SpoilsNeighbours, Command::Write { range, .. }) if range.blocks == 1 => {
+            (Violation::SpoilsNeighbours, Command::Write { range, .. }) if range.blocks == 1 => {
                 range.lba = range.lba / 8 * 8;
             }
-            (Lie::WritesShort, Command::Write { range, .. }) if range.blocks > 1000 => {
+            (Violation::WritesShort, Command::Write { range, .. }) if range.blocks > 1000 => {
                 range.blocks -= 1;
             }
-            (Lie::LeavesGarbage, Command::Read(range)) if range.blocks > 1000 => {
+            (Violation::LeavesGarbage, Command::Read(range)) if range.blocks > 1000 => {
                 range.blocks -= 1;
             }
-            (Lie::ComparesNothing, Command::CompareAndWrite(range)) => {
+            (Violation::ComparesNothing, Command::CompareAndWrite(range)) => {
                 *command = Command::Write { range: *range, fua: false };
             }
             _ => {}
@@ -101,11 +101,11 @@ impl Device for Liar {
         self.inner.poll(now, &mut honest);
         for mut completion in honest {
             let is_flush = completion.buf.is_none();
-            match self.lie {
-                Lie::KeepsBuffers => completion.buf = None,
-                Lie::ForgetsFlushes if is_flush => continue,
-                Lie::RefusesFlushes if is_flush => completion.status = Status::Internal,
-                Lie::RepeatsItself => {
+            match self.violation {
+                Violation::KeepsBuffers => completion.buf = None,
+                Violation::ForgetsFlushes if is_flush => continue,
+                Violation::RefusesFlushes if is_flush => completion.status = Status::Internal,
+                Violation::RepeatsItself => {
                     let Completion { slot, status, .. } = completion;
                     done.push(completion);
                     completion = Completion { slot, status, buf: None };
@@ -122,12 +122,12 @@ impl Device for Liar {
 }
 
 /// Returns the suite's complaint about a device that breaks the contract in this way.
-fn complaint(lie: Lie) -> Option<String> {
+fn complaint(violation: Violation) -> Option<String> {
     let mut heap = Heap::new(|blocks| {
         let volume = MemVolume::new(blocks);
         [0, 1].map(|_| {
             let inner = volume.open_queue_of(64);
-            Liar { inner, lie, depth: 64 }
+            Violator { inner, violation, depth: 64 }
         })
     });
     let result = catch_unwind(AssertUnwindSafe(|| run(&mut heap)));
@@ -138,12 +138,12 @@ fn complaint(lie: Lie) -> Option<String> {
 
 #[test]
 fn the_honest_device_passes() {
-    assert_eq!(complaint(Lie::None), None);
+    assert_eq!(complaint(Violation::None), None);
 }
 
 #[test]
 fn every_lie_is_caught() {
-    for lie in LIES {
-        assert!(complaint(lie).is_some(), "{lie:?} was not caught");
+    for violation in VIOLATIONS {
+        assert!(complaint(violation).is_some(), "{violation:?} was not caught");
     }
 }

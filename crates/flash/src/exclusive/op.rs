@@ -14,14 +14,14 @@ pub(super) struct Op {
     pub(super) claim: Claim,
     /// The request's buffer, except while the inner device has it.
     pub(super) buf: Option<Buf>,
-    pub(super) step: Step,
+    pub(super) step: OpStep,
     /// The range of the steps after the current one. Only discards and zeroing have several steps.
     rest: Range,
 }
 
 /// The step that a request waits for, or that the inner device carries out.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum OpStep {
     /// A command that the device takes as it is. Its completion ends the step.
     Whole(Command),
     /// A read of the granules around this part into a scratch buffer. A read, a failed comparison
@@ -45,7 +45,7 @@ impl Op {
             None => Claim::NOTHING,
         };
         let rest = command.range().unwrap_or(Range::new(0, 0));
-        let step = Step::Whole(command);
+        let step = OpStep::Whole(command);
         let mut op = Op { slot, command, claim, buf, step, rest };
         if command.range().is_some() {
             op.next_step(granule);
@@ -66,9 +66,9 @@ impl Op {
         let compares = matches!(self.command, Command::Compare(_) | Command::CompareAndWrite(_));
         self.step = if compares || !is_whole(part, granule) {
             assert!(part.bytes() <= REQUEST_BYTES_MAX, "a request of {part:?} is too large");
-            Step::Patch(part)
+            OpStep::Patch(part)
         } else {
-            Step::Whole(match self.command {
+            OpStep::Whole(match self.command {
                 Command::Discard(_) => Command::Discard(part),
                 Command::WriteZeroes { fua, .. } => Command::WriteZeroes { range: part, fua },
                 command => command,

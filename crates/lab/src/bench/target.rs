@@ -6,7 +6,7 @@ use std::net::ToSocketAddrs;
 use std::str::FromStr;
 
 use client::nvme::NvmeAddress;
-use client::{Address, AddressError, Place, Version};
+use client::{Address, AddressError, ServerEndpoint, Version};
 use flash::Spec;
 use io::{Endpoint, UnixPath};
 
@@ -63,10 +63,10 @@ impl FromStr for Target {
 }
 
 /// Looks the host up.
-fn find(place: &Place) -> Result<Endpoint, String> {
+fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
-        Place::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
-        Place::Network(host) => look_up(host),
+        ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
+        ServerEndpoint::Network(host) => look_up(host),
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) type CommandId = u16;
 
 /// A connection of a host.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct QueueConnection {
     /// The transport's identifier of the connection, while there is one.
     pub(super) conn: Option<ConnId>,
     pub(super) queue: HostQueue,
@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) filling: Option<CommandId>,
 }
 
-impl Line {
+impl QueueConnection {
     /// Returns the position in `lent` of the payload at this address.
     pub(super) fn lent_at(&self, address: usize) -> Option<usize> {
         self.lent.iter().position(|cid| {
