@@ -47,12 +47,14 @@ fn is_test_module(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if is_test(&module.attrs))
 }
 
-/// Whether `#[test]` or `#[cfg(test)]` is among the attributes.
+/// Whether `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]` is among the attributes.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let cfg_test = attribute.path().is_ident("cfg")
-            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
-        cfg_test || attribute.path().is_ident("test")
+        let syn::Meta::List(list) = &attribute.meta else {
+            return attribute.path().is_ident("test");
+        };
+        let condition = list.tokens.to_string().replace(' ', "");
+        list.path.is_ident("cfg") && (condition == "test" || condition.starts_with("all(test,"))
     })
 }
 
@@ -127,7 +129,10 @@ mod tests {
     #[test]
     fn tests_may_be_long() {
         let long = function("fn long()", 200);
-        let text = format!("#[cfg(test)] mod tests {{ {long} }}\n#[test] {long}");
+        let text = format!(
+            "#[cfg(test)] mod tests {{ {long} }}\n#[test] {long}\n\
+             #[cfg(all(test, not(feature = \"a\")))] mod more {{ {long} }}"
+        );
         assert_eq!(functions(&Tree::of(&[("a/src/a.rs", &text)])), [""; 0]);
         assert_eq!(functions(&Tree::of(&[("a/tests/a.rs", &long)])), [""; 0]);
     }
