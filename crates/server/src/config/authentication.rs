@@ -125,7 +125,7 @@ mod tests {
         let expected =
             Methods { hashes: vec![Hash::Sha512, Hash::Sha384], groups: vec![Group::Ffdhe4096] };
         assert_eq!(methods(text), Ok(expected));
-        assert!(methods("groups = []").unwrap_err().contains("nobody"));
+        assert!(methods("groups = []").unwrap_err().contains("no host can authenticate"));
         assert!(methods("hashes = [\"md5\"]").unwrap_err().contains("sha256"));
     }
 }

@@ -377,7 +377,7 @@ fn a_server_that_drains_takes_no_other_configuration() {
     orders.stop_by(live.ground.clock.now() + Duration::from_secs(600), &[]);
     let problem = live.reload(Config::parse(&format!("{DISK}{LISTENER}")).unwrap()).unwrap_err();
     assert_eq!(problem.code, Code::Busy);
-    assert!(problem.message.contains("this server drains"), "{}", problem.message);
+    assert!(problem.message.contains("this server is draining"), "{}", problem.message);
     assert!(!orders.word().listens() && live.listeners().unwrap().listeners.is_empty());
 }
 
@@ -401,7 +401,7 @@ fn a_server_drains_or_is_taken_over_but_not_both() {
     }
     assert!(orders.word().stops());
     let refused = live.freeze().unwrap_err();
-    assert!(refused.contains("this server drains"), "{refused}");
+    assert!(refused.contains("this server is draining"), "{refused}");
     assert!(!live.lock().is_frozen, "who waits is not told that another takes over");
     live.change_tenant(&plain("late")).unwrap();
 }

@@ -76,7 +76,7 @@ fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is(
     let knock = || std::net::TcpStream::connect(place.server.address());
     wait_until("nobody at the door", PATIENCE, || knock().is_err());
     let added = place.run(&["listener", "add", "reflex://127.0.0.1:0"]);
-    assert!(crate::support::complaint(&added).contains("this server drains"));
+    assert!(crate::support::complaint(&added).contains("this server is draining"));
     assert!(busy.is_answered_before_its_end(7));
     assert!(place.server.wait().success());
     assert!(watching.wait().unwrap().success());
@@ -138,7 +138,7 @@ fn no_process_takes_over_from_one_that_drains() {
     wait_until("a request", PATIENCE, || client.drain().unwrap().in_flight == 1);
     client.drain_server(Some(600_000)).unwrap();
     let (_, said) = launch().with("--upgrade").fail();
-    assert!(said.contains("this server drains"), "{said}");
+    assert!(said.contains("this server is draining"), "{said}");
     assert!(busy.is_answered_before_its_end(7));
     assert!(server.wait().success());
     assert_eq!(client.drain().unwrap_err().code(), None::<Code>);

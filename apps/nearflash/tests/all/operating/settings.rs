@@ -178,7 +178,7 @@ fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
     server.kill();
     std::fs::remove_file(&named).unwrap();
     let server = place.start();
-    server.await_log("it is as it was read last");
+    server.await_log("the model as it was last read");
     assert_eq!(tokens(), before);
     let said = place.refused(&["device", "set", "disk", "--model", &named]);
     assert!(said.contains("No such file"), "{said}");
@@ -197,7 +197,7 @@ fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
     place.hold_disk("model = \"a\"\n");
     std::fs::remove_file(&named).unwrap();
     let server = place.start();
-    server.await_log("it is as it was read last");
+    server.await_log("the model as it was last read");
     assert_eq!(place.tokens(), before);
 }
 

@@ -85,7 +85,9 @@ impl Launch {
         command.arg("serve").args(&self.arguments).env("NEARFLASH_LOG", self.log);
         // Servers of tests that run at the same time must not meet in the default place.
         command.env("NEARFLASH_ADMIN", "none");
-        if let Ok(way) = std::env::var("NEARFLASH_TEST_INTERFACE") {
+        // A test that chooses its own interface keeps it.
+        let chooses = self.arguments.iter().any(|argument| argument == "--interface");
+        if let (Ok(way), false) = (std::env::var("NEARFLASH_TEST_INTERFACE"), chooses) {
             command.args(["--interface", &way]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
