@@ -135,9 +135,13 @@ impl V2 {
     ) -> (Status, Vec<u8>) {
         let bytes = self.encode(77, 0, namespace, command, payload);
         self.send_bytes(&bytes);
-        match self.answer() {
-            Answer::Done { tag: 77, status, data } => (status, data),
-            other => panic!("{command:?} was answered by {other:?}"),
+        loop {
+            match self.answer() {
+                Answer::Done { tag: 77, status, data } => return (status, data),
+                // A server on a busy machine may say meanwhile that a promise is not kept.
+                Answer::Notice(Notice::Renegotiate { .. }) => {}
+                other => panic!("{command:?} was answered by {other:?}"),
+            }
         }
     }
 
