@@ -3,3 +3,4 @@
 //! One program, because each one links the whole crate anew. Each module is a subject.
 
 mod admin;
+mod openapi;
