@@ -60,7 +60,7 @@ pub trait Scheduler: Feedback {
     fn withdraw(
         &mut self,
         tenant: TenantId,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         let _all_stay = (tenant, wanted, taken);

@@ -5,26 +5,41 @@ use contract::Instant;
 /// Reads the monotonic clock. The outer loop asks it once a turn; nothing in a turn does.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: std::time::Instant,
+    /// The machine's nanoseconds at the origin.
+    origin: u64,
 }
 
 impl Clock {
     /// Starts a clock whose origin is now. Instants of different clocks must not be mixed; clone
     /// one to share it.
-    #[expect(clippy::disallowed_methods, reason = "this is where time is made")]
     pub fn start() -> Self {
-        Clock { origin: std::time::Instant::now() }
+        Clock { origin: machine_nanos() }
+    }
+
+    /// Returns the machine's nanoseconds at the origin, of which [`now_since`](Clock::now_since)
+    /// makes instants of this clock.
+    pub fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Returns the time since the origin of a clock.
+    pub fn now_since(origin: u64) -> Instant {
+        Instant::from_nanos(machine_nanos() - origin)
     }
 
     /// Nanoseconds of the machine's own clock, whose origin is that of all its processes outside of
     /// time namespaces: for comparisons with another process.
     pub fn machine_nanos(&self) -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        machine_nanos()
     }
 
     /// Returns the time since the origin.
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)
+        Clock::now_since(self.origin)
     }
+}
+
+fn machine_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use contract::{Happening, ListenerId, Ticket};
@@ -35,13 +36,28 @@ pub struct Shelved {
 }
 
 /// The part of a worker that other threads may touch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Desk {
     connections: AtomicUsize,
-    arrivals: Mutex<Vec<Arrival>>,
-    /// There are arrivals: spares the worker the lock in every turn.
+    arrivals: Sender<Arrival>,
+    /// There are arrivals: spares the worker the look at the queue in every turn.
     has_arrivals: AtomicBool,
+    /// The other end of the queue, until the worker's thread has it.
+    inbox: Mutex<Option<Receiver<Arrival>>>,
     waker: OnceLock<Waker>,
+}
+
+impl Default for Desk {
+    fn default() -> Desk {
+        let (arrivals, inbox) = channel();
+        Desk {
+            connections: AtomicUsize::new(0),
+            arrivals,
+            has_arrivals: AtomicBool::new(false),
+            inbox: Mutex::new(Some(inbox)),
+            waker: OnceLock::new(),
+        }
+    }
 }
 
 /// A connection on its way to its worker.
@@ -94,9 +110,13 @@ impl Spread {
         self.workers.iter().map(|desk| desk.connections.load(Ordering::Relaxed)).collect()
     }
 
-    /// Makes `worker` reachable. Called once by the worker's thread.
-    pub(crate) fn register(&self, worker: usize, waker: Waker) {
-        self.workers[worker].waker.set(waker).expect("a worker registers once");
+    /// Makes `worker` reachable, and returns the queue of the connections that others accept for
+    /// it. Called once by the worker's thread, before its first turn.
+    pub(crate) fn register(&self, worker: usize, waker: Waker) -> Receiver<Arrival> {
+        let desk = &self.workers[worker];
+        desk.waker.set(waker).expect("a worker registers once");
+        let inbox = desk.inbox.lock().expect("no holder of this lock panics").take();
+        inbox.expect("a worker registers once")
     }
 
     /// Counts a new connection to the least loaded worker, which it is; `None`: there are as many as may
@@ -133,7 +153,10 @@ impl Spread {
     /// Hands a connection, placed on `worker`, over to it.
     pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
         let desk = &self.workers[worker];
-        desk.arrivals.lock().expect("no holder of this lock panics").push(arrival);
+        if desk.arrivals.send(arrival).is_err() {
+            // The worker has ended, and its process is about to.
+            return self.gone(worker);
+        }
         desk.has_arrivals.store(true, Ordering::Release);
         // A worker that has not started yet looks at its desk when it does.
         if let Some(waker) = desk.waker.get() {
@@ -141,14 +164,10 @@ impl Spread {
         }
     }
 
-    /// Takes the connections that others accepted for `worker`.
-    pub(crate) fn take_arrivals(&self, worker: usize) -> Vec<Arrival> {
-        let desk = &self.workers[worker];
-        if !desk.has_arrivals.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        desk.has_arrivals.store(false, Ordering::Release);
-        std::mem::take(&mut *desk.arrivals.lock().expect("no holder of this lock panics"))
+    /// Returns whether the queue of `worker` has got connections since the last call.
+    pub(crate) fn has_arrivals(&self, worker: usize) -> bool {
+        let has = &self.workers[worker].has_arrivals;
+        has.load(Ordering::Acquire) && has.swap(false, Ordering::AcqRel)
     }
 
     /// Takes the socket of a connection that goes from a worker to another.

@@ -56,7 +56,7 @@ impl Scheduler for AnyScheduler {
     fn withdraw(
         &mut self,
         tenant: TenantId,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         each!(self, scheduler => scheduler.withdraw(tenant, wanted, taken));

@@ -46,7 +46,7 @@ impl Scheduler for PassThrough {
     fn withdraw(
         &mut self,
         _: TenantId,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         self.queue.retain(|slot| {

@@ -346,7 +346,7 @@ impl Queues {
     pub(crate) fn withdraw(
         &mut self,
         tenant: u32,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         let Some(local) = self.locals.get_mut(tenant as usize) else { return };

@@ -145,7 +145,7 @@ impl Requests {
         &mut self,
         queue: &mut Queue,
         cost: &CostModel,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         let (mut before, mut at) = (None, queue.head);

@@ -596,13 +596,13 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     let devices = devices.collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
     let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
-    let clock = plan.clock;
     let line = Line {
         mailbox: mailbox.expect("a worker starts once"),
         meters: plan.tenants.meters(number),
         worker: number as u16,
         watch: Some(Watch {
-            clock: Box::new(move || clock.now()),
+            clock: io::Clock::now_since,
+            origin: plan.clock.origin(),
             traces: plan.tenants.traces(number),
         }),
     };

@@ -32,27 +32,13 @@ pub trait Sessions<P> {
     }
 }
 
-/// A function that makes the session of a connection.
-type Open<P> = Box<dyn Fn(Option<ListenerId>, &Peer) -> P>;
-
-/// The sessions that a function makes, which have no news.
-pub struct FromFn<P>(Open<P>);
-
-impl<P> FromFn<P> {
-    /// Makes sessions with this function, which is told the listener and the peer of a connection.
-    pub fn new(open: impl Fn(Option<ListenerId>, &Peer) -> P + 'static) -> Self {
-        FromFn(Box::new(open))
-    }
-}
+/// The sessions that a function makes, which have no news. The function is told the listener and
+/// the peer of a connection.
+#[derive(Debug)]
+pub struct FromFn<P>(pub fn(Option<ListenerId>, &Peer) -> P);
 
 impl<P> Sessions<P> for FromFn<P> {
     fn open(&mut self, _: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P {
         (self.0)(listener, peer)
-    }
-}
-
-impl<P> std::fmt::Debug for FromFn<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FromFn").finish_non_exhaustive()
     }
 }

@@ -51,36 +51,18 @@ pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
-    /// Makes a worker without a control plane: whoever wants to register is told to try again.
-    /// [`with_line`](Worker::with_line) has the rest.
+    /// Makes a worker without a control plane: whoever wants to register is told to try again. Each
+    /// connection gets a session of `new_session`. [`with_sessions`](Worker::with_sessions) has the
+    /// rest.
     pub fn new(
         transport: T,
         devices: Vec<Attached<D, S>>,
         pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
-        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
+        new_session: fn(Option<ListenerId>, &Peer) -> P,
     ) -> Self {
-        let line = Line::none(limits.tenants);
-        Worker::with_line(transport, devices, pool, shared, limits, new_session, line)
-    }
-}
-
-impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// Makes a worker over these ports. Each connection gets a session of `new_session`, which is told
-    /// the listener that accepted it and who is at the other end. The worker sets one of the pool's
-    /// largest buffers aside, so there must be two; for sessions that await payloads of that size,
-    /// three.
-    pub fn with_line(
-        transport: T,
-        devices: Vec<Attached<D, S>>,
-        pool: BufPool,
-        shared: Arc<Parts>,
-        limits: Limits,
-        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
-        line: Line<M>,
-    ) -> Self {
-        let sessions = FromFn::new(new_session);
+        let (sessions, line) = (FromFn(new_session), Line::none(limits.tenants));
         Worker::with_sessions(transport, devices, pool, shared, limits, sessions, line)
     }
 }
@@ -94,7 +76,8 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Makes a worker like [`with_line`](Worker::with_line), with sessions that have news.
+    /// Makes a worker over these ports. The worker sets one of the pool's largest buffers aside, so
+    /// there must be two; for sessions that await payloads of that size, three.
     pub fn with_sessions(
         transport: T,
         devices: Vec<Attached<D, S>>,

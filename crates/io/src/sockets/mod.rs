@@ -15,6 +15,7 @@ mod table;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use contract::{
@@ -53,6 +54,8 @@ pub struct SocketsOver<K: Kernel> {
     listeners: Listeners,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
+    /// The connections that other workers accepted for this one.
+    inbox: Option<Receiver<Arrival>>,
     waker: Waker,
     tcp: TcpOptions,
     connections_max: usize,
@@ -133,6 +136,7 @@ impl<K: Kernel> Network for SocketsOver<K> {
             table: Table::new(config.connections_max, config.frames_max, events),
             listeners: Listeners::default(),
             finishing: VecDeque::new(),
+            inbox: None,
             waker: reactor.waker(),
             tcp: config.tcp,
             connections_max: config.connections_max,
@@ -141,7 +145,7 @@ impl<K: Kernel> Network for SocketsOver<K> {
     }
 
     fn join(&mut self, spread: Arc<Spread>, worker: usize) {
-        spread.register(worker, self.waker.clone());
+        self.inbox = Some(spread.register(worker, self.waker.clone()));
         self.table.spread = Some((spread, worker));
     }
 
@@ -186,8 +190,8 @@ impl<K: Kernel> Network for SocketsOver<K> {
 impl<K: Kernel> Streams for SocketsOver<K> {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         self.table.now = now;
-        if let Some((spread, me)) = &self.table.spread {
-            for arrival in spread.take_arrivals(*me) {
+        if self.table.spread.as_ref().is_some_and(|(spread, me)| spread.has_arrivals(*me)) {
+            while let Some(arrival) = self.inbox.as_ref().and_then(|inbox| inbox.try_recv().ok()) {
                 self.adopt(arrival);
             }
         }

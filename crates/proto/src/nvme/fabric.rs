@@ -14,7 +14,7 @@ use super::auth::transaction::CHANCE_BYTES;
 
 use super::binding::{Action, Place};
 use super::call::{self, Call, Done};
-use super::config::{Config, Port, PortId, Refusal};
+use super::config::{Config, PortId, Refusal};
 use super::link::View;
 use super::queue::Queue;
 use super::report::{self, ControllerInfo, Reserved, SubsystemInfo};
@@ -255,17 +255,6 @@ impl Fabric {
     /// Returns the subsystems, ordered by name.
     pub fn subsystems(&self) -> Vec<SubsystemInfo> {
         self.with(|state| report::subsystem_infos(state))
-    }
-
-    /// Returns the ports, ordered by number.
-    pub fn ports(&self) -> Vec<Port> {
-        self.with(|state| state.inventory.ports().cloned().collect())
-    }
-
-    /// Returns the number of changes of reservations, which tells whether there is something to
-    /// store.
-    pub fn reservation_changes(&self) -> u64 {
-        self.with(|state| state.reservations.changes())
     }
 
     /// Returns all reservations and registrations.

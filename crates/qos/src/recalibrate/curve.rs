@@ -237,11 +237,11 @@ impl Curve {
     /// Returns the crossing by a line through points: that of the inverse tail, which falls about
     /// evenly with the load, as in a queue.
     fn line(&self, points: &[&Point], latency: f64) -> Option<Crossing> {
-        let of = |value: &dyn Fn(&Sighting) -> f64| {
+        let of = |value: fn(&Sighting) -> f64| {
             let pair = |point: &&Point| (self.tokens(&point.sighting), value(&point.sighting));
             Line::through(points.iter().map(pair))
         };
-        let inverse = of(&|seen| 1.0 / seen.p95_us.max(1e-3))?;
+        let inverse = of(|seen| 1.0 / seen.p95_us.max(1e-3))?;
         if inverse.slope >= 0.0 {
             return None;
         }
@@ -250,7 +250,7 @@ impl Curve {
         let most = self.points.last().map_or(0.0, |point| self.tokens(&point.sighting));
         let tokens = tokens.min(BEYOND * most);
         let at = |line: Line| (line.at_zero + line.slope * tokens).max(0.0);
-        Some(Crossing { reads: at(of(&|seen| seen.reads)?), writes: at(of(&|seen| seen.writes)?) })
+        Some(Crossing { reads: at(of(|seen| seen.reads)?), writes: at(of(|seen| seen.writes)?) })
     }
 
     /// Returns the crossing between the last point below a latency and the first above it.

@@ -102,7 +102,7 @@ impl Scheduler for TokenScheduler {
     fn withdraw(
         &mut self,
         tenant: TenantId,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         self.cut_round();

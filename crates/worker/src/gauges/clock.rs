@@ -5,7 +5,6 @@
 //! note when they pass from one part to the next. In all other turns each mark costs one test, and
 //! each request one. Deliberately not here: what is made of the times (`control` does that).
 
-use std::fmt;
 use std::sync::Arc;
 
 use contract::{
@@ -26,16 +25,19 @@ const LEAVING_MAX: usize = 64;
 const TIMED_ONE_IN: u32 = 64;
 
 /// A clock and a place for traces, with which a worker sees where the time goes.
+#[derive(Debug)]
 pub struct Watch {
-    /// The clock of the turns' times.
-    pub clock: Box<dyn Fn() -> Instant + Send>,
+    /// Reads the clock of the turns' times, whose origin it is told.
+    pub clock: fn(origin: u64) -> Instant,
+    /// The origin of the clock.
+    pub origin: u64,
     /// The buffer that takes the traces.
     pub traces: Arc<Traces>,
 }
 
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
+impl Watch {
+    fn now(&self) -> Instant {
+        (self.clock)(self.origin)
     }
 }
 
@@ -162,7 +164,7 @@ impl TurnClock {
     #[cold]
     fn note_mark(&mut self, part: Part) {
         let watch = self.watch.as_ref().expect("a timed turn has a clock");
-        let at = (watch.clock)();
+        let at = watch.now();
         self.nanos[part as usize] += at.as_nanos().saturating_sub(self.at.as_nanos());
         self.at = at;
     }
@@ -194,7 +196,7 @@ impl TurnClock {
         }
         self.left = watch.traces.one_in();
         let mut at = [0; Seam::ALL.len()];
-        at[Seam::Admitted as usize] = (watch.clock)().as_nanos();
+        at[Seam::Admitted as usize] = watch.now().as_nanos();
         let trace = Trace {
             tenant: entry.tenant,
             connection: entry.conn.index,

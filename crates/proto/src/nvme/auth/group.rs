@@ -1,12 +1,10 @@
 //! The groups of DH-HMAC-CHAP (Base 8.13.5.3): finite fields of RFC 7919 with the generator 2.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd};
-use spin::Once;
 
 /// The size of an exponent in bytes: more than twice the strength of the largest group (RFC 7919,
 /// section 5.2).
@@ -75,33 +73,16 @@ impl Group {
         }
     }
 
-    /// Returns the prime, big-endian; empty for [`Group::Null`]. Computed once.
-    pub fn prime(self) -> &'static [u8] {
-        static PRIMES: [Once<Box<[u8]>>; Group::ALL.len()] = [const { Once::new() }; 6];
-        match self {
-            Group::Null => &[],
-            _ => PRIMES[usize::from(self.id())].call_once(|| self.compute_prime()),
-        }
-    }
-
-    /// Computes 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. The digits of e are
-    /// computed rather than listed.
-    fn compute_prime(self) -> Box<[u8]> {
-        let words = self.bytes() / 8;
-        let mut prime = digits_of_e(words * 64 - 130);
-        prime.resize(words - 1, 0);
-        add_small(&mut prime, self.offset());
-        // Times 2^64, less 1: a low word of all ones, and one less above it. The high word makes up
-        // for that: 2^b − 2^(b−64) is all ones there.
-        prime.insert(0, 0);
-        prime[words - 1] = u64::MAX;
-        let mut borrow = true;
-        for word in &mut prime {
-            if borrow {
-                (*word, borrow) = word.overflowing_sub(1);
-            }
-        }
-        prime.iter().rev().flat_map(|word| word.to_be_bytes()).collect()
+    /// Returns the prime, big-endian: 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. Empty
+    /// for [`Group::Null`].
+    pub fn prime(self) -> Vec<u8> {
+        let Some(middle) = (self.bytes() / 8).checked_sub(2) else { return Vec::new() };
+        // The last term borrows 1 from the digits, which leaves all ones in the lowest word. The
+        // highest word, 2^b − 2^(b−64), is all ones as well.
+        let mut digits = DIGITS_OF_E[DIGITS_OF_E.len() - middle..].to_vec();
+        add_small(&mut digits, self.offset() - 1);
+        let words = [u64::MAX].into_iter().chain(digits).chain([u64::MAX]);
+        words.rev().flat_map(u64::to_be_bytes).collect()
     }
 
     /// Returns the computation of an exponent's public value; `None` for [`Group::Null`].
@@ -118,7 +99,7 @@ impl Group {
         if self == Group::Null || public.len() != self.bytes() {
             return None;
         }
-        let mut most = self.prime().to_vec();
+        let mut most = self.prime();
         *most.last_mut()? -= 1;
         let (last, rest) = public.split_last()?;
         let above_one = *last > 1 || rest.iter().any(|byte| *byte != 0);
@@ -152,7 +133,7 @@ impl Power {
         let number = |bytes: &[u8], bits| {
             BoxedUint::from_be_slice(bytes, bits).expect("as long as its precision")
         };
-        let prime = number(self.group.prime(), bits);
+        let prime = number(&self.group.prime(), bits);
         let prime = Odd::new(prime).into_option().expect("a prime above 2 is odd");
         let params = BoxedMontyParams::new(prime);
         let base = BoxedMontyForm::new(number(&self.base, bits), &params);
@@ -161,33 +142,53 @@ impl Power {
     }
 }
 
-/// Computes ⌊2^bits e⌋ in words, the lowest first: the sum of the inverses of factorials, with 128
-/// bits more than asked for.
-fn digits_of_e(bits: usize) -> Vec<u64> {
+/// The words of ⌊2^(b−130) e⌋ for the largest b, the lowest first. The highest of them are those of
+/// every smaller b.
+static DIGITS_OF_E: [u64; DIGIT_WORDS] = digits_of_e();
+
+const DIGIT_WORDS: usize = Group::Ffdhe8192.bytes() / 8 - 2;
+
+/// Computes [`DIGITS_OF_E`]: the sum of the inverses of factorials, with 128 bits more than asked
+/// for.
+const fn digits_of_e() -> [u64; DIGIT_WORDS] {
     const GUARD_WORDS: usize = 2;
-    let words = bits / 64 + 2 + GUARD_WORDS;
-    let mut term = vec![0; words];
-    let bit = bits + GUARD_WORDS * 64;
-    term[bit / 64] = 1 << (bit % 64);
-    let mut sum = vec![0; words];
-    for divisor in 1_u64.. {
+    const WORDS: usize = DIGIT_WORDS + GUARD_WORDS;
+    let mut term = [0; WORDS];
+    // Two bits of the highest word stand before the point.
+    term[WORDS - 1] = 1 << 62;
+    let mut sum = [0; WORDS];
+    let mut divisor = 1_u128;
+    // The words of the term from here on are zero.
+    let mut used = WORDS;
+    while used > 0 {
         let mut carry = false;
-        for (to, from) in sum.iter_mut().zip(&term) {
-            let (once, first) = u64::overflowing_add(*to, *from);
-            let (twice, second) = once.overflowing_add(u64::from(carry));
-            (*to, carry) = (twice, first || second);
+        let mut n = 0;
+        while n < WORDS {
+            let (once, first) = u64::overflowing_add(sum[n], term[n]);
+            let (twice, second) = once.overflowing_add(carry as u64);
+            (sum[n], carry) = (twice, first || second);
+            n += 1;
         }
         let mut rest = 0;
-        for word in term.iter_mut().rev() {
-            let whole = u128::from(rest) << 64 | u128::from(*word);
-            *word = (whole / u128::from(divisor)) as u64;
-            rest = (whole % u128::from(divisor)) as u64;
+        n = used;
+        while n > 0 {
+            n -= 1;
+            let whole = rest << 64 | term[n] as u128;
+            term[n] = (whole / divisor) as u64;
+            rest = whole % divisor;
         }
-        if term.iter().all(|word| *word == 0) {
-            break;
+        while used > 0 && term[used - 1] == 0 {
+            used -= 1;
         }
+        divisor += 1;
     }
-    sum.split_off(GUARD_WORDS)
+    let mut digits = [0; DIGIT_WORDS];
+    let mut n = 0;
+    while n < DIGIT_WORDS {
+        digits[n] = sum[n + GUARD_WORDS];
+        n += 1;
+    }
+    digits
 }
 
 fn add_small(number: &mut [u64], small: u64) {
@@ -233,7 +234,7 @@ mod tests {
             (Group::Ffdhe2048, 0x9cd3_b7f3_3687_2f46_u64, 0x128d_5210_732d_85f7_u64),
             (Group::Ffdhe8192, 0x770b_14ef_af6f_0499, 0xafcd_4037_0739_419f),
         ] {
-            assert_eq!(hash(group.prime()), prime.to_be_bytes());
+            assert_eq!(hash(&group.prime()), prime.to_be_bytes());
             let raised = group.public([0x5a; EXPONENT_BYTES]).unwrap().raise();
             assert_eq!(hash(&raised), power.to_be_bytes());
         }
@@ -262,11 +263,12 @@ mod tests {
             value
         };
         let zeroes = [0; 256];
-        for bad in [value(0, &zeroes), value(1, &zeroes), value(0xff, prime), value(0xfe, prime)] {
+        for bad in [value(0, &zeroes), value(1, &zeroes), value(0xff, &prime), value(0xfe, &prime)]
+        {
             assert!(group.shared(&bad, exponent).is_none());
         }
         assert!(group.shared(&value(2, &zeroes), exponent).is_some());
-        assert!(group.shared(&value(0xfd, prime), exponent).is_some());
+        assert!(group.shared(&value(0xfd, &prime), exponent).is_some());
         assert!(group.shared(&[2; 255], exponent).is_none());
     }
 }

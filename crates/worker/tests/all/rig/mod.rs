@@ -23,7 +23,8 @@ use contract::{
 };
 use flash::Null;
 use nearflash_worker::{
-    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts, Worker,
+    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts,
+    Sessions, Worker,
 };
 
 /// Bytes of a write of one unit.
@@ -136,7 +137,7 @@ impl Scheduler for Gate {
     fn withdraw(
         &mut self,
         _: TenantId,
-        wanted: &mut dyn FnMut(Slot) -> bool,
+        wanted: &mut impl FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
         let (out, stay): (VecDeque<_>, _) = self.queue.drain(..).partition(|of| wanted(of.1));
@@ -304,7 +305,7 @@ impl Mailbox for Letters {
 
 /// A worker and its surroundings.
 pub(crate) struct Rig {
-    pub(crate) worker: Worker<Network, Null, Gate, Speech, Letters>,
+    pub(crate) worker: Worker<Network, Null, Gate, Speech, Letters, Speeches>,
     pub(crate) meters: Arc<Meters>,
     fence: Rc<RefCell<Arc<Fence>>>,
     letters: Letters,
@@ -314,6 +315,18 @@ pub(crate) struct Rig {
     paid: Rc<RefCell<usize>>,
     parts: Arc<Parts>,
     now: Instant,
+}
+
+/// Sessions whose connections get the rig's fence.
+#[derive(Debug)]
+pub(crate) struct Speeches {
+    given: Rc<RefCell<Arc<Fence>>>,
+}
+
+impl Sessions<Speech> for Speeches {
+    fn open(&mut self, _: ConnId, _: Option<ListenerId>, _: &Peer) -> Speech {
+        Speech { given: self.given.clone(), ..Speech::default() }
+    }
 }
 
 impl Rig {
@@ -335,22 +348,18 @@ impl Rig {
         let limits = Limits { in_flight: slots, ..Limits::default() };
         let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
         let fence = Rc::<RefCell<Arc<Fence>>>::default();
-        let given = fence.clone();
-        let new_session = move |_: Option<ListenerId>, _: &Peer| Speech {
-            given: given.clone(),
-            ..Speech::default()
-        };
+        let sessions = Speeches { given: fence.clone() };
         let (letters, meters) = (Letters::default(), Arc::new(Meters::new(limits.tenants)));
         let line =
             Line { mailbox: letters.clone(), meters: meters.clone(), worker: 0, watch: None };
         let parts = Arc::new(parts);
-        let worker = Worker::with_line(
+        let worker = Worker::with_sessions(
             network.clone(),
             devices,
             pool,
             parts.clone(),
             limits,
-            new_session,
+            sessions,
             line,
         );
         let now = Instant::ZERO;
