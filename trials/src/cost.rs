@@ -1,15 +1,15 @@
 //! `cargo xtask cost`: what scheduling costs, in instructions a request.
 //!
 //! The same worker serves the same load once with the scheduler that promises nothing and once with
-//! the token scheduler (`apps/nearflash/examples/cost`), under an instruction counter. Two lengths of
+//! the token scheduler (`crates/lab/examples/cost`), under an instruction counter. Two lengths of
 //! each run are subtracted, which leaves what requests cost and nothing of start and end. The shares
 //! are those of a worker with its sockets, over a ring and loopback, as far as it runs in user space:
 //! what the kernel spends on the same requests is not counted. Rows over a network made of memory
 //! show the worker alone.
 //!
-//! A second table compares the worker with one that counts nothing of requests for metrics (the
-//! feature `uncounted`). A third counts what is asked of a registry with ten thousand tenants.
+//! A second table counts what is asked of a registry with ten thousand tenants.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -34,9 +34,6 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
     (2_500, "memory", None),
 ];
 
-/// The largest share of the worker's instructions that counting may cost.
-const COUNTING_MOST: f64 = 1.0;
-
 /// How often what differs from run to run is measured; odd.
 const REPETITIONS: usize = 5;
 
@@ -56,10 +53,7 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         println!("left out: scheduling cost: valgrind is not installed");
         return Ok(());
     }
-    build(&["--features", "uncounted"])?;
-    let uncounted = ROWS
-        .map(|(tenants, network, _)| of_a_request(&["token", network], tenants, options.requests));
-    build(&[])?;
+    build()?;
     println!("instructions a request (callgrind, full null: load, 4 KiB reads, one worker)\n");
     println!("| tenants | network | pass-through | token scheduler | scheduling | at most |");
     println!("|---|---|---|---|---|---|");
@@ -76,23 +70,6 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
             "| {tenants} | {network} | {pass:.0} | {token:.0} | {more:.0}, {share:.1} % | {most} |"
         );
     }
-    println!("\ninstructions a request of what is counted of it, for metrics\n");
-    println!("| tenants | network | uncounted | counted | counting | at most |");
-    println!("|---|---|---|---|---|---|");
-    for ((tenants, network, of_all), without) in ROWS.into_iter().zip(uncounted) {
-        let with = of_a_request(&["token", network], tenants, options.requests)?;
-        let more = with - without?;
-        let share = 100.0 * more / with;
-        let most = match of_all {
-            None => String::new(),
-            Some(_) if share <= COUNTING_MOST => format!("{COUNTING_MOST} %"),
-            Some(_) => format!("{COUNTING_MOST} %, missed"),
-        };
-        println!(
-            "| {tenants} | {network} | {:.0} | {with:.0} | {more:.0}, {share:.1} % | {most} |",
-            with - more
-        );
-    }
     println!("\ninstructions of the control plane, {TENANTS} tenants, half of them with an SLO\n");
     println!("| what | instructions | at most |");
     println!("|---|---|---|");
@@ -104,11 +81,10 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the load, with these words more.
-fn build(more: &[&str]) -> Result<(), String> {
-    let words = ["build", "--profile", "dist", "--package", "nearflash-cli", "--example", "cost"];
-    let mut cargo = shell::cargo(&words);
-    let built = shell::capture(cargo.args(more), Duration::from_secs(1200))?;
+/// Builds the load.
+pub(crate) fn build() -> Result<(), String> {
+    let words = ["build", "--profile", "dist", "--package", "nearflash-lab", "--example", "cost"];
+    let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if built.ok { Ok(()) } else { Err(built.output) }
 }
 
@@ -128,9 +104,21 @@ fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String>
 
 /// Instructions of a whole run.
 fn instructions(words: &[&str], tenants: u64, times: u64) -> Result<i64, String> {
+    counted(words, tenants, times, Path::new("/dev/null"))
+}
+
+/// Runs the load under the counter, which writes what it counted by line into `profile`. Returns the
+/// instructions of the whole run.
+pub(crate) fn counted(
+    words: &[&str],
+    tenants: u64,
+    times: u64,
+    profile: &Path,
+) -> Result<i64, String> {
     let program = shell::root().join("target/dist/examples/cost");
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg("--tool=callgrind");
+    command.arg(format!("--callgrind-out-file={}", profile.display()));
     // The two functions of the program inside of which it is all about.
     command.args(["--toggle-collect=cost::counted*", "--toggle-collect=cost::asked*"]);
     command.arg(program).args(words).args([tenants.to_string(), times.to_string()]);

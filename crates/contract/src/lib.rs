@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod buf;
 mod command;
+mod counter;
 mod device;
 mod failures;
 mod fence;
@@ -49,7 +50,7 @@ pub use latency::{
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
-pub use meters::{COUNTED, Meter, Meters, Reading};
+pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};

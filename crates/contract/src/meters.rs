@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::counter::{bump, bump_u64};
 use crate::latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_of_fine, fine_edge,
 };
@@ -19,10 +20,6 @@ use crate::stages::{self, Coarse, Stage, StageMeter, Staged};
 use crate::work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter};
 use crate::worker_meter::{DEVICES_MAX, DeviceMeter, Protocol, WorkerMeter};
 use crate::{Kind, NamespaceId, Status, TenantId};
-
-/// `true` if requests are counted for metrics. The feature `uncounted` turns counting off, to
-/// measure its cost.
-pub const COUNTED: bool = !cfg!(feature = "uncounted");
 
 /// A worker's counters of one tenant. The counters wrap; differences of readings stay correct.
 #[derive(Debug)]
@@ -146,16 +143,6 @@ impl Meters {
     pub fn placed(&self) -> u64 {
         self.placed.load(Ordering::Acquire)
     }
-}
-
-/// Adds to a counter with a single writer.
-pub(crate) fn bump(counter: &AtomicU32, by: u32) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-}
-
-/// Adds to a counter with a single writer.
-pub(crate) fn bump_u64(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 impl Meter {

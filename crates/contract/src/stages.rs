@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Kind;
+use crate::counter::bump;
 use crate::latency::{COARSE_BUCKETS, CoarseBucket};
-use crate::meters::bump;
 
 /// A stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

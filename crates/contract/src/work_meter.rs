@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::Kind;
-use crate::meters::{bump, bump_u64};
+use crate::counter::{bump, bump_u64};
 use crate::stages::{self, StageMeter, Staged};
 
 /// Largest number of a namespace that is counted.

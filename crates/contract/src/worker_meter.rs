@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::meters::{bump, bump_u64};
+use crate::counter::{bump, bump_u64};
 use crate::{End, Status};
 
 /// Maximum number of devices of a worker.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{COUNTED, Device, End, Instant, Mailbox, Protocol, Scheduler, Session, Transport};
+use contract::{Device, End, Instant, Mailbox, Protocol, Scheduler, Session, Transport};
 
 use crate::Sessions;
 use crate::connections::{Connection, Greeting, Receiving};
@@ -87,7 +87,7 @@ where
         }
     }
     // Connections that do nothing are told of, too.
-    front.gauges.set_protocols(protocols) && COUNTED && !front.progressed
+    front.gauges.set_protocols(protocols) && !front.progressed
 }
 
 /// Looks since a connection last moved on.

@@ -15,7 +15,7 @@ mod samples;
 use std::sync::Arc;
 
 use contract::{
-    COUNTED, Completion, ConnId, Device, Instant, Kind, Meter, Meters, NamespaceId, Part, Protocol,
+    Completion, ConnId, Device, Instant, Kind, Meter, Meters, NamespaceId, Part, Protocol,
     Scheduler, Stage, Status, TenantId,
 };
 
@@ -97,11 +97,7 @@ impl Gauges {
         came: (TenantId, NamespaceId, Instant),
         bytes: usize,
     ) {
-        if COUNTED {
-            self.reads.add(&self.meters, now, came, bytes);
-        } else {
-            self.meter(came.0).retire(1);
-        }
+        self.reads.add(&self.meters, now, came, bytes);
     }
 
     /// Counts a request that is in flight no more, and the status of its answer; `None`: nobody
@@ -109,8 +105,8 @@ impl Gauges {
     #[inline(always)]
     pub(crate) fn count_end(&mut self, now: Instant, ended: &Ended, answer: Option<Status>) {
         match answer {
-            Some(Status::Ok) if COUNTED => self.count_other(now, ended),
-            Some(Status::Ok) | None => {}
+            Some(Status::Ok) => self.count_other(now, ended),
+            None => {}
             Some(status) => self.count_failure(ended.tenant, status),
         }
         self.meter(ended.tenant).retire(1);
@@ -179,7 +175,7 @@ impl Gauges {
     /// Counts a barrier that has ended, if it is sampled. No device has seen it: who asks for
     /// barriers is the only thing to divide them by.
     pub(crate) fn sample_barrier(&mut self, protocol: impl FnOnce() -> Option<Protocol>) {
-        if !COUNTED || self.sampler.skip(1).is_none() {
+        if self.sampler.skip(1).is_none() {
             return;
         }
         let Some(protocol) = protocol() else { return };
@@ -208,7 +204,7 @@ impl Gauges {
             self.clock.note_positions(answered, given);
         }
         self.untold += u32::from(progressed);
-        COUNTED && self.untold > 0 && (!progressed || self.untold >= TOLD_TURNS)
+        self.untold > 0 && (!progressed || self.untold >= TOLD_TURNS)
     }
 
     /// Ends the turn.
