@@ -1,5 +1,5 @@
-//! What is too rough or too slow for a test: `cargo xtask interop`, `bench`, `takeover` and `cost`
-//! hand on to this program.
+//! What is too rough or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`
+//! and `way` hand on to this program.
 //!
 //! It starts the programs of the workspace as processes and depends on none of them, so that no
 //! chore has to build what only a trial needs.
@@ -9,6 +9,7 @@
 mod bench;
 mod cost;
 mod interop;
+mod way;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ enum Trial {
     Takeover(bench::takeover::TakeoverOptions),
     /// Counts what scheduling costs in instructions.
     Cost(cost::CostOptions),
+    /// Lists the files that execute instructions in one read.
+    Way(way::WayOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     Interop(interop::InteropOptions),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Trial::Bench(options) => bench::run(&options),
         Trial::Takeover(options) => bench::takeover::run(&options),
         Trial::Cost(options) => cost::run(&options),
+        Trial::Way(options) => way::run(&options),
         Trial::Interop(options) => interop::run(&options),
     };
     match outcome {

@@ -51,6 +51,9 @@ enum Chore {
     /// Counts what scheduling costs in instructions.
     #[command(disable_help_flag = true)]
     Cost(trials::Words),
+    /// Lists the files that execute instructions in one read.
+    #[command(disable_help_flag = true)]
+    Way(trials::Words),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     #[command(disable_help_flag = true)]
     Interop(trials::Words),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Bench(options) => trials::run("bench", &options),
         Chore::Takeover(options) => trials::run("takeover", &options),
         Chore::Cost(options) => trials::run("cost", &options),
+        Chore::Way(options) => trials::run("way", &options),
         Chore::Interop(options) => trials::run("interop", &options),
         Chore::Package(options) => package::run(&options),
     };
