@@ -117,7 +117,7 @@ fn place_for<T: Transport, P: Session>(
     let (slot, at) = match (place, receiving) {
         (_, Receiving::Waiting(_)) => return None,
         (Some(place), _) => place,
-        (None, Receiving::Into(slot)) => (*slot, front.requests.get(*slot).filled),
+        (None, Receiving::Into(slot)) => (*slot, front.requests.get(*slot).payload.filled),
         (None, Receiving::Nothing | Receiving::Discard) => return None,
     };
     Some((slot, at, bytes))

@@ -23,7 +23,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let receiving = &mut self.front.conns.get(id).intake.receiving;
         let (slot, at) = match (place, &*receiving) {
             (Some(place), _) => place,
-            (None, Receiving::Into(slot)) => (*slot, requests.get(*slot).filled),
+            (None, Receiving::Into(slot)) => (*slot, requests.get(*slot).payload.filled),
             (None, _) => {
                 if end.is_some() {
                     *receiving = Receiving::Nothing;
@@ -33,7 +33,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         };
         let entry = requests.get(slot);
         let is_asked = place.is_some();
-        assert!(entry.conn == id && entry.is_awaited == is_asked, "{slot:?} does not wait here");
+        assert!(
+            entry.conn == id && entry.payload.is_awaited == is_asked,
+            "{slot:?} does not wait here"
+        );
         let total = entry.command.payload_bytes();
         let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
         buf.prefix_mut(total)[at..at + bytes.len()].copy_from_slice(bytes);
@@ -51,8 +54,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     ) {
         let entry = self.front.requests.get(slot);
         let conn = self.front.conns.get(id);
-        entry.filled += bytes;
-        let is_awaited = entry.is_awaited;
+        entry.payload.filled += bytes;
+        let is_awaited = entry.payload.is_awaited;
         if is_awaited {
             conn.progress.messages = conn.progress.messages.wrapping_add(1);
         }
@@ -61,7 +64,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             return self.awaited_came(id, slot, status);
         }
         conn.intake.receiving = Receiving::Nothing;
-        let is_whole = entry.filled == entry.command.payload_bytes();
+        let is_whole = entry.payload.filled == entry.command.payload_bytes();
         assert!(is_whole || !status.is_ok(), "the session counted the payload");
         self.whole(id, slot, status);
     }
@@ -73,8 +76,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         outstanding.awaited -= 1;
         outstanding.asked.remove(requests.table(), slot);
         let entry = requests.get(slot);
-        entry.is_awaited = false;
-        entry.filled = entry.command.payload_bytes();
+        entry.payload.is_awaited = false;
+        entry.payload.filled = entry.command.payload_bytes();
         requests.end_awaiting(slot);
         self.whole(id, slot, status);
     }

@@ -53,7 +53,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     #[inline(always)]
     pub(crate) fn discard_read(&mut self, slot: Slot, bytes: usize) -> (ConnId, Tag, usize) {
         let entry = self.requests.get(slot);
-        debug_assert!(entry.buf.is_none() && entry.payload_class.is_none());
+        debug_assert!(entry.buf.is_none() && entry.payload.class.is_none());
         debug_assert!(entry.fence.is_none(), "only what changes data is behind one");
         let (id, tag, stream) = (entry.conn, entry.tag, usize::from(entry.stream));
         let tenant = entry.tenant;
@@ -78,7 +78,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
             command: entry.command,
             buf: entry.buf.take(),
         };
-        let (tenant, payload_class) = (entry.tenant, entry.payload_class);
+        let (tenant, payload_class) = (entry.tenant, entry.payload.class);
         if let Some((fence, epoch)) = entry.fence.take() {
             fence.end(usize::from(entry.device), epoch);
         }

@@ -35,12 +35,7 @@ pub(crate) struct InFlight {
     /// The payload, as far as it has arrived; `None` for requests without one and while the device,
     /// or the transport, has the buffer.
     pub(crate) buf: Option<Buf>,
-    /// The size of the payload's buffer, by the pool's number.
-    pub(crate) payload_class: Option<usize>,
-    /// `filled ≤ command.payload_bytes()`
-    pub(crate) filled: usize,
-    /// The payload was asked for and has not all come.
-    pub(crate) is_awaited: bool,
+    pub(crate) payload: Arrival,
     /// The fence that counts the request while the device has it, and the epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
     /// When the last byte had arrived.
@@ -50,6 +45,17 @@ pub(crate) struct InFlight {
     /// The neighbours among those whose payload the connection awaits, later among those held behind
     /// the same barrier.
     pub(crate) links: Links,
+}
+
+/// The progress of a payload into its buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The size of the payload's buffer, by the pool's number; `None` without a payload.
+    pub(crate) class: Option<usize>,
+    /// `filled ≤ command.payload_bytes()`
+    pub(crate) filled: usize,
+    /// The payload was asked for and has not all come.
+    pub(crate) is_awaited: bool,
 }
 
 /// The tenant and the blocks that a request was admitted to.
@@ -94,9 +100,7 @@ impl InFlight {
             device,
             lba,
             buf: room.buf,
-            payload_class: room.class,
-            filled: 0,
-            is_awaited,
+            payload: Arrival { class: room.class, filled: 0, is_awaited },
             fence: None,
             received_at: now,
             submitted_at: None,
@@ -121,8 +125,9 @@ impl InFlight {
             verdict: Status::Ok,
         };
         let placed = Placed { namespace, device, lba, tenant };
-        let entry = InFlight::new(conn, &request, placed, room, false, parcel.received_at);
-        InFlight { filled: bytes.len(), ..entry }
+        let mut entry = InFlight::new(conn, &request, placed, room, false, parcel.received_at);
+        entry.payload.filled = bytes.len();
+        entry
     }
 
     /// Takes the request apart for another worker, with its buffer. All bytes of a payload may be
@@ -131,7 +136,7 @@ impl InFlight {
         let bytes = self.buf.as_ref().map_or(&[][..], Buf::bytes);
         let payload = match is_whole {
             true => Payload::Whole(bytes[..self.command.payload_bytes()].to_vec()),
-            false => Payload::Begun(bytes[..self.filled].to_vec()),
+            false => Payload::Begun(bytes[..self.payload.filled].to_vec()),
         };
         let parcel = ParcelRequest {
             tag: self.tag,

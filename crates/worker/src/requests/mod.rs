@@ -174,7 +174,7 @@ impl Requests {
     /// Takes a request out; returns whether connections wait for its tenant to hold less.
     pub(crate) fn remove(&mut self, slot: Slot) -> (InFlight, bool) {
         let entry = self.slots.remove(slot);
-        let is_waited_for = self.quotas.release(entry.tenant, entry.payload_class);
+        let is_waited_for = self.quotas.release(entry.tenant, entry.payload.class);
         (entry, is_waited_for)
     }
 
@@ -226,7 +226,7 @@ impl Requests {
     /// Counts a request, which does not await its payload any more, as held.
     pub(crate) fn end_awaiting(&mut self, slot: Slot) {
         let entry = self.slots.get(slot);
-        let (tenant, class) = (entry.tenant, entry.payload_class);
+        let (tenant, class) = (entry.tenant, entry.payload.class);
         self.awaited -= 1;
         self.awaited_quotas.release(tenant, class);
         self.quotas.hold(tenant, class);
