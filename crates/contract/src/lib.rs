@@ -55,8 +55,9 @@ pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
-    Control, Event, Expected, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceInfo,
-    Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,
+    Control, Event, Expected, Fatal, Fenced, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, Movable,
+    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo,
+    Speaks, Tag, TenantReply, Unpack,
 };
 pub use slot::{Slot, SlotTable};
 pub use stages::{Coarse, Stage, StageMeter, Staged};

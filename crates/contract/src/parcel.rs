@@ -23,7 +23,7 @@ pub struct Parcel {
     pub listener: ListenerId,
     /// The default namespace of requests that name none.
     pub namespace: NamespaceId,
-    /// The session, as packed by [`Session::pack`](crate::Session::pack).
+    /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
     pub session: Vec<u8>,
     /// The connection's rights; `None` while it has none.
     pub grant: Option<ParcelGrant>,

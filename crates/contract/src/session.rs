@@ -79,7 +79,7 @@ pub enum Event<'a> {
         /// must not be used.
         end: Option<Status>,
     },
-    /// The session has work of its own, which [`Session::attend`] does. Rare.
+    /// The session has work of its own, which [`Speaks::attend`] does. Rare.
     Own,
     /// The session has identified the tenant of further requests: from now on they are charged to
     /// it. With `None`, they are charged to the connection's own tenant.
@@ -417,14 +417,19 @@ impl fmt::Display for Fatal {
     }
 }
 
-/// The server's end of a protocol on one connection.
-pub trait Session {
+/// The server's end of a protocol on one connection: bytes to events, replies to bytes.
+pub trait Session: Fenced + Movable + Speaks {
     /// Takes the next event from the front of `input`. Returns `None` once all of `input` is
     /// consumed and more bytes are needed.
     ///
     /// # Errors
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
+
+    /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes.
+    fn has_more(&self) -> bool {
+        false
+    }
 
     /// Returns the payload that the next bytes belong to; `None` if something else follows.
     ///
@@ -433,6 +438,11 @@ pub trait Session {
     /// silently cost large payloads a copy.
     fn expects(&self) -> Option<Expected>;
 
+    /// Asks for the payload of an [awaited](Event::Awaited) request, whose pieces will name `slot`.
+    /// `room` is the payload's buffer; bytes that have arrived already are copied into it. Returns
+    /// the message that asks. An empty message means that the whole payload has been copied.
+    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead;
+
     /// Encodes the head of a reply whose body is `body` (empty unless data is returned). An empty
     /// head means that there is nothing to send (yet).
     ///
@@ -440,33 +450,35 @@ pub trait Session {
     /// The version cannot express the reply, so the connection must end instead.
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
 
-    /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes.
-    fn has_more(&self) -> bool {
-        false
+    /// Returns the protocol of the session.
+    fn protocol(&self) -> Protocol {
+        Protocol::Reflex
     }
 
-    /// Asks for the payload of an awaited request, whose pieces will name `slot`. `room` is the
-    /// payload's buffer; bytes that have arrived already are copied into it. Returns the message
-    /// that asks. An empty message means that the whole payload has been copied.
-    fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
-        unreachable!("request {tag:#x} of {slot:?} was not awaited")
-    }
+    /// Returns `true` if a message has begun and not ended: the peer still owes bytes.
+    fn is_mid_message(&self) -> bool;
 
+    /// Returns `true` if the peer accepts notices.
+    fn takes_notices(&self) -> bool;
+}
+
+/// Permissions of requests that change data, which a session may lose while they wait.
+pub trait Fenced {
     /// Returns the epoch of the connection's fence as of which a request that changes data was
     /// found to be allowed.
-    fn allowed_as_of(&self, _tag: Tag) -> u32 {
-        0
-    }
+    fn allowed_as_of(&self, tag: Tag) -> u32;
 
     /// Checks again whether a request may change data, if it was allowed as of an earlier epoch of
     /// the fence. Returns the current epoch.
     ///
     /// # Errors
     /// The status of the request, which is no longer allowed.
-    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
-        unreachable!("nothing takes rights away from request {tag:#x}")
-    }
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status>;
+}
 
+/// Messages that a session sends by itself, and its work of its own. A session without any takes
+/// the defaults.
+pub trait Speaks {
     /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
     ///
     /// # Errors
@@ -488,53 +500,39 @@ pub trait Session {
     }
 
     /// Ends the session with its connection. No more bytes are taken, and only the
-    /// [`unsaid`](Session::unsaid) messages are sent. Everything that the connection stands for
+    /// [`unsaid`](Speaks::unsaid) messages are sent. Everything that the connection stands for
     /// elsewhere is gone from now on, though its peer may take a while to close.
     fn leave(&mut self) {}
+}
 
-    /// Returns `true` if the session can move to that worker, which may stand for another process
-    /// (docs/adr/0007-moving-connections.md).
-    fn moves_to(&self, _worker: u16) -> bool {
-        false
-    }
+/// Moves of a session to another worker, which may stand for another process
+/// (docs/adr/0007-moving-connections.md).
+pub trait Movable {
+    /// Returns `true` if the session can move to that worker.
+    fn moves_to(&self, worker: u16) -> bool;
 
     /// Returns `true` if no operation of the session is in progress that only this worker can end.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// Packs the session as bytes, from which [`unpack`](Session::unpack) restores it at another
-    /// worker. The session is not used any more. Only for a session that [moves](Session::moves_to)
-    /// and [is settled](Session::is_settled).
-    fn pack(&mut self) -> Vec<u8> {
-        unreachable!("{:?} does not move", self.protocol())
-    }
-
-    /// Restores a packed session; `None` if the bytes are not from a session of this version.
-    fn unpack(packed: &[u8]) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        let _foreign = packed;
-        None
-    }
+    /// Packs the session as bytes, of which another worker makes the session again. The session is
+    /// not used any more. Only for a session that [moves](Movable::moves_to) and
+    /// [is settled](Movable::is_settled).
+    fn pack(&mut self) -> Vec<u8>;
 
     /// Records the identifier of the unpacked session's connection. Returns the fence that counts
     /// its requests, if the session [gave](Event::Fenced) one.
     fn landed(&mut self, _conn: ConnId) -> Option<Arc<Fence>> {
         None
     }
+}
 
-    /// Returns the protocol of the session.
-    fn protocol(&self) -> Protocol {
-        Protocol::Reflex
-    }
-
-    /// Returns `true` if a message has begun and not ended: the peer still owes bytes.
-    fn is_mid_message(&self) -> bool;
-
-    /// Returns `true` if the peer accepts notices.
-    fn takes_notices(&self) -> bool;
+/// Sessions that are made again of their bytes alone.
+pub trait Unpack: Sized {
+    /// Restores a [packed](Movable::pack) session; `None` if the bytes are not from a session of
+    /// this version.
+    fn unpack(packed: &[u8]) -> Option<Self>;
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
-    Slot, Status, Tag,
+    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
+    Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
 use proto::nvme::{Fabric, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
@@ -124,6 +124,20 @@ impl Session for AnySession {
         each!(self, session => session.invite(tag, slot, room))
     }
 
+    fn protocol(&self) -> contract::Protocol {
+        each!(self, session => session.protocol())
+    }
+
+    fn is_mid_message(&self) -> bool {
+        each!(self, session => session.is_mid_message())
+    }
+
+    fn takes_notices(&self) -> bool {
+        each!(self, session => session.takes_notices())
+    }
+}
+
+impl Fenced for AnySession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         each!(self, session => session.allowed_as_of(tag))
     }
@@ -131,7 +145,9 @@ impl Session for AnySession {
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
         each!(self, session => session.allow_again(tag))
     }
+}
 
+impl Speaks for AnySession {
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         each!(self, session => session.attend(now))
     }
@@ -147,7 +163,9 @@ impl Session for AnySession {
     fn leave(&mut self) {
         each!(self, session => session.leave())
     }
+}
 
+impl Movable for AnySession {
     fn moves_to(&self, worker: u16) -> bool {
         each!(self, session => session.moves_to(worker))
     }
@@ -163,22 +181,12 @@ impl Session for AnySession {
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
         each!(self, session => session.landed(conn))
     }
+}
 
-    /// Of all protocols reflex alone leaves its process.
+/// Of all protocols reflex alone leaves its process.
+impl Unpack for AnySession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         ServerSession::unpack(packed).map(AnySession::Reflex)
-    }
-
-    fn protocol(&self) -> contract::Protocol {
-        each!(self, session => session.protocol())
-    }
-
-    fn is_mid_message(&self) -> bool {
-        each!(self, session => session.is_mid_message())
-    }
-
-    fn takes_notices(&self) -> bool {
-        each!(self, session => session.takes_notices())
     }
 }
 

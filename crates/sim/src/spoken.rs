@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
-    Slot, Status, Tag,
+    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
+    Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
@@ -161,6 +161,16 @@ impl Session for Spoken {
         either!(self, one => one.invite(tag, slot, room))
     }
 
+    fn is_mid_message(&self) -> bool {
+        either!(self, one => one.is_mid_message())
+    }
+
+    fn takes_notices(&self) -> bool {
+        either!(self, one => one.takes_notices())
+    }
+}
+
+impl Fenced for Spoken {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         either!(self, one => one.allowed_as_of(tag))
     }
@@ -168,7 +178,9 @@ impl Session for Spoken {
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
         either!(self, one => one.allow_again(tag))
     }
+}
 
+impl Speaks for Spoken {
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         either!(self, one => one.attend(now))
     }
@@ -184,7 +196,9 @@ impl Session for Spoken {
     fn leave(&mut self) {
         either!(self, one => one.leave())
     }
+}
 
+impl Movable for Spoken {
     fn moves_to(&self, worker: u16) -> bool {
         either!(self, one => one.moves_to(worker))
     }
@@ -202,13 +216,5 @@ impl Session for Spoken {
             Spoken::Reflex(reflex) => reflex.inner.landed(conn),
             Spoken::Nvme(nvme) => nvme.landed(conn),
         }
-    }
-
-    fn is_mid_message(&self) -> bool {
-        either!(self, one => one.is_mid_message())
-    }
-
-    fn takes_notices(&self) -> bool {
-        either!(self, one => one.takes_notices())
     }
 }

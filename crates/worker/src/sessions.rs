@@ -1,21 +1,17 @@
 //! The source of the sessions of a worker's connections.
 
-use contract::{ConnId, Instant, ListenerId, Peer, Session};
+use contract::{ConnId, Instant, ListenerId, Peer, Unpack};
 
 /// Makes sessions, and knows which of them have news.
 pub trait Sessions<P> {
     /// Makes the session of a new connection from `peer`, which came by `listener`.
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P;
 
-    /// Makes the session again that [`Session::pack`] made these bytes of, at another worker or here.
-    /// The session has no connection yet: if it gets one, it [is told](Session::landed), otherwise the
-    /// bytes stay good. `None`: the bytes are of no session.
-    fn unpack(&mut self, packed: &[u8]) -> Option<P>
-    where
-        P: Session,
-    {
-        P::unpack(packed)
-    }
+    /// Makes the session again that was [packed](contract::Movable::pack) as these bytes, at another
+    /// worker or here. The session has no connection yet: if it gets one, it
+    /// [is told](contract::Movable::landed), otherwise the bytes stay good. `None`: the bytes are of
+    /// no session.
+    fn unpack(&mut self, packed: &[u8]) -> Option<P>;
 
     /// Forgets a session that was packed and is lost on its way, with its connection.
     fn lost(&mut self, _packed: &[u8]) {}
@@ -37,8 +33,12 @@ pub trait Sessions<P> {
 #[derive(Debug)]
 pub struct FromFn<P>(pub fn(Option<ListenerId>, &Peer) -> P);
 
-impl<P> Sessions<P> for FromFn<P> {
+impl<P: Unpack> Sessions<P> for FromFn<P> {
     fn open(&mut self, _: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P {
         (self.0)(listener, peer)
+    }
+
+    fn unpack(&mut self, packed: &[u8]) -> Option<P> {
+        P::unpack(packed)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use contract::{
     BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId, NetEvent,
-    NoMailbox, Part, Peer, Report, Scheduler, Session, Tell, Transport, Turn,
+    NoMailbox, Part, Peer, Report, Scheduler, Session, Tell, Transport, Turn, Unpack,
 };
 
 use crate::connections::{Chunk, Connection, Greeting, Receiving};
@@ -50,7 +50,7 @@ pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
     events: Vec<NetEvent>,
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session + Unpack> Worker<T, D, S, P> {
     /// Makes a worker without a control plane: whoever wants to register is told to try again. Each
     /// connection gets a session of `new_session`. [`with_sessions`](Worker::with_sessions) has the
     /// rest.

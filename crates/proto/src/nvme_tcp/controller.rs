@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use contract::{
-    Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply, Request, Session,
-    Slot, Status, Tag, TenantId,
+    Command, ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, Movable, Reply,
+    Request, Session, Slot, Speaks, Status, Tag, TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -66,7 +66,7 @@ struct Charged {
     generation: u64,
 }
 
-/// Commands of the controller itself that wait for [`Session::attend`].
+/// Commands of the controller itself that wait for [`Speaks::attend`].
 #[derive(Debug, Default)]
 struct OwnCommands {
     /// Commands that have come with their payload, oldest first. Some wait here while two processes
@@ -101,7 +101,7 @@ pub struct ControllerSession {
     /// return them.
     pending: VecDeque<Pending>,
     own: OwnCommands,
-    /// The end of the connection, which [`Session::attend`] reports.
+    /// The end of the connection, which [`Speaks::attend`] reports.
     goodbye: Option<Fatal>,
     outbox: Outbox,
 }
@@ -466,6 +466,20 @@ impl Session for ControllerSession {
         self.exchanges.invite(tag, slot, room, &self.style)
     }
 
+    fn protocol(&self) -> contract::Protocol {
+        contract::Protocol::NvmeTcp
+    }
+
+    fn is_mid_message(&self) -> bool {
+        self.framer.is_mid_pdu() || self.exchanges.is_asking()
+    }
+
+    fn takes_notices(&self) -> bool {
+        false
+    }
+}
+
+impl Fenced for ControllerSession {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         match &self.exchanges.all()[tag as usize] {
             Exchange::Device { as_of, .. } | Exchange::Discard { as_of, .. } => *as_of,
@@ -484,7 +498,9 @@ impl Session for ControllerSession {
         *as_of = now;
         Ok(now)
     }
+}
 
+impl Speaks for ControllerSession {
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         if let Some(fatal) = self.goodbye.take() {
             return Err(fatal);
@@ -517,7 +533,9 @@ impl Session for ControllerSession {
             queue.leave();
         }
     }
+}
 
+impl Movable for ControllerSession {
     fn moves_to(&self, worker: u16) -> bool {
         // A session goes to another process if its controller does.
         self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_exporting)
@@ -535,18 +553,6 @@ impl Session for ControllerSession {
         self.take_queue(conn);
         let queue = self.queue.as_ref().filter(|queue| queue.id() != 0);
         queue.map(|queue| Arc::clone(queue.fence()))
-    }
-
-    fn protocol(&self) -> contract::Protocol {
-        contract::Protocol::NvmeTcp
-    }
-
-    fn is_mid_message(&self) -> bool {
-        self.framer.is_mid_pdu() || self.exchanges.is_asking()
-    }
-
-    fn takes_notices(&self) -> bool {
-        false
     }
 }
 

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use alloc::string::String;
     use alloc::{format, vec};
-    use contract::{Command, Hello, HelloReply, Range, Reply, Session, Status};
+    use contract::{Command, Hello, HelloReply, Movable, Range, Reply, Session, Status, Unpack};
 
     use crate::reflex::ClientSession;
 

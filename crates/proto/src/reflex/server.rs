@@ -3,7 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Control, Event, Expected, Fatal, FrameHead, Reply, Request, Session};
+use contract::{
+    Control, Event, Expected, Fatal, Fenced, FrameHead, Movable, Reply, Request, Session, Slot,
+    Speaks, Status, Tag, Unpack,
+};
 use wire::reflex_v1::{self, MessageHead};
 use wire::reflex_v2::{
     HelloHead, MAGIC, Opcode, RequestHead, SloBody, TENANT_BYTES_MAX, TOKEN_BYTES_MAX,
@@ -232,16 +235,8 @@ impl Session for ServerSession {
         }
     }
 
-    fn moves_to(&self, _: u16) -> bool {
-        true
-    }
-
-    fn pack(&mut self) -> Vec<u8> {
-        self.to_bytes()
-    }
-
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        ServerSession::from_bytes(packed)
+    fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
+        unreachable!("payloads follow their requests: {tag:#x} of {slot:?} was not awaited")
     }
 
     fn is_mid_message(&self) -> bool {
@@ -250,5 +245,35 @@ impl Session for ServerSession {
 
     fn takes_notices(&self) -> bool {
         self.phase == Phase::Open
+    }
+}
+
+/// The protocol takes no rights away from a request that was admitted.
+impl Fenced for ServerSession {
+    fn allowed_as_of(&self, _: Tag) -> u32 {
+        0
+    }
+
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        unreachable!("nothing takes rights away from request {tag:#x}")
+    }
+}
+
+/// The server sends nothing that the worker does not order.
+impl Speaks for ServerSession {}
+
+impl Movable for ServerSession {
+    fn moves_to(&self, _: u16) -> bool {
+        true
+    }
+
+    fn pack(&mut self) -> Vec<u8> {
+        self.to_bytes()
+    }
+}
+
+impl Unpack for ServerSession {
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        ServerSession::from_bytes(packed)
     }
 }

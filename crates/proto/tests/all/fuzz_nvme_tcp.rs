@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::nvme_tcp_pair::{BLOCKS, DEPTH, Pair, Target, any_digests, feed_cut, ranged};
 use crate::support::{Chance, rounds};
-use contract::{BLOCK_BYTES, Session, Status};
+use contract::{BLOCK_BYTES, Speaks, Status};
 use nearflash_proto::nvme_tcp::{Carried, HostEvent};
 use wire::nvme::{DiscardRange, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;

@@ -2,7 +2,7 @@
 //! down, and of commands that wait for them.
 
 use crate::nvme_host::{Session, at, config, fabric, host, place, poll, subsystem};
-use contract::{Fatal, Instant, Session as _, Start, TenantId};
+use contract::{Fatal, Instant, Speaks as _, Start, TenantId};
 use nearflash_proto::nvme::{Hosts, Subsystem};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
 use wire::nvme::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::nvme_host::{Host, SUBSYSTEM, Session, at, config, fabric, host, nqn, place, poll};
 use crate::nvme_tcp_pair::{Pair, ranged};
 use crate::support::Chance;
-use contract::{Instant, Session as _, Start};
+use contract::{Fenced as _, Instant, Movable as _, Session as _, Start};
 use nearflash_proto::nvme::{
     Action, CloseReason, Config, ExportError, ExportedController, Fabric, Held, ImportError, Nqn,
     Queue,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::nvme_host::{Session, config, fabric, host, place, poll};
 use crate::nvme_tcp_pair::{Pair, ranged};
 use crate::support::Chance;
-use contract::{Instant, Session as _, Start};
+use contract::{Instant, Movable as _, Start};
 use nearflash_proto::nvme::{Action, CloseReason, Fabric};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
 use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket};
+use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
 use flash::Spec;
 use io::{Link, Listener, Process};
 use proto::nvme::{ExportedController, Held, PortId};

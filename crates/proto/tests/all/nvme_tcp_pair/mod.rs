@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply,
-    Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
+    BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Movable,
+    Reply, Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Speaks, Status, TenantId,
 };
 use nearflash_proto::nvme::{Fabric, Held, PortId};
 use nearflash_proto::nvme_tcp::{

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence,
-    Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, NamespaceId, NetEvent,
-    Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status,
-    Streams, Tag, Tell, TenantId, Ticket, Transport,
+    Fenced, Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, Movable,
+    NamespaceId, NetEvent, Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler,
+    Session, Slot, Speaks, Status, Streams, Tag, Tell, TenantId, Ticket, Transport, Unpack,
 };
 use flash::Null;
 use nearflash_worker::{
@@ -232,6 +232,16 @@ impl Session for Speech {
         FrameHead::new(&[b'I', tag as u8])
     }
 
+    fn is_mid_message(&self) -> bool {
+        false
+    }
+
+    fn takes_notices(&self) -> bool {
+        false
+    }
+}
+
+impl Fenced for Speech {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
         self.as_of.get(&tag).copied().unwrap_or(0)
     }
@@ -242,13 +252,17 @@ impl Session for Speech {
         self.as_of.insert(tag, now);
         if tag.is_multiple_of(2) { Err(Status::Denied) } else { Ok(now) }
     }
+}
 
+impl Speaks for Speech {
     fn leave(&mut self) {
         if let Some(fence) = &self.fence {
             fence.supersede();
         }
     }
+}
 
+impl Movable for Speech {
     fn moves_to(&self, _: u16) -> bool {
         true
     }
@@ -260,21 +274,15 @@ impl Session for Speech {
         })
     }
 
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        let place = usize::from(packed[0]);
-        Some(PACKED.with_borrow_mut(|packed| std::mem::take(&mut packed[place])))
-    }
-
     fn landed(&mut self, _: ConnId) -> Option<Arc<Fence>> {
         self.fence.clone()
     }
+}
 
-    fn is_mid_message(&self) -> bool {
-        false
-    }
-
-    fn takes_notices(&self) -> bool {
-        false
+impl Unpack for Speech {
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let place = usize::from(packed[0]);
+        Some(PACKED.with_borrow_mut(|packed| std::mem::take(&mut packed[place])))
     }
 }
 
