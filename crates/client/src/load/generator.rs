@@ -84,8 +84,7 @@ pub struct Generator<P> {
     path: P,
     shape: Shape,
     pool: BufPool,
-    random: Random,
-    places: Places,
+    chooser: Chooser,
     arrivals: Option<Arrivals>,
     verifier: Option<Verifier>,
     /// Requests in flight, by the path's index.
@@ -97,13 +96,45 @@ pub struct Generator<P> {
     probe_at: Option<Instant>,
     /// The oldest generations that a read may find, by index.
     oldest: Vec<u32>,
-    /// Hundredths of a write that are due in an even mix; below 100 after each choice.
-    writes_owed: u32,
     measured_from: Instant,
     until: Instant,
     tally: Tally,
     failures: Vec<Failure>,
     ended: Vec<Ended>,
+}
+
+/// The random choices of a load: addresses, and reads or writes.
+#[derive(Debug)]
+struct Chooser {
+    random: Random,
+    places: Places,
+    /// Hundredths of a write that are due in an even mix; below 100 after each choice.
+    writes_owed: u32,
+}
+
+impl Chooser {
+    fn range(&mut self, shape: &Shape) -> Range {
+        let blocks = (shape.request_bytes / BLOCK_BYTES) as u32;
+        let place = self.places.draw(&mut self.random);
+        Range::new(shape.first_lba + place * u64::from(blocks), blocks)
+    }
+
+    /// Returns `true` for a read. Kinds are evenly mixed if arrivals are evenly spaced, else
+    /// random.
+    fn is_read(&mut self, shape: &Shape) -> bool {
+        let percent = u32::from(shape.read_percent);
+        if let Pace::Open { arrival: Arrival::Constant, .. } = shape.pace {
+            self.writes_owed += 100 - percent;
+            let write = self.writes_owed >= 100;
+            self.writes_owed -= if write { 100 } else { 0 };
+            return !write;
+        }
+        match percent {
+            100 => true,
+            0 => false,
+            percent => self.random.below(100) < u64::from(percent),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -149,9 +180,10 @@ impl<P: Path> Generator<P> {
             _ => fill(pool, shape.request_bytes, &mut random),
         };
         let in_flight_max = path.in_flight_max();
+        let places = Places::new(shape.pattern, shape.span_bytes / shape.request_bytes as u64);
         let oldest = if verifier.is_some() { in_flight_max * shape.units() } else { 0 };
         Ok(Generator {
-            places: Places::new(shape.pattern, shape.span_bytes / shape.request_bytes as u64),
+            chooser: Chooser { random, places, writes_owed: 0 },
             arrivals,
             verifier,
             flights: vec![None; in_flight_max],
@@ -159,7 +191,6 @@ impl<P: Path> Generator<P> {
             free: (0..shape.queue_depth).flat_map(|_| 0..shape.lanes).collect(),
             probe_at: shape.probe.map(|_| now),
             oldest: vec![0; oldest],
-            writes_owed: 0,
             measured_from: now + shape.warmup,
             until: now + shape.warmup + shape.duration,
             tally: Tally::new(),
@@ -167,7 +198,6 @@ impl<P: Path> Generator<P> {
             ended: Vec::with_capacity(in_flight_max),
             path,
             pool,
-            random,
             shape,
         })
     }
@@ -260,7 +290,7 @@ impl<P: Path> Generator<P> {
         let before = self.in_flight;
         if self.probe_at.is_some_and(|at| at <= now) && self.path.room() > 0 {
             self.probe_at = None;
-            let range = self.draw();
+            let range = self.chooser.range(&self.shape);
             self.submit(now, now, self.shape.lanes, Command::Read(range));
         }
         while !self.free.is_empty() && self.path.room() > 0 {
@@ -271,7 +301,7 @@ impl<P: Path> Generator<P> {
                     if intended > now {
                         break;
                     }
-                    arrivals.advance(&mut self.random);
+                    arrivals.advance(&mut self.chooser.random);
                     intended
                 }
             };
@@ -282,38 +312,15 @@ impl<P: Path> Generator<P> {
         self.in_flight > before
     }
 
-    fn draw(&mut self) -> Range {
-        let blocks = (self.shape.request_bytes / BLOCK_BYTES) as u32;
-        let place = self.places.draw(&mut self.random);
-        Range::new(self.shape.first_lba + place * u64::from(blocks), blocks)
-    }
-
     fn choose(&mut self) -> Command {
-        let range = self.draw();
-        let read = self.choose_read();
+        let range = self.chooser.range(&self.shape);
+        let read = self.chooser.is_read(&self.shape);
         // Two concurrent writes of one place could not be verified: the second becomes a read.
         let taken = |verifier: &Verifier| !verifier.may_write(range.lba, self.shape.request_bytes);
         if read || self.verifier.as_ref().is_some_and(taken) {
             Command::Read(range)
         } else {
             Command::Write { range, fua: self.shape.fua }
-        }
-    }
-
-    /// Returns `true` for a read. Kinds are evenly mixed if arrivals are evenly spaced, else
-    /// random.
-    fn choose_read(&mut self) -> bool {
-        let percent = u32::from(self.shape.read_percent);
-        if let Pace::Open { arrival: Arrival::Constant, .. } = self.shape.pace {
-            self.writes_owed += 100 - percent;
-            let write = self.writes_owed >= 100;
-            self.writes_owed -= if write { 100 } else { 0 };
-            return !write;
-        }
-        match percent {
-            100 => true,
-            0 => false,
-            percent => self.random.below(100) < u64::from(percent),
         }
     }
 
