@@ -1,11 +1,11 @@
 //! The simulated device: controller, channels, dies and write buffer, in the order of their events.
 
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
+use super::blank::Blank;
+use super::buffer::{Blocked, WriteBuffer};
 use super::channel::Channel;
 use super::die::Die;
 use super::garbage::Garbage;
@@ -31,16 +31,6 @@ pub struct Counters {
 
 /// Maximum number of pages that a request touches: 1 MiB that begins within a page.
 const REQUEST_PAGES_MAX: usize = 257;
-
-/// A write that waits for room in the buffer.
-#[derive(Clone, Copy, Debug)]
-struct Blocked {
-    /// Time at which the controller has processed the write.
-    at: u64,
-    pages: u32,
-    owner: usize,
-    ticket: u32,
-}
 
 /// An event of a die, earliest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,18 +63,8 @@ pub(super) struct Engine {
     channels: Box<[Channel]>,
     timers: BinaryHeap<Reverse<Timer>>,
     timer_sequence: u64,
-    /// Pages in the buffer: open, owed by dies, or being programmed.
-    buffered: usize,
-    /// Pages in the buffer that no die owes yet.
-    open: usize,
-    last_write: u64,
-    blocked: VecDeque<Blocked>,
-    /// Blocked writes that were admitted: the time of acknowledgement and the ticket, by owner.
-    admitted: Vec<Vec<(u64, u32)>>,
-    /// A bit per page: set for a discarded page, which holds no data.
-    empty: Box<[u64]>,
-    empty_pages: u64,
-    pages: u64,
+    buffer: WriteBuffer,
+    blank: Blank,
     counters: Counters,
 }
 
@@ -111,14 +91,8 @@ impl Engine {
             channels: (0..model.channels).map(|_| Channel::new(model.transfer_ns)).collect(),
             timers: BinaryHeap::with_capacity(model.dies + 8 * programs_max),
             timer_sequence: 0,
-            buffered: 0,
-            open: 0,
-            last_write: 0,
-            blocked: VecDeque::new(),
-            admitted: Vec::new(),
-            empty: vec![0; pages.div_ceil(64) as usize].into_boxed_slice(),
-            empty_pages: 0,
-            pages,
+            buffer: WriteBuffer::new(model.buffer_pages),
+            blank: Blank::new(pages),
             counters: Counters::default(),
             model,
         }
@@ -134,9 +108,7 @@ impl Engine {
 
     /// Adds an owner of at most `depth` requests at a time; returns the owner's number.
     pub(super) fn add_owner(&mut self, depth: usize) -> usize {
-        self.admitted.push(Vec::with_capacity(depth));
-        self.blocked.reserve(self.admitted.len() * depth);
-        self.admitted.len() - 1
+        self.buffer.add_owner(depth)
     }
 
     /// Reads `count` pages from `first`; returns the time at which the last page arrives.
@@ -159,13 +131,11 @@ impl Engine {
         self.advance(now);
         self.occupy(count);
         for page in first..first + count {
-            self.mark(page, false);
+            self.blank.mark(page, false);
         }
-        self.last_write = self.now;
         let (at, pages) = (self.controller_free, count as u32);
-        if !self.blocked.is_empty() || self.buffered + pages as usize > self.model.buffer_pages {
+        if !self.buffer.offer(self.now, Blocked { at, pages, owner, ticket }) {
             self.counters.writes_blocked += 1;
-            self.blocked.push_back(Blocked { at, pages, owner, ticket });
             return None;
         }
         Some(self.admit(at, pages))
@@ -181,7 +151,7 @@ impl Engine {
     /// Discards pages; returns the time of the acknowledgement.
     pub(super) fn discard(&mut self, now: u64, first: u64, count: u64) -> u64 {
         for page in first..first + count {
-            self.mark(page, true);
+            self.blank.mark(page, true);
         }
         self.manage(now)
     }
@@ -190,12 +160,12 @@ impl Engine {
     /// acknowledgements.
     pub(super) fn take_admitted(&mut self, now: u64, owner: usize, f: impl FnMut((u64, u32))) {
         self.advance(now);
-        self.admitted[owner].drain(..).for_each(f);
+        self.buffer.take_admitted(owner).for_each(f);
     }
 
     /// Returns the earliest time at which a blocked write of this owner may be admitted.
     pub(super) fn next_for(&self, owner: usize) -> Option<u64> {
-        if let Some(at) = self.admitted[owner].iter().map(|&(at, _)| at).min() {
+        if let Some(at) = self.buffer.next_admitted(owner) {
             return Some(at);
         }
         let timer = self.timers.peek().map(|Reverse(timer)| timer.at);
@@ -207,13 +177,13 @@ impl Engine {
     }
 
     fn is_mixed(&self) -> bool {
-        self.indebted > 0 || self.open > 0 || self.now < self.mixed_until
+        self.indebted > 0 || self.buffer.open() > 0 || self.now < self.mixed_until
     }
 
     fn read_page(&mut self, page: u64, mixed: bool) -> u64 {
         self.occupy(1);
         let at = self.controller_free;
-        if self.is_empty(page) {
+        if self.blank.contains(page) {
             return at + self.model.finish_ns;
         }
         self.counters.pages_read += 1;
@@ -221,7 +191,7 @@ impl Engine {
         let place = (((hash >> 32) * self.model.dies as u64) >> 32) as usize;
         let spread = self.model.sense_spread_ns;
         let sense = self.model.sense_ns - spread + spread * (((hash & 0xffff) * 3) >> 16);
-        if self.is_urgent() && self.dies[place].debt() > 0 {
+        if self.buffer.is_above(self.model.urgent_above) && self.dies[place].debt() > 0 {
             let slice = self.dies[place].debt().min(self.program_ns());
             self.begin(place, at, slice, false);
         }
@@ -230,10 +200,6 @@ impl Engine {
         die.busy_until = ready + if mixed { self.model.mixed_hold_ns } else { 0 };
         let channel = &mut self.channels[place % self.model.channels];
         channel.transfer(self.now, ready) + self.model.finish_ns
-    }
-
-    fn is_urgent(&self) -> bool {
-        self.buffered as f64 > self.model.urgent_above * self.model.buffer_pages as f64
     }
 
     fn program_ns(&self) -> u64 {
@@ -250,9 +216,8 @@ impl Engine {
     /// Puts pages into the buffer, which has room; returns the time of the acknowledgement.
     fn admit(&mut self, at: u64, pages: u32) -> u64 {
         self.counters.pages_written += u64::from(pages);
-        self.buffered += pages as usize;
-        self.open += pages as usize;
-        while self.open >= self.model.program_pages {
+        self.buffer.put(pages);
+        while self.buffer.open() >= self.model.program_pages {
             self.dispatch(self.model.program_pages);
         }
         self.acknowledgement(at)
@@ -260,9 +225,7 @@ impl Engine {
 
     /// Hands open pages to a die, with the garbage collection that they cause.
     fn dispatch(&mut self, pages: usize) {
-        self.open -= pages;
-        // A padded program leaves the buffer like a full one.
-        self.buffered += self.model.program_pages - pages;
+        self.buffer.hand_over(pages, self.model.program_pages);
         let mut place = self.draw_die();
         for _ in 1..self.model.die_choices {
             let other = self.draw_die();
@@ -270,8 +233,7 @@ impl Engine {
                 place = other;
             }
         }
-        let used = (self.pages - self.empty_pages) as f64 / self.pages as f64;
-        let copies = self.garbage.copies(used / (1.0 + self.model.spare));
+        let copies = self.garbage.copies(self.blank.used() / (1.0 + self.model.spare));
         let program = self.program_ns();
         let copied = copies * self.model.program_pages as f64;
         let sensed = copied * self.model.sense_ns as f64 * self.age;
@@ -323,7 +285,7 @@ impl Engine {
                 _ => {
                     let Some(at) = flush else { break };
                     self.now = self.now.max(at);
-                    self.dispatch(self.open);
+                    self.dispatch(self.buffer.open());
                 }
             }
         }
@@ -331,13 +293,13 @@ impl Engine {
     }
 
     fn flush_at(&self) -> Option<u64> {
-        (self.open > 0).then(|| self.last_write + self.model.idle_flush_ns)
+        self.buffer.flush_at(self.model.idle_flush_ns)
     }
 
     fn fire(&mut self, timer: Timer) {
         let place = timer.die as usize;
         let programs = self.dies[place].end(timer.ended);
-        self.buffered -= programs * self.model.program_pages;
+        self.buffer.free(programs * self.model.program_pages);
         if programs > 0 {
             self.let_in();
         }
@@ -361,26 +323,10 @@ impl Engine {
     }
 
     fn let_in(&mut self) {
-        while let Some(&Blocked { at, pages, owner, ticket }) = self.blocked.front() {
-            if self.buffered + pages as usize > self.model.buffer_pages {
-                break;
-            }
-            self.blocked.pop_front();
+        while let Some(Blocked { at, pages, owner, ticket }) = self.buffer.unblock() {
             let done = self.admit(at.max(self.now), pages);
-            self.admitted[owner].push((done, ticket));
+            self.buffer.acknowledge(owner, done, ticket);
         }
-    }
-
-    fn is_empty(&self, page: u64) -> bool {
-        self.empty_pages > 0 && self.empty[(page / 64) as usize] >> (page % 64) & 1 == 1
-    }
-
-    fn mark(&mut self, page: u64, empty: bool) {
-        if empty == self.is_empty(page) {
-            return;
-        }
-        self.empty[(page / 64) as usize] ^= 1 << (page % 64);
-        self.empty_pages = if empty { self.empty_pages + 1 } else { self.empty_pages - 1 };
     }
 }
 

@@ -1,6 +1,8 @@
 //! A simulated flash device: channels, dies, a write buffer and garbage collection, from which
 //! latencies follow (docs/explanation/flash-model.md).
 
+mod blank;
+mod buffer;
 mod channel;
 mod die;
 mod engine;
