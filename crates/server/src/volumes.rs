@@ -256,14 +256,14 @@ impl Volume {
                 let scratch = scratch(granularity)?;
                 match through {
                     Through::Ring(ring) => {
-                        let queue = volume.open_queue(ring, Owner::device(n));
+                        let queue = FileQueue::open(volume, ring, Owner::device(n));
                         let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
                         AnyDevice::File(queue)
                     }
                     Through::Threads(waker) => {
-                        let queue = volume
-                            .open_threaded_queue(ThreadedQueue::THREADS, waker.clone())
-                            .map_err(|error| error.to_string())?;
+                        let queue =
+                            ThreadedQueue::open(volume, ThreadedQueue::THREADS, waker.clone())
+                                .map_err(|error| error.to_string())?;
                         let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
                         AnyDevice::Threaded(queue)
                     }

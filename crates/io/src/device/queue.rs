@@ -47,15 +47,13 @@ enum Place {
 impl FileQueue {
     /// Requests in flight unless told otherwise.
     pub const DEPTH: usize = 256;
-}
 
-impl FileVolume {
-    /// Returns a queue of [`FileQueue::DEPTH`] requests on the calling thread's ring, as its
-    /// `owner`: one of `Owner::device(n)` that nothing else on this ring uses.
-    pub fn open_queue(&self, ring: &Ring, owner: Owner) -> FileQueue {
+    /// Returns a queue of [`FileQueue::DEPTH`] requests to `volume` on the calling thread's ring,
+    /// as its `owner`: one of `Owner::device(n)` that nothing else on this ring uses.
+    pub fn open(volume: &FileVolume, ring: &Ring, owner: Owner) -> FileQueue {
         let depth = FileQueue::DEPTH;
         FileQueue {
-            volume: self.clone(),
+            volume: volume.clone(),
             ring: ring.clone(),
             owner,
             place: Place::Unknown,
@@ -65,9 +63,7 @@ impl FileVolume {
             events: Vec::with_capacity(depth),
         }
     }
-}
 
-impl FileQueue {
     /// Queues the request's next system call, or lets it wait for a slot of the journal.
     fn push(&mut self, slot: Slot) {
         let shared = &self.volume.shared;
@@ -230,12 +226,12 @@ mod tests {
         let volume = FileVolume::open(&path, Some(4096), options).unwrap();
         std::fs::remove_file(&path).unwrap();
         let bare = Ring::new().unwrap();
-        let mut queue = volume.open_queue(&bare, Owner::device(0));
+        let mut queue = FileQueue::open(&volume, &bare, Owner::device(0));
         assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Nowhere));
         let shared = Ring::new().unwrap();
         let config = SocketsConfig { connections_max: 10, ..SocketsConfig::default() };
         let _sockets = Sockets::new(&shared, config).unwrap();
-        let mut queue = volume.open_queue(&shared, Owner::device(1));
+        let mut queue = FileQueue::open(&volume, &shared, Owner::device(1));
         assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Registered(11)));
     }
 }

@@ -57,26 +57,20 @@ impl ThreadedQueue {
     pub const DEPTH: usize = 256;
     /// Threads unless told otherwise.
     pub const THREADS: usize = 8;
-}
 
-impl FileVolume {
-    /// Returns a queue of [`ThreadedQueue::DEPTH`] requests, carried out by `threads` threads that
-    /// end with it. With each completion they wake the worker whose `waker` this is.
+    /// Returns a queue of [`ThreadedQueue::DEPTH`] requests to `volume`, carried out by `threads`
+    /// threads that end with it. With each completion they wake the worker whose `waker` this is.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn open_threaded_queue(
-        &self,
-        threads: usize,
-        waker: Waker,
-    ) -> Result<ThreadedQueue, Error> {
+    pub fn open(volume: &FileVolume, threads: usize, waker: Waker) -> Result<ThreadedQueue, Error> {
         assert!(threads > 0, "somebody must do the work");
         let depth = ThreadedQueue::DEPTH;
         let desk = Arc::new(Desk::default());
         desk.lock().waiting.reserve(depth);
         desk.lock().done.reserve(depth);
         let mut queue = ThreadedQueue {
-            volume: self.clone(),
+            volume: volume.clone(),
             desk,
             threads: Vec::with_capacity(threads),
             submitted: Vec::with_capacity(depth),
@@ -84,7 +78,7 @@ impl FileVolume {
             outstanding: 0,
         };
         for number in 0..threads {
-            let (volume, desk, waker) = (self.clone(), queue.desk.clone(), waker.clone());
+            let (volume, desk, waker) = (volume.clone(), queue.desk.clone(), waker.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("file-{number}"))
                 .spawn(move || serve(&volume.shared, &desk, &waker))

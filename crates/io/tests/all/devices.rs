@@ -192,11 +192,11 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
 }
 
 fn through_the_ring(volume: &FileVolume, ring: &Ring, number: usize) -> FileQueue {
-    volume.open_queue(ring, Owner::device(number))
+    FileQueue::open(volume, ring, Owner::device(number))
 }
 
 fn through_threads(volume: &FileVolume, ring: &Ring, _number: usize) -> ThreadedQueue {
-    volume.open_threaded_queue(3, ring.waker()).unwrap()
+    ThreadedQueue::open(volume, 3, ring.waker()).unwrap()
 }
 
 #[test]
@@ -339,8 +339,8 @@ fn a_full_disk_is_no_space_and_what_was_there_stays() {
     assert!(note.contains("only single blocks are written atomically"), "{note}");
     assert_eq!(volume.geometry().atomic_blocks_max, volume.granularity_bytes() as u32 / 512);
     let ring = Ring::new().unwrap();
-    let mut threaded = volume.open_threaded_queue(1, ring.waker()).unwrap();
-    let mut ringed = volume.open_queue(&ring, Owner::device(0));
+    let mut threaded = ThreadedQueue::open(&volume, 1, ring.waker()).unwrap();
+    let mut ringed = FileQueue::open(&volume, &ring, Owner::device(0));
     assert_eq!(write(&mut ringed, &ring, Range::new(0, 1024)), Status::Ok);
     assert_eq!(write(&mut ringed, &ring, Range::new(2048, 2048)), Status::NoSpace);
     assert_eq!(write(&mut threaded, &ring, Range::new(4096, 2048)), Status::NoSpace);
