@@ -28,6 +28,7 @@ mod network;
 mod nvme;
 mod office;
 mod plan;
+mod server;
 mod site;
 mod spoken;
 mod stamp;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use client::{Options, Version};
 use contract::{DIRECT_BYTES_MIN, SizeClass, Status};
 use flash::{Chance, Delay, Faults};
+use proto::nvme_tcp::Digests;
 use worker::Limits;
 
 use crate::disk::{self, Lateness};
@@ -220,13 +221,14 @@ fn hosts(
         queues: chance.within(1..=3) as usize,
         entries: any(chance, &nvme::ENTRIES),
         in_flight_max: any(chance, &[1, 4, 16, 40]),
-        header_digest: chance.happens(0.4),
-        data_digest: chance.happens(0.4),
+        digests: Digests { header: chance.happens(0.4), data: chance.happens(0.4) },
         flow_control: chance.happens(0.7),
         keep_alive: millis(chance, &[0, 1_000, 2_000]),
-        dozes: any(chance, &[0.0, 0.0, 0.01]),
-        cuts: any(chance, &[0.0, 0.0, 0.01, 0.05]),
-        hangs_up: 0.0,
+        lapses: nvme::Lapses {
+            dozes: any(chance, &[0.0, 0.0, 0.01]),
+            cuts: any(chance, &[0.0, 0.0, 0.01, 0.05]),
+            hangs_up: 0.0,
+        },
         in_capsule: any(chance, &[0.0, 0.5, 0.9]),
         silence_max: millis(chance, &[50, 1_000, 4_000]),
         backoff: 1_000_000..=any(chance, &[2_000_000, 100_000_000]),
@@ -242,7 +244,7 @@ fn hosts(
 
 /// Makes a host that hangs up often and is back at once, while its requests are still at a device.
 fn lose_patience(host: &mut nvme::Habits) {
-    host.hangs_up = 0.1;
+    host.lapses.hangs_up = 0.1;
     host.backoff = 1_000_000..=2_000_000;
     host.reissues_max = 8;
     host.in_flight_max = host.in_flight_max.max(4);

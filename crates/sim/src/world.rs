@@ -18,10 +18,10 @@ use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::network::{Network, Port, Shared, Sizes};
-use crate::nvme::{self, Controllers, NvmeHost};
-use crate::office::{Office, OfficePlan};
+use crate::nvme::{self, NvmeHost};
 use crate::plan::{Happening, Plan, Sabotage};
-use crate::site::{self, Common, Site};
+use crate::server::Server;
+use crate::site::Site;
 use crate::stamp;
 use crate::steady::Steady;
 
@@ -75,17 +75,10 @@ pub struct World {
     spin: Duration,
     /// The events that are still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
-    common: Common,
-    /// The server's present controllers.
-    controllers: Rc<RefCell<Controllers>>,
-    office_plan: OfficePlan,
-    office: Office,
-    /// `true` while every worker drains, to start as a new process.
-    is_restarting: bool,
+    server: Server,
     /// `true` once the good and the hostile clients are gone.
     is_deserted: bool,
     volume: Volume,
-    sabotage: Sabotage,
     marks: Marks,
     trace: bool,
 }
@@ -115,8 +108,7 @@ impl World {
             plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
         happenings.reverse();
         let workers = plan.workers.len();
-        let office = Office::new(plan.office, workers, sabotage, Instant::ZERO, marks);
-        let common = common(&office, workers, Instant::ZERO);
+        let server = Server::new(plan.office, sabotage, workers, Instant::ZERO, marks);
         let mut world = World {
             now: Instant::ZERO,
             chance: Chance::new(seed ^ 0x0123_4567),
@@ -129,14 +121,9 @@ impl World {
             steps: 0,
             spin: SPIN.0,
             happenings,
-            controllers: Rc::new(RefCell::new(common.controllers.clone())),
-            common,
-            office_plan: plan.office,
-            office,
-            is_restarting: false,
+            server,
             is_deserted: false,
             volume,
-            sabotage,
             marks: marks.clone(),
             trace,
         };
@@ -147,14 +134,15 @@ impl World {
     fn populate(&mut self, plan: &Plan, seed: u64, arena: &mut Arena) {
         for (n, worker) in plan.workers.iter().enumerate() {
             let mut volume = self.volume.clone();
-            if self.sabotage == Sabotage::SeparateLocks {
+            if self.server.sabotage() == Sabotage::SeparateLocks {
                 volume.locks = Arc::new(RangeLocks::new());
             }
             let address = ([10, 1, 0, n as u8], 7420);
             let port = self.host(address.into(), worker.sizes, worker.receive_buffers, true, arena);
-            let common = self.common_of_one();
-            let (plan, office) = (worker.clone(), &mut self.office);
-            let site = Site::new(plan, port, volume, &common, self.sabotage, office, arena);
+            let common = self.server.common_of_one();
+            let (plan, sabotage) = (worker.clone(), self.server.sabotage());
+            let office = &mut self.server.office;
+            let site = Site::new(plan, port, volume, &common, sabotage, office, arena);
             self.sites.push(site);
         }
         let sizes = Sizes { connections_max: 64, frames_max: 64 };
@@ -175,7 +163,7 @@ impl World {
             let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
             let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
             let number = plan.clients.len() + n;
-            let controllers = self.controllers.clone();
+            let controllers = self.server.controllers();
             let host =
                 NvmeHost::new(number, port, habits.clone(), ledger, controllers, pool, marks);
             self.clients.push(Good::Nvme(Box::new(host)));
@@ -204,14 +192,6 @@ impl World {
         Port::new(self.network.clone(), host)
     }
 
-    fn common_of_one(&self) -> Common {
-        let mut common = self.common.clone();
-        if self.sabotage == Sabotage::SeparateFences {
-            common.parts = site::parts(self.office.hostile());
-        }
-        common
-    }
-
     /// Runs the world to its end and checks everything.
     ///
     /// # Panics
@@ -233,7 +213,8 @@ impl World {
         }
         self.desert();
         let drained = |world: &mut World| {
-            !world.is_restarting && world.sites.iter_mut().all(|site| site.worker().is_drained())
+            !world.server.is_restarting
+                && world.sites.iter_mut().all(|site| site.worker().is_drained())
         };
         if !self.run_until(DRAIN, arena, drained) {
             panic!("the workers do not come to rest");
@@ -269,10 +250,10 @@ impl World {
             self.happen(what);
         }
         self.restart_drained(arena);
-        if self.office.due <= self.now {
+        if self.server.office.due <= self.now {
             self.look_at_desk();
         }
-        if self.common.controllers.take_woken() {
+        if self.server.take_woken() {
             self.wake_workers();
         }
         self.network.borrow_mut().settle(self.now);
@@ -293,7 +274,7 @@ impl World {
             return true;
         }
         next.extend(self.network.borrow().next_dial());
-        next.push(self.office.due);
+        next.push(self.server.office.due);
         next.extend(self.happenings.last().map(|&(at, _)| at));
         if spins {
             next.push(self.now + self.spin);
@@ -343,7 +324,7 @@ impl World {
                 (hostile.turn(now), hostile.wake_at())
             }
         };
-        if self.office.has_passed() {
+        if self.server.office.has_passed() {
             self.drives[..sites].iter_mut().for_each(|drive| drive.hot = true);
         }
         self.progress += u64::from(progressed);
@@ -362,15 +343,15 @@ impl World {
             Happening::Strike => self.network.borrow_mut().strike(self.now),
             Happening::Stall { worker, lasts } => self.sites[worker].stall(self.now + lasts),
             Happening::Drain { worker } => self.drain(worker),
-            Happening::Operate => self.office.operate(self.now),
+            Happening::Operate => self.server.office.operate(self.now),
             Happening::Move { worker, to } => self.order_move(worker, to),
             Happening::Give { worker, to, count } => {
                 let to = to as u16;
                 let tell = Tell::Give { count, to, at_once: control::GIVEN_AT_ONCE };
-                self.office.order(worker, tell, self.now);
+                self.server.office.order(worker, tell, self.now);
             }
             Happening::Restart => {
-                self.is_restarting = true;
+                self.server.is_restarting = true;
                 (0..self.sites.len()).for_each(|worker| self.drain(worker));
             }
         }
@@ -383,13 +364,13 @@ impl World {
             return;
         }
         let conn = open[self.chance.within(0..=open.len() as u64 - 1) as usize];
-        self.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
+        self.server.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
     }
 
     /// Lets the control plane take a turn, and wakes the workers if they have mail.
     fn look_at_desk(&mut self) {
         let served: Vec<_> = self.sites.iter().map(Site::served).collect();
-        if self.office.look(self.now, &served) {
+        if self.server.office.look(self.now, &served) {
             self.wake_workers();
         }
     }
@@ -403,7 +384,7 @@ impl World {
     fn check_tokens(&self) {
         let schedulers: Vec<_> =
             self.sites.iter().flat_map(|site| site.served().schedulers()).collect();
-        self.office.check(&schedulers);
+        self.server.office.check(&schedulers);
     }
 
     fn drain(&mut self, worker: usize) {
@@ -416,30 +397,26 @@ impl World {
         let count = self.sites.len();
         let drained: Vec<usize> =
             (0..count).filter(|&n| self.sites[n].worker().is_drained()).collect();
-        if drained.is_empty() || self.is_deserted && !self.is_restarting {
+        if drained.is_empty() || self.is_deserted && !self.server.is_restarting {
             return;
         }
         let mut is_new = false;
-        if self.is_restarting {
+        if self.server.is_restarting {
             if drained.len() < count {
                 return;
             }
-            self.is_restarting = false;
             self.check_tokens();
-            let plan = self.office_plan;
-            self.office = Office::new(plan, count, self.sabotage, self.now, &self.marks);
-            self.common = common(&self.office, count, self.now);
-            *self.controllers.borrow_mut() = self.common.controllers.clone();
+            self.server.renew(count, self.now, &self.marks);
             is_new = true;
             self.marks.hit(Mark::Restarted);
         }
         for worker in drained {
             self.marks.hit(Mark::Drained);
-            let common = self.common_of_one();
+            let common = self.server.common_of_one();
             let host = self.sites[worker].port.host();
             let rests = self.network.borrow().is_at_rest(host);
             assert!(rests, "a drained worker's network is not at rest");
-            let office = is_new.then_some(&mut self.office);
+            let office = is_new.then_some(&mut self.server.office);
             self.sites[worker].restart(&common, office, arena);
             self.network.borrow_mut().listen(host);
             self.drives[worker] = Drive { hot: true, ..Drive::default() };
@@ -535,12 +512,6 @@ impl World {
         }
         lines.join("\n")
     }
-}
-
-/// Creates the parts that the workers of a server share.
-fn common(office: &Office, workers: usize, now: Instant) -> Common {
-    let controllers = Controllers::new(workers, office.hostile(), now);
-    Common { parts: site::parts(office.hostile()), controllers }
 }
 
 fn client_pool(in_flight_max: usize, huge: bool, arena: &mut Arena) -> BufPool {

@@ -94,6 +94,22 @@ impl Conn {
         matches!(self.phase, Phase::Open | Phase::Finishing)
     }
 
+    /// Returns a send of up to `frames_max` queued frames, and of `bytes_max` bytes unless the first
+    /// frame alone is larger.
+    pub(super) fn coalesce(&self, frames_max: usize, bytes_max: usize) -> Sending {
+        let (mut bytes, mut frames) = (Vec::new(), 0);
+        for frame in self.queue.iter().take(frames_max) {
+            if frames > 0 && bytes.len() + frame.body_len > bytes_max {
+                break;
+            }
+            bytes.extend_from_slice(frame.head.bytes());
+            bytes.extend_from_slice(frame.body());
+            bytes.extend_from_slice(frame.head.tail());
+            frames += 1;
+        }
+        Sending { frames, bytes, taken: 0, done_at: None }
+    }
+
     /// Returns when the next event is possible. `can_receive` means that there is a buffer to
     /// receive into; `can_send` means that the peer's window has room.
     pub(super) fn next(&self, now: Instant, can_receive: bool, can_send: bool) -> Option<Instant> {

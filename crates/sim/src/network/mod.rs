@@ -6,13 +6,13 @@
 //! out: packets, retransmission, congestion. A connection is two pipes of bytes.
 
 mod conn;
+mod host;
 mod motion;
 mod pipe;
 mod port;
 mod rack;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -22,7 +22,9 @@ use contract::{Buf, CloseReason, ConnId, Instant, ListenerId, NetEvent, Peer};
 use flash::Chance;
 
 use self::conn::{Conn, Phase};
-use self::pipe::{End, Pipe};
+use self::host::Host;
+pub(crate) use self::host::Sizes;
+use self::pipe::End;
 pub(crate) use self::port::Port;
 use crate::marks::{Mark, Marks};
 
@@ -54,36 +56,6 @@ pub(crate) struct Weather {
     pub(crate) failed_dials: f64,
     /// The time until the system notices a silent connection.
     pub(crate) timeout: RangeInclusive<u64>,
-}
-
-/// The sizes of a host.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    /// The most connections at the same time.
-    pub(crate) connections_max: usize,
-    /// The most frames that wait to be sent, over all connections.
-    pub(crate) frames_max: usize,
-}
-
-/// A host of the network: a worker's sockets, or a client's.
-struct Host {
-    address: SocketAddr,
-    sizes: Sizes,
-    conns: Vec<Conn>,
-    /// The free places of `conns`.
-    free: Vec<u32>,
-    /// The number of frames queued on all connections.
-    frames: usize,
-    /// The receive buffers that are not lent; `buffers_max` counts all.
-    buffers: Vec<Buf>,
-    buffers_max: usize,
-    events: VecDeque<NetEvent>,
-    listening: bool,
-    /// The listener that its dials go to.
-    dials: ListenerId,
-    failed_dials: u32,
-    /// The server of its last dial.
-    last_server: Option<usize>,
 }
 
 /// The host of connections that move between two workers. Nobody drives it, so bytes for it wait.
@@ -138,20 +110,7 @@ impl Network {
         buffers: Vec<Buf>,
         listening: bool,
     ) -> usize {
-        self.hosts.push(Host {
-            address,
-            sizes,
-            conns: Vec::new(),
-            free: Vec::new(),
-            frames: 0,
-            buffers_max: buffers.len(),
-            buffers,
-            events: VecDeque::new(),
-            listening,
-            dials: ListenerId(0),
-            failed_dials: 0,
-            last_server: None,
-        });
+        self.hosts.push(Host::new(address, sizes, buffers, listening));
         self.hosts.len() - 1
     }
 
@@ -190,34 +149,20 @@ impl Network {
     }
 
     fn id(&self, host: usize, index: u32) -> ConnId {
-        let generation = self.hosts[host].conns[index as usize].generation;
-        ConnId { index, generation }
+        self.hosts[host].id(index)
     }
 
     fn find(&mut self, host: usize, id: ConnId) -> Option<&mut Conn> {
-        let conn = self.hosts[host].conns.get_mut(id.index as usize)?;
-        (conn.generation == id.generation && conn.phase != Phase::Vacant).then_some(conn)
+        self.hosts[host].find(id)
     }
 
     /// Puts an end of a connection into a free place; `None` if there is none.
     fn place(&mut self, host: usize, phase: Phase) -> Option<u32> {
         let window = self.chance.within(self.weather.window.clone()) as usize;
-        let owner = &mut self.hosts[host];
-        let index = match owner.free.pop() {
-            Some(index) => {
-                self.marks.hit(Mark::PlaceReused);
-                index
-            }
-            None if owner.conns.len() < owner.sizes.connections_max => {
-                owner.conns.push(Conn::vacant());
-                owner.conns.len() as u32 - 1
-            }
-            None => return None,
-        };
-        let conn = &mut owner.conns[index as usize];
-        conn.phase = phase;
-        conn.inbound = Pipe::new(window);
-        Some(index)
+        if !self.hosts[host].free.is_empty() {
+            self.marks.hit(Mark::PlaceReused);
+        }
+        self.hosts[host].place(phase, window)
     }
 
     /// Starts a dial of a host; see [`contract::Dial`].
@@ -372,54 +317,22 @@ impl Network {
             }
         }
         self.advance(host);
-        let owner = &mut self.hosts[host];
-        let events = std::mem::take(&mut owner.events);
-        for event in events {
-            match event {
-                NetEvent::Received { buf, .. } => owner.buffers.push(buf),
-                event => owner.events.push_back(event),
-            }
-        }
+        self.hosts[host].drop_received();
     }
 
     /// Returns the number of the host's connections that are not vacant.
     pub(crate) fn connections(&self, host: usize) -> usize {
-        self.hosts[host].conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
+        self.hosts[host].connections()
     }
 
     /// Returns `true` if every receive buffer is back and no frame is queued.
     pub(crate) fn is_at_rest(&self, host: usize) -> bool {
-        let owner = &self.hosts[host];
-        owner.buffers.len() == owner.buffers_max && owner.frames == 0 && owner.events.is_empty()
+        self.hosts[host].is_at_rest()
     }
 
     /// Describes why a host is not at rest, for a failure's message.
     pub(crate) fn describe(&self, host: usize) -> String {
-        let owner = &self.hosts[host];
-        let mut text = format!(
-            "host {host} {}: {} of {} receive buffers, {} frames, {} events",
-            owner.address,
-            owner.buffers.len(),
-            owner.buffers_max,
-            owner.frames,
-            owner.events.len()
-        );
-        for (index, conn) in owner.conns.iter().enumerate() {
-            if conn.phase != Phase::Vacant {
-                text += &format!(
-                    "\n  conn {index}.{}: {:?}{}{} peer {:?}, {} queued, {} unsent, in {}",
-                    conn.generation,
-                    conn.phase,
-                    if conn.paused { " paused" } else { "" },
-                    if conn.inbound.dark { " dark" } else { "" },
-                    conn.peer,
-                    conn.queue.len(),
-                    conn.unsent,
-                    conn.inbound.describe()
-                );
-            }
-        }
-        text
+        format!("host {host} {}", self.hosts[host].describe())
     }
 
     /// Takes the receive buffers of every host, at the end of the world.

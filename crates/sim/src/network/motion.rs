@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::{CloseReason, ConnId, Instant, NetEvent, Peer};
 
-use super::conn::{Phase, Sending, Target};
+use super::conn::{Phase, Sending};
 use super::pipe::End;
 use super::{Network, RESET};
 use crate::marks::Mark;
@@ -96,20 +96,11 @@ impl Network {
         if conn.sending.is_some() || conn.queue.is_empty() || !conn.is_live() {
             return;
         }
-        let (mut bytes, mut frames) = (Vec::new(), 0);
-        for frame in conn.queue.iter().take(frames_max) {
-            if frames > 0 && bytes.len() + frame.body_len > SEND_BYTES {
-                break;
-            }
-            bytes.extend_from_slice(frame.head.bytes());
-            bytes.extend_from_slice(frame.body());
-            bytes.extend_from_slice(frame.head.tail());
-            frames += 1;
-        }
-        if frames > 1 {
+        let sending = conn.coalesce(frames_max, SEND_BYTES);
+        if sending.frames > 1 {
             self.marks.hit(Mark::FramesCoalesced);
         }
-        conn.sending = Some(Sending { frames, bytes, taken: 0, done_at: None });
+        conn.sending = Some(sending);
         self.send_on(host, index);
     }
 
@@ -128,7 +119,7 @@ impl Network {
         let done = sending.done_at.is_some_and(|at| at <= self.now);
         self.hosts[host].conns[index as usize].sending = Some(sending);
         if done {
-            self.complete_send(host, index);
+            self.hosts[host].complete_send(index);
             let conn = &self.hosts[host].conns[index as usize];
             if conn.queue.is_empty() && conn.phase == Phase::Finishing {
                 self.shut(host, index);
@@ -168,21 +159,6 @@ impl Network {
         if pieces > 1 {
             self.marks.hit(Mark::SegmentsCut);
         }
-    }
-
-    /// Ends the send in flight, and returns the bodies of its frames.
-    fn complete_send(&mut self, host: usize, index: u32) {
-        let id = self.id(host, index);
-        let owner = &mut self.hosts[host];
-        let conn = &mut owner.conns[index as usize];
-        let sending = conn.sending.take().expect("a send was in flight");
-        for frame in conn.queue.drain(..sending.frames) {
-            owner.frames -= 1;
-            if let Some(buf) = frame.body {
-                owner.events.push_back(NetEvent::Sent { conn: id, buf });
-            }
-        }
-        conn.unsent -= sending.bytes.len();
     }
 
     /// Ends the sending direction in order.
@@ -249,7 +225,8 @@ impl Network {
             return false;
         }
         if let Some(target) = conn.target.take() {
-            self.fill(host, index, target, arrived.min(most));
+            let is_whole = owner.fill(index, target, arrived.min(most));
+            self.marks.hit(if is_whole { Mark::FilledWhole } else { Mark::FilledInPart });
             return true;
         }
         let Some(mut buf) = owner.buffers.pop() else {
@@ -265,26 +242,10 @@ impl Network {
         true
     }
 
-    /// Receives up to `most` bytes into their destination.
-    fn fill(&mut self, host: usize, index: u32, target: Target, most: usize) {
-        let id = self.id(host, index);
-        let Target { mut buf, at, until } = target;
-        let len = most.min(until - at);
-        let whole = if at + len == until { Mark::FilledWhole } else { Mark::FilledInPart };
-        self.marks.hit(whole);
-        let owner = &mut self.hosts[host];
-        let room = &mut buf.prefix_mut(until)[at..at + len];
-        owner.conns[index as usize].inbound.read(room);
-        owner.events.push_back(NetEvent::Filled { conn: id, buf, at, len });
-    }
-
     /// Returns a buffer unfilled, because its bytes will not come.
     pub(super) fn release_target(&mut self, host: usize, index: u32) {
-        let conn = self.id(host, index);
-        let owner = &mut self.hosts[host];
-        if let Some(Target { buf, at, .. }) = owner.conns[index as usize].target.take() {
+        if self.hosts[host].release_target(index) {
             self.marks.hit(Mark::FilledNothing);
-            owner.events.push_back(NetEvent::Filled { conn, buf, at, len: 0 });
         }
     }
 
@@ -313,13 +274,8 @@ impl Network {
         conn.phase = Phase::Closing(reason);
         conn.quiet_at = self.now + Duration::from_nanos(pause);
         let carried = conn.sending.as_ref().map_or(0, |sending| sending.frames);
-        for frame in conn.queue.drain(carried..) {
-            owner.frames -= 1;
-            if let Some(buf) = frame.body {
-                owner.events.push_back(NetEvent::Sent { conn: id, buf });
-            }
-        }
         let (peer, dark, shut) = (conn.peer, conn.inbound.dark, conn.is_shut);
+        owner.return_frames(index, carried..);
         self.say(host, id, &format_args!("ends: {reason:?}"));
         if let Some((host, id)) = peer
             && !dark
@@ -337,7 +293,7 @@ impl Network {
     fn let_go(&mut self, host: usize, index: u32, reason: CloseReason) {
         let id: ConnId = self.id(host, index);
         if self.hosts[host].conns[index as usize].sending.is_some() {
-            self.complete_send(host, index);
+            self.hosts[host].complete_send(index);
         }
         let owner = &mut self.hosts[host];
         let conn = &mut owner.conns[index as usize];

@@ -39,6 +39,17 @@ use crate::steady::{PROBE_PAUSE, PROBES};
 /// The time for which a dozing host sends nothing.
 const DOZE: Duration = Duration::from_millis(3_500);
 
+/// The shares of bursts after which a host fails its controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lapses {
+    /// Falls silent for so long that the keep-alive expires.
+    pub(crate) dozes: f64,
+    /// Cuts a connection in the middle of the output.
+    pub(crate) cuts: f64,
+    /// Closes the connections before all answers can have arrived.
+    pub(crate) hangs_up: f64,
+}
+
 /// The behaviour of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
@@ -46,18 +57,11 @@ pub(crate) struct Habits {
     /// The entries of each I/O queue.
     pub(crate) entries: u16,
     pub(crate) in_flight_max: usize,
-    pub(crate) header_digest: bool,
-    pub(crate) data_digest: bool,
+    pub(crate) digests: Digests,
     pub(crate) flow_control: bool,
     /// The keep-alive timeout; zero for none.
     pub(crate) keep_alive: Duration,
-    /// The share of bursts after which the host is silent for so long that its keep-alive expires.
-    pub(crate) dozes: f64,
-    /// The share of bursts after which the host cuts a connection, in the middle of its output.
-    pub(crate) cuts: f64,
-    /// The share of bursts after which the host closes its connections, before it can have all
-    /// answers.
-    pub(crate) hangs_up: f64,
+    pub(crate) lapses: Lapses,
     /// The share of payloads that travel in capsules.
     pub(crate) in_capsule: f64,
     /// The time that the controller may stay silent while it owes an answer.
@@ -233,7 +237,7 @@ impl NvmeHost {
     /// Returns `true` if the host sends keep-alives.
     fn keeps_alive(&self) -> bool {
         let is_up = self.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
-        is_up && !self.habits.keep_alive.is_zero() && self.habits.dozes == 0.0
+        is_up && !self.habits.keep_alive.is_zero() && self.habits.lapses.dozes == 0.0
     }
 
     /// Does what is due by the clock. Returns `true` if that was anything.
@@ -265,9 +269,8 @@ impl NvmeHost {
 
     fn dial(&mut self, now: Instant) {
         let conn = self.port.dial(now);
-        let digests = Digests { header: self.habits.header_digest, data: self.habits.data_digest };
         let commands = if self.lines.is_empty() { 32 } else { self.habits.entries - 1 };
-        self.lines.push(Line::new(conn, digests, commands, now));
+        self.lines.push(Line::new(conn, self.habits.digests, commands, now));
     }
 
     /// Gives up all connections, and takes back the requests that were sent on them.
@@ -322,7 +325,7 @@ impl NvmeHost {
             NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Closed { conn, .. } => {
                 if self.line_of(conn).is_some() {
-                    if self.rests_until > now + PROBE_PAUSE && self.habits.dozes > 0.0 {
+                    if self.rests_until > now + PROBE_PAUSE && self.habits.lapses.dozes > 0.0 {
                         self.marks.hit(Mark::NvmeDozed);
                     }
                     self.lose(now);
@@ -465,16 +468,16 @@ impl NvmeHost {
         if self.is_calm || self.lines.is_empty() {
             return;
         }
-        if self.chance.happens(self.habits.dozes) {
+        if self.chance.happens(self.habits.lapses.dozes) {
             self.rests_until = now + DOZE;
         }
         let is_whole = self.lines.len() > self.habits.queues
             && self.lines.iter().all(|line| line.stage == Stage::Up);
-        if is_whole && self.cut.is_none() && self.chance.happens(self.habits.hangs_up) {
+        if is_whole && self.cut.is_none() && self.chance.happens(self.habits.lapses.hangs_up) {
             self.issue(now);
             self.cut = Some(now + Duration::from_nanos(self.chance.within(0..=5_000_000)));
         }
-        if self.cut.is_none() && self.chance.happens(self.habits.cuts) {
+        if self.cut.is_none() && self.chance.happens(self.habits.lapses.cuts) {
             self.issue(now);
             let n = self.chance.within(0..=self.lines.len() as u64 - 1) as usize;
             let line = &mut self.lines[n];
@@ -665,7 +668,7 @@ impl NvmeHost {
             (Status::Ok, Command::Discard(_)) => Mark::NvmeDiscarded,
             (Status::Ok, Command::WriteZeroes { .. }) => Mark::NvmeZeroed,
             (Status::Ok, Command::Flush) => Mark::NvmeFlushed,
-            (Status::Ok, _) if self.habits.header_digest || self.habits.data_digest => {
+            (Status::Ok, _) if self.habits.digests.header || self.habits.digests.data => {
                 Mark::NvmeDigested
             }
             _ => return,

@@ -17,7 +17,7 @@ use proto::nvme::{
 };
 use wire::nvme::AddressFamily;
 
-pub(crate) use host::{ENTRIES, Habits, NvmeHost};
+pub(crate) use host::{ENTRIES, Habits, Lapses, NvmeHost};
 
 use crate::layout::BLOCKS;
 

@@ -1,0 +1,183 @@
+//! A host of the network, and its ends of connections.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::RangeBounds;
+
+use contract::{Buf, ConnId, ListenerId, NetEvent};
+
+use super::conn::{Conn, Phase, Target};
+use super::pipe::Pipe;
+
+/// The sizes of a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// The most connections at the same time.
+    pub(crate) connections_max: usize,
+    /// The most frames that wait to be sent, over all connections.
+    pub(crate) frames_max: usize,
+}
+
+/// A host of the network: a worker's sockets, or a client's.
+pub(super) struct Host {
+    pub(super) address: SocketAddr,
+    pub(super) sizes: Sizes,
+    pub(super) conns: Vec<Conn>,
+    /// The free places of `conns`.
+    pub(super) free: Vec<u32>,
+    /// The number of frames queued on all connections.
+    pub(super) frames: usize,
+    /// The receive buffers that are not lent; `buffers_max` counts all.
+    pub(super) buffers: Vec<Buf>,
+    pub(super) buffers_max: usize,
+    pub(super) events: VecDeque<NetEvent>,
+    pub(super) listening: bool,
+    /// The listener that its dials go to.
+    pub(super) dials: ListenerId,
+    pub(super) failed_dials: u32,
+    /// The server of its last dial.
+    pub(super) last_server: Option<usize>,
+}
+
+impl Host {
+    pub(super) fn new(
+        address: SocketAddr,
+        sizes: Sizes,
+        buffers: Vec<Buf>,
+        listening: bool,
+    ) -> Self {
+        Host {
+            address,
+            sizes,
+            conns: Vec::new(),
+            free: Vec::new(),
+            frames: 0,
+            buffers_max: buffers.len(),
+            buffers,
+            events: VecDeque::new(),
+            listening,
+            dials: ListenerId(0),
+            failed_dials: 0,
+            last_server: None,
+        }
+    }
+
+    /// Returns the identifier of the connection at a place.
+    pub(super) fn id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.conns[index as usize].generation }
+    }
+
+    /// Returns the connection, if it has not ended.
+    pub(super) fn find(&mut self, id: ConnId) -> Option<&mut Conn> {
+        let conn = self.conns.get_mut(id.index as usize)?;
+        (conn.generation == id.generation && conn.phase != Phase::Vacant).then_some(conn)
+    }
+
+    /// Puts an end of a connection into a free place; `None` if there is none.
+    pub(super) fn place(&mut self, phase: Phase, window: usize) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.conns.len() < self.sizes.connections_max => {
+                self.conns.push(Conn::vacant());
+                self.conns.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let conn = &mut self.conns[index as usize];
+        conn.phase = phase;
+        conn.inbound = Pipe::new(window);
+        Some(index)
+    }
+
+    /// Removes frames from the queue of a connection, the first or the last ones, and returns their
+    /// bodies.
+    pub(super) fn return_frames(&mut self, index: u32, which: impl RangeBounds<usize>) {
+        let id = self.id(index);
+        for frame in self.conns[index as usize].queue.drain(which) {
+            self.frames -= 1;
+            if let Some(buf) = frame.body {
+                self.events.push_back(NetEvent::Sent { conn: id, buf });
+            }
+        }
+    }
+
+    /// Ends the send in flight, and returns the bodies of its frames.
+    pub(super) fn complete_send(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        let sending = conn.sending.take().expect("a send was in flight");
+        conn.unsent -= sending.bytes.len();
+        self.return_frames(index, ..sending.frames);
+    }
+
+    /// Receives up to `most` bytes into their destination. Returns `true` if that filled it.
+    pub(super) fn fill(&mut self, index: u32, target: Target, most: usize) -> bool {
+        let conn = self.id(index);
+        let Target { mut buf, at, until } = target;
+        let len = most.min(until - at);
+        self.conns[index as usize].inbound.read(&mut buf.prefix_mut(until)[at..at + len]);
+        self.events.push_back(NetEvent::Filled { conn, buf, at, len });
+        at + len == until
+    }
+
+    /// Returns a buffer unfilled. Returns `true` if the connection had one to fill.
+    pub(super) fn release_target(&mut self, index: u32) -> bool {
+        let conn = self.id(index);
+        let target = self.conns[index as usize].target.take();
+        let had = target.is_some();
+        self.events.extend(target.map(|Target { buf, at, .. }| NetEvent::Filled {
+            conn,
+            buf,
+            at,
+            len: 0,
+        }));
+        had
+    }
+
+    /// Drops what was received and not polled.
+    pub(super) fn drop_received(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            match event {
+                NetEvent::Received { buf, .. } => self.buffers.push(buf),
+                event => self.events.push_back(event),
+            }
+        }
+    }
+
+    /// Returns the number of connections that are not vacant.
+    pub(super) fn connections(&self) -> usize {
+        self.conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
+    }
+
+    /// Returns `true` if every receive buffer is back and no frame is queued.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.buffers.len() == self.buffers_max && self.frames == 0 && self.events.is_empty()
+    }
+
+    /// Describes why the host is not at rest, for a failure's message.
+    pub(super) fn describe(&self) -> String {
+        let mut text = format!(
+            "{}: {} of {} receive buffers, {} frames, {} events",
+            self.address,
+            self.buffers.len(),
+            self.buffers_max,
+            self.frames,
+            self.events.len()
+        );
+        for (index, conn) in self.conns.iter().enumerate() {
+            if conn.phase != Phase::Vacant {
+                text += &format!(
+                    "\n  conn {index}.{}: {:?}{}{} peer {:?}, {} queued, {} unsent, in {}",
+                    conn.generation,
+                    conn.phase,
+                    if conn.paused { " paused" } else { "" },
+                    if conn.inbound.dark { " dark" } else { "" },
+                    conn.peer,
+                    conn.queue.len(),
+                    conn.unsent,
+                    conn.inbound.describe()
+                );
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,77 @@
+//! The parts of a server that its workers share, and their renewal in a new process.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use contract::Instant;
+
+use crate::marks::Marks;
+use crate::nvme::Controllers;
+use crate::office::{Office, OfficePlan};
+use crate::plan::Sabotage;
+use crate::site::{self, Common};
+
+/// The server of a world, apart from its workers.
+pub(crate) struct Server {
+    common: Common,
+    /// The present controllers, as the hosts look at them.
+    controllers: Rc<RefCell<Controllers>>,
+    plan: OfficePlan,
+    pub(crate) office: Office,
+    /// `true` while every worker drains, to start as a new process.
+    pub(crate) is_restarting: bool,
+    sabotage: Sabotage,
+}
+
+impl Server {
+    pub(crate) fn new(
+        plan: OfficePlan,
+        sabotage: Sabotage,
+        workers: usize,
+        now: Instant,
+        marks: &Marks,
+    ) -> Self {
+        let office = Office::new(plan, workers, sabotage, now, marks);
+        let common = common(&office, workers, now);
+        let controllers = Rc::new(RefCell::new(common.controllers.clone()));
+        Server { common, controllers, plan, office, is_restarting: false, sabotage }
+    }
+
+    /// Starts the server as a new process, of which nothing but the sabotage is old.
+    pub(crate) fn renew(&mut self, workers: usize, now: Instant, marks: &Marks) {
+        self.is_restarting = false;
+        self.office = Office::new(self.plan, workers, self.sabotage, now, marks);
+        self.common = common(&self.office, workers, now);
+        *self.controllers.borrow_mut() = self.common.controllers.clone();
+    }
+
+    /// Returns the promise that the server breaks on purpose.
+    pub(crate) fn sabotage(&self) -> Sabotage {
+        self.sabotage
+    }
+
+    /// Returns the present controllers, also after a renewal.
+    pub(crate) fn controllers(&self) -> Rc<RefCell<Controllers>> {
+        self.controllers.clone()
+    }
+
+    /// Returns the shared parts as one worker gets them.
+    pub(crate) fn common_of_one(&self) -> Common {
+        let mut common = self.common.clone();
+        if self.sabotage == Sabotage::SeparateFences {
+            common.parts = site::parts(self.office.hostile());
+        }
+        common
+    }
+
+    /// Returns `true` if the controllers have woken a worker since the last call.
+    pub(crate) fn take_woken(&self) -> bool {
+        self.common.controllers.take_woken()
+    }
+}
+
+/// Creates the parts that the workers of a server share.
+fn common(office: &Office, workers: usize, now: Instant) -> Common {
+    let controllers = Controllers::new(workers, office.hostile(), now);
+    Common { parts: site::parts(office.hostile()), controllers }
+}
