@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: the server beside its yardsticks, in one run.
+//! `cargo xtask bench`: measures the server beside its yardsticks, in one run.
 //!
-//! Server on core 0, load on core 1, loopback (or a virtual cable). Each row measures both sides of its ratio in turns
-//! (A B A B …) with the same client and shows medians and ranges; what a shared machine's hour does
-//! to one side it does to the other. The ceiling of a shape is the best over interfaces, send caps
-//! and socket buffers, found by a short search, then measured in turns like everybody else.
+//! The server runs on core 0 and the load on core 1, over loopback or a virtual cable. Each row
+//! measures both sides of its ratio alternately (A B A B …) with the same client, so that
+//! disturbances of a shared machine affect both. It shows medians and ranges. The ceiling of a
+//! shape is the best over interfaces, send caps and socket buffers: a short search finds it, and
+//! then it is measured alternately like every other side.
 
 mod idle;
 mod link;
@@ -29,19 +30,19 @@ use xtask::shell;
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct BenchOptions {
-    /// Only the rows whose names contain one of these; all without any. `ops`, with names of tests or
-    /// without, measures what operating a server costs it instead.
+    /// Measure only the rows whose names contain one of these. `ops`, alone or with names of tests,
+    /// measures the cost of operating a server instead.
     rows: Vec<String>,
-    /// Shorter and fewer measurements: an impression, not a result.
+    /// Take fewer and shorter measurements: an impression, not a result.
     #[arg(long)]
     quick: bool,
-    /// Seconds of each measurement.
+    /// Measure for this many seconds each time.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Measurements of each side.
+    /// Measure each side this many times.
     #[arg(long)]
     repetitions: Option<usize>,
-    /// Who makes the load.
+    /// Make the load with this client.
     #[arg(long, value_enum, default_value = "nearflash")]
     client: Client,
     /// Measure this yardstick in the place of the server (to try the bench itself).
@@ -55,7 +56,7 @@ pub(crate) struct BenchOptions {
     output: Option<PathBuf>,
 }
 
-/// What all measurements of a run share.
+/// The settings that all measurements of a run share.
 pub(crate) struct Settings {
     pub(crate) client: Client,
     pub(crate) stand_in: Option<servers::StandIn>,
@@ -65,7 +66,7 @@ pub(crate) struct Settings {
     pub(crate) link: Link,
 }
 
-/// Builds the programs, measures the rows, prints the table.
+/// Builds the programs, measures the rows and prints the table.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     if options.rows.first().is_some_and(|row| row == "ops") {
         return ops::run(options, &machine::describe());

@@ -1,4 +1,4 @@
-//! `cargo xtask cost`: what scheduling costs, in instructions a request.
+//! `cargo xtask cost`: counts the instructions that scheduling costs for each request.
 //!
 //! The same worker serves the same load once with the scheduler that promises nothing and once with
 //! the token scheduler (`crates/lab/examples/cost`), under an instruction counter. Two lengths of
@@ -20,13 +20,13 @@ use xtask::shell;
 /// Options of `cargo xtask cost`.
 #[derive(Args)]
 pub(crate) struct CostOptions {
-    /// Requests of the shorter run; the longer one has twice as many.
+    /// Requests of the shorter run; the longer run has twice as many
     #[arg(long, default_value_t = 40_000)]
     requests: u64,
 }
 
-/// Tenants and network of a row, and the largest share of the worker's instructions that scheduling
-/// may cost, where the worker is all there.
+/// The tenants and the network of each row, with the largest share of the worker's instructions
+/// that scheduling may cost. Rows without sockets have no limit.
 const ROWS: [(u64, &str, Option<f64>); 4] = [
     (4, "sockets", Some(2.0)),
     (2_500, "sockets", Some(8.0)),
@@ -37,8 +37,9 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
 /// How often what differs from run to run is measured; odd.
 const REPETITIONS: usize = 5;
 
-/// What is asked of a registry of [`TENANTS`], how often, and the most instructions that it may
-/// cost: a millisecond, and ten, at two a nanosecond.
+/// The calls to a registry of [`TENANTS`] tenants: argument of the example, label,
+/// number of calls, and the most instructions of one call. The limits are 1 ms and 10 ms at two
+/// instructions a nanosecond.
 const ASKED: [(&str, &str, u64, f64); 4] = [
     ("register", "a tenant comes and goes", 200, 2e6),
     ("change", "a tenant changes its SLO", 200, 2e6),
@@ -47,7 +48,7 @@ const ASKED: [(&str, &str, u64, f64); 4] = [
 ];
 const TENANTS: u64 = 10_000;
 
-/// Measures and prints the table. Where the counter is missing, a line says so.
+/// Measures and prints the tables. Prints a note instead if the instruction counter is missing.
 pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
     if !shell::has_program("valgrind") {
         println!("left out: scheduling cost: valgrind is not installed");
@@ -88,8 +89,8 @@ pub(crate) fn build() -> Result<(), String> {
     if built.ok { Ok(()) } else { Err(built.output) }
 }
 
-/// Instructions of one request, or question: the difference of two runs. How requests of real sockets
-/// fall into turns differs from run to run, so theirs is the median of some differences.
+/// Returns the instructions of one request or call: the difference of two runs. Over real sockets
+/// the grouping of requests into turns varies, so the result is the median of several differences.
 fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String> {
     let repetitions = if words.contains(&"sockets") { REPETITIONS } else { 1 };
     let difference = |_| {
@@ -102,7 +103,7 @@ fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String>
     Ok(each[each.len() / 2])
 }
 
-/// Instructions of a whole run.
+/// Returns the instructions of a whole run.
 fn instructions(words: &[&str], tenants: u64, times: u64) -> Result<i64, String> {
     counted(words, tenants, times, Path::new("/dev/null"))
 }

@@ -1,9 +1,9 @@
-//! `cargo xtask interop`: the program as a whole, where the world is rough. Power fails, servers are
-//! killed, kernels are old.
+//! `cargo xtask interop`: end-to-end tests under hard conditions, such as power cuts, killed
+//! servers and old kernels.
 //!
 //! Some tests boot stock kernels in an emulator ([`guest`]), which works without hardware
-//! virtualisation; what those need (Debian packages, kernels) they install or unpack, as root, and
-//! say so. A test that cannot run here is skipped with its reason.
+//! virtualisation. As root, they install or unpack the Debian packages and kernels that they need,
+//! and say so. A test that cannot run is skipped with the reason.
 
 mod apt;
 mod archive;
@@ -46,18 +46,18 @@ use xtask::shell;
 /// Options of `cargo xtask interop`.
 #[derive(Args)]
 pub(crate) struct InteropOptions {
-    /// Only the tests whose names contain one of these.
+    /// Run only the tests whose names contain one of these
     test: Vec<String>,
-    /// The kernel of all guests [default: what each test is about; the short form: 6.12]
+    /// Use this kernel in all guests [default: what each test is about; the short form: 6.12]
     #[arg(long, value_enum)]
     kernel: Option<Series>,
-    /// The program under test [default: it is built]
+    /// Test this program [default: it is built]
     #[arg(long, value_name = "PATH")]
     nearflash: Option<PathBuf>,
     /// Keep the files of tests that passed, too
     #[arg(long)]
     keep: bool,
-    /// The short form that `cargo xtask ci` runs
+    /// Run the short form, as `cargo xtask ci` does
     #[arg(long)]
     quick: bool,
     /// Take the names as whole names
@@ -66,31 +66,31 @@ pub(crate) struct InteropOptions {
     /// Print the tests and run none: list, name and kernel of each
     #[arg(long)]
     names: bool,
-    /// The seed of chance
+    /// Seed the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Which runs of `cargo xtask ci` have a test.
+/// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     /// Every run, in the short form; full runs at full length.
     Short,
-    /// Full runs, and now and then a short one as its slice.
+    /// Full runs, and in rotation the extra slice of a short run.
     Full,
 }
 
-/// A test of the program as a whole.
+/// An end-to-end test.
 struct Test {
     name: &'static str,
-    /// The kernels that it is about, each of them a run; none: it needs no guest.
+    /// The kernels to test, one run for each. If empty, the test needs no guest.
     kernels: &'static [Series],
     list: List,
     run: fn(&Context) -> Result<Verdict, String>,
 }
 
 impl Test {
-    /// The kernels to run it on, in turn.
+    /// Returns the kernels of the test's runs, in order. `None` stands for a run without a guest.
     fn runs(&self, options: &InteropOptions) -> Vec<Option<Series>> {
         match (self.kernels, options.kernel) {
             ([], _) => vec![None],
@@ -101,7 +101,7 @@ impl Test {
     }
 }
 
-/// Programs that guests need, from the host's root.
+/// The programs that guests take from the host's root.
 const GUEST_NEEDS: &[Need] = &[
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
     Need { program: "busybox", package: "busybox-static" },
@@ -111,7 +111,7 @@ const GUEST_NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Default)]
 struct Tally {
     passed: u64,
@@ -120,7 +120,7 @@ struct Tally {
     table: Table,
 }
 
-/// Runs the tests that were asked for; the last line is `N passed, M failed, K skipped`.
+/// Runs the selected tests. The last line is `N passed, M failed, K skipped`.
 pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     if options.names {
         print_names();
@@ -143,8 +143,7 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     }
 }
 
-/// Prints a line for each test and kernel. What a short run leaves out of a short test, its other
-/// kernels, belongs to full ones.
+/// Prints a line for each test and kernel. The further kernels of a short test belong to full runs.
 fn print_names() {
     for test in TESTS {
         for (number, series) in test.kernels.iter().enumerate() {
@@ -166,7 +165,7 @@ impl List {
     }
 }
 
-/// Runs them kernel by kernel, so that those of one kernel can share a guest.
+/// Runs the tests kernel by kernel, so that the tests of one kernel can share a guest.
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let nearflash = match &options.nearflash {
         Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
@@ -206,7 +205,7 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// How a test is called beside others: where it has several kernels, with its own.
+/// Returns the name of a run: the test's name, with the kernel if the test has several.
 fn label(name: &str, series: Option<Series>) -> String {
     match series {
         Some(series) => format!("{name} ({})", series.name()),
@@ -266,14 +265,14 @@ fn run_test(
         outcome = Err(format!("a guest's kernel complained:\n{}", trouble.join("\n")));
     }
     if outcome.is_err() {
-        context.standby.bequeath(&context.folder)?;
+        context.standby.leave_output(&context.folder)?;
     } else if !keep {
         fs::remove_dir_all(&context.folder).map_err(|error| error.to_string())?;
     }
     outcome
 }
 
-/// Sees to it that guests can run; the error is the reason for which they cannot.
+/// Prepares the emulator and the kernel. The error is the reason why guests cannot run.
 fn provide(series: Series, context: &Context) -> Result<(), String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the guests are x86-64 and so must the programs in them be".to_owned());
@@ -283,30 +282,30 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
     fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
     let tools = (Qemu::prepare(&cache)?, Kernel::prepare(series, &cache)?);
     println!("    kernel {}, {}", tools.1.release, tools.0.program.display());
-    // Each test has a context of its own, so nothing was there.
+    // Each test has a context of its own, so the cell was empty.
     context.tools.set(tools).map_err(|_| "the guest was prepared twice".to_owned())
 }
 
-/// Builds the program as users do.
+/// Builds the program as it is shipped and returns its path.
 fn build() -> Result<PathBuf, String> {
     let words = ["build", "--quiet", "--profile", "dist", "--package", "nearflash-cli"];
     let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if ran.ok { Ok(target_folder().join("dist/nearflash")) } else { Err(ran.output) }
 }
 
-/// What tests write.
+/// Returns the folder that tests write to.
 fn interop_folder() -> PathBuf {
     target_folder().join("interop")
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target folder.
 fn target_folder() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(folder.unwrap_or_else(|| "target".into()))
 }
 
-/// A port that was free just now and stays so while nobody listens: it is none of those that the
-/// kernel gives to connections, which take them from a server that is to be started again.
+/// Returns a free port outside the kernel's ephemeral range, which connections cannot take while
+/// the server that uses the port is being restarted.
 fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() as u16;

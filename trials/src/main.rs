@@ -1,8 +1,8 @@
 //! What is too rough or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`
 //! and `way` hand on to this program.
 //!
-//! It starts the programs of the workspace as processes and depends on none of them, so that no
-//! chore has to build what only a trial needs.
+//! It starts the workspace's programs as processes and depends on none of them, so other chores do
+//! not have to build what only a trial needs.
 
 #![allow(clippy::disallowed_methods, reason = "trials measure how long things take")]
 
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The trials of nearflash.
+/// Run the trials of nearflash
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Options {
@@ -25,11 +25,11 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Trial {
-    /// Measures the server beside its yardsticks.
+    /// Measure the server beside its yardsticks
     Bench(bench::BenchOptions),
-    /// Measures how a new process takes over connections under load.
+    /// Measure how a new process takes over connections under load
     Takeover(bench::takeover::TakeoverOptions),
-    /// Counts what scheduling costs in instructions.
+    /// Count the instructions that scheduling costs
     Cost(cost::CostOptions),
     /// Lists the files that execute instructions in one read.
     Way(way::WayOptions),

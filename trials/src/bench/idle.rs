@@ -1,4 +1,4 @@
-//! What an idle connection costs the server in memory.
+//! The server's memory for an idle connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::process::{self, Server};
 
-/// Bytes of memory for each of `count` connections that have read a block and then fell silent.
+/// Returns the bytes of memory for each of `count` connections that have read one block and are
+/// idle.
 pub(crate) fn bytes_per_connection(server: &Server, count: usize) -> Result<f64, String> {
     let address = server.address.trim_start_matches("reflex://").to_owned();
     let failed = |error: std::io::Error| format!("connecting to {address}: {error}");
-    // The pools' first pages belong to no connection.
+    // Open one connection first, so that the pools' first pages count for none of the others.
     let mut connections = Vec::with_capacity(count + 1);
     connections.push(served(&address).map_err(failed)?);
     let before = memory(server)?;
@@ -26,7 +27,7 @@ fn memory(server: &Server) -> Result<u64, String> {
     process::private_bytes(server.id()).ok_or("the server is gone".to_owned())
 }
 
-/// A connection over which one block of 512 bytes was read, in protocol version 1.
+/// Opens a connection and reads one block of 512 bytes over it, in protocol version 1.
 fn served(address: &str) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

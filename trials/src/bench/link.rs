@@ -1,4 +1,4 @@
-//! What lies between server and client: loopback, or a pair of virtual cables between two network
+//! The network between server and client: loopback, or a pair of virtual cables between two network
 //! namespaces, which crosses the network stack twice as a real cable would.
 
 use std::process::Command;
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The namespaces; the names are also those of the cable's ends.
+/// The names of the namespaces and of the cable's ends.
 const SERVER_SIDE: &str = "nfbench-server";
 const CLIENT_SIDE: &str = "nfbench-client";
 
-/// The way between server and client.
+/// The network between server and client.
 pub(crate) enum Link {
     Loopback,
-    /// The namespaces exist as long as this does.
+    /// A cable between namespaces, which are removed with this value.
     Veth(Namespaces),
 }
 
-/// Two network namespaces with a cable between them; removed when dropped.
+/// Two network namespaces with a cable between them, removed on drop.
 pub(crate) struct Namespaces(());
 
 impl Link {
-    /// A cable between two namespaces. Needs root.
+    /// Creates a cable between two namespaces. Needs root.
     pub(crate) fn veth() -> Result<Link, String> {
         if !shell::is_root() {
             return Err("--veth makes network namespaces, which needs root".to_owned());
         }
-        // What an earlier run left behind when it was killed.
+        // Remove what an earlier run left behind when it was killed.
         drop(Namespaces(()));
         let namespaces = Namespaces(());
         let (server, client) = (SERVER_SIDE, CLIENT_SIDE);
@@ -44,7 +44,7 @@ impl Link {
         Ok(Link::Veth(namespaces))
     }
 
-    /// The address on which servers listen.
+    /// Returns the address on which servers listen.
     pub(crate) fn server_address(&self) -> &'static str {
         match self {
             Link::Loopback => "127.0.0.1",
@@ -52,12 +52,12 @@ impl Link {
         }
     }
 
-    /// Begins a command line that runs on the server's side.
+    /// Returns a command that runs the program on the server's side.
     pub(crate) fn server_side(&self, program: &str) -> Command {
         self.side(SERVER_SIDE, program)
     }
 
-    /// Begins a command line that runs on the client's side.
+    /// Returns a command that runs the program on the client's side.
     pub(crate) fn client_side(&self, program: &str) -> Command {
         self.side(CLIENT_SIDE, program)
     }
@@ -66,7 +66,7 @@ impl Link {
         match self {
             Link::Loopback => Command::new(program),
             Link::Veth(_) => {
-                // It becomes the program, so its number among the processes is the program's.
+                // `ip` replaces itself with the program, so its process id is the program's.
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", namespace, program]);
                 command
@@ -78,7 +78,7 @@ impl Link {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for namespace in [SERVER_SIDE, CLIENT_SIDE] {
-            // There is none when making it had failed.
+            // The namespace does not exist if its creation failed.
             let _none = ip(&format!("netns delete {namespace}"));
         }
     }

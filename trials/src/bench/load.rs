@@ -1,4 +1,4 @@
-//! One measurement: a server, a client, and what both cost.
+//! One measurement of a server and a client, with the processor time of both.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -10,50 +10,50 @@ use super::Settings;
 use super::process::{self, Server};
 use super::servers::{self, Op, Shape, Speech};
 
-/// The core that the client has to itself.
+/// The core reserved for the client.
 const CLIENT_CPU: &str = "1";
 
-/// Bytes that addresses range over: what the naive server's file holds.
+/// The range of addresses in bytes, which is the size of the naive server's file.
 const SPAN_BYTES: u64 = 64 << 20;
 
-/// Requests of this size ask for one address after the other.
+/// The request size from which addresses are sequential.
 const STREAM_BYTES: usize = 64 << 10;
 
-/// How often the processes' accounts are read.
+/// The interval at which the processes' processor times are read.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
-/// Who makes the load.
+/// The program that makes the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Client {
-    /// The load generator that people use.
+    /// The load generator of `nearflash bench`.
     Nearflash,
-    /// The example `hammer`, which looks at nothing but lengths: it keeps up with every server, but
-    /// knows no open loop.
+    /// The example `hammer`, which checks only lengths of replies. It keeps up with every server,
+    /// but has no open loop.
     Hammer,
 }
 
-/// What one measurement found.
+/// The results of one measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figure {
     /// Requests a second.
     pub(crate) rate: f64,
     /// Mean latency in µs.
     pub(crate) mean_us: f64,
-    /// 95th percentile of latency in µs; zero where the client does not tell.
+    /// 95th percentile of latency in µs; zero if the client does not report one.
     pub(crate) p95_us: f64,
-    /// The server's processor time for a request, in ns.
+    /// The server's processor time for each request, in ns.
     pub(crate) server_nanos: f64,
-    /// Share of the time that the server was on its core, or (where it says so itself, because it
-    /// spins) had something to do.
+    /// The share of the time that the server was on its core. A server that spins reports the share
+    /// of time in which it had work instead.
     pub(crate) server_busy: f64,
-    /// Share of the time that the client was on its core.
+    /// The share of the time that the client was on its core.
     pub(crate) client_busy: f64,
-    /// How many cores other programs kept busy meanwhile.
+    /// The number of cores that other programs kept busy meanwhile.
     pub(crate) others_busy: f64,
 }
 
-/// Runs the client against the server for `seconds`, at `rate` requests a second if one is given,
-/// else as fast as it goes.
+/// Runs the client against the server for `seconds`, at `rate` requests a second, or as fast as
+/// possible if `rate` is `None`.
 pub(crate) fn measure(
     settings: &Settings,
     server: &Server,
@@ -82,7 +82,7 @@ pub(crate) fn measure(
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < limit => std::thread::sleep(SAMPLE_EVERY),
             _ => {
-                // It may end at this very moment; it is waited for below all the same.
+                // The child may just be ending; it is waited for below in any case.
                 let _gone = child.kill();
                 break child.wait().map_err(|error| format!("{shown}: {error}"))?;
             }
@@ -102,7 +102,7 @@ pub(crate) fn measure(
     Ok(figure)
 }
 
-/// Both processes' accounts at one moment.
+/// The processor times of both processes at one moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -135,7 +135,7 @@ impl Figure {
     }
 }
 
-/// The client's command line.
+/// Returns the client's command line.
 pub(crate) fn command(
     settings: &Settings,
     url: &str,
@@ -173,7 +173,7 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// What the client printed at its end.
+/// Parses the client's final output.
 fn parse(client: Client, shape: Shape, text: &str) -> Option<Figure> {
     let mut figure = Figure::default();
     match client {

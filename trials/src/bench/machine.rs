@@ -1,4 +1,4 @@
-//! On which machine, at which commit: what every result carries.
+//! The machine and the commit that every result states.
 
 use std::fmt;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// What a result is a result of.
+/// The machine, the system and the commit of a result.
 pub(crate) struct Machine {
     commit: String,
     cpu: String,
     cpus: usize,
     kernel: String,
-    /// Processes that wanted to run over the last minute, before we began.
+    /// The load average of the last minute when the run began.
     load: f64,
 }
 
-/// Asks the system and git.
+/// Collects the description from the system and from git.
 pub(crate) fn describe() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");

@@ -1,4 +1,4 @@
-//! What operating a server costs it: tests of the program that measure rather than check, each alone.
+//! The cost of operating a server, from tests of the program that measure instead of checking.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::BenchOptions;
 use super::machine::Machine;
 use xtask::shell;
 
-/// Longer than all of them take on a busy machine.
+/// The time limit for all of these tests on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// One line of the table.
@@ -17,7 +17,7 @@ struct Figure {
     limit: String,
 }
 
-/// Runs them and prints a table of what they found.
+/// Runs the tests one after the other and prints a table of their figures.
 pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), String> {
     let chosen: Vec<&str> = options.rows.iter().skip(1).map(String::as_str).collect();
     let mut tests: Vec<String> = chosen.iter().map(|name| format!("ops::{name}")).collect();
@@ -54,7 +54,7 @@ pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), Strin
 }
 
 fn parse(line: &str) -> Option<Figure> {
-    // The harness may have begun the line with the name of the test.
+    // The test harness may have begun the line with the name of the test.
     let (_, figure) = line.split_once("figure: ")?;
     let mut parts = figure.split(" | ").map(str::to_owned);
     Some(Figure { name: parts.next()?, value: parts.next()?, limit: parts.next()? })

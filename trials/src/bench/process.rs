@@ -1,29 +1,30 @@
-//! A program that runs beside us, and what the system says of it.
+//! A child process, and the system's figures for it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it accepts.
+/// The time within which a server must be ready to accept.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
-/// A server; killed when dropped.
+/// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens, as it says itself.
+    /// The listening address that the server printed.
     pub(crate) address: String,
-    /// The last line that it printed.
+    /// The last line that the server printed.
     last_line: Arc<Mutex<String>>,
 }
 
 impl Server {
-    /// Starts it and waits for its line `ready ADDRESS`.
+    /// Starts the server and waits for its line `ready ADDRESS`.
     pub(crate) fn start(command: &mut Command) -> Result<Server, String> {
         Server::start_with(command, Stdio::null())
     }
 
-    /// The same, and what it has to complain of goes to `errors`.
+    /// Starts the server with its error output sent to `errors`, and waits for its line `ready
+    /// ADDRESS`.
     pub(crate) fn start_with(command: &mut Command, errors: Stdio) -> Result<Server, String> {
         let shown = show(command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
@@ -35,7 +36,7 @@ impl Server {
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Some(address) = line.strip_prefix("ready ") {
-                    // Nobody listens any more when the limit has passed.
+                    // After the time limit, the receiver no longer exists.
                     let _unheard = sender.send(address.to_owned());
                 }
                 *last.lock().expect("no thread panics with it") = line;
@@ -48,12 +49,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Its number among the processes.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits so long at most until it has ended by itself: whether it calls that a success.
+    /// Waits at most `limit` for the process to end. Returns true if it exited successfully.
     pub(crate) fn ends_in_order(mut self, limit: Duration) -> Result<bool, String> {
         let started = Instant::now();
         loop {
@@ -68,7 +69,7 @@ impl Server {
         }
     }
 
-    /// The number that follows `name` in the last line it printed.
+    /// Returns the number that follows `name` in the last line that the server printed.
     pub(crate) fn says(&self, name: &str) -> Option<f64> {
         let line = self.last_line.lock().expect("no thread panics with it");
         let mut words = line.split(' ');
@@ -79,13 +80,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it has ended by itself.
+        // Both calls fail only if the process has ended by itself.
         let _gone = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// The command line, for people and their shells.
+/// Formats the command line so that it can be pasted into a shell.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let root = format!("{}/", xtask::shell::root().display());
@@ -99,14 +100,14 @@ fn quoted(word: String) -> String {
     if word.chars().all(plain) { word } else { format!("'{word}'") }
 }
 
-/// Nanoseconds of a tick, in which the system gives its accounts.
+/// The nanoseconds of one tick, the unit of the system's processor times.
 const TICK_NANOS: u64 = 10_000_000;
 
-/// Nanoseconds on a processor of all threads of the process, ended ones included, in ticks; `None`
-/// when it is gone.
+/// Returns the processor time of all threads of the process, including ended ones, in nanoseconds
+/// with the resolution of a tick. Returns `None` if the process is gone.
 pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The program's name comes second, in brackets, and may hold anything.
+    // The program's name, the second field, is in brackets and may contain any character.
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -114,17 +115,18 @@ pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
     Some((user + system) * TICK_NANOS)
 }
 
-/// Nanoseconds that all processors were busy since the machine started, in ticks.
+/// Returns the busy time of all processors since boot, in nanoseconds with the resolution of a
+/// tick.
 pub(crate) fn machine_cpu_nanos() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<u64> =
         text.lines().next()?.split_whitespace().skip(1).map_while(|f| f.parse().ok()).collect();
-    // user, nice, system, (idle, waiting,) interrupts, soft interrupts, stolen
+    // user, nice, system, (idle, I/O wait,) interrupts, soft interrupts, stolen
     let ticks: u64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|place| fields.get(*place)).sum();
     Some(ticks * TICK_NANOS)
 }
 
-/// Bytes of memory that only this process holds resident (shared pages of the program aside).
+/// Returns the bytes of private resident memory of the process, without shared pages.
 pub(crate) fn private_bytes(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
     let mut sum = 0;
@@ -134,7 +136,7 @@ pub(crate) fn private_bytes(id: u32) -> Option<u64> {
     Some(sum)
 }
 
-/// Lets us, and the programs that we start, open as many files as the system allows.
+/// Raises the limit of open files of this process and its children to the hard limit.
 pub(crate) fn raise_descriptor_limit() -> Result<(), String> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

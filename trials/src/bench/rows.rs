@@ -1,4 +1,4 @@
-//! The rows of the table: what is measured against what, and the targets.
+//! The rows of the table: both sides of each comparison, and the targets.
 
 use std::collections::HashMap;
 
@@ -8,23 +8,24 @@ use super::process::show;
 use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
 use super::{Settings, idle};
 
-/// A row.
+/// A row of the table.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     kind: Kind,
 }
 
 enum Kind {
-    /// Requests a second of the server over those of a yardstick; at least the target.
+    /// The server's requests a second divided by a yardstick's; at least the target.
     Rate { of: Speech, shape: Shape, against: Against, target: f64 },
-    /// Mean latency of the server less a yardstick's, in µs; at most the target.
+    /// The server's mean latency minus a yardstick's, in µs; at most the target.
     Latency { of: Speech, shape: Shape, against: Against, target: f64 },
-    /// Requests a second of one shape over those of another, both the server's; at least the target.
+    /// The server's requests a second at one shape divided by those at another; at least the
+    /// target.
     Within { shape: Shape, other: Shape, target: f64 },
-    /// 95th percentile at half of the shape's own rate over that of fewer connections at the same
-    /// rate; at most the target.
+    /// The 95th percentile at half of the shape's maximum rate, divided by that of fewer
+    /// connections at the same rate; at most the target.
     Tail { shape: Shape, connections: usize, target: f64 },
-    /// Bytes of memory for each idle connection; at most the target.
+    /// The bytes of memory for each idle connection; at most the target.
     Memory { connections: usize, target: f64 },
 }
 
@@ -34,7 +35,7 @@ enum Against {
     /// The ceiling at another shape.
     CeilingAt(Shape),
     Naive,
-    /// The server itself, spoken to otherwise.
+    /// The server itself over another protocol.
     Speech(Speech),
 }
 
@@ -98,50 +99,50 @@ const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
 }
 
-/// One side of a row: a figure of each repetition.
+/// One side of a row, with one figure for each repetition.
 pub(crate) struct Side {
     pub(crate) what: String,
     pub(crate) figures: Vec<Figure>,
 }
 
-/// A row that was measured.
+/// A measured row.
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
-    /// What the figures are, with the unit.
+    /// The name of the quantity, with its unit.
     pub(crate) unit: &'static str,
-    /// Which field of the figures the row is about.
+    /// The field of the figures that the row compares.
     pub(crate) of: fn(&Figure) -> f64,
     pub(crate) ours: Side,
     pub(crate) theirs: Option<Side>,
-    /// Ratio or difference of the medians.
+    /// The ratio or difference of the medians.
     pub(crate) result: f64,
     pub(crate) target: f64,
-    /// Whether the result has to be at least the target, else at most.
+    /// If set, the result has to be at least the target; else at most.
     pub(crate) at_least: bool,
-    /// Whether both sides ran as fast as they could.
+    /// If set, both sides ran as fast as they could.
     pub(crate) is_rate: bool,
 }
 
-/// Measures rows; remembers what they have in common.
+/// Measures rows, and keeps the command lines that were used.
 pub(crate) struct Rows<'a> {
     settings: &'a Settings,
     ceilings: HashMap<Shape, Ceiling>,
-    /// Each command line once, in the order of its first use.
+    /// Each command line once, in the order of first use.
     commands: Vec<String>,
 }
 
 impl<'a> Rows<'a> {
-    /// Without anything remembered.
+    /// Creates the rows' state, with no command lines yet.
     pub(crate) fn new(settings: &'a Settings) -> Self {
         Rows { settings, ceilings: HashMap::new(), commands: Vec::new() }
     }
 
-    /// The command lines so far.
+    /// Returns the command lines used so far.
     pub(crate) fn commands(&self) -> String {
         self.commands.join("\n")
     }
 
-    /// Why a row cannot be measured with these settings.
+    /// Returns the reason why a row cannot be measured with these settings, if there is one.
     pub(crate) fn obstacle(&self, row: &Row) -> Option<&'static str> {
         match (&row.kind, &self.settings.link, self.settings.client) {
             (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
@@ -262,7 +263,7 @@ impl<'a> Rows<'a> {
         for _ in 0..self.settings.repetitions.min(3) {
             let server = subject.start(shape, &self.settings.link)?;
             let bytes = idle::bytes_per_connection(&server, connections)?;
-            // The figure of this row is a size; it takes the place of the rate.
+            // This row compares a size, which takes the field of the rate.
             figures.push(Figure { rate: bytes, ..Figure::default() });
         }
         let ours = Side { what: subject.name(), figures };
@@ -272,7 +273,7 @@ impl<'a> Rows<'a> {
         Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
     }
 
-    /// What a row is measured against, and at which shape.
+    /// Returns the contender that a row is compared with, its shape and its rate.
     fn yardstick(
         &mut self,
         shape: Shape,
@@ -286,12 +287,12 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The server that the table is about.
+    /// Returns the server that the table is about, with its default protocol.
     fn subject(&mut self, shape: Shape) -> Result<Contender, String> {
         self.speaking(Speech::Reflex1, shape)
     }
 
-    /// The same, spoken to in this way.
+    /// Returns the server that the table is about, over this protocol.
     fn speaking(&mut self, speech: Speech, shape: Shape) -> Result<Contender, String> {
         Ok(match self.settings.stand_in {
             None => Contender::Nearflash(speech),
@@ -300,7 +301,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The best way of running the ceiling for this shape.
+    /// Returns the fastest configuration of the ceiling for this shape, which a short search finds.
     fn ceiling(&mut self, shape: Shape) -> Result<Ceiling, String> {
         if let Some(known) = self.ceilings.get(&shape) {
             return Ok(*known);
@@ -336,7 +337,7 @@ impl<'a> Rows<'a> {
         Ok(figure)
     }
 
-    /// A B A B …
+    /// Measures both sides alternately: A B A B …
     fn in_turns(
         &mut self,
         ours: (Contender, Shape, Option<f64>),
@@ -373,7 +374,7 @@ impl Contender {
 }
 
 impl Side {
-    /// The median of a field over the repetitions.
+    /// Returns the median of a field over the repetitions.
     pub(crate) fn median(&self, of: fn(&Figure) -> f64) -> f64 {
         let sorted = self.sorted(of);
         let middle = sorted.len() / 2;
@@ -384,7 +385,7 @@ impl Side {
         }
     }
 
-    /// All of a field, ascending.
+    /// Returns the values of a field in ascending order.
     pub(crate) fn sorted(&self, of: fn(&Figure) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.figures.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -393,7 +394,7 @@ impl Side {
 }
 
 impl Measured {
-    /// Whether the target is met.
+    /// Returns true if the result meets the target.
     pub(crate) fn is_met(&self) -> bool {
         if self.at_least { self.result >= self.target } else { self.result <= self.target }
     }

@@ -1,4 +1,4 @@
-//! The command lines of the servers that are measured.
+//! The command lines of the measured servers.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -10,36 +10,36 @@ use super::link::Link;
 use super::process::Server;
 use xtask::shell;
 
-/// The core that servers have to themselves.
+/// The core reserved for servers.
 const SERVER_CPU: &str = "0";
 
-/// How the subsystem of a server begins that is told nothing of it; the machine's name follows.
+/// The prefix of the default subsystem's name; the machine's name follows.
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash";
 
-/// The device behind the server: no data, so that software is measured.
+/// The device behind the server. It holds no data, so that the measurement is of software.
 const DEVICE: &str = "null:64GiB";
 
-/// Reads or writes.
+/// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     Read,
     Write,
 }
 
-/// What server and client speak.
+/// The protocol between server and client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Speech {
-    /// Protocol `reflex` version 1: what every yardstick speaks.
+    /// Protocol `reflex` version 1, the protocol of all yardsticks.
     Reflex1,
-    /// Version 2.
+    /// Protocol `reflex` version 2.
     Reflex2,
-    /// NVMe over TCP, without digests.
+    /// NVMe over TCP without digests.
     Nvme,
-    /// The same with digests of data.
+    /// NVMe over TCP with data digests.
     NvmeDigest,
 }
 
-/// What the load looks like to a server.
+/// The shape of a load: operation, size, connections and depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) op: Op,
@@ -48,7 +48,7 @@ pub(crate) struct Shape {
     pub(crate) queue_depth: usize,
 }
 
-/// A way of running the ceiling.
+/// A configuration of the ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ceiling {
     pub(crate) interface: &'static str,
@@ -64,7 +64,7 @@ pub(crate) enum Contender {
     Naive,
 }
 
-/// A yardstick in the place of the server.
+/// A yardstick that is measured in place of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StandIn {
     Ceiling,
@@ -72,7 +72,7 @@ pub(crate) enum StandIn {
 }
 
 impl Op {
-    /// As the programs' options spell it.
+    /// Returns the operation as the programs' options spell it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -82,7 +82,7 @@ impl Op {
 }
 
 impl Speech {
-    /// In words.
+    /// Returns the protocol's name for the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Speech::Reflex1 => "nearflash",
@@ -99,7 +99,7 @@ impl Speech {
         }
     }
 
-    /// The URL that clients are given, of a server that listens at `address`.
+    /// Returns the URL that clients use for a server that listens at `address`.
     pub(crate) fn url(self, address: &str) -> String {
         let place = address.split_once("://").map_or(address, |(_, place)| place);
         let (scheme, rest) = match self {
@@ -113,7 +113,7 @@ impl Speech {
 }
 
 impl Ceiling {
-    /// Every way, or the few that are most often the best.
+    /// Returns every configuration, or with `quick` the few that are most often the best.
     pub(crate) fn ways(quick: bool) -> Vec<Ceiling> {
         let (caps, buffers): (&[usize], &[usize]) =
             if quick { (&[65_536, 0], &[0]) } else { (&[65_536, 262_144, 0], &[0, 1 << 20]) };
@@ -129,14 +129,14 @@ impl Ceiling {
     }
 }
 
-/// A program that cargo has built.
+/// Returns the path of a program that cargo has built.
 pub(crate) fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(target.unwrap_or_else(|| "target".into())).join("dist").join(name)
 }
 
 impl Contender {
-    /// The command that serves this shape on `port`.
+    /// Returns the command that serves this shape on `port`.
     pub(crate) fn command(self, shape: Shape, link: &Link, port: u16) -> Command {
         let listen = format!("{}:{port}", link.server_address());
         let program = |name: &str| link.server_side(&built(name).display().to_string());
@@ -147,7 +147,8 @@ impl Contender {
                 command.args(["--admin", "none", "--cpus", SERVER_CPU]);
                 command.args(["--listen", &format!("{}://{listen}", speech.scheme())]);
                 if matches!(link, Link::Veth(_)) {
-                    // Beyond loopback it asks for access rules, and leaves congestion to the system.
+                    // Off loopback, the server demands access rules and leaves congestion control
+                    // to the system.
                     command.args(["--insecure", "--congestion", "cubic"]);
                 }
                 command
@@ -169,7 +170,7 @@ impl Contender {
         }
     }
 
-    /// What clients have to speak.
+    /// Returns the protocol that clients must use.
     pub(crate) fn speech(self) -> Speech {
         match self {
             Contender::Nearflash(speech) => speech,
@@ -177,13 +178,13 @@ impl Contender {
         }
     }
 
-    /// Starts it on a port that was free just now.
+    /// Starts the server on a free port.
     pub(crate) fn start(self, shape: Shape, link: &Link) -> Result<Server, String> {
         Server::start(&mut self.command(shape, link, free_port()?))
     }
 }
 
-/// The subsystem of a server on this machine.
+/// Returns the default subsystem of a server on this machine.
 fn subsystem() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{SUBSYSTEM}:{}", if name.trim().is_empty() { "server" } else { name.trim() })

@@ -1,13 +1,13 @@
-//! The table: for people, and for `docs/results/`.
+//! The table of results, for the terminal and for `docs/results/`.
 
 use super::load::Figure;
 use super::machine::Machine;
 use super::rows::{Measured, Side};
 
-/// A server below this share of its core waited for its client.
+/// A server that was on its core for a smaller share of the time waited for its client.
 const BUSY_MIN: f64 = 0.85;
 
-/// Cores that other programs may keep busy without clouding a figure.
+/// The largest number of cores kept busy by other programs that does not make a figure doubtful.
 const OTHERS_MAX: f64 = 0.1;
 
 const HEADINGS: [&str; 10] = [
@@ -23,7 +23,7 @@ const HEADINGS: [&str; 10] = [
     "busy: server, client, others; the same of the other side",
 ];
 
-/// The rows as a markdown table that is also readable as text.
+/// Returns the rows as a Markdown table that is also readable as plain text.
 pub(crate) fn markdown(rows: &[Measured]) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
@@ -47,7 +47,7 @@ pub(crate) fn markdown(rows: &[Measured]) -> String {
     text
 }
 
-/// A results page.
+/// Returns a page of results.
 pub(crate) fn document(machine: &Machine, table: &str, commands: &str) -> String {
     format!(
         "# Speed beside the yardsticks\n\nMade by `cargo xtask bench`: server on core 0, client on \

@@ -1,9 +1,9 @@
-//! `cargo xtask takeover`: a new process takes over a thousand connections from one that serves them,
-//! and then the controllers of NVMe hosts, under loads that verify.
+//! `cargo xtask takeover`: a new process takes over a thousand connections, and then the
+//! controllers of NVMe hosts, from a serving process under loads that verify.
 //!
-//! Each round starts a server and a load, has a second server take over in the middle of it, and reads
-//! what that says of the time and the pauses, and what the load says of errors and of connections that
-//! it lost. Nothing is pinned: client, old and new server share the processors, as they do in the field.
+//! Each round starts a server and a load and has a second server take over in the middle of it. It
+//! reads times and pauses from the new server's report, and errors and lost connections from the
+//! load's. Nothing is pinned: the client and both servers share the processors, as in production.
 
 use std::fmt;
 use std::fs::File;
@@ -22,46 +22,46 @@ use xtask::shell;
 const TOTAL_MS_MAX: f64 = 500.0;
 const PAUSE_P99_MS_MAX: f64 = 50.0;
 
-/// The subsystem of NVMe hosts.
+/// The subsystem that NVMe hosts connect to.
 const NQN: &str = "nqn.2026-11.io.nearflash:takeover";
 
 /// Options of `cargo xtask takeover`.
 #[derive(Args)]
 pub(crate) struct TakeoverOptions {
-    /// How often, with each protocol.
+    /// Measure this many rounds with each protocol
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Connections of protocol reflex; 0: no such round.
+    /// Connections of protocol reflex; 0 skips these rounds
     #[arg(long, default_value_t = 1000)]
     connections: usize,
-    /// Controllers of NVMe hosts; 0: no such round.
+    /// Controllers of NVMe hosts; 0 skips these rounds
     #[arg(long, default_value_t = 125)]
     nvme: usize,
-    /// I/O queues of each controller, which are a connection each, as is its admin queue.
+    /// I/O queues of each controller. Each of them, and the admin queue, is a connection
     #[arg(long, default_value_t = 7)]
     nvme_queues: usize,
-    /// Requests of each connection or I/O queue that are under way.
+    /// Keep this many requests of each connection or I/O queue in flight
     #[arg(long, default_value_t = 1)]
     queue_depth: usize,
-    /// The program to measure [default: built as it is shipped].
+    /// Measure this program [default: built as it is shipped]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Write the table, with the machine and the command lines, to this markdown file.
+    /// Write the table, with the machine and the command lines, to this Markdown file
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
 
-/// Who loads the server.
+/// The clients that load the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowd {
     /// Connections of protocol reflex.
     Reflex { connections: usize },
-    /// Hosts of one controller each.
+    /// NVMe hosts with one controller each.
     Nvme { controllers: usize, queues: usize },
 }
 
 impl Crowd {
-    /// Those that were asked for.
+    /// Returns the kinds of clients that the options select.
     fn all(options: &TakeoverOptions) -> Vec<Crowd> {
         let reflex = Crowd::Reflex { connections: options.connections };
         let nvme = Crowd::Nvme { controllers: options.nvme, queues: options.nvme_queues.max(1) };
@@ -75,7 +75,7 @@ impl Crowd {
         }
     }
 
-    /// What a server listens to.
+    /// Returns the URL that the server listens on.
     fn url(self) -> &'static str {
         match self {
             Crowd::Reflex { .. } => "reflex://127.0.0.1:0",
@@ -83,7 +83,7 @@ impl Crowd {
         }
     }
 
-    /// Where the load goes, and in how many parts.
+    /// Returns the arguments of the load: its URL and how it is divided.
     fn load(self, address: &str) -> [String; 5] {
         let (target, threads, connections) = match self {
             Crowd::Reflex { connections } => (address.to_owned(), 1, connections),
@@ -107,7 +107,7 @@ impl fmt::Display for Crowd {
     }
 }
 
-/// What one round came to.
+/// The results of one round.
 struct Round {
     crowd: Crowd,
     connections: f64,
@@ -116,29 +116,29 @@ struct Round {
     pause_p99_ms: f64,
     pause_max_ms: f64,
     left: f64,
-    /// The longest that a request of the client took.
+    /// The longest latency that the client saw.
     client_max_ms: f64,
     requests: u64,
-    /// Connections that the load had to open again.
+    /// The connections that the load had to reopen.
     lost: usize,
     wrong: u64,
 }
 
-/// The times of a round.
+/// The timing of a round.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// Seconds before the load counts.
+    /// The seconds before the load is measured.
     warmup: u64,
-    /// Seconds of load after that.
+    /// The seconds of measured load after the warm-up.
     seconds: u64,
-    /// Seconds of all that after which the new process starts.
+    /// The time after the start of the load at which the new process starts, in seconds.
     upgrade: u64,
 }
 
-/// For figures.
+/// The timing for measurements.
 const STEADY: Pace = Pace { warmup: 2, seconds: 8, upgrade: 5 };
 
-/// For a verdict.
+/// The timing for a pass or fail check.
 const SHORT: Pace = Pace { warmup: 0, seconds: 4, upgrade: 2 };
 
 impl Round {
@@ -147,16 +147,16 @@ impl Round {
         self.is_whole() && in_time
     }
 
-    /// Returns whether all connections moved and nobody noticed, however long it took.
+    /// Returns true if all connections moved and no client noticed, however long it took.
     fn is_whole(&self) -> bool {
-        // The first, short connection of the load may be there still, and is moved like the others.
+        // The load's first, short connection may still be open, and is moved like the others.
         let moved = self.connections >= self.crowd.connections() as f64 && self.left == 0.0;
         moved && self.lost == 0 && self.wrong == 0 && self.requests > 0
     }
 }
 
-/// Has one take-over under a load that verifies, and judges whether it was whole. How long it took is no
-/// question here.
+/// Runs one take-over under a load that verifies, and checks that all connections moved. The
+/// duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
     let round = measure_in(folder, 1, SHORT, crowd, program, None)?;
     let text = table(std::slice::from_ref(&round));
@@ -166,7 +166,7 @@ pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<Strin
     Ok(format!("{} connections, {} requests verified", round.connections, round.requests))
 }
 
-/// Measures, prints the table, fails where a target is missed.
+/// Measures the rounds and prints the table. Fails if a target is missed.
 pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -265,7 +265,7 @@ fn measure_in(
     parse(crowd, line, &json, &notes)
 }
 
-/// What the new process and the load say, the latter as JSON and in notes.
+/// Parses the new process's report `line`, and the load's report as JSON and in notes.
 fn parse(crowd: Crowd, line: &str, json: &Value, notes: &str) -> Result<Round, String> {
     let words = line.split(|c: char| !c.is_ascii_digit());
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();

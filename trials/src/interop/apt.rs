@@ -1,7 +1,7 @@
 //! Debian packages that are unpacked into a folder of the build instead of being installed: other
-//! kernels, a newer emulator.
+//! kernels and a newer emulator.
 //!
-//! What is to be installed for good goes through [`needs`](xtask::needs).
+//! Packages to install go through [`needs`](xtask::needs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// No download here is expected to take a third of this.
+/// The time limit of a command, about three times what the slowest download should take.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// Where the system says from where its packages come.
+/// The folder of the system's package sources.
 const SOURCES: &str = "/etc/apt/sources.list.d";
 
-/// A source of packages: those that the system has, or a further suite from the same mirror whose
-/// lists are kept apart, so that the system's configuration stays as it is.
+/// A source of packages: the system's own suites, or another suite of the same mirror, whose
+/// package lists are kept in a folder apart so that the system's configuration is not changed.
 pub(super) struct Apt {
     options: Vec<String>,
     scratch: PathBuf,
 }
 
 impl Apt {
-    /// The system's own suites; `cache` is a folder for downloads.
+    /// Uses the system's own suites. `cache` is a folder for downloads.
     pub(super) fn of_system(cache: &Path) -> Result<Apt, String> {
         let apt = Apt { options: Vec::new(), scratch: cache.join("downloads") };
         let lists = fs::read_dir("/var/lib/apt/lists").map_err(|e| format!("apt's lists: {e}"))?;
@@ -35,7 +35,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The backports of the system's release.
+    /// Uses the backports of the system's release.
     pub(super) fn of_backports(cache: &Path) -> Result<Apt, String> {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
@@ -60,7 +60,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The packages that `package` depends on, most wanted first.
+    /// Returns the packages that `package` depends on, the preferred alternative first.
     pub(super) fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
         let mut command = Command::new("apt-cache");
         command.args(&self.options).args(["depends", package]);
@@ -69,8 +69,8 @@ impl Apt {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Downloads the packages and unpacks them below `folder`, which appears only when all went
-    /// well.
+    /// Downloads the packages and unpacks them into `folder`, which is created only if all
+    /// succeeded.
     pub(super) fn unpack(&self, packages: &[&str], folder: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         let partial = folder.with_extension("partial");
@@ -100,7 +100,7 @@ impl Apt {
     }
 }
 
-/// The command's output; where it fails, its last line is the error.
+/// Runs a command and returns its output. If it fails, the error is the last line of its output.
 pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let ran = shell::capture(command, LIMIT)?;
@@ -108,12 +108,12 @@ pub(super) fn run(command: &mut Command) -> Result<String, String> {
     if ran.ok { Ok(ran.output) } else { Err(format!("{name}: {last}")) }
 }
 
-/// `VERSION_CODENAME` of `os-release`.
+/// Returns `VERSION_CODENAME` of `os-release`.
 fn codename(release: &str) -> Option<&str> {
     release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))
 }
 
-/// The stanza of the system's sources for `codename`, for `suite` in its stead.
+/// Returns the stanza of the system's sources for `codename`, rewritten for `suite`.
 fn stanza(codename: &str, suite: &str) -> Result<String, String> {
     let files = fs::read_dir(SOURCES).map_err(|error| format!("{SOURCES}: {error}"))?;
     let mut paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();

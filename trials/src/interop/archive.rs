@@ -1,5 +1,5 @@
-//! The archive that a kernel unpacks as its first file system (format `newc`, see the kernel's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! Writes the archive that a kernel unpacks as its first file system (format `newc`, described in
+//! the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 /// An archive that grows entry by entry.
 #[derive(Default)]
@@ -13,12 +13,12 @@ const PROGRAM: u32 = 0o100_755;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
 impl Archive {
-    /// Adds a folder; what is above it must be there already.
+    /// Adds a folder. Its parent folder must have been added before.
     pub(super) fn folder(&mut self, path: &str) {
         self.entry(path, FOLDER, &[], (0, 0));
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file.
     pub(super) fn file(&mut self, path: &str, contents: &[u8]) {
         self.entry(path, PROGRAM, contents, (0, 0));
     }
@@ -28,7 +28,7 @@ impl Archive {
         self.entry(path, CHARACTER_DEVICE, &[], (major, minor));
     }
 
-    /// The whole archive.
+    /// Ends the archive and returns its bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[], (0, 0));
         self.bytes
@@ -68,9 +68,9 @@ mod tests {
         archive.file("a/b", b"hello");
         let bytes = archive.finish();
         assert_eq!(&bytes[..22], b"07070100000001000041ed");
-        // 110 of the head and "a\0".
+        // The header has 110 bytes, the name `a\0` two.
         assert_eq!(&bytes[112..118], b"070701");
-        // 110 + 4 to 228, then the contents, padded to 236.
+        // The header and the name end at byte 228; the contents are padded to 236.
         assert_eq!(&bytes[228..236], b"hello\0\0\0");
         assert_eq!(&bytes[236..242], b"070701");
         assert_eq!(&bytes[346..356], b"TRAILER!!!");

@@ -1,6 +1,6 @@
-//! Chance that repeats: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! Repeatable random numbers: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
-/// A source of numbers; the same seed gives the same ones.
+/// A generator of random numbers. Equal seeds give equal sequences.
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -8,7 +8,7 @@ impl Chance {
         Chance(seed)
     }
 
-    /// The next number.
+    /// Returns the next random number.
     pub(super) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +16,7 @@ impl Chance {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is small, so that the bias does not matter.
+    /// Returns a random number below `end`, which must be small so that the bias does not matter.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }

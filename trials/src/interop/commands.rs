@@ -1,7 +1,8 @@
-//! Every command of the program, once, against a server: it does something, or says why it does not.
+//! Runs every command of the program once against a server and checks that the command succeeds, or
+//! says why it cannot.
 //!
-//! What each does in earnest is for the tests of the program. Here none may be missing: the commands are
-//! those that the program's own help lists.
+//! The program's own tests check what each command does. This walk checks that no command is left
+//! out: it takes the list of commands from the program's own help.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,21 +12,21 @@ use super::context::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::shell;
 
-/// Longer than any of them takes on a busy machine.
+/// The time limit of one command, well above what a busy machine needs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The server's subsystem.
+/// The subsystem that the server exports.
 const NQN: &str = "nqn.2026-11.io.nearflash:commands";
 
-/// The end that a command has to come to: success, or failure, with this in what it says.
+/// The expected end of a command: success, or failure with this text in its output.
 enum Expected {
     Done(&'static str),
     Refused(&'static str),
 }
 use Expected::{Done, Refused};
 
-/// Commands in the order in which they run; `DIR`, `URL` and `NQN` stand for the test's folder, the
-/// address of the server and its subsystem.
+/// The commands in the order in which they run. `DIR`, `URL` and `NQN` stand for the test's folder,
+/// the server's address and its subsystem.
 #[rustfmt::skip]
 const WALK: &[(&str, Expected)] = &[
     ("config check DIR/server.toml", Done("")),
@@ -98,14 +99,14 @@ const WALK: &[(&str, Expected)] = &[
     ("drain --deadline 1 --no-wait", Done("")),
 ];
 
-/// The configuration of the server.
+/// The server's configuration.
 const CONFIG: &str = "workers = \"1..2\"\n\
     [[device]]\nname = \"drive\"\nspec = \"sim:a?size=64MiB\"\nmodel = \"a\"\n\
     [[device]]\nname = \"more\"\nspec = \"file:DIR/more?size=64MiB\"\n\
     [[namespace]]\nname = \"all\"\ndevice = \"drive\"\n\
     [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n";
 
-/// Runs them all.
+/// Runs every row of [`WALK`], and fails if the help lists a command that no row runs.
 pub(super) fn all(context: &Context) -> Result<Verdict, String> {
     let folder = &context.folder;
     let write = |name: &str, text: &str| {
@@ -132,7 +133,7 @@ pub(super) fn all(context: &Context) -> Result<Verdict, String> {
     Err(wrong.join("\n"))
 }
 
-/// Runs a command in the test's folder.
+/// Runs one command in the test's folder and compares its end with `expected`.
 fn walk(context: &Context, url: &str, words: &str, expected: &Expected) -> Result<(), String> {
     let folder = context.folder.display().to_string();
     let fill = |text: &str| {
@@ -156,7 +157,7 @@ fn walk(context: &Context, url: &str, words: &str, expected: &Expected) -> Resul
     Ok(())
 }
 
-/// The commands that the help lists and no row runs.
+/// Returns the commands that the help lists and no row of [`WALK`] runs.
 fn missing(program: &Path) -> Result<Vec<String>, String> {
     let mut missing = Vec::new();
     for name in listed(program, &[])? {
@@ -177,7 +178,7 @@ fn is_end(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(' ')
 }
 
-/// The commands that the help of a command lists.
+/// Returns the subcommands that the help of a command lists.
 fn listed(program: &Path, words: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new(program);
     let ran = shell::capture(command.args(words).arg("--help"), LIMIT)?;

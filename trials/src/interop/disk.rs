@@ -1,9 +1,9 @@
-//! A disk with a volatile cache that loses power: what a drive without capacitors may do.
+//! A simulated disk with a volatile cache that loses power, like a drive without capacitors.
 //!
 //! Writes go to the cache; a flush, or forced unit access, moves them to the media. When the power
-//! fails, each sector of the cache reaches the media or not, by chance: drives write back in any
-//! order. The guest's emulator reaches it through NBD (the protocol's text is
-//! `doc/proto.md` of the NBD project), so that it outlives the guest.
+//! fails, chance decides for each cached sector whether it reaches the media, since drives write
+//! back in any order. The guest's emulator reaches the disk over NBD (the protocol is described in
+//! `doc/proto.md` of the NBD project), so the disk outlives the guest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use super::chance::Chance;
 
 const SECTOR: usize = 512;
 
-/// The most of one request; the emulator is told so.
+/// The largest request, in bytes, as advertised to the emulator.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
-/// A disk; its connections end with the emulator's.
+/// A disk on a thread of its own. Each emulator's connection ends with the emulator.
 pub(crate) struct VolatileDisk {
     state: Arc<Mutex<State>>,
     server: Option<JoinHandle<()>>,
@@ -28,14 +28,14 @@ pub(crate) struct VolatileDisk {
 
 struct State {
     media: Vec<u8>,
-    /// By sector; a sector that was given back has zeroes.
+    /// The cached contents by sector number. A discarded sector holds zeroes.
     cache: BTreeMap<u64, [u8; SECTOR]>,
-    /// Acknowledge flushes and forced unit access, and do nothing for them.
+    /// If set, the disk acknowledges flushes and forced unit access without doing them.
     lies: bool,
     counts: Counts,
 }
 
-/// What a disk was asked for.
+/// The number of requests of each kind that a disk received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) writes: u64,
@@ -45,14 +45,14 @@ pub(crate) struct Counts {
 }
 
 impl VolatileDisk {
-    /// A disk of zeroes. One that `lies` does not do what a flush asks for.
+    /// Creates a disk of zeroes. A disk that `lies` acknowledges flushes without doing them.
     pub(crate) fn new(bytes: usize, lies: bool) -> VolatileDisk {
         let cache = BTreeMap::new();
         let state = State { media: vec![0; bytes], cache, lies, counts: Counts::default() };
         VolatileDisk { state: Arc::new(Mutex::new(state)), server: None }
     }
 
-    /// Waits at `socket` for the one emulator that is to use the disk next.
+    /// Listens at `socket` for the single emulator that uses the disk next.
     pub(crate) fn attach(&mut self, socket: &Path) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", socket.display());
         if socket.exists() {
@@ -73,8 +73,8 @@ impl VolatileDisk {
         Ok(())
     }
 
-    /// The power fails, after the emulator has ended: of the sectors in the cache about `survive`
-    /// percent reach the media. Returns how many did not.
+    /// Cuts the power after the emulator has ended: about `survive` percent of the cached sectors
+    /// reach the media. Returns the number of sectors lost.
     pub(crate) fn lose_power(&mut self, survive: u64, chance: &mut Chance) -> usize {
         self.detach();
         let state = &mut *self.state();
@@ -88,19 +88,19 @@ impl VolatileDisk {
         lost
     }
 
-    /// Waits until the emulator's connection has ended, which it has when the emulator has.
+    /// Waits until the emulator's connection has ended, which happens when the emulator ends.
     fn detach(&mut self) {
         if let Some(server) = self.server.take() {
             server.join().expect("serving a disk does not panic");
         }
     }
 
-    /// What was asked for since it was made.
+    /// Returns the counts since the disk was created.
     pub(crate) fn counts(&self) -> Counts {
         self.state().counts
     }
 
-    /// Writes the media to a file, for people to look at.
+    /// Writes the media to a file for inspection.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, String> {
         let written = fs::write(path, &self.state().media);
         written.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -161,7 +161,7 @@ const REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// Fixed newstyle negotiation, no padding.
 const HANDSHAKE_FLAGS: u16 = 0b11;
-/// Flags are there; flush, forced unit access, trim and writing zeroes are served.
+/// The export has flags, and serves flush, forced unit access, trim and write zeroes.
 const EXPORT_FLAGS: u16 = 0b110_1101;
 
 const OPTION_ABORT: u32 = 2;
@@ -220,7 +220,7 @@ fn reply_to_option(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8])
     stream.write_all(&reply)
 }
 
-/// Whether another request follows.
+/// Serves one request. Returns false when the emulator disconnects.
 fn serve_request(stream: &mut UnixStream, state: &Mutex<State>) -> io::Result<bool> {
     let head: [u8; 28] = read(stream)?;
     let (magic, cookie) = (be32(&head[..4]), &head[8..16]);

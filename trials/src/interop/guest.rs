@@ -1,9 +1,11 @@
-//! A small machine with a stock kernel: booted, told what to run, cut from power.
+//! An emulated machine with a stock kernel that can be booted, given scripts to run, and cut from
+//! power.
 //!
-//! Its root is the host's root file system, read-only beneath a layer in memory, so every program of
-//! the host is there by its path; what it writes elsewhere than to its disks and its shared folder is
-//! gone with it. It is emulated (no hardware virtualisation is needed) and has one processor: with
-//! more, the emulator and the kernel's patching of its own text get into each other's way.
+//! The guest's root is the host's root file system, read-only beneath a layer in memory, so every
+//! program of the host is there at its path. Writes are lost at the end, except those to the
+//! guest's disks and its shared folder. The machine is emulated (it needs no hardware
+//! virtualisation) and has one processor: with more, the emulator and the kernel's patching of its
+//! own text interfere.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,17 +18,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::kernel::{Kernel, Qemu};
 
-/// What a guest is made of.
+/// The parts of a guest.
 pub(crate) struct Machine<'a> {
     pub(crate) qemu: &'a Qemu,
     pub(crate) kernel: &'a Kernel,
-    /// A folder of the host that guest and host both write to; the guest has it by the same path.
+    /// A folder of the host that both guest and host write to, at the same path in the guest.
     pub(crate) share: &'a Path,
-    /// Its disks in order: `/dev/nvme0n1` or `/dev/vda` and so on.
+    /// The disks in order. They become `/dev/nvme0n1` or `/dev/vda` and so on.
     pub(crate) disks: Vec<Disk>,
-    /// Ports of the host's loopback and the ports of the guest that they lead to. The host's
-    /// loopback itself is 10.0.2.2 in the guest, through its network card `eth0`, and 10.0.3.2
-    /// through `eth1`, which is up once somebody wants a second way.
+    /// Pairs of a port on the host's loopback interface and the guest's port that it leads to. The
+    /// guest reaches the host's loopback interface at 10.0.2.2 through its network card `eth0`, and
+    /// at 10.0.3.2 through `eth1`, which a test brings up if it needs a second path.
     pub(crate) forwards: Vec<(u16, u16)>,
 }
 
@@ -36,25 +38,26 @@ pub(crate) struct Disk {
     pub(crate) backing: Backing,
 }
 
-/// How a guest sees a disk.
+/// The kind of controller through which a guest sees a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
     /// `/dev/nvmeXn1`, without a volatile cache: the emulated controller of QEMU 10 acknowledges
-    /// forced unit access and does not pass it on, so that a cache behind it would be its fault.
+    /// forced unit access without passing it on, so losses of a cache behind it would be the
+    /// emulator's fault.
     Nvme,
     /// `/dev/vdX`, with a volatile cache.
     Virtio,
 }
 
-/// Where a disk's data is.
+/// The storage behind a disk.
 pub(crate) enum Backing {
-    /// A file of the host. What the controller has completed survives the guest.
+    /// A file of the host. Writes that the controller has completed survive the guest.
     Image(PathBuf),
     /// An NBD server that listens on this socket.
     Nbd(PathBuf),
 }
 
-/// A running guest; killed when dropped.
+/// A running guest, which is killed on drop.
 pub(crate) struct Guest {
     emulator: Child,
     control: BufReader<UnixStream>,
@@ -62,7 +65,7 @@ pub(crate) struct Guest {
     commands: u32,
 }
 
-/// How a command ended, and what it wrote.
+/// The status and the output of a script.
 pub(crate) struct Output {
     pub(crate) status: i32,
     pub(crate) text: String,
@@ -70,17 +73,17 @@ pub(crate) struct Output {
 
 const MEMORY_MIB: u32 = 1024;
 
-/// Until the emulator runs.
+/// The time limit for the start of the emulator.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Until the guest takes commands: four seconds on a quiet machine.
+/// The time limit until the guest accepts scripts. Booting takes four seconds on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
-/// Kernel messages that mean trouble.
+/// Text of kernel messages that report a problem.
 const TROUBLE: [&str; 5] = ["BUG:", "WARNING:", "Oops", "Kernel panic", "interop: "];
 
 impl Machine<'_> {
-    /// Boots it. `name` tells the boots that share a folder apart.
+    /// Boots the guest. `name` distinguishes the boots that share a folder.
     pub(crate) fn boot(&self, name: &str) -> Result<Guest, String> {
         let socket = self.share.join(format!("{name}.control"));
         let console = self.share.join(format!("{name}.console"));
@@ -116,7 +119,7 @@ impl Machine<'_> {
     }
 
     fn command(&self, socket: &Path, console: &Path) -> Command {
-        // The kernel of the host ends it with us, however we end.
+        // The host's kernel ends the emulator together with this process, even after a crash.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&self.qemu.program);
         for folder in &self.qemu.data {
@@ -164,8 +167,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The kernel's command line. Words that it does not know become the environment of its first
-    /// program.
+    /// Returns the kernel's command line. Words that the kernel does not know become the
+    /// environment of its first program.
     fn kernel_words(&self) -> String {
         let quick = "panic=-1 loglevel=4 nokaslr mitigations=off audit=0 nowatchdog no_timer_check \
                      tsc=reliable rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on";
@@ -196,7 +199,7 @@ impl Disk {
 
     fn device(&self, number: usize) -> String {
         match self.controller {
-            // Shadow doorbells stay off: emulated controllers are less reliable with them.
+            // Disable shadow doorbells: emulated controllers are less reliable with them.
             Controller::Nvme => {
                 format!("nvme,drive=disk{number},serial=disk{number},dbcs=off,write-cache=off")
             }
@@ -229,13 +232,13 @@ fn accept(listener: &UnixListener, emulator: &mut Child) -> Result<UnixStream, S
 }
 
 fn end(emulator: &mut Child) {
-    // Both fail only when it has ended by itself.
+    // Both calls fail only if the emulator has ended by itself.
     let _gone = emulator.kill();
     let _status = emulator.wait();
 }
 
 impl Guest {
-    /// Runs a shell script in the guest to its end, in the shared folder.
+    /// Runs a shell script in the guest's shared folder to its end.
     pub(crate) fn run(&mut self, script: &str, limit: Duration) -> Result<Output, String> {
         let name = self.script(script)?;
         let status = self.ask(&format!("run {name}"), limit)?;
@@ -244,13 +247,13 @@ impl Guest {
         Ok(Output { status, text: String::from_utf8_lossy(&text).into_owned() })
     }
 
-    /// Runs a script that has to succeed; returns what it wrote.
+    /// Runs a script that must succeed, and returns its output.
     pub(crate) fn must(&mut self, script: &str, limit: Duration) -> Result<String, String> {
         let Output { status, text } = self.run(script, limit)?;
         if status == 0 { Ok(text) } else { Err(format!("`{script}` ended with {status}:\n{text}")) }
     }
 
-    /// Starts a script in the background; the path is the file that grows with its output.
+    /// Starts a script in the background. Returns the path of the file that its output goes to.
     pub(crate) fn start(&mut self, script: &str) -> Result<PathBuf, String> {
         let name = self.script(script)?;
         self.ask(&format!("start {name}"), Duration::from_secs(20))?;
@@ -262,7 +265,7 @@ impl Guest {
         let path = self.start(script)?;
         let started = Instant::now();
         loop {
-            // Until the guest makes the file there is none.
+            // The file does not exist until the guest creates it.
             let text = fs::read_to_string(&path).unwrap_or_default();
             let mut lines = text.lines();
             if let Some(line) = lines.find(|line| line.starts_with("ready")) {
@@ -275,7 +278,7 @@ impl Guest {
         }
     }
 
-    /// Waits until a script that was started has ended well; returns what it wrote.
+    /// Waits until a script started in the background has succeeded. Returns its output.
     pub(crate) fn finish(&mut self, started: &Path, limit: Duration) -> Result<String, String> {
         let begun = Instant::now();
         let shown = started.with_extension("sh");
@@ -298,7 +301,7 @@ impl Guest {
         }
     }
 
-    /// Stops its processor and its network, as if it had been put to sleep, or lets them go on.
+    /// Stops the guest's processor and network, as if the machine slept, or resumes them.
     pub(crate) fn freeze(&self, is_frozen: bool) -> Result<(), String> {
         let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
         let id = i32::try_from(self.emulator.id()).ok().and_then(Pid::from_raw);
@@ -306,12 +309,12 @@ impl Guest {
         kill_process(id, signal).map_err(|error| format!("the emulator: {error}"))
     }
 
-    /// The power fails: what the guest has in memory is gone.
+    /// Cuts the power: the contents of the guest's memory are lost.
     pub(crate) fn cut(mut self) {
         end(&mut self.emulator);
     }
 
-    /// Writes everything to the disks and switches off.
+    /// Flushes everything to the disks and switches the guest off.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let failed = |error: io::Error| format!("the guest's port: {error}");
         self.control.get_mut().write_all(b"stop -\n").map_err(failed)?;
@@ -325,7 +328,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Puts the script where the guest finds it.
+    /// Writes the script to the shared folder and returns its name there, without `.sh`.
     fn script(&mut self, script: &str) -> Result<String, String> {
         self.commands += 1;
         let name = format!("guest{}-{}", self.emulator.id(), self.commands);
@@ -343,7 +346,7 @@ impl Guest {
         status.ok_or_else(|| format!("the guest said {answer:?}"))
     }
 
-    /// Waits for the line that begins with `word`.
+    /// Waits for the guest's line that begins with `word`.
     fn answer(&mut self, word: &str, limit: Duration) -> Result<String, String> {
         let started = Instant::now();
         let mut line = String::new();
@@ -377,18 +380,18 @@ impl Drop for Guest {
     }
 }
 
-/// The status of a script that was started and has ended.
+/// Returns the exit status of a script started in the background, once it has ended.
 fn ended(started: &Path) -> Result<Option<i32>, String> {
     let path = started.with_extension("status");
     match fs::read_to_string(&path) {
-        // It appears before it is written to.
+        // The guest creates the file before it writes the status to it.
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => text.trim().parse().map(Some).map_err(|_| format!("the status is {text:?}")),
         Err(_) => Ok(None),
     }
 }
 
-/// Lines of the kernels' consoles in this folder that mean trouble.
+/// Returns the console lines in this folder that report a problem of the guest's kernel.
 pub(crate) fn trouble(share: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(share).into_iter().flatten().flatten() {

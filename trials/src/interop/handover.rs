@@ -1,15 +1,15 @@
-//! A new process takes over under a load that verifies: nothing is lost, nothing is wrong, nobody stays
-//! behind. What it costs is measured by `cargo xtask takeover`.
+//! A new process takes over under a load that verifies: no request is lost, none is answered
+//! wrongly, and no connection stays behind. `cargo xtask takeover` measures what a take-over costs.
 
 use super::context::{Context, Verdict};
 use crate::bench::takeover::{Crowd, check};
 
-/// Connections of protocol reflex.
+/// Takes over connections of protocol reflex.
 pub(super) fn reflex(context: &Context) -> Result<Verdict, String> {
     take_over(context, Crowd::Reflex { connections: 50 })
 }
 
-/// Controllers of NVMe hosts.
+/// Takes over controllers of NVMe hosts.
 pub(super) fn nvme(context: &Context) -> Result<Verdict, String> {
     take_over(context, Crowd::Nvme { controllers: 6, queues: 3 })
 }

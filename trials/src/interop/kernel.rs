@@ -9,51 +9,51 @@ use clap::ValueEnum;
 use super::apt::{self, Apt};
 use super::archive::Archive;
 
-/// A series of kernels.
+/// A kernel series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Series {
-    /// The oldest that nearflash runs on.
+    /// The oldest series that nearflash supports.
     #[value(name = "6.1")]
     V6_1,
-    /// The newest that Debian's stable releases have in common.
+    /// The newest series that Debian's stable releases share.
     #[value(name = "6.12")]
     V6_12,
 }
 
-/// A kernel that is ready to boot.
+/// A kernel that is unpacked and ready to boot.
 pub(crate) struct Kernel {
-    /// The kernel itself.
+    /// The path of the kernel image.
     pub(super) image: PathBuf,
-    /// What `uname -r` says in it.
+    /// The release that `uname -r` prints.
     pub(super) release: String,
-    /// The folder of its modules.
+    /// The folder of the kernel's modules.
     pub(super) modules: PathBuf,
-    /// Its first file system.
+    /// The path of the kernel's first file system.
     pub(super) initramfs: PathBuf,
 }
 
-/// The emulator.
+/// The emulator's program and data.
 pub(crate) struct Qemu {
     pub(super) program: PathBuf,
-    /// Folders of its firmware.
+    /// The folders of the emulator's firmware.
     pub(super) data: Vec<PathBuf>,
 }
 
-/// What has to be loaded before the host's root can be mounted.
+/// The modules that are loaded before the host's root can be mounted.
 const BOOT_MODULES: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
-/// What a program names that needs libraries.
+/// The path of the loader, which a dynamically linked program contains.
 const LOADER: &[u8] = b"/lib64/ld-linux";
 
-/// The first version whose emulated NVMe controller works beside a single virtual processor; 7.2
-/// loses doorbells there.
+/// The oldest QEMU whose emulated NVMe controller works with a single virtual processor. Version
+/// 7.2 loses doorbells there.
 const QEMU_MAJOR_MIN: u32 = 8;
 
 const QEMU_PACKAGES: [&str; 4] =
     ["qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios"];
 
 impl Series {
-    /// As people write it.
+    /// Returns the series as people write it, such as `6.12`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Series::V6_1 => "6.1",
@@ -63,7 +63,7 @@ impl Series {
 }
 
 impl Kernel {
-    /// Finds the kernel in the cache, or brings it there.
+    /// Returns the kernel from the cache, and downloads it first if it is missing.
     pub(crate) fn prepare(series: Series, cache: &Path) -> Result<Kernel, String> {
         let folder = cache.join(format!("linux-{}", series.name()));
         if !folder.is_dir() {
@@ -84,7 +84,7 @@ impl Kernel {
         }
         let initramfs = folder.join("initramfs");
         let image = folder.join("boot").join(format!("vmlinuz-{release}"));
-        // Written beside and renamed: another run may be booting from it.
+        // Write to a new file and rename it, because another run may be booting from the old one.
         let fresh = folder.join(format!("initramfs.{}", std::process::id()));
         fs::write(&fresh, first_file_system(&modules)?)
             .and_then(|()| fs::rename(&fresh, &initramfs))
@@ -92,7 +92,7 @@ impl Kernel {
         Ok(Kernel { image, release, modules, initramfs })
     }
 
-    /// Whether it was built with one of these options, as a part of it or as a module.
+    /// Returns true if the kernel has one of these options, built in or as a module.
     pub(super) fn has_option(&self, names: &[&str]) -> bool {
         let config = self.image.with_file_name(format!("config-{}", self.release));
         let text = fs::read_to_string(config).unwrap_or_default();
@@ -114,7 +114,7 @@ fn fetch(series: Series, cache: &Path, folder: &Path) -> Result<(), String> {
 }
 
 impl Qemu {
-    /// The installed one where it is new enough, else that of the backports.
+    /// Returns the installed emulator if it is new enough, else the one of Debian's backports.
     pub(crate) fn prepare(cache: &Path) -> Result<Qemu, String> {
         let installed = Qemu { program: "qemu-system-x86_64".into(), data: Vec::new() };
         let version = apt::run(Command::new(&installed.program).arg("--version"))?;
@@ -132,13 +132,13 @@ impl Qemu {
     }
 }
 
-/// The major number in `QEMU emulator version 10.0.2 (Debian …)`.
+/// Returns the major version number in text like `QEMU emulator version 10.0.2 (Debian …)`.
 fn major(version: &str) -> Option<u32> {
     let (_, rest) = version.split_once("version ")?;
     rest.split('.').next()?.parse().ok()
 }
 
-/// An archive of busybox, the modules that the first steps need, and the two programs.
+/// Packs busybox, the modules of the first boot steps, and the two programs of the guest.
 fn first_file_system(modules: &Path) -> Result<Vec<u8>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut archive = Archive::default();
@@ -176,21 +176,21 @@ fn decompress(path: &Path) -> Result<Vec<u8>, String> {
     if output.status.success() { Ok(output.stdout) } else { Err(format!("xz: {}", path.display())) }
 }
 
-/// The name that the kernel has for the module in this file.
+/// Returns the kernel's name for the module in this file.
 fn module_name(place: &str) -> String {
     let file = place.rsplit('/').next().unwrap_or(place);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")
 }
 
-/// The files of the wanted modules, each after those that it depends on. A module that is not in
-/// the list is part of the kernel.
+/// Returns the files of the wanted modules, each after its dependencies. A module that is missing
+/// from the list is built into the kernel.
 fn load_order<'a>(dependencies: &'a str, wanted: &[&str]) -> Vec<&'a str> {
     let mut order = Vec::new();
     for name in wanted {
         let line = dependencies.lines().filter_map(|line| line.split_once(':'));
         let found = line.into_iter().find(|(place, _)| module_name(place) == *name);
         let Some((place, before)) = found else { continue };
-        // What stands last in the list depends on nothing before it.
+        // The last module of a dependency list depends on none of those before it.
         for place in before.split_whitespace().rev().chain([place]) {
             if !order.contains(&place) {
                 order.push(place);

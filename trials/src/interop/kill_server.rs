@@ -1,5 +1,5 @@
-//! The server is killed under load and started again: every acknowledged write is there, and clients
-//! find their way back.
+//! Kills the server under load and starts it again: every acknowledged write is there, and clients
+//! reconnect.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,15 @@ use xtask::shell;
 
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// Until a server serves whose predecessor was killed: the kernel takes that one's ring apart when it
-/// gets to it (seconds were seen on a busy machine), and the volume stays locked so long.
+/// The time limit for the start of a server whose predecessor was killed. The kernel frees the
+/// predecessor's ring late (after seconds on a busy machine), and the volume stays locked until
+/// then.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the load generator runs across the kills.
+/// The time that the load generator runs across the kills.
 const LOAD_TIME: Duration = Duration::from_secs(8);
 
-/// What the tests read of the object that `nearflash bench --json` prints.
+/// The fields that the tests read from the output of `nearflash bench --json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     pub(super) errors: u64,
@@ -35,14 +36,14 @@ pub(super) struct Report {
     pub(super) write: Side,
 }
 
-/// Reads or writes of a [`Report`].
+/// The figures of reads or of writes in a [`Report`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) count: u64,
 }
 
 impl Report {
-    /// Finds the object in what the program wrote.
+    /// Finds the JSON object in the program's output and parses it.
     pub(super) fn find(output: &str) -> Result<Report, String> {
         let line = output.lines().find(|line| line.starts_with('{'));
         let line = line.ok_or_else(|| format!("no report in:\n{output}"))?;
@@ -59,15 +60,15 @@ fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> 
     loop {
         match Server::start(&mut command) {
             Err(error) if started.elapsed() > START_LIMIT => return Err(error),
-            // It waits some seconds itself, then says that the volume is in use.
+            // The server itself waits some seconds, then reports that the volume is in use.
             Err(_) => println!("    not yet ready after {:.1} s", started.elapsed().as_secs_f64()),
             ready => return ready,
         }
     }
 }
 
-/// A client that keeps a ledger: whatever was acknowledged must be there, flushed or not, for the
-/// machine lives on.
+/// Runs a client that keeps a ledger across kills. Every acknowledged change must survive, flushed
+/// or not, because only the server dies and not the machine.
 pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     let volume = context.folder.join("volume");
     let mut ledger = Ledger::new(55 << 40, VOLUME_BYTES / BLOCK);
@@ -104,9 +105,9 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     )))
 }
 
-/// The load generator runs across two kills; it reconnects, sends again what is safe to send again,
-/// and finds nothing amiss. The volume is in memory, so that a disk that others keep busy does not
-/// look like a server that does not answer.
+/// Runs the load generator across two kills. It reconnects, repeats what is safe to repeat, and
+/// must find no error. The volume is in memory, so that a disk kept busy by others does not look
+/// like a server that does not answer.
 pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
     let name = format!("nearflash-interop-{}", std::process::id());
     let folder = Path::new("/dev/shm").join(name);
@@ -147,7 +148,7 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
             "the killed server's volume stayed locked until {late:.1} s, when the load was over"
         )));
     }
-    // Of a connection that did not come back, the requests in flight would count as errors.
+    // The requests in flight of a connection that did not come back would count as errors.
     if report.errors > 0 {
         return Err(format!("{} requests were lost:\n{}", report.errors, ran.output));
     }

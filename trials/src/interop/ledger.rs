@@ -1,65 +1,65 @@
-//! What each block of a volume may hold after a crash.
+//! A record of the contents that each block of a volume may have after a crash.
 //!
-//! A block remembers the newest change to it that must not be lost, and every later one: any of
-//! these may be there, an older one may not. Changes to one block are made one after the other.
+//! A block remembers the newest change that must not be lost, and every later change. After a crash
+//! it may hold any of these, and nothing older. Changes to one block are made one after the other.
 
 use super::chance::Chance;
 
-/// Bytes of what the ledger calls a block.
+/// The size of a block of the ledger, in bytes.
 pub(super) const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 
-/// What a change leaves in a block.
+/// The kind of contents that a change leaves in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Bytes that say which change it was.
+    /// Bytes that identify the change.
     Data,
-    /// Zeroes: discarded or zeroed.
+    /// Zeroes, left by a discard or a write of zeroes.
     Zeroes,
 }
 
 /// A change to a block.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    /// Its number; zero is what was there at first.
+    /// The number of the change. Zero stands for the initial contents.
     generation: u32,
     contents: Contents,
-    /// Its place in the order of acknowledgements, once it has one.
+    /// The position in the order of acknowledgements, once the change was acknowledged.
     acknowledged: Option<u64>,
 }
 
-/// The blocks of a volume and what may be in them.
+/// The blocks of a volume and the contents that each may have.
 pub(super) struct Ledger {
-    /// Tells this volume's contents from others.
+    /// Distinguishes this volume's contents from those of earlier runs.
     run: u64,
-    /// Of each block: the newest change that must be there, then the later ones in order.
+    /// For each block, the newest change that must survive, then the later ones in order.
     blocks: Vec<Vec<Change>>,
     generations: u32,
     acknowledgements: u64,
 }
 
-/// What a check of a block found.
+/// The result of checking one block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// Each sector that may not be as it is, in words.
+    /// A description of each sector that holds something it may not hold.
     pub(super) wrong: Vec<String>,
-    /// An acknowledged change is gone that nobody promised to keep.
+    /// Set if an acknowledged change is gone whose survival was not promised.
     pub(super) lost_unpromised: bool,
 }
 
 impl Ledger {
-    /// For a volume of zeroes.
+    /// Creates the ledger of a volume of zeroes.
     pub(super) fn new(run: u64, blocks: usize) -> Ledger {
         let first = Change { generation: 0, contents: Contents::Zeroes, acknowledged: Some(0) };
         Ledger { run, blocks: vec![vec![first]; blocks], generations: 0, acknowledgements: 0 }
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// A change of `count` blocks from `first` is on its way; its number.
+    /// Records that a change of `count` blocks from `first` was sent, and returns its number.
     pub(super) fn issue(&mut self, first: usize, count: usize, contents: Contents) -> u32 {
         self.generations += 1;
         let generation = self.generations;
@@ -69,7 +69,7 @@ impl Ledger {
         generation
     }
 
-    /// The change was acknowledged, as `durable` or not.
+    /// Records that the change was acknowledged. If `durable`, it must survive from now on.
     pub(super) fn acknowledge(
         &mut self,
         first: usize,
@@ -88,12 +88,13 @@ impl Ledger {
         }
     }
 
-    /// What a flush that is sent now covers.
+    /// Returns the mark to pass to [`flushed`](Self::flushed) for a flush that is sent now.
     pub(super) fn mark(&self) -> u64 {
         self.acknowledgements
     }
 
-    /// A flush that was sent at `mark` was acknowledged.
+    /// Records that the flush sent at `mark` was acknowledged: changes acknowledged before it must
+    /// survive.
     pub(super) fn flushed(&mut self, mark: u64) {
         for block in &mut self.blocks {
             let covered = |change: &Change| change.acknowledged.is_some_and(|order| order <= mark);
@@ -103,7 +104,7 @@ impl Ledger {
         }
     }
 
-    /// The bytes that change `generation` writes to a block.
+    /// Fills `bytes` with what change `generation` writes to a block.
     pub(super) fn fill(&self, block: usize, generation: u32, bytes: &mut [u8]) {
         for (number, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
             let place = (block * (BLOCK / SECTOR) + number) as u64;
@@ -115,8 +116,8 @@ impl Ledger {
         }
     }
 
-    /// Holds what was read from a block after a crash against what may be there, and takes it for
-    /// what is there from now on.
+    /// Compares what was read from a block after a crash with what may be there, and takes the
+    /// block's contents as its state from now on.
     pub(super) fn settle(&mut self, block: usize, bytes: &[u8]) -> Finding {
         let mut finding = Finding::default();
         let changes = &self.blocks[block];
@@ -137,7 +138,7 @@ impl Ledger {
             there.acknowledged = Some(0);
             self.blocks[block] = vec![there];
         } else if oldest.is_some() {
-            // A torn block stays a mixture of what it may be, which no flush makes whole.
+            // A torn block stays a mixture of its possible contents, which no flush makes whole.
             for change in &mut self.blocks[block][1..] {
                 change.acknowledged = None;
             }
@@ -145,7 +146,7 @@ impl Ledger {
         finding
     }
 
-    /// Whether the sector holds what the change left.
+    /// Returns true if the sector holds what the change left.
     fn is(&self, change: &Change, block: usize, number: usize, sector: &[u8]) -> bool {
         match change.contents {
             Contents::Zeroes => sector.iter().all(|byte| *byte == 0),
@@ -153,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// The change that wrote this sector, whichever it was.
+    /// Returns the number of the change that wrote this sector, if any did.
     fn holds(&self, block: usize, number: usize, sector: &[u8]) -> Option<u32> {
         let generation = u32::from_le_bytes(sector[..4].try_into().expect("four bytes"));
         let mut expected = vec![0; BLOCK];
@@ -211,7 +212,7 @@ mod tests {
         let bytes = contents(&ledger, 3, durable);
         let finding = ledger.settle(3, &bytes);
         assert!(finding.wrong.is_empty() && finding.lost_unpromised);
-        // From now on it is what is there.
+        // The change that was found counts as the block's contents from now on.
         assert!(!ledger.settle(3, &bytes).lost_unpromised);
     }
 
@@ -239,7 +240,7 @@ mod tests {
         assert!(ledger.settle(3, &bytes).lost_unpromised);
         ledger.flushed(ledger.mark());
         assert_eq!(ledger.settle(3, &bytes), Finding::default());
-        // What is written anew counts again.
+        // A new write counts again.
         written(&mut ledger, true);
         assert_eq!(ledger.settle(3, &bytes).wrong.len(), 8);
     }

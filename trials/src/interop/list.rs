@@ -1,8 +1,8 @@
-//! The tests, in the order in which they run: on which kernels, and in which list.
+//! The tests in the order in which they run, with the kernels and the list of each.
 //!
-//! The tests of [`nvme`] share a guest, so each costs what it does itself. Those of the list
-//! [`Short`](List::Short) run with every `cargo xtask ci`, on the first of their kernels and in a short
-//! form; all run with `cargo xtask ci --full`.
+//! The tests of [`nvme`] share a guest, so each costs only its own work. The tests of the list
+//! [`Short`](List::Short) run with every `cargo xtask ci`, on the first of their kernels and in a
+//! short form. All tests run with `cargo xtask ci --full`.
 
 use super::kernel::Series;
 use super::{List, Test, commands, handover, kill_server, nvme, old_kernel, power_cut};
@@ -54,7 +54,7 @@ pub(super) const TESTS: &[Test] = &[
 mod tests {
     use super::*;
 
-    /// What `cargo xtask ci` has to have of these in its short form.
+    /// The tests that `cargo xtask ci` must include in its short form.
     const GATE: &[&str] = &[
         "commands",
         "takeover-reflex",

@@ -1,5 +1,5 @@
-//! Changes of every kind on a volume, many at once, until something happens to the server; and the
-//! look at what is left.
+//! Concurrent changes of every kind on a volume until the server fails, and the check of what is
+//! left.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,49 +11,50 @@ use super::chance::Chance;
 use super::ledger::{BLOCK, Contents, Ledger};
 use super::reflex::{Connection, Reply, Request};
 
-/// Requests in flight.
+/// The number of requests in flight.
 const DEPTH: usize = 16;
 
-/// The most blocks of a request.
+/// The largest request, in blocks.
 const BLOCKS_MAX: u64 = 4;
 
-/// Before the end of a load that only flushes, so that there is something to lose.
+/// The time before the end of a load with [`Mix::Flushes`] in which nothing is flushed, so that a
+/// failure can lose something.
 const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 
-/// How long a server may stay silent with requests in flight.
+/// The longest that a server may stay silent with requests in flight.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Blocks of a read that checks.
+/// The blocks of one read when the volume is checked.
 const READ_BLOCKS: usize = 64;
 
-/// Losses that are told one by one.
+/// The largest number of wrong sectors that are described one by one.
 const TOLD_MAX: usize = 10;
 
-/// Of these, how many of one block.
+/// The largest number of these descriptions for one block.
 const TOLD_OF_BLOCK_MAX: usize = 2;
 
-/// Which acknowledgements promise that the change survives.
+/// The acknowledgements after which a change must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Those of forced unit access and of flushes: the power may fail.
+    /// Only those of forced unit access and of flushes: the power may fail.
     Durable,
-    /// All: only the server may die.
+    /// All acknowledgements: only the server may die.
     All,
 }
 
-/// How a load asks for durability. A sync for one request covers all others, so that a server that
-/// forgets one way would be covered up by the other.
+/// The way a load asks for durability. A sync for one request covers all others, so a load that
+/// mixes both ways could hide a server that ignores one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Now and then a flush, nothing forced; at last no flush any more.
+    /// Occasional flushes and no forced unit access. No flush near the end.
     Flushes,
-    /// Forced changes, no flush.
+    /// Forced unit access and no flushes.
     Forced,
-    /// Both.
+    /// Both flushes and forced unit access.
     Both,
 }
 
-/// Load on a volume.
+/// A load on a volume.
 pub(super) struct Load<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) ledger: &'a mut Ledger,
@@ -62,14 +63,14 @@ pub(super) struct Load<'a> {
     pub(super) mix: Mix,
 }
 
-/// What a load came to, in acknowledged requests.
+/// The acknowledged requests of a load, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) plain: u64,
     pub(super) forced: u64,
     pub(super) zeroed: u64,
     pub(super) flushes: u64,
-    /// Requests in flight at the end.
+    /// The requests without an answer at the end.
     pub(super) unanswered: u64,
 }
 
@@ -80,7 +81,7 @@ enum Pending {
 }
 
 impl Load<'_> {
-    /// Makes load for `time`, then lets `happen` happen, and goes on receiving until the connection
+    /// Runs the load for `time`, then calls `happen`, and goes on receiving until the connection
     /// ends.
     pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
@@ -96,7 +97,8 @@ impl Load<'_> {
             if started.elapsed() >= time
                 && let Some(happen) = happen.take()
             {
-                // Whatever the server is doing with them by then; an emulated one takes longer.
+                // A random pause of a random magnitude, so that the failure meets the requests at
+                // different stages in the server. An emulated server is slower.
                 let scales = match self.promise {
                     Promise::Durable => [30, 300, 3000, 30_000],
                     Promise::All => [1, 1, 10, 100],
@@ -119,7 +121,7 @@ impl Load<'_> {
         }
     }
 
-    /// Makes load for `time`, and waits for all answers.
+    /// Runs the load for `time` and waits for all answers.
     pub(super) fn for_time(mut self, time: Duration) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
@@ -138,7 +140,7 @@ impl Load<'_> {
         Ok(counts)
     }
 
-    /// Sends until enough is in flight.
+    /// Sends requests until [`DEPTH`] of them are in flight.
     fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>, may_flush: bool) -> io::Result<()> {
         let flush_percent = match self.mix {
             Mix::Flushes if may_flush => 3,
@@ -158,7 +160,8 @@ impl Load<'_> {
                 Pending::Change { first: f, count: c, .. } => first < f + c && *f < first + count,
                 Pending::Flush { .. } => false,
             };
-            // One change of a block at a time, so that their order is known.
+            // Each block has at most one change in flight, so that the order of its changes is
+            // known.
             if pending.values().any(overlaps) {
                 continue;
             }
@@ -193,7 +196,7 @@ impl Load<'_> {
         pending: &mut BTreeMap<u64, Pending>,
         counts: &mut Counts,
     ) -> Result<(), String> {
-        // Notices belong to no request.
+        // Unsolicited notices belong to no request.
         let Some(request) = pending.remove(&reply.tag) else { return Ok(()) };
         if reply.status != 0 {
             return Err(format!("a request ended with status {}", reply.status));
@@ -217,17 +220,18 @@ impl Load<'_> {
     }
 }
 
-/// What was found on a volume after a crash.
+/// The result of checking a whole volume after a crash.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// Sectors that may not be as they are, the first few in words.
+    /// The number of sectors that hold something they may not; `told` describes the first few.
     pub(super) wrong: usize,
     pub(super) told: Vec<String>,
-    /// Blocks whose newest acknowledged change is gone without a promise being broken.
+    /// The number of blocks whose newest acknowledged change is gone although no promise was
+    /// broken.
     pub(super) lost_unpromised: u64,
 }
 
-/// Reads the whole volume and settles the ledger to it.
+/// Reads the whole volume and updates the ledger with what was found.
 pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result<Survey, String> {
     let mut survey = Survey::default();
     for first in (0..ledger.len()).step_by(READ_BLOCKS) {
@@ -245,7 +249,7 @@ pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result
 }
 
 impl Survey {
-    /// An error where something is not as it may be.
+    /// Returns an error if any sector holds something it may not.
     pub(super) fn verdict(&self) -> Result<(), String> {
         match self.wrong {
             0 => Ok(()),

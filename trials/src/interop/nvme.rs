@@ -1,7 +1,8 @@
-//! The kernel's own NVMe/TCP host, in a guest, against a server on this machine.
+//! Tests of the Linux kernel's own NVMe/TCP host, in a guest, against a server on this machine.
 //!
-//! The server is each test's own; the guest is handed on ([`Standby`](super::standby)), so a test
-//! leaves no controller behind. What the guest wrote stays with a test that failed.
+//! Each test starts a server of its own. The guest is passed from test to test
+//! ([`Standby`](super::standby)), so a test must leave no controller behind. The output of the
+//! guest stays in the folder of a test that failed.
 
 pub(super) mod auth;
 pub(super) mod commands;
@@ -19,8 +20,8 @@ use std::time::Duration;
 use pair::{Pair, provide};
 use target::{NQN, Plan};
 
-/// What is waited for in the guest is quick, on a quiet machine.
+/// The time limit of what a guest does quickly on an idle machine.
 const SOON: Duration = Duration::from_secs(120);
 
-/// The same for what keeps an emulated processor busy.
+/// The time limit of work that keeps an emulated processor busy.
 const LATER: Duration = Duration::from_secs(400);

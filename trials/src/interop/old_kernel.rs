@@ -1,4 +1,4 @@
-//! The oldest kernel that nearflash promises to run on, and a kernel that forbids io_uring.
+//! The oldest supported kernel, and a kernel on which io_uring is forbidden.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::{Context, Verdict, free_port};
 
 const VOLUME_BYTES: usize = 64 << 20;
 
-/// What is waited for in the guest is quick.
+/// The time limit of commands in the guest that are quick.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Serves a null device, memory and a file, and drives them with the load generator: server, client
-/// and verification all run on that kernel.
+/// Serves a null device, memory and a file, and runs the load generator against each. Server,
+/// client and verification all run on the old kernel.
 pub(super) fn io_uring(context: &Context) -> Result<Verdict, String> {
     let mut guest = boot(context, Vec::new())?;
     let release = guest.must("uname -r", SOON)?.trim().to_owned();
@@ -53,7 +53,7 @@ pub(super) fn io_uring(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(summary.join(", ")))
 }
 
-/// Serves a file where io_uring is forbidden; the load comes from the host.
+/// Serves a file where io_uring is forbidden. The load comes from the host.
 pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     let port = free_port()?;
     let mut guest = boot(context, vec![(port, 7420)])?;
@@ -85,7 +85,7 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{release}: {changes} changes read back")))
 }
 
-/// A guest with ext4 on an NVMe disk at `/mnt/disk`.
+/// Boots a guest with ext4 on an NVMe disk at `/mnt/disk`.
 fn boot(context: &Context, forwards: Vec<(u16, u16)>) -> Result<Guest, String> {
     let image = context.folder.join("disk.image");
     let file = std::fs::File::create(&image);

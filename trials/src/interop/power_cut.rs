@@ -1,9 +1,8 @@
-//! The power fails under load: what was acknowledged as durable must be there afterwards.
+//! Cuts the power under load: writes acknowledged as durable must be there afterwards.
 //!
-//! A guest serves a volume on a disk with a volatile cache; a client on the host writes to it. At a
-//! moment that chance picks the guest dies with all that is in its memory, and chance decides which
-//! sectors of the disk's cache reach the media. Then the same disk boots again and every block is
-//! read.
+//! A guest serves a volume on a disk with a volatile cache, and a client on the host writes to it.
+//! At a random moment the guest dies with everything in its memory, and chance decides which cached
+//! sectors reach the disk's media. Then the same disk boots again and every block is read.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,27 +15,27 @@ use super::load::{Load, Mix, Promise, Survey, survey};
 use super::reflex::Connection;
 use super::{Context, Verdict, free_port};
 
-/// Of the disk.
+/// The size of the disk.
 const DISK_BYTES: usize = 160 << 20;
 
-/// Of the volume, which is on the disk or is its beginning.
+/// The size of the volume, which is a file on the disk or the beginning of the disk.
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// Commands in the guest that are quick.
+/// The time limit of commands in the guest that are quick.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Where the volume is.
+/// The kind of volume on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// A new sparse file on ext4: its metadata changes with almost every write.
+    /// A new sparse file on ext4, whose metadata changes with almost every write.
     Sparse,
-    /// A file whose space is allocated but was never written.
+    /// A file whose space is allocated and was never written.
     Preallocated,
-    /// The disk itself.
+    /// The beginning of the disk, without a file system.
     Raw,
 }
 
-/// A disk, and a volume that is cut from power a few times.
+/// A disk with a volume whose power is cut several times.
 struct Trial<'a> {
     context: &'a Context,
     place: Place,
@@ -59,14 +58,14 @@ pub(super) fn raw(context: &Context) -> Result<Verdict, String> {
     honest(context, Place::Raw, Controller::Virtio, 33)
 }
 
-/// On a disk without a cache only what the guest has in memory can be lost: with a sparse file,
-/// where its data lies.
+/// Cuts the power of a disk without a cache, which can lose only what is in the guest's memory: for
+/// a sparse file, the metadata that says where its data lies.
 pub(super) fn nvme(context: &Context) -> Result<Verdict, String> {
     honest(context, Place::Sparse, Controller::Nvme, 44)
 }
 
-/// The checker is checked: on a disk that acknowledges flushes without doing them, promises of the
-/// server break, and that must show.
+/// Checks the checker: on a disk that acknowledges flushes without doing them, promises must be
+/// seen to break.
 pub(super) fn lying_disk(context: &Context) -> Result<Verdict, String> {
     let mut trial = Trial::new(context, Place::Raw, Controller::Virtio, true, 55);
     trial.cut_once(0)?;
@@ -124,7 +123,7 @@ impl<'a> Trial<'a> {
         self.look(cuts)?.verdict()
     }
 
-    /// Boots, looks at what the last cut left, and cuts the power under load.
+    /// Boots, checks what the last cut left, and cuts the power under load.
     fn cut_once(&mut self, number: usize) -> Result<(), String> {
         let (guest, mut connection) = self.boot(number)?;
         if number > 0 {
@@ -162,7 +161,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Boots once more, only to look.
+    /// Boots once more, and only checks the volume.
     fn look(&mut self, number: usize) -> Result<Survey, String> {
         let (guest, mut connection) = self.boot(number)?;
         let found = survey(&mut connection, &mut self.ledger)?;
@@ -193,7 +192,7 @@ impl<'a> Trial<'a> {
         Ok((guest, connection))
     }
 
-    /// Makes the volume ready in the guest; its path and options.
+    /// Prepares the volume in the guest. Returns its path and options.
     fn prepare(&self, guest: &mut Guest, is_first: bool) -> Result<String, String> {
         let device = match self.controller {
             Controller::Nvme => "/dev/nvme0n1",
@@ -216,7 +215,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A script that waits until the kernel has found the disk.
+/// Returns a script that waits until the kernel has found the disk.
 pub(super) fn await_device(device: &str) -> String {
     let found = Path::new(device).display();
     format!("n=0; until [ -b {found} ]; do n=$((n+1)); [ $n -le 200 ] || exit 1; sleep 0.05; done")

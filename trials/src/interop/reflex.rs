@@ -1,7 +1,7 @@
-//! A client of protocol `reflex` version 2 that does only what the tests need: send, receive.
+//! A minimal client of protocol `reflex` version 2: it sends and receives what the tests need.
 //!
-//! It shares the layouts with the server and nothing else, so that a mistake of the client library
-//! does not hide one of the server.
+//! The client shares only the message layouts with the server, so that a mistake in the client
+//! library cannot hide a mistake in the server.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,20 +12,20 @@ use wire::reflex_v2::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Bytes of a block of the protocol.
+/// The size of a logical block of the protocol, in bytes.
 const LOGICAL: usize = 512;
 
-/// Until a server that accepts has answered.
+/// The time within which a server that accepted the connection has to answer the hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(20);
 
-/// A connection.
+/// An open connection to a server.
 pub(super) struct Connection {
     stream: TcpStream,
     received: Vec<u8>,
     tags: u64,
 }
 
-/// A request; places and lengths in bytes.
+/// A request. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) opcode: Opcode,
@@ -34,7 +34,7 @@ pub(super) struct Request {
     pub(super) forced: bool,
 }
 
-/// An answer.
+/// A reply.
 pub(super) struct Reply {
     pub(super) tag: u64,
     pub(super) status: u16,
@@ -42,7 +42,7 @@ pub(super) struct Reply {
 }
 
 impl Connection {
-    /// Connects, trying again until `limit` while nobody answers.
+    /// Connects, and tries again until `limit` while the server does not answer.
     pub(super) fn open(address: &str, limit: Duration) -> Result<Connection, String> {
         let started = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Connection {
         Err(ErrorKind::TimedOut.into())
     }
 
-    /// Sends a request; returns the name that its reply will have.
+    /// Sends a request and returns the tag that its reply will carry.
     pub(super) fn send(&mut self, request: Request, payload: &[u8]) -> io::Result<u64> {
         self.tags += 1;
         let mut head = RequestHead::new_zeroed();
@@ -91,7 +91,7 @@ impl Connection {
         Ok(self.tags)
     }
 
-    /// The next reply, or `None` when none came within `limit`.
+    /// Returns the next reply, or `None` if none arrived within `limit`.
     pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
         self.stream.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
         loop {
@@ -121,7 +121,7 @@ impl Connection {
         Some(Reply { tag: head.tag.get(), status: head.status.get(), body })
     }
 
-    /// Reads, and waits for the data.
+    /// Reads `bytes` bytes at `offset` and waits for the data.
     pub(super) fn read(&mut self, offset: usize, bytes: usize) -> Result<Vec<u8>, String> {
         let request = Request { opcode: Opcode::READ, offset, bytes, forced: false };
         let what = || format!("reading {bytes} bytes at {offset}");

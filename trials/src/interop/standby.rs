@@ -1,8 +1,8 @@
-//! A guest that stays for the next test: booting one takes longer than most tests that need no more
-//! of it than its kernel.
+//! A guest that stays booted for the next test, since booting takes longer than most tests that
+//! need only a kernel.
 //!
-//! A test takes the guest, and gives it back when it has left everything as it found it. The guest of
-//! a test that failed is gone, and what it wrote stays with that test.
+//! A test takes the guest and gives it back as it found it. If a test fails, its guest is discarded
+//! and the guest's output stays in the folder of that test.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use super::guest::{self, Guest, Machine};
 use super::kernel::{Kernel, Qemu, Series};
 
-/// See the module.
+/// A guest that is booted when the first test asks for it, and kept for later tests.
 pub(super) struct Standby {
-    /// What the guest shares with us.
+    /// The folder that the guest shares with the host.
     folder: PathBuf,
     guest: RefCell<Option<Guest>>,
     boots: Cell<u32>,
@@ -21,13 +21,13 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Nothing is booted until a test asks for it.
+    /// Creates the standby. No guest is booted until a test takes it.
     pub(super) fn new(place: &Path, series: Option<Series>, keeps: bool) -> Standby {
         let folder = place.join(format!("guest-{}", series.map_or("none", Series::name)));
         Standby { folder, guest: RefCell::new(None), boots: Cell::new(0), keeps }
     }
 
-    /// The guest, which nobody else has then.
+    /// Takes the guest, which is then used by one test only. Boots it if there is none.
     pub(super) fn take(&self, qemu: &Qemu, kernel: &Kernel) -> Result<Guest, String> {
         if let Some(guest) = self.guest.take() {
             return Ok(guest);
@@ -39,10 +39,9 @@ impl Standby {
         machine.boot(&format!("boot{}", self.boots.get()))
     }
 
-    /// Takes the guest back.
+    /// Takes the guest back from a test.
     ///
-    /// # Errors
-    /// Its kernel complained of something; the guest is gone.
+    /// # Errors The guest's kernel reported a problem. The guest is discarded.
     pub(super) fn give(&self, guest: Guest) -> Result<(), String> {
         let trouble = guest::trouble(&self.folder);
         if !trouble.is_empty() {
@@ -52,8 +51,8 @@ impl Standby {
         Ok(())
     }
 
-    /// Leaves what the guest wrote to the test whose failure was its end.
-    pub(super) fn bequeath(&self, folder: &Path) -> Result<(), String> {
+    /// Moves the guest's output to the folder of the test that failed.
+    pub(super) fn leave_output(&self, folder: &Path) -> Result<(), String> {
         let is_here = self.guest.borrow().is_some();
         if is_here || self.boots.get() == 0 || !self.folder.is_dir() {
             return Ok(());
@@ -64,16 +63,16 @@ impl Standby {
 
 impl Drop for Standby {
     fn drop(&mut self) {
-        // The guest first: it writes there.
+        // Stop the guest first, because it writes to the folder.
         drop(self.guest.take());
         if !self.keeps {
-            // Nothing else is in there than what tests that passed have written.
+            // The folder holds only what tests that passed have written.
             let _left = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// Makes a folder, or takes everything out of it.
+/// Creates an empty folder, or empties an existing one.
 pub(super) fn empty(folder: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {

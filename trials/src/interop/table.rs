@@ -1,20 +1,20 @@
-//! Which test came to what on which kernel.
+//! The table of test results by kernel.
 
 use std::fmt;
 
 use super::kernel::Series;
 
-/// The columns: without a guest, and the kernels.
+/// The columns: tests without a guest, then each kernel.
 const COLUMNS: [Option<Series>; 3] = [None, Some(Series::V6_1), Some(Series::V6_12)];
 
-/// Rows of tests in the order in which they were first run.
+/// A table with one row for each test, in the order in which the tests first ran.
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<(&'static str, [String; COLUMNS.len()])>,
 }
 
 impl Table {
-    /// Notes what a test came to.
+    /// Records the result of a test on a kernel.
     pub(super) fn set(&mut self, name: &'static str, series: Option<Series>, result: String) {
         let place = self.rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
             self.rows.push((name, Default::default()));

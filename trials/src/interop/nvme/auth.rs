@@ -1,24 +1,24 @@
-//! The kernel's own host proves who it is, or does not.
+//! In-band authentication by the Linux kernel's host.
 
 use std::fs;
 
 use super::super::{Context, Verdict};
 use super::{Pair, Plan, provide};
 
-/// The host of the tests.
+/// The name of the host in these tests.
 const HOST: &str = "nqn.2026-11.io.nearflash:host";
 
-/// Three keys: the host's, the controller's, and one that nobody has.
+/// Three keys: the host's, the controller's, and one that is registered nowhere.
 const KEYS: [&str; 3] = [
     "DHHC-1:00:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:",
     "DHHC-1:01:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgnCjZ2:",
     "DHHC-1:00:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:",
 ];
 
-/// Reads some of the device.
+/// A script that reads part of the device.
 const READ: &str = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null";
 
-/// A server that knows the host by this key.
+/// Returns the configuration of a server that registers the host with this key.
 fn knowing(key: &str) -> String {
     let controller_key = KEYS[1];
     format!(
@@ -27,9 +27,9 @@ fn knowing(key: &str) -> String {
     )
 }
 
-/// The reason to skip.
+/// Returns the reason to skip if the guest's kernel cannot authenticate.
 fn cannot(context: &Context) -> Result<Option<Verdict>, String> {
-    // The second name is that of newer kernels.
+    // The second option is the name in newer kernels.
     if context.tools()?.1.has_option(&["CONFIG_NVME_AUTH", "CONFIG_NVME_HOST_AUTH"]) {
         return Ok(provide(&[]));
     }
@@ -37,8 +37,8 @@ fn cannot(context: &Context) -> Result<Option<Verdict>, String> {
     Ok(Some(Verdict::Skipped(reason.to_owned())))
 }
 
-/// A host with the right key gets in, also when it asks the same of the controller; one with a wrong
-/// key, or none, does not.
+/// Admits a host with the right key, also when the host authenticates the controller in turn.
+/// Refuses a host with a wrong key or none.
 pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
@@ -69,8 +69,8 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
     ))
 }
 
-/// The host's key becomes another: by the configuration of a server that is started again, then while
-/// the server runs, which holds over what the configuration says. The old one is worth nothing then.
+/// Replaces the host's key: first in the configuration of a server that is started again, then in a
+/// running server, whose change overrides the configuration. The old key is refused afterwards.
 pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
@@ -86,7 +86,7 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     let file = context.folder.join("key");
     fs::write(&file, first).map_err(|error| format!("{}: {error}", file.display()))?;
     pair.target.operate(&["host", "key", HOST, &file.display().to_string()])?;
-    // Who is connected proves nothing anew before its next connection.
+    // A connected host authenticates again only at its next connection.
     pair.must(READ)?;
     pair.must("nvme reset /dev/nvme0; true")?;
     replaced(&mut pair, second, first)?;
@@ -100,7 +100,7 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     ))
 }
 
-/// A connection with this key that comes back when the server does.
+/// Returns the options of a connection with this key that reconnects to a restarted server.
 fn lasting(key: &str) -> String {
     let patient = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600";
     format!("--hostnqn={HOST} --dhchap-secret={key} {patient}")
@@ -108,7 +108,7 @@ fn lasting(key: &str) -> String {
 
 /// Waits until the connected host has failed with its old key, and connects it with the new one.
 fn replaced(pair: &mut Pair, old: &str, new: &str) -> Result<(), String> {
-    // It tries, and is not let in; the newer kernel gives up at once, the older one goes on trying.
+    // The host retries and is refused. Newer kernels give up at once, older ones go on retrying.
     pair.must(
         "for n in $(seq 600); do dmesg | grep -qi 'authentication.*\\(failed\\|error\\)' && break; \
            sleep 0.1; done; \

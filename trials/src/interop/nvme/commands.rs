@@ -1,4 +1,5 @@
-//! What people type first: find, connect, list, ask, disconnect; and each command by itself.
+//! Everyday commands of `nvme-cli` (discover, connect, list, disconnect), and each I/O command
+//! alone.
 
 use super::super::{Context, Verdict};
 use super::pair::ADDRESSES;
@@ -7,7 +8,7 @@ use super::{NQN, Pair, Plan, SOON, provide};
 /// The name of every discovery subsystem.
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// The host finds what it may see, and nothing else; `connect-all` connects to every path of it.
+/// Discovers the subsystems that the host may use and no others, and connects to every path.
 pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -35,7 +36,7 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("two paths found and connected; another host's subsystem unseen".to_owned()))
 }
 
-/// A discovery controller that stays, as it does for those who wait for news.
+/// Opens a persistent discovery controller, as hosts do that wait for notices.
 fn persist(pair: &mut Pair, at: &str) -> Result<(), String> {
     pair.says(&format!("nvme discover {at} --persistent --keep-alive-tmo=5"), &[NQN])?;
     pair.await_paths(1)?;
@@ -45,14 +46,14 @@ fn persist(pair: &mut Pair, at: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The host connects, asks what there is, and goes again; twice.
+/// Connects, lists what is there and disconnects, twice.
 pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let mut pair = Pair::start(context, &["mem:64MiB", "mem:32MiB"])?;
     pair.connect("")?;
-    // The kernel scans namespaces side by side, and names them in the order in which that ends.
+    // The kernel scans namespaces in parallel and names them in the order in which the scans end.
     let sizes = pair.must(
         "for n in /sys/block/nvme0n[12]; do echo $(cat $n/nsid) $(cat $n/size); done | sort",
     )?;
@@ -83,7 +84,7 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("listed, identified, disconnected by name and by device".to_owned()))
 }
 
-/// Log pages say what happened.
+/// Reads the log pages and checks their contents after some I/O.
 pub(in super::super) fn logs(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -97,7 +98,7 @@ pub(in super::super) fn logs(context: &Context) -> Result<Verdict, String> {
     let count = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
     };
-    // 64 writes of 128 blocks are 8192 blocks, and units are thousands, rounded up.
+    // 64 writes of 128 blocks are 8192 blocks. Units are thousands of blocks, rounded up.
     let written = (count("host_write_commands"), count("data_units_written"));
     if written != (Some(64), Some(9)) || count("host_read_commands").is_none_or(|n| n < 64) {
         return Err(format!("not what was written and read:\n{text}"));
@@ -114,14 +115,14 @@ pub(in super::super) fn logs(context: &Context) -> Result<Verdict, String> {
     pair.must("nvme supported-log-pages /dev/nvme0")?;
     pair.must("nvme fid-support-effects-log /dev/nvme0")?;
     pair.must("nvme resv-notif-log /dev/nvme0")?;
-    // A page that there is not.
+    // A log page that the controller does not support.
     pair.must("! nvme endurance-log /dev/nvme0 -g 1")?;
     pair.disconnect()?;
     pair.end()?;
     Ok(Verdict::Passed("health counts, errors, access states, effects, features".to_owned()))
 }
 
-/// Each I/O command by itself, past the kernel's block layer.
+/// A script that sends each I/O command on its own, bypassing the kernel's block layer.
 const IO_COMMANDS: &str = "
 set -e
 d=/dev/nvme0n1
@@ -150,7 +151,7 @@ blkdiscard -o 0 -l 1048576 $d
 blkdiscard -z -o 0 -l 1048576 $d
 ";
 
-/// Data is where it was put, compares as it is, and is gone when it was discarded.
+/// Checks that data is read back and compared as written, and is gone after a discard.
 pub(in super::super) fn io(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

@@ -1,5 +1,5 @@
-//! Controllers that are reset, paths that are cut, servers that are killed, hosts that fall silent:
-//! programs on the host notice nothing, and the server keeps nothing of who is gone.
+//! Controller resets, path cuts, server kills and silent hosts. Programs on the host must notice
+//! nothing, and the server must keep nothing of a host that is gone.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use super::pair::ADDRESSES;
 use super::verify::load;
 use super::{NQN, Pair, Plan, SOON, provide};
 
-/// A round of load: 4 s of writing, whatever the machine, then verification.
+/// The fio options of one round of load: 4 s of writing on any machine, then verification.
 pub(super) const STEADY: &str = "--size=32m --io_size=8m --rate=2m";
 
-/// How fast hosts notice and come back.
+/// Options with which hosts notice failures and reconnect quickly.
 pub(super) const QUICK_HOST: &str = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=300";
 
-/// The host resets the controller under load.
+/// Resets the controller from the host under load.
 pub(in super::super) fn reset(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -33,8 +33,8 @@ pub(in super::super) fn reset(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("three resets, and fio read back all it wrote".to_owned()))
 }
 
-/// Two network cards, two listeners, one subsystem: one card goes down under load, comes back, and
-/// then the other.
+/// Cuts one of two paths under load, restores it, then cuts the other. Each path is a network card
+/// of the guest and a listener of the server.
 pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -49,7 +49,7 @@ pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
     pair.says("nvme list-subsys", &[ADDRESSES[0], ADDRESSES[1]])?;
     let load = pair.start_load(&load("libaio", "randwrite", STEADY))?;
     for card in ["eth1", "eth0"] {
-        // Without its address too, so that nothing takes another way.
+        // Remove the address as well, so that no traffic takes another way.
         pair.must(&format!("ip link set {card} down"))?;
         await_cut(&mut pair)?;
         pair.must(&format!(
@@ -64,8 +64,8 @@ pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("each path cut once under load, no error seen, both back".to_owned()))
 }
 
-/// Waits until the host has found out that one of its two paths is gone, and wrote through the other
-/// since.
+/// Waits until the host has noticed that one of its two paths is gone, and has since written over
+/// the other one.
 fn await_cut(pair: &mut Pair) -> Result<(), String> {
     pair.must(
         "for n in $(seq 600); do \
@@ -79,7 +79,7 @@ fn await_cut(pair: &mut Pair) -> Result<(), String> {
     Ok(())
 }
 
-/// The server is killed under load and comes back with the same file.
+/// Kills the server under load and starts it again with the same file.
 pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -104,8 +104,8 @@ pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// A host that stops without a word loses its controller when its keep-alive timeout is over, and
-/// comes back when it wakes.
+/// Freezes a host: its controller ends when the keep-alive timeout is over, and the host reconnects
+/// when it wakes.
 pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -129,7 +129,8 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
     )))
 }
 
-/// Until the server has ended all its connections, in seconds.
+/// Waits until the server has ended all its connections. Returns the time that this took, in
+/// seconds.
 fn await_silence(pair: &Pair) -> Result<f64, String> {
     let started = Instant::now();
     while pair.target.connections()? > 0 {

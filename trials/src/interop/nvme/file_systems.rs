@@ -1,10 +1,11 @@
-//! File systems: made, worked on, checked, found again.
+//! File systems on an NVMe/TCP device: made, worked on, checked, and found intact after
+//! reconnecting.
 
 use super::super::{Context, Verdict};
 use super::{LATER, Pair, provide};
 use xtask::needs::Need;
 
-/// How to make, check and repair-check one.
+/// The commands that make, check and repair-check one kind of file system.
 struct Kind {
     name: &'static str,
     make: &'static str,
@@ -28,18 +29,18 @@ const XFS: Kind = Kind {
     needs: &[STRESS, Need { program: "mkfs.xfs", package: "xfsprogs" }],
 };
 
-/// The fourth extended file system.
+/// Tests ext4.
 pub(in super::super) fn ext4(context: &Context) -> Result<Verdict, String> {
     file_system(context, &EXT4)
 }
 
-/// XFS.
+/// Tests XFS.
 pub(in super::super) fn xfs(context: &Context) -> Result<Verdict, String> {
     file_system(context, &XFS)
 }
 
-/// Files are made, renamed, linked, punched, mapped and verified by many at once; then fio keeps
-/// checksums of its own in some.
+/// A script in which several processes make, rename, link, punch, map and verify files; then fio
+/// verifies files with checksums of its own.
 const WORK: &str = "
 set -e
 cd /mnt/volume
@@ -61,7 +62,7 @@ cd /
 umount /mnt/volume
 ";
 
-/// What was left there.
+/// A script that checks what [`WORK`] left behind.
 const LOOK: &str = "
 set -e
 mount /dev/nvme0n1 /mnt/volume

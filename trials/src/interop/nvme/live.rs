@@ -1,22 +1,22 @@
-//! An operator changes the server while hosts work on it: they are told, and notice nothing else.
+//! Live changes by an operator while hosts do I/O: hosts receive notices and see no other effect.
 
 use super::super::{Context, Verdict};
 use super::failures::{QUICK_HOST, STEADY};
 use super::verify::load;
 use super::{NQN, Pair, Plan, provide};
 
-/// Namespaces grow, shrink, come and go under load.
+/// Resizes, adds and removes namespaces under load.
 pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    // A file: of what lies behind a namespace there, the server knows that it is blank.
+    // A file, because the server knows that new space of a file is blank.
     let device = format!("file:{}?size=96MiB", context.folder.join("volume").display());
     let more = "[[namespace]]\ndevice = \"d0\"\nsize = \"40MiB\"\n";
     let mut pair = Pair::of(context, &Plan { devices: &[&device], listeners: 1, more })?;
     pair.connect("")?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
-    // Without a rescan: the server says that something has changed.
+    // No rescan is needed: the server sends a notice.
     for (size, blocks) in [("48MiB", 98304), ("64MiB", 131_072), ("44MiB", 90112)] {
         pair.target.operate(&["namespace", "resize", "1", size, "--shrink"])?;
         await_in(&mut pair, &format!("[ $(cat /sys/block/nvme0n1/size) -eq {blocks} ]"))?;
@@ -33,7 +33,7 @@ pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String>
     Ok(Verdict::Passed("grown, shrunk, added, removed; the host knew at once".to_owned()))
 }
 
-/// One of two paths becomes inaccessible and good again, and then the other, under load.
+/// Makes one of two paths inaccessible under load and optimized again, and then the other one.
 pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -64,8 +64,8 @@ pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed("each path inaccessible once under load, no error seen".to_owned()))
 }
 
-/// A host that writes is denied: its controller ends, and it does not come back, though it tries, until
-/// it is allowed again.
+/// Denies a host that is writing. Its controller ends, and its attempts to reconnect fail until it
+/// is allowed again.
 pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -74,7 +74,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     let more = format!("hosts = [\"{host}\"]\n");
     let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &more };
     let mut pair = Pair::of(context, &plan)?;
-    // It tries again every second, for long.
+    // The host retries every second, for a long time.
     let own = format!("--hostnqn={host} --reconnect-delay=1 --ctrl-loss-tmo=600");
     pair.connect(&own)?;
     pair.must(
@@ -103,7 +103,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("cut off and kept out (its controller: {state}), then let in")))
 }
 
-/// Waits until this is so in the guest.
+/// Waits until the condition holds in the guest.
 fn await_in(pair: &mut Pair, condition: &str) -> Result<(), String> {
     pair.must(&format!("for n in $(seq 600); do {condition} && exit 0; sleep 0.1; done; exit 1"))?;
     Ok(())

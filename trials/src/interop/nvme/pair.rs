@@ -1,4 +1,4 @@
-//! A host and its target.
+//! A guest as the NVMe host, and the server that it connects to.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -10,35 +10,36 @@ use super::target::{NQN, Plan, Target};
 use super::{LATER, SOON};
 use xtask::needs::{self, Need};
 
-/// Programs of the guest beyond those of every guest.
+/// The programs that the guest needs beyond those of every guest.
 const NEEDS: &[Need] =
     &[Need { program: "nvme", package: "nvme-cli" }, Need { program: "fio", package: "fio" }];
 
-/// The machine that the server is on, as the guest sees it, through each of its network cards.
+/// The addresses at which the guest reaches the server's machine, one for each of its network
+/// cards.
 pub(super) const ADDRESSES: [&str; 2] = ["10.0.2.2", "10.0.3.2"];
 
-/// The file in the guest that tells load that it is enough.
+/// The file in the guest whose existence ends the load.
 const ENOUGH: &str = "/run/enough";
 
-/// See the module.
+/// A guest with the kernel's NVMe/TCP host, and a server on this machine.
 pub(super) struct Pair<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
     pub(super) target: Target,
 }
 
-/// The guest's needs, or the reason to skip.
+/// Installs what the guest needs. Returns the reason to skip if that fails.
 pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
     needs::provide(&[NEEDS, more].concat()).err().map(Verdict::Skipped)
 }
 
 impl<'a> Pair<'a> {
-    /// Starts a server with these devices, and takes a guest with the host's driver.
+    /// Starts a server with these devices, and takes a guest with the host's driver loaded.
     pub(super) fn start(context: &'a Context, devices: &[&str]) -> Result<Pair<'a>, String> {
         Pair::of(context, &Plan { devices, listeners: 1, more: "" })
     }
 
-    /// The same, with more to say about the server.
+    /// Starts a server by this plan, and takes a guest with the host's driver loaded.
     pub(super) fn of(context: &'a Context, plan: &Plan) -> Result<Pair<'a>, String> {
         let target = Target::start(context, plan)?;
         let (qemu, kernel) = context.tools()?;
@@ -47,13 +48,14 @@ impl<'a> Pair<'a> {
         Ok(Pair { context, guest, target })
     }
 
-    /// The options of `nvme` that say where the server is, by way of a network card and a listener.
+    /// Returns the options of `nvme` for path `way`: the address behind a network card, and a
+    /// listener.
     pub(super) fn at(&self, way: usize) -> String {
         let (address, port) = (ADDRESSES[way], self.target.ports[way]);
         format!("-t tcp -a {address} -s {port}")
     }
 
-    /// Connects with these options; the first namespace is `/dev/nvme0n1` then.
+    /// Connects with these options. The first namespace becomes `/dev/nvme0n1`.
     pub(super) fn connect(&mut self, options: &str) -> Result<(), String> {
         let at = self.at(0);
         self.must(&format!(
@@ -63,7 +65,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Asserts that the target does not let the host in with these options.
+    /// Asserts that the server refuses the host with these options.
     pub(super) fn refused(&mut self, options: &str) -> Result<(), String> {
         let at = self.at(0);
         let script = format!("! nvme connect {at} -n {NQN} -i 1 {options}");
@@ -75,7 +77,7 @@ impl<'a> Pair<'a> {
         self.guest.must(script, SOON)
     }
 
-    /// What a script says has to contain all of these.
+    /// Runs a script and asserts that its output contains all of these words.
     pub(super) fn says(&mut self, script: &str, words: &[&str]) -> Result<String, String> {
         let text = self.must(script)?;
         match words.iter().find(|word| !text.contains(**word)) {
@@ -84,8 +86,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Starts load that goes on, round by round, beside what comes next, and waits until it writes to
-    /// the device.
+    /// Starts load that runs round after round in the background, and waits until it writes to the
+    /// device.
     pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
         let count = "cat /sys/block/nvme*/stat | awk '{ s += $7 } END { print s }'";
         let before = self.must(&format!("rm -f {ENOUGH}; {count}"))?;
@@ -100,15 +102,14 @@ impl<'a> Pair<'a> {
         Ok(load)
     }
 
-    /// Lets load end with its round, and asserts that no round ended in an error, neither this one nor
-    /// any before.
+    /// Ends the load after its current round, and asserts that no round ended in an error.
     pub(super) fn end_load(&mut self, load: &Path) -> Result<(), String> {
         self.must(&format!("touch {ENOUGH}"))?;
         self.guest.finish(load, LATER)?;
         Ok(())
     }
 
-    /// Waits until so many paths of the subsystem are alive, and no other is there.
+    /// Waits until exactly this many paths of the subsystem exist, all of them alive.
     pub(super) fn await_paths(&mut self, paths: usize) -> Result<(), String> {
         let started = Instant::now();
         loop {
@@ -124,7 +125,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Disconnects, which leaves no device behind.
+    /// Disconnects, and asserts that no device is left.
     pub(super) fn disconnect(&mut self) -> Result<(), String> {
         self.must(&format!(
             "nvme disconnect -n {NQN} || exit 1\n\
@@ -133,7 +134,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Hands the guest on; no controller may be left in it.
+    /// Gives the guest back for the next test. Asserts that no controller is left in it.
     pub(super) fn end(mut self) -> Result<(), String> {
         self.must("[ -z \"$(ls /sys/class/nvme)\" ]")?;
         self.context.standby.give(self.guest)

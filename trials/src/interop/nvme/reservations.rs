@@ -1,12 +1,12 @@
-//! Two hosts that share a namespace, and take it from each other by reservations.
+//! Two hosts that share a namespace and compete for it with reservations.
 
 use std::fs;
 
 use super::super::{Context, Verdict};
 use super::{NQN, Pair, Plan, provide};
 
-/// Two hosts in one kernel, each by its own listener: without multipath each of their controllers has
-/// a device of its own, `$a` and `$b`.
+/// A script that sets up two hosts in one kernel, each on its own listener. Without multipath each
+/// controller has a device of its own, `$a` and `$b`.
 const HOSTS: &str = "
 set -e
 connect() {
@@ -32,10 +32,10 @@ conflict() { if \"$@\" >/run/said 2>&1; then echo \"was let: $*\"; exit 1; fi; c
 registered() { [ $(nvme resv-report $a --eds -o json | grep -c '\"rkey\"') -eq $1 ]; }
 ";
 
-/// Both are there.
+/// A script that looks up the devices of both hosts.
 const DEVICES: &str = "a=$(device_of one); b=$(device_of two)\n";
 
-/// What each may do, step by step.
+/// Shell commands with descriptions that state, step by step, what each host may do.
 const STEPS: &[(&str, &str)] = &[
     ("nobody has a reservation", "writes $a; writes $b; registered 0"),
     ("who is not registered cannot acquire", "conflict nvme resv-acquire $a -c 0xa -t 1 -a 0"),
@@ -74,8 +74,9 @@ const STEPS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A device of so few tokens that the writes of a host with a deep queue wait seconds for theirs. The
-/// second host is charged for its own, so what the first reads does not wait behind them.
+/// A device with so few tokens that writes of a host with a deep queue wait seconds for theirs. The
+/// second host is charged as its own tenant, so reads of the first host do not wait behind its
+/// writes.
 const SLOW: &str = "
 [[device]]
 name = \"slow\"
@@ -89,7 +90,7 @@ nqn = \"nqn.2026-11.io.nearflash:two\"
 tenant = \"two\"
 ";
 
-/// 4 000 tokens a second; 64 KiB that are written cost 160.
+/// A model with 4 000 tokens a second. A write of 64 KiB costs 160 tokens.
 const MODEL: &str = "
 format = 1
 device = \"a slow one\"
@@ -107,9 +108,9 @@ p95 = [
 ]
 ";
 
-/// The second host writes with 32 in flight when the first preempts it and has its commands aborted.
-/// Once that is answered nothing of it lands any more: neither what waited for tokens nor what was at
-/// the device.
+/// A script in which the second host writes with 32 requests in flight while the first preempts it
+/// and aborts its commands. After the preemption is answered, none of these writes may land,
+/// neither those that waited for tokens nor those at the device.
 const AMID_WRITES: &str = "
 set -x
 a=${a%1}2; b=${b%1}2
@@ -137,7 +138,7 @@ refused writes $b
 nvme resv-release $a -c 0xa -a 1
 ";
 
-/// The host that holds it comes back, and holds it.
+/// A script in which the holder of the reservation reconnects and still holds it.
 const AGAIN: &str = "
 set -x
 nvme disconnect -d $(controller_of one)
@@ -154,8 +155,8 @@ registered 0
 writes $b
 ";
 
-/// Register, acquire, conflict, preempt, also amid writes, release, report; and the reservation outlives
-/// a connection.
+/// Registers, acquires, conflicts, preempts (also amid writes), releases and reports. The
+/// reservation outlives a connection.
 pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -181,7 +182,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
     Ok(Verdict::Passed(format!("{} steps of two hosts", STEPS.len() + last.len())))
 }
 
-/// Loads the driver anew.
+/// Reloads the driver with this option.
 fn reload(pair: &mut Pair, option: &str) -> Result<(), String> {
     pair.must(&format!(
         "modprobe -r nvme_tcp nvme nvme_fabrics nvme_core && modprobe nvme_core {option} && \

@@ -1,4 +1,4 @@
-//! A server that exports devices by NVMe/TCP on the loopback of this machine.
+//! A server that exports devices by NVMe/TCP on this machine's loopback interface.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,37 +11,37 @@ use super::pair::ADDRESSES;
 use crate::bench::process::Server;
 use xtask::shell;
 
-/// The subsystem of the tests.
+/// The subsystem that the tests use.
 pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 
-/// Until a server serves whose predecessor was killed: that one's files stay locked until the kernel
-/// has taken its ring apart.
+/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
+/// stay locked until the kernel has freed its ring.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Until a server has ended from which another has taken over, and that has said so.
+/// The time limit for a server to end after another has reported that it took over.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a server is to be.
+/// The configuration of a server to start.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
-    /// How the devices are specified; each is a namespace.
+    /// The device specifications. Each device becomes a namespace.
     pub(super) devices: &'a [&'a str],
-    /// Ways to the subsystem: 1 or 2.
+    /// The number of listeners for the subsystem, 1 or 2.
     pub(super) listeners: usize,
-    /// More of the configuration: first of the subsystem, then whatever else.
+    /// Additional lines of the configuration, the subsystem's keys first.
     pub(super) more: &'a str,
 }
 
 /// A server that can be killed and started again.
 pub(super) struct Target {
-    /// Where it listens.
+    /// The ports of its listeners.
     pub(super) ports: Vec<u16>,
     program: PathBuf,
     config: PathBuf,
     log: PathBuf,
-    /// Where another process takes over.
+    /// The path of the socket at which a successor takes over.
     upgrade: PathBuf,
-    /// The port of its admin API.
+    /// The port of the server's admin API.
     admin: u16,
     server: Option<Server>,
 }
@@ -63,14 +63,14 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes what the next server is to be.
+    /// Writes the configuration that the next start reads.
     pub(super) fn configure(&self, plan: &Plan) -> Result<(), String> {
         let mut text = String::new();
         for (n, spec) in plan.devices.iter().enumerate() {
             text.push_str(&format!("[[device]]\nname = \"d{n}\"\nspec = \"{spec}\"\n"));
         }
         for port in &self.ports {
-            // Guests reach the loopback of this machine by another address.
+            // Guests reach this machine's loopback interface by another address.
             let url = format!("nvme-tcp://127.0.0.1:{port}?advertise={}:{port}", ADDRESSES[0]);
             text.push_str(&format!("[[listen]]\nurl = \"{url}\"\n"));
         }
@@ -78,12 +78,12 @@ impl Target {
         fs::write(&self.config, text).map_err(|e| format!("{}: {e}", self.config.display()))
     }
 
-    /// Kills the server, without giving it time for anything.
+    /// Kills the server with SIGKILL.
     pub(super) fn kill(&mut self) {
         self.server = None;
     }
 
-    /// Starts it, after the one before was killed if there was one.
+    /// Starts the server, after killing the running one if there is one.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         let mut command = self.command();
@@ -120,8 +120,8 @@ impl Target {
         fs::read_to_string(&self.log).map_err(|e| format!("{}: {e}", self.log.display()))
     }
 
-    /// Has another process take over from the one that runs, which ends in order; what the other says of
-    /// it.
+    /// Starts a successor that takes over from the running server, and waits for that server to
+    /// end. Returns what the successor reports.
     pub(super) fn upgrade(&mut self) -> Result<String, String> {
         let before = self.said()?.len();
         let mut command = self.command();
@@ -144,7 +144,7 @@ impl Target {
         }
     }
 
-    /// Runs a command of the operator's, such as `namespace resize`.
+    /// Runs an operator command such as `namespace resize`.
     pub(super) fn operate(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.args(words).args(["--admin", &self.admin_url()]);
@@ -156,7 +156,7 @@ impl Target {
         format!("http://127.0.0.1:{}", self.admin)
     }
 
-    /// Connections that the server has at its first listener.
+    /// Returns the number of connections at the server's first listener.
     pub(super) fn connections(&self) -> Result<usize, String> {
         let text = fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
         let own = format!(":{:04X}", self.ports[0]);

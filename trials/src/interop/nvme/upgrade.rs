@@ -1,4 +1,4 @@
-//! The server is upgraded under load, and the host does not notice (docs/adr/0015-moving-controllers.md).
+//! Upgrades the server under load; the host must not notice (docs/adr/0015-moving-controllers.md).
 
 use std::thread;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use super::failures::{QUICK_HOST, STEADY};
 use super::verify::load;
 use super::{Pair, provide};
 
-/// More queues than the guest has processors for reads alone: an admin queue and three I/O queues, each a
-/// connection.
+/// The options for an admin queue and three I/O queues, each a connection: more queues than a guest
+/// with one processor opens for reads alone.
 const QUEUES: &str = "--nr-write-queues=1 --nr-poll-queues=1";
 const CONNECTIONS: usize = 4;
 
-/// What a kernel says of a connection that it lost, of a request that failed or took too long.
+/// Words of kernel messages about lost connections and failed or slow requests.
 const TROUBLE: &[&str] = &["reconnect", "reset", "recovery", "timeout", "error", "fail", "lost"];
 
-/// A new process takes over, again and again, while fio writes and then verifies.
+/// Starts successor after successor while fio writes and then verifies.
 pub(in super::super) fn under_load(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
