@@ -1,4 +1,4 @@
-//! What chores and trials have in common: running programs, and installing those that are missing.
+//! Functions shared by chores and trials: running programs, and installing missing ones.
 
 #![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
 

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says: packages, their targets, licences and dependencies.
+//! The output of `cargo metadata`: packages, their targets, licences and dependencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use xtask::shell;
 /// The part of `cargo metadata --format-version 1` that the chores read.
 #[derive(Deserialize)]
 pub(crate) struct Manifest {
-    /// Ours and everybody else's.
+    /// The workspace's packages and all their dependencies.
     pub(crate) packages: Vec<Package>,
-    /// The identifiers of ours.
+    /// The identifiers of the workspace's packages.
     pub(crate) workspace_members: Vec<String>,
 }
 
-/// One package.
+/// A package of the workspace or of a registry.
 #[derive(Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -48,11 +48,11 @@ pub(crate) struct Target {
 }
 
 impl Manifest {
-    /// Asks cargo.
+    /// Runs `cargo metadata` and parses its output.
     pub(crate) fn load() -> Result<Manifest, String> {
         let mut command = shell::cargo(&["metadata", "--format-version", "1", "--quiet"]);
         let ran = shell::capture(&mut command, Duration::from_secs(300))?;
-        // Warnings of cargo come first, the object is one line.
+        // Cargo prints warnings first; the object is one line.
         let object = ran.output.lines().find(|line| line.starts_with('{'));
         match object {
             Some(text) if ran.ok => Manifest::parse(text),
@@ -60,18 +60,19 @@ impl Manifest {
         }
     }
 
-    /// From the text that cargo prints.
+    /// Parses the output of `cargo metadata`.
     pub(crate) fn parse(text: &str) -> Result<Manifest, String> {
         serde_json::from_str(text).map_err(|error| format!("cargo metadata: {error}"))
     }
 
-    /// Our packages by name.
+    /// Returns the workspace's packages by name.
     pub(crate) fn ours(&self) -> BTreeMap<&str, &Package> {
         let ours = self.packages.iter().filter(|p| self.workspace_members.contains(&p.id));
         ours.map(|package| (package.name.as_str(), package)).collect()
     }
 
-    /// The targets of our packages of this kind (`bin`, `test`, `example`), with their packages.
+    /// Returns the workspace's targets of this kind (`bin`, `test`, `example`), with their
+    /// packages.
     pub(crate) fn targets(&self, kind: &str) -> Vec<(&str, &str)> {
         let mut found = Vec::new();
         for (name, package) in self.ours() {

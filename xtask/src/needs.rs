@@ -8,7 +8,7 @@ use crate::shell;
 /// A program of another project.
 #[derive(Clone, Copy)]
 pub struct Need {
-    /// Its name on the path.
+    /// The program's name on the path.
     pub program: &'static str,
     /// The Debian package that has it.
     pub package: &'static str,

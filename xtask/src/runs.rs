@@ -28,7 +28,7 @@ pub(crate) struct SimOptions {
     /// The first seed.
     #[arg(long)]
     seed: u64,
-    /// How many seeds, one after the other.
+    /// The number of consecutive seeds.
     #[arg(long, default_value_t = 1)]
     count: u64,
     /// More for the program.

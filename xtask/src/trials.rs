@@ -4,7 +4,7 @@ use clap::Args;
 
 use xtask::shell;
 
-/// What a command of `trials` is told, as it stands.
+/// Arguments that are passed on to a command of `trials` unchanged.
 #[derive(Args)]
 pub(crate) struct Words {
     /// The words of the command; `--help` lists them.

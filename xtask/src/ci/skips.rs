@@ -1,4 +1,4 @@
-//! What may be skipped: a list that is part of the repository.
+//! The list of allowed skips, which is part of the repository.
 
 use serde::Deserialize;
 

@@ -151,7 +151,7 @@ fn figures(_: &Run) -> Result<Outcome, String> {
     if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
 }
 
-/// One run of cargo that is one check.
+/// Runs cargo once and takes its success as one passed check.
 fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
     let mut command = shell::cargo(words);
     command.envs(environment.iter().copied());

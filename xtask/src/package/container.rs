@@ -1,9 +1,9 @@
-//! What `packaging/Containerfile` makes, tried without a container engine: an empty root with only
-//! what it copies, entered as its user.
+//! A trial of the image that `packaging/Containerfile` describes, without a container engine: an
+//! empty root that holds only the copied files, entered as the image's user.
 //!
-//! Of its instructions those are understood that the file has; any other is an error, so that what is
-//! tried stays what an engine would build. What is deliberately not here: cgroups, filters of system
-//! calls and networks, which are the engine's.
+//! The trial supports only the instructions that the file uses. Any other instruction is an error,
+//! so that the trial matches what an engine would build. Cgroups, system call filters and networks
+//! are left out, because the engine sets them up.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,10 +19,10 @@ use xtask::shell;
 /// The file, and the directory of the repository that is copied as directories of the container's user.
 const FILE: &str = "packaging/Containerfile";
 
-/// What the container's user may write.
+/// The directories that the container's user may write to.
 const DIRECTORIES: &[&str] = &["data", "run/nearflash"];
 
-/// How long the server may take to end in order.
+/// The time limit for an orderly end of the server.
 const END_MAX: Duration = Duration::from_secs(20);
 
 /// Makes the directories that the file copies, in the folder of packages.
@@ -68,7 +68,7 @@ pub(super) fn try_out(out: &Path) -> Result<Option<&'static str>, String> {
     Ok(None)
 }
 
-/// What a container file says.
+/// The parsed instructions of a container file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Recipe {
     /// Source in the repository, place in the container, owner.
@@ -78,7 +78,7 @@ struct Recipe {
     uid: u32,
     gid: u32,
     entry: Vec<String>,
-    /// What is run when nothing else is said.
+    /// The default command.
     command: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ fn below(root: &Path, place: &str) -> PathBuf {
     root.join(place.trim_start_matches('/'))
 }
 
-/// What is in a directory, as engines copy it: what is there already keeps its owner.
+/// Copies the contents of a directory as engines do: files that exist already keep their owner.
 fn copy_below(from: &Path, to: &Path, uid: u32) -> Result<(), String> {
     for entry in fs::read_dir(from).map_err(|e| say(from, e))? {
         let entry = entry.map_err(|e| say(from, e))?;

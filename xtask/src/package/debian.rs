@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{checked, install, say};
 use xtask::shell;
 
-/// What runs on the machine, as root.
+/// The maintainer scripts, which run on the machine as root.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
 /// Installs, upgrades, removes and purges two packages, and looks what is left each time.
@@ -83,7 +83,7 @@ pub(super) fn try_out(
     tried.map(|_| None)
 }
 
-/// Whether this machine lets us do the trial at all, as some containers do not.
+/// Returns true if this machine allows the trial's mounts. Some containers do not.
 fn can_overlay(place: &Path) -> Result<bool, String> {
     let nothing = Path::new("/dev/null");
     let mut command = aside(place, nothing, nothing, "true");

@@ -1,8 +1,8 @@
-//! Which of our packages may name which.
+//! The allowed dependencies between the workspace's packages.
 
 use crate::manifest::Manifest;
 
-/// A package and all of ours that it may depend on.
+/// Each package with the workspace's packages that it may depend on.
 const RULES: &[(&str, &[&str])] = &[
     ("nearflash-contract", &[]),
     ("nearflash-wire", &[]),
@@ -71,8 +71,8 @@ const RULES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Pairs that not even tests may join: the pure crates and the planes above them stay free of
-/// system calls, and `io` stays free of what it serves.
+/// Pairs that may not depend on each other even in tests: the pure crates and the planes above them
+/// stay free of system calls, and `io` knows nothing of its users.
 const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-contract", "nearflash-io"),
     ("nearflash-wire", "nearflash-io"),
@@ -87,7 +87,7 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-io", "nearflash-qos"),
 ];
 
-/// Arrows between our packages that the table does not have.
+/// Reports dependencies between the workspace's packages that the table does not allow.
 pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     let mut found = Vec::new();
     let ours = manifest.ours();

@@ -1,15 +1,16 @@
-//! What the documents claim of security, each with the test that would fail if it were not so.
+//! The security claims of the documents, each with a test that would fail if the claim were false.
 
 use super::tree::Tree;
 
-/// Where the claims are.
+/// The document with the claims.
 const DOCUMENT: &str = "docs/explanation/security.md";
 
 /// The head of the column that names tests.
 const COLUMN: &str = "shown by";
 
-/// Claims without a test, and tests that are not there. A claim is a row of a table whose last column
-/// names tests in code spans; beside the tables, a code span of [four words](is_like_a_test) names one.
+/// Reports claims without a test, and named tests that do not exist. A claim is a row of a table
+/// whose last column names tests in code spans. Outside of tables, a code span of [four
+/// words](is_like_a_test) names a test.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let Some(document) = tree.files.iter().find(|file| file.path == DOCUMENT) else {
         return vec![format!("{DOCUMENT}: there is no such document")];
@@ -50,12 +51,12 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
 /// The document of the invariants.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-/// How an invariant begins, and how it names its checks.
+/// The opening of an invariant, and the words before its checks.
 const INVARIANT: &str = "**Architecture Invariant:**";
 const CHECKED_BY: &str = "Checked by";
 
-/// Invariants that do not name the tests, tidy rules, lints or types that hold them. Behind the words
-/// `Checked by` stand code spans: a [test](is_like_a_test) is one that exists.
+/// Reports invariants that do not name the tests, tidy rules, lints or types that hold them. The
+/// checks are code spans after the words `Checked by`; a named [test](is_like_a_test) must exist.
 pub(super) fn invariants(tree: &Tree) -> Vec<String> {
     let Some(document) = tree.files.iter().find(|file| file.path == ARCHITECTURE) else {
         return Vec::new();
@@ -74,18 +75,19 @@ pub(super) fn invariants(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether a name is a sentence, as those of tests are, and those of settings are not.
+/// Returns true if a name has the form of a sentence, as names of tests do and names of settings do
+/// not.
 fn is_like_a_test(name: &str) -> bool {
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     is_name && name.matches('_').count() >= 3
 }
 
-/// Whether some source has a test of this name.
+/// Returns true if some source file has a test of this name.
 fn is_test(tree: &Tree, name: &str) -> bool {
     let head = format!("fn {name}(");
     tree.sources().any(|file| {

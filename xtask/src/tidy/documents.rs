@@ -1,10 +1,10 @@
-//! Documents whose links and paths lead somewhere.
+//! Checks of documents: links and named paths must exist.
 
 use std::collections::BTreeSet;
 
 use super::tree::{File, Tree};
 
-/// Links within the repository that lead nowhere. Addresses of the network are not followed.
+/// Reports links within the repository whose target does not exist. URLs are not followed.
 pub(super) fn links(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.documents() {
@@ -24,7 +24,7 @@ pub(super) fn links(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Paths named in code spans of the architecture and of `docs/` that do not exist.
+/// Reports paths in code spans of the architecture and of `docs/` that do not exist.
 pub(super) fn named_paths(tree: &Tree) -> Vec<String> {
     let tops: BTreeSet<&str> =
         tree.paths.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
@@ -48,7 +48,7 @@ pub(super) fn named_paths(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// A missing changelog, or one without a place for the next release.
+/// Reports a missing change log, or one without a section for the next release.
 pub(super) fn changelog(tree: &Tree) -> Vec<String> {
     let has = tree.files.iter().any(|file| {
         file.path == "CHANGELOG.md" && file.text.lines().any(|l| l.starts_with("## [Unreleased]"))
@@ -60,7 +60,7 @@ fn is_path_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '*')
 }
 
-/// The lines outside of fenced blocks, with their numbers.
+/// Returns the lines outside of fenced blocks, with their numbers.
 pub(super) fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// The targets of `[text](target)` and `[name]: target`, with their lines.
+/// Returns the targets of `[text](target)` and `[name]: target`, with their line numbers.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     for (number, line) in prose(text) {
@@ -94,7 +94,7 @@ fn link_targets(text: &str) -> Vec<(usize, String)> {
     targets
 }
 
-/// `relative` as seen from the file `from`.
+/// Resolves the path `relative` against the folder of the file `from`.
 fn beside(from: &str, relative: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -110,13 +110,14 @@ fn beside(from: &str, relative: &str) -> String {
     parts.join("/")
 }
 
-/// Whether the document at `path` has a heading of this name. Anchors of other files are free.
+/// Returns true if the document at `path` has a heading with this anchor. Anchors of other files
+/// than documents are not checked.
 fn has_anchor(tree: &Tree, path: &str, anchor: &str) -> bool {
     let Some(file) = tree.documents().find(|file| file.path == path) else { return true };
     prose(&file.text).iter().any(|(_, line)| line.starts_with('#') && slug(line) == anchor)
 }
 
-/// The anchor that a heading gets: lower case, words joined by hyphens, punctuation gone.
+/// Returns the anchor of a heading: lower case, words joined by hyphens, no punctuation.
 fn slug(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

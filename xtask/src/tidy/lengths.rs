@@ -1,4 +1,4 @@
-//! Files and functions that have grown too long to read. Tests are free.
+//! Limits on the length of files and functions. Tests are exempt.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -6,13 +6,13 @@ use syn::{Attribute, Block, Signature};
 
 use super::tree::{File, Tree};
 
-/// Lines of a file, its tests aside.
+/// The largest number of lines of a file, without its tests.
 const FILE_LINES_MAX: usize = 800;
 
-/// Lines of a function, from its signature to its closing bracket.
+/// The largest number of lines of a function, from its signature to its closing bracket.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Files that are too long.
+/// Reports files that are too long.
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
@@ -24,7 +24,7 @@ pub(super) fn files(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Functions that are too long.
+/// Reports functions that are too long.
 pub(super) fn functions(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
@@ -47,7 +47,7 @@ fn is_test_module(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if is_test(&module.attrs))
 }
 
-/// Whether `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]` is among the attributes.
+/// Returns true if `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]` is among the attributes.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else {

@@ -1,8 +1,8 @@
-//! Licences of everything that is linked: permissive ones only.
+//! Checks that every linked package has a permissive licence.
 
 use crate::manifest::Manifest;
 
-/// What a dependency may be under.
+/// The allowed licences.
 const ALLOWED: [&str; 10] = [
     "MIT",
     "MIT-0",
@@ -16,7 +16,7 @@ const ALLOWED: [&str; 10] = [
     "Unicode-3.0",
 ];
 
-/// Packages whose licence does not let us use them under one of the allowed.
+/// Reports packages that cannot be used under an allowed licence.
 pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     let mut found = Vec::new();
     for package in &manifest.packages {
@@ -32,8 +32,8 @@ pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     found
 }
 
-/// Whether an SPDX expression can be met with allowed licences alone. An expression that cannot be
-/// read is not allowed.
+/// Returns true if an SPDX expression can be met with allowed licences alone. An expression that
+/// cannot be parsed is not allowed.
 pub(super) fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -62,7 +62,7 @@ fn all(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// A licence, with its exception if it has one, or an expression in brackets.
+/// Parses a licence, with its exception if it has one, or an expression in brackets.
 fn one(words: &mut &[&str]) -> Option<bool> {
     let (first, rest) = words.split_first()?;
     *words = rest;

@@ -1,4 +1,4 @@
-//! English that can be read alone: doc comments that name their noun, lines of Markdown that fit.
+//! Checks of prose: doc comments must name their noun, and lines of Markdown must fit.
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, Lit, Meta};
@@ -8,7 +8,7 @@ use super::lengths::is_test;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Openings of a sentence that point at something instead of naming it.
+/// Opening words that point at something instead of naming it.
 const POINTING: [&str; 18] = [
     "It",
     "Its",
@@ -30,10 +30,10 @@ const POINTING: [&str; 18] = [
     "See the module",
 ];
 
-/// Characters of a line of Markdown.
+/// The largest number of characters in a line of Markdown.
 const LINE_MAX: usize = 100;
 
-/// Counts, by package, the doc comments that open by pointing.
+/// Counts, by package, the doc comments that open with a pointing word.
 pub(super) fn openings(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
@@ -48,7 +48,7 @@ pub(super) fn openings(tree: &Tree) -> Rule {
     Rule { name: "openings", unit, limit: 0, measures }
 }
 
-/// Counts, by document, the lines that are too long; those of tables and code are free.
+/// Counts, by document, the lines that are too long. Lines of tables and code are exempt.
 pub(super) fn lines(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     for file in tree.documents() {
@@ -77,7 +77,7 @@ impl Docs {
     }
 }
 
-/// Whether a sentence opens with a word that points.
+/// Returns true if a sentence opens with a pointing word.
 fn points(sentence: &str) -> bool {
     POINTING.iter().any(|opening| {
         let rest = sentence.strip_prefix(opening);

@@ -1,7 +1,8 @@
-//! What is larger than a rule allows today, and may only shrink.
+//! Known offenders against the rules, whose measures may only shrink.
 //!
-//! `xtask/ratchet.toml` has a table a rule, with a line for each offender and its measure. A check fails where a measure
-//! is above both the rule and its line. `cargo xtask tidy --lower` writes the lines that have become smaller.
+//! `xtask/ratchet.toml` has a table for each rule, with a line for each offender and its measure. A
+//! check fails if a measure is above both the rule's limit and the offender's line. `cargo xtask
+//! tidy --lower` writes the measures that have become smaller.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ pub(super) type Measures = BTreeMap<String, u64>;
 
 /// A rule with a limit, and all that it measured.
 pub(super) struct Rule {
-    /// The table in the file.
+    /// The name of the rule's table in the file.
     pub(super) name: &'static str,
     /// The unit of the measure, for findings.
     pub(super) unit: &'static str,
-    /// The most that needs no line.
+    /// The largest measure that needs no line in the file.
     pub(super) limit: u64,
-    /// What was measured, by name.
+    /// The measures by name of what was measured.
     pub(super) measures: Measures,
 }
 
@@ -40,7 +41,7 @@ impl Rule {
         .collect()
     }
 
-    /// Returns the lines that the file needs for this rule: offenders, and none above its line of before.
+    /// Returns the rule's lines for the file: the offenders, none of them above its previous line.
     fn lowered(&self, before: Option<&Measures>) -> Measures {
         let over = self.measures.iter().filter(|(_, measure)| **measure > self.limit);
         over.map(|(name, &measure)| {

@@ -4,10 +4,11 @@ use syn::{AttrStyle, Attribute, Meta};
 
 use super::tree::{File, Tree};
 
-/// Crates that are arithmetic on values: no system call can compile in them.
+/// The crates that only compute on values. System calls must not compile in them.
 const PURE: [&str; 5] = ["contract", "wire", "proto", "qos", "flash"];
 
-/// Where a clock may be read: the outer loop's crate, the simulated world's driver, programs.
+/// The folders in which clocks may be read: the outer loop's crate, the simulated world's driver,
+/// and programs.
 const CLOCKS: [&str; 7] =
     ["crates/io/", "crates/sim/", "crates/server/", "crates/lab/", "apps/", "trials/", "xtask/"];
 
@@ -21,11 +22,11 @@ const LEFTOVERS: [&str; 6] = [
     concat!("db", "g!"),
 ];
 
-/// Places that exist on one machine only.
+/// Paths that exist on one machine only.
 const MACHINE: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk"), concat!("../sha", "red")];
 
-/// Sources that no parser reads.
+/// Reports sources that cannot be parsed.
 pub(super) fn parses(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -37,7 +38,7 @@ pub(super) fn parses(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Modules that do not say what they are.
+/// Reports modules without a module comment.
 pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -49,7 +50,7 @@ pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Pure crates that do not say so to the compiler.
+/// Reports pure crates that lack the attributes `no_std` and `forbid(unsafe_code)`.
 pub(super) fn pure_crates(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for name in PURE {
@@ -78,8 +79,8 @@ fn forbids_unsafe(attribute: &Attribute) -> bool {
     named && is_inner(attribute)
 }
 
-/// Leave to read a clock (which clippy forbids) where time has to come in as an argument. Tests may
-/// take it, to know when to end.
+/// Reports permissions to read a clock (which clippy forbids) where time must come in as an
+/// argument. Tests may read clocks for their time limits.
 pub(super) fn clocks(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     let lint = "clippy::disallowed_methods";
@@ -91,7 +92,7 @@ pub(super) fn clocks(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Marks of unfinished work.
+/// Reports marks of unfinished work.
 pub(super) fn leftovers(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
@@ -105,7 +106,7 @@ pub(super) fn leftovers(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Paths of one machine.
+/// Reports paths of one particular machine.
 pub(super) fn machine_paths(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
@@ -124,7 +125,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Adds the places of `file` where `word` stands between characters that `fits` accepts.
+/// Adds to `found` the positions in `file` where `word` stands between characters that `fits`
+/// accepts.
 fn report(
     file: &File,
     word: &str,

@@ -5,18 +5,18 @@ use std::path::Path;
 
 /// A text file.
 pub(crate) struct File {
-    /// From the root, with slashes.
+    /// The path from the root, with slashes.
     pub(crate) path: String,
-    /// All of it.
+    /// The file's whole text.
     pub(crate) text: String,
 }
 
-/// All the files that are under version control or could be.
+/// All files that are under version control or could be.
 #[derive(Default)]
 pub(crate) struct Tree {
     /// The text files, by path.
     pub(crate) files: Vec<File>,
-    /// Every path of a file or folder, text or not.
+    /// The paths of all files and folders, text or not.
     pub(crate) paths: BTreeSet<String>,
 }
 
@@ -54,17 +54,17 @@ impl Tree {
         Ok(())
     }
 
-    /// The Rust sources.
+    /// Returns the Rust sources.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// The documents.
+    /// Returns the Markdown documents.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".md"))
     }
 
-    /// Whether there is a file or folder of this path. A `*` stands for the rest of the path.
+    /// Returns true if a file or folder has this path. A `*` stands for the rest of the path.
     pub(crate) fn has(&self, path: &str) -> bool {
         match path.split_once('*') {
             Some((start, _)) => self.paths.iter().any(|known| known.starts_with(start)),
@@ -72,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// A tree of these files, for tests.
+    /// Builds a tree of these files, for tests.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
@@ -88,12 +88,12 @@ impl Tree {
 }
 
 impl File {
-    /// Whether all of the file is tests.
+    /// Returns true if the whole file is test code.
     pub(crate) fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
 
-    /// The crate of the folder `crates` that the file belongs to.
+    /// Returns the name of the file's crate, if it is in the folder `crates`.
     pub(crate) fn crate_name(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }

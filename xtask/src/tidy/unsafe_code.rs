@@ -1,17 +1,17 @@
-//! `unsafe` lives in one crate, and says there what makes it sound.
+//! Checks of `unsafe`: it lives in one crate, and each use states what makes it sound.
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::tree::{File, Tree};
 
-/// The one crate that may hold `unsafe`.
+/// The only crate that may contain `unsafe`.
 const HOME: &str = "io";
 
-/// Lines of code that may stand between `unsafe` and the comment that covers it.
+/// The largest number of lines between `unsafe` and the comment that covers it.
 const REACH: usize = 4;
 
-/// `unsafe` outside its crate, without its comment, or in a module that does not open with the
-/// reason for having it.
+/// Reports `unsafe` outside its crate, without its comment, or in a module that does not open with
+/// the reason for it.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -37,7 +37,7 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The lines of the keyword, comments and strings aside.
+/// Collects the lines with the keyword `unsafe`, outside of comments and strings.
 fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
     for token in tokens {
         match token {
@@ -48,8 +48,8 @@ fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
-/// Whether a `SAFETY:` comment (or the `# Safety` section of an unsafe function's documentation)
-/// stands on the line or closely above.
+/// Returns true if a `SAFETY:` comment, or the `# Safety` section of an unsafe function's
+/// documentation, stands on the line or at most [`REACH`] lines above.
 fn is_covered(file: &File, line: usize) -> bool {
     let above: Vec<&str> = file.text.lines().take(line).collect();
     let mut code = 0;

@@ -1,5 +1,5 @@
-//! What was taken over from elsewhere: under a licence that is allowed, whose text is there, and
-//! unchanged. A file `vendored.toml` in its folder says so.
+//! Checks of vendored files: their licence is allowed, its text is present, and the files are
+//! unchanged. A file `vendored.toml` in each vendored folder describes them.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use sha2::{Digest, Sha256};
 use super::licences;
 use super::tree::Tree;
 
-/// Folders of such things are in a folder of this name.
+/// The folder that contains vendored folders.
 const FOLDER: &str = "/vendor/";
 
-/// The file in each.
+/// The name of the description in each vendored folder.
 const NOTE: &str = "vendored.toml";
 
-/// What the file says.
+/// The contents of a description.
 #[derive(Deserialize)]
 struct Note {
     name: String,
     version: String,
     licence: String,
     licence_file: String,
-    /// Where it came from, and the checksum of that.
+    /// The origin, and the checksum of the original archive.
     source: String,
     integrity: String,
-    /// SHA-256 by file.
+    /// The SHA-256 checksum of each file.
     files: BTreeMap<String, String>,
 }
 
-/// What is not as its note says.
+/// Reports differences between vendored files and their description.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
