@@ -20,13 +20,13 @@ const RECONNECT_SECONDS: u32 = 2;
 /// Seconds after which the device of a server that stays away is taken off, at least.
 const LOSS_SECONDS_MIN: u32 = 3600;
 
-/// How long a device may take to appear once it is connected.
+/// The time limit for a device to appear after the connection.
 const APPEAR_MAX: Duration = Duration::from_secs(5);
 
 /// The kernel's door for new controllers.
 const FABRICS: &str = "/dev/nvme-fabrics";
 
-/// Where the kernel lists block devices.
+/// The folder in which the kernel lists block devices.
 const BLOCKS: &str = "/sys/block";
 
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Plain(String),
-    /// What a file holds, which is not to be printed.
+    /// The contents of a file, which must not be printed.
     Secret(PathBuf),
 }
 
@@ -162,7 +162,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether this machine can connect at all; what to do where it cannot.
+/// Checks that this machine can connect. The error says what to do.
 fn check_machine() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err(

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How good a setting is.
+/// The grade of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {
@@ -50,12 +50,12 @@ pub(crate) enum Grade {
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of checking one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) grade: Grade,
     pub(crate) subject: String,
-    /// How it is.
+    /// The value that was found.
     pub(crate) found: String,
     /// Why that matters and what to do; empty when it is good.
     pub(crate) advice: String,
@@ -118,8 +118,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whether those read the configuration of the system's server whom its secrets are kept from; nothing
-/// where there is none, or this user may not read it.
+/// Checks who may read the configuration of the system's server, which may hold secrets. Returns
+/// `None` if there is no such file, or this user may not read it.
 fn configuration(file: &Path) -> Option<Finding> {
     let config = Config::read(file).ok()?;
     let good = Finding::good("configuration", format!("{} keeps its secrets", file.display()));
@@ -133,7 +133,7 @@ fn configuration(file: &Path) -> Option<Finding> {
     })
 }
 
-/// Whether io_uring can be used, by trying it.
+/// Checks that io_uring can be used by trying it.
 fn interface() -> Finding {
     let good = Finding::good("io_uring, for this user", "all that nearflash uses is there");
     match Interface::IoUring.choose() {

@@ -38,7 +38,7 @@ enum Command {
     Schema,
 }
 
-/// Where to find what was changed.
+/// The options that say where live changes are kept.
 #[derive(ClapArgs, Debug)]
 struct Kept {
     /// State file, or none [default: as the configuration says; for /etc/nearflash/nearflash.toml
@@ -47,13 +47,13 @@ struct Kept {
     state: Option<String>,
 }
 
-/// What a configuration file says.
+/// The contents of a configuration file.
 struct Read {
     base: Config,
     /// With what was changed since.
     config: Config,
     changes: Changes,
-    /// Where that was found.
+    /// The path of the state file, if there is one.
     state: Option<PathBuf>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where what was changed is kept, in words.
+/// Describes the path of the state file and whether it exists.
 fn told(state: Option<&Path>) -> String {
     match state {
         None => "none".to_owned(),

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::reach::Reach;
 
-/// What all these commands take.
+/// The options that all operator commands take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl Common {
 enum Failure {
     /// The server, or the way to it.
     Api(ClientError),
-    /// What was asked makes no sense.
+    /// The arguments make no sense together.
     Words(String),
 }
 
@@ -96,7 +96,7 @@ impl From<String> for Failure {
     }
 }
 
-/// One of these commands: its words, and what runs it.
+/// Defines commands, each by its arguments and the type that runs it.
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident, $args:ident, $command:ty;)*) => {$(
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! How commands reach the admin API of a server.
+//! Options by which commands reach the admin API of a server.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use control::admin::{AdminAddress, Client, ClientError, Pass};
 use server::admin::where_to_look;
 use server::credentials::{read_secret, read_text};
 
-/// How a command reaches the admin API of a server.
+/// The options by which a command reaches the admin API of a server.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Reach {
     /// Address of the server's admin API: path of its socket, http://127.0.0.1:PORT or
@@ -24,7 +24,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Where the server is.
+    /// Returns the address of the server's admin API.
     pub(crate) fn address(&self) -> AdminAddress {
         self.admin.clone().unwrap_or_else(where_to_look)
     }

@@ -83,7 +83,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What the server says now, of one tenant more closely.
+/// Asks the server for its current state, with the details of the opened tenant.
 fn look(client: &mut Client, opened: Option<&str>) -> Result<Data, ClientError> {
     Ok(Data {
         tenants: client.tenants()?,

@@ -163,7 +163,7 @@ fn run(args: &Args) -> Result<(), Stop> {
     findings.write(&args.output, &plot, args.json)
 }
 
-/// Whether writes may be made: always to what this process alone has.
+/// Returns true if writes are allowed. Devices private to this process may always be written to.
 fn may_write(args: &Args, spec: &Spec) -> bool {
     args.allow_writes || !matches!(spec.source, Source::File { .. })
 }
@@ -249,7 +249,7 @@ fn check_writable(path: &Path) -> Result<(), Stop> {
     attempt.map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// Where a file is written before it takes its name.
+/// Returns the temporary path to which a file is written before it is renamed.
 fn partial(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
@@ -286,7 +286,7 @@ fn parse_run_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How long to wait between two looks at the loads.
+/// The interval between two readings of the loads' progress.
 const LOOK_GAP: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

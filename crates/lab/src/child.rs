@@ -30,7 +30,7 @@ pub(crate) fn end_with_us() -> Result<(), String> {
 /// A process that says `ready URL …` when it serves, and ends when it is told to.
 pub(crate) struct Server {
     helper: Helper,
-    /// Where it listens, in the order in which it was told.
+    /// The listening addresses, in the order of the server's arguments.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -67,7 +67,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens first.
+    /// Returns the first listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[0]
     }

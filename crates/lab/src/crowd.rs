@@ -17,10 +17,10 @@ use io::{Clock, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, Sp
 
 use crate::bench::connect;
 
-/// How often the thread hands over what it measured.
+/// The interval at which the thread publishes its measurements.
 const REPORT_GAP: Duration = Duration::from_millis(100);
 
-/// One client.
+/// A client of the crowd.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// The tenant it belongs to; empty for the server's choice.
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// How long clients work.
+/// The duration of the warm-up and of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) warmup: Duration,
@@ -128,7 +128,7 @@ impl Crowd {
     }
 }
 
-/// What the thread is told.
+/// The task of the load thread.
 struct Job {
     address: SocketAddr,
     members: Vec<Member>,

@@ -50,13 +50,13 @@ const REHEARSAL: Times =
 /// nothing but the drive adds latency it needs 0.9 of it.
 const REHEARSED_MOST: f64 = 0.95;
 
-/// How many times slower a second attempt is, which stalls of the machine hurt so much less.
+/// The factor by which a second attempt is slower, so that stalls of the machine matter less.
 const SLOWER: u32 = 8;
 
 /// And how slow it is at most: an objective of 50 ms.
 const SLOWEST: u32 = 100;
 
-/// How often the table is drawn.
+/// The interval at which the table is drawn.
 const FRAME: Duration = Duration::from_millis(250);
 
 const INTRODUCTION: &str = "\
@@ -121,7 +121,7 @@ pub(crate) fn find_pace() -> Result<Pace, String> {
     Ok(pace)
 }
 
-/// Whether the promises of the second part are kept with something to spare, just now.
+/// Rehearses the second part. Returns true if this machine keeps its promises with a margin.
 fn rehearse(slow: u32) -> Result<bool, String> {
     let [_, phase, _] = phases(slow);
     let server = stage(slow)?.serve(&[])?;

@@ -1,5 +1,5 @@
-//! What measures and shows: the load generator's command, calibration, the demo, the figures of the papers
-//! live and in virtual time, and plots of them.
+//! Measurements and demonstrations: the load generator's command, calibration, the demo, the
+//! figures of the paper in real and in virtual time, and their plots.
 #![forbid(unsafe_code)]
 
 #[macro_use]

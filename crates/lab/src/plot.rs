@@ -51,7 +51,7 @@ const FONT: &str = "sans-serif";
 /// Half the width of a mark.
 const MARK: i32 = 8;
 
-/// What is drawn for a series.
+/// The look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Line,
@@ -67,9 +67,9 @@ struct Styled<'a> {
     colour: RGBColor,
     /// Which of the shapes its marks have.
     shape: usize,
-    /// What the names of those that share its colour begin with; empty where nobody shares one.
+    /// The common prefix of the names that share a colour. Empty if no other series shares it.
     group: &'a str,
-    /// How far right of its place it is drawn.
+    /// The offset by which the series is drawn to the right, in pixels.
     aside: i32,
 }
 
@@ -128,7 +128,7 @@ fn draw(
     legend::draw(area, frame, styled)
 }
 
-/// What each series looks like, by its name.
+/// Returns each series with its look and colour, which follow from its name.
 fn style(series: &[Series]) -> Vec<Styled<'_>> {
     let ours: Vec<&str> = series
         .iter()
@@ -158,7 +158,7 @@ fn style(series: &[Series]) -> Vec<Styled<'_>> {
     styled
 }
 
-/// What stands before the first comma.
+/// Returns the part of a name before its first comma.
 fn group(name: &str) -> &str {
     name.split_once(',').map_or(name, |(group, _)| group)
 }

@@ -1,9 +1,9 @@
-//! What commands print, for people and for the next program of a pipe.
+//! Output of commands to standard output, for people and for the next program of a pipe.
 //!
-//! Whoever reads it may stop early, as `head` does. Then the command ends: what it has begun is undone as
-//! by any other early end, nothing more is said, and its status is that of a program which the system
-//! has ended for it. `println!` would panic. What is deliberately not here: servers, which outlive whoever
-//! reads what they say (`log.rs`).
+//! The reader may stop early, as `head` does. The command then ends: it undoes what it has begun as
+//! on any other early end, prints nothing more, and exits with the status of a program that the
+//! system ended. `println!` would panic instead. Servers use `log.rs`, because they outlive the
+//! readers of their output.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! What a measurement came to: as a table for people, as JSON for programs.
+//! The results of a measurement, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -69,17 +69,17 @@ impl Report {
         Report { headline, request_bytes, seconds: seconds.as_secs_f64(), tally, end, has_probe }
     }
 
-    /// Whether everything went well.
+    /// Returns true if no request failed and no read returned wrong data.
     pub(crate) fn is_good(&self) -> bool {
         self.errors() == 0 && self.tally.verify_failures == 0
     }
 
-    /// What reads came to.
+    /// Returns the results of reads.
     pub(crate) fn read(&self) -> &Side {
         &self.tally.read
     }
 
-    /// What writes came to.
+    /// Returns the results of writes.
     pub(crate) fn write(&self) -> &Side {
         &self.tally.write
     }
@@ -98,7 +98,7 @@ impl Report {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 
-    /// One JSON object, on one line.
+    /// Returns the results as one JSON object on one line.
     pub(crate) fn json(&self) -> String {
         let json = Json {
             iops: self.per_second(self.tally.count()),
@@ -168,7 +168,7 @@ impl Report {
         row
     }
 
-    /// What else there is to say.
+    /// Appends remarks on errors, verification and lateness.
     fn remarks(&self, text: &mut String, style: Style) {
         text.push('\n');
         let mut line = |bad: bool, words: String| {
@@ -238,7 +238,7 @@ pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     }
 }
 
-/// Whether to use the terminal's means.
+/// The use of the terminal's colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     plain: bool,
@@ -249,7 +249,7 @@ impl Style {
     #[cfg(test)]
     pub(crate) const PLAIN: Style = Style { plain: true };
 
-    /// Whatever standard output can show.
+    /// Returns the style that standard output can show.
     pub(crate) fn of_terminal() -> Style {
         let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
         Style { plain }

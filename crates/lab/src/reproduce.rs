@@ -53,7 +53,7 @@ const ALL: &str = "all";
 
 type Measure = fn(&Bed) -> Result<Figure, String>;
 
-/// What is measured in real time alone, in the paper's order.
+/// The figures that are measured in real time only, in the paper's order.
 const REAL: [(&str, Measure); 3] =
     [("table2", table2::measure), ("fig4", fig4::measure), ("fig6c", fig6c::measure)];
 
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One of them; nothing where it was to be left out.
+/// Makes one figure. Returns `None` if it was left out.
 fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
     let options = Options { seed: args.seed, quick: args.quick };
     if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {

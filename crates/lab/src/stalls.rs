@@ -1,8 +1,8 @@
-//! How long the machine kept a server and its clients from running although they wanted to: what
-//! nobody's scheduling of requests can help, and what a reader of latencies has to know.
+//! The time for which the machine kept a server and its clients from running although they were
+//! runnable. No scheduling of requests can avoid such stalls, so reports of latency state them.
 //!
-//! The kernel keeps account of it for each thread (`schedstat`), and of what the host of a virtual
-//! machine took (`steal`); both are sums, so single stalls are not told apart.
+//! The kernel counts this time for each thread (`schedstat`), and the time that the host of a
+//! virtual machine took (`steal`). Both are sums, so single stalls cannot be told apart.
 
 use std::fs;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Kept {
         }
     }
 
-    /// What was added since `earlier`.
+    /// Returns the time added since `earlier`.
     pub(crate) fn since(&self, earlier: &Kept) -> Kept {
         Kept {
             server: self.server.saturating_sub(earlier.server),
@@ -44,7 +44,7 @@ impl Kept {
         }
     }
 
-    /// Who waited for how long, in words.
+    /// Describes how long the server, the clients and the host each waited.
     pub(crate) fn text(&self) -> String {
         let [server, clients, host] =
             [self.server, self.clients, self.host].map(|time| time_text(time.as_nanos() as f64));
@@ -63,7 +63,7 @@ impl Kept {
     }
 }
 
-/// What the threads of a process waited.
+/// Returns the time for which the threads of a process waited for a processor.
 fn waited(process: &str) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
     let account = |thread: fs::DirEntry| {

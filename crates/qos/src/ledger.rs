@@ -55,7 +55,7 @@ pub(crate) struct Demand {
 /// The requests of a tenant that asks for the short way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// Their price, and how many there are.
+    /// The price and the number of the submitted requests.
     pub(crate) requests: Submitted,
     /// There is exactly one request.
     pub(crate) is_single: bool,

@@ -409,7 +409,7 @@ proptest! {
         }
     }
 
-    /// Whatever was queued is submitted in bounded time once requests stop coming, on every worker.
+    /// All queued requests are submitted in bounded time once no more arrive, on every worker.
     #[test]
     fn nobody_starves((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
@@ -531,8 +531,8 @@ proptest! {
         prop_assert!(spent >= made - kept, "{} of {}, {} may be kept", spent, made, kept);
     }
 
-    /// Whatever is asked of the registry, in whatever order: what workers are told that they may
-    /// make is never more than the device makes; what is refused would not have fitted.
+    /// For any sequence of calls to the registry, the token rates told to workers never exceed what
+    /// the device makes, and every refused tenant would not have fitted.
     #[test]
     fn an_admitted_set_fits(
         steps in prop::collection::vec((0u8..8, 0u32..12, 1u32..200_000, 0u8..=100, 0u32..4), 1..60)

@@ -451,7 +451,7 @@ fn what_waits_is_priced_anew_when_writes_become_dearer() {
     assert!(within(usage.spent as f64, 20_000_000.0, 0.02), "{usage:?}");
 }
 
-/// Whoever leaves before its requests are submitted costs nobody tokens: others get them.
+/// Tokens of requests that were withdrawn before their submission go to other tenants.
 #[test]
 fn what_was_not_submitted_is_anybodys() {
     let served = |refunds: bool| {

@@ -1,4 +1,4 @@
-//! What a machine's settings should be, and why.
+//! The recommended settings of a machine, with reasons.
 
 use super::machine::Machine;
 use super::{Finding, Grade, disks, network, power, processors, servers, service};

@@ -7,7 +7,7 @@ use super::{Finding, Grade};
 /// Parts of names of interrupts that come with no request: of admin queues and changes.
 const RARE: [&str; 5] = ["-config", "-event", "async", "admin", "-control"];
 
-/// Where a device keeps the numbers of its interrupts: itself, its bus's device, or its controller's.
+/// The folders with a device's interrupt numbers: its own, its bus device's, or its controller's.
 const PLACES: [&str; 3] = ["device/msi_irqs", "device/../msi_irqs", "device/device/msi_irqs"];
 
 /// An interrupt and who takes it.
@@ -16,7 +16,8 @@ struct Interrupt {
     cpus: Cpus,
 }
 
-/// Those of a device, by its folder in `/sys`; nothing where the kernel does not say.
+/// Checks the interrupts of a device, given its folder in `/sys`. Returns `None` if the kernel does
+/// not list them.
 pub(super) fn of(
     machine: &Machine,
     name: &str,

@@ -1,4 +1,4 @@
-//! What the kernel says of itself and its devices, in files.
+//! The kernel's files about itself and its devices.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use ::io::Offloads;
 /// A machine's `/proc`, `/sys` and units of systemd, below some folder.
 pub(crate) struct Machine {
     root: PathBuf,
-    /// What a network card does by itself, which no file tells.
+    /// Returns the offloads of a network card, which are in no file.
     pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
 
@@ -23,7 +23,7 @@ impl Machine {
         Machine { offloads: |name| ::io::offloads(name).ok(), ..Machine::at(Path::new("/")) }
     }
 
-    /// One that is described by files below a folder, and by nothing else.
+    /// Creates a machine that is described only by files below the folder `root`.
     pub(crate) fn at(root: &Path) -> Machine {
         Machine { root: root.to_owned(), offloads: |_| None }
     }
@@ -73,7 +73,7 @@ impl Machine {
         names
     }
 
-    /// Where links in a folder lead; `None` where this user may not look.
+    /// Returns the targets of the links in a folder, or `None` if this user may not look.
     pub(super) fn links(&self, folder: &str) -> Option<Vec<String>> {
         let entries = fs::read_dir(self.root.join(folder)).ok()?;
         let led = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -106,7 +106,7 @@ pub(super) fn parse_cpus(text: &str) -> Option<Cpus> {
     Some(all)
 }
 
-/// The same the other way round.
+/// Formats processors as the kernel does, such as `0-3,8`.
 pub(super) fn show_cpus(cpus: &Cpus) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {

@@ -27,7 +27,8 @@ fn policy(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Whether the link of a device, which is in this folder, may sleep by itself.
+/// Checks whether the PCIe link of a device may enter power-saving states. `folder` is the
+/// device's.
 pub(super) fn link(machine: &Machine, name: &str, folder: &str) -> Option<Finding> {
     let deep = format!("{folder}/link/l1_aspm");
     let states = [("L0s", format!("{folder}/link/l0s_aspm")), ("L1", deep.clone())];

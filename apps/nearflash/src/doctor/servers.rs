@@ -6,11 +6,11 @@ use super::machine::{Cpus, Machine};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) pid: u32,
-    /// What its workers may run on.
+    /// The processors that the server's workers may run on.
     pub(super) cpus: Cpus,
-    /// Its limits, as the kernel writes them.
+    /// The server's limits, in the kernel's format.
     pub(super) limits: Option<String>,
-    /// Whether it has a ring of io_uring; `None` where this user may not look.
+    /// True if the server has an io_uring instance; `None` if this user may not look.
     pub(super) has_ring: Option<bool>,
 }
 

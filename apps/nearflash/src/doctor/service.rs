@@ -1,11 +1,12 @@
-//! What the server may have: limits of its process and the right to io_uring. They are looked at where the
-//! server has them, not where this command runs, and each finding says whose they are.
+//! The limits of the server's process and its right to use io_uring. They are read from the
+//! server's process, not from this command's, and each finding names the process.
 
 use super::machine::Machine;
 use super::servers::Server;
 use super::{Finding, Grade};
 
-/// Where units of systemd are, the first before the others; their drop-ins add up.
+/// The folders of systemd's units. The first folder with the unit wins; drop-ins of all folders
+/// apply.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
 const UNIT: &str = "nearflash.service";
@@ -62,8 +63,8 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
     }
 }
 
-/// Those of the servers that run; where none does, those of the unit; where there is none, those of
-/// whoever asks.
+/// Returns the limits of the running servers. If none runs, returns those of the unit; without a
+/// unit, those of this process.
 fn whose(machine: &Machine, servers: &[Server]) -> Vec<Limits> {
     let running = servers.iter().filter_map(|server| {
         let whose = format!("server {}", server.pid);
@@ -128,7 +129,7 @@ fn limit(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Who may use it by the kernel's setting, and which running servers do.
+/// Checks the kernel's setting for io_uring, and which running servers use it.
 fn io_uring(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let setting = "proc/sys/kernel/io_uring_disabled";

@@ -51,11 +51,11 @@ pub(crate) enum Command {
     Recalibrate(Recalibrate),
 }
 
-/// What is wrong with `--accept` where there is nothing to be accepted.
+/// The error for `--accept` without anything to accept.
 const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is held back, and begins \
                             nothing";
 
-/// What `nearflash device add` takes.
+/// The arguments of `nearflash device add`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Add {
     /// Name of the device for namespaces and tenants
@@ -77,7 +77,7 @@ pub(crate) struct Add {
     fail_fast: bool,
 }
 
-/// What `nearflash device recalibrate` takes.
+/// The arguments of `nearflash device recalibrate`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Recalibrate {
     /// Name of the device
@@ -251,7 +251,7 @@ fn drift_word(drift: &Drift) -> String {
     }
 }
 
-/// One device, line by line.
+/// Formats one device, a line for each property.
 fn show(device: &Device, last: Option<&Recalibration>) -> String {
     let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
     let mut lines = vec![

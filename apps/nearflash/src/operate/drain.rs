@@ -14,8 +14,8 @@ use super::{Common, Failure};
 /// Between two looks how far it is.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// How much longer than it was given a drain is waited for: requests that a device has are waited for
-/// whatever the time.
+/// The time to wait for the server beyond the drain's own limit. A server waits for requests at
+/// devices without any limit.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Looks in a row that find nobody and mean that the server has ended.
@@ -76,7 +76,7 @@ fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     Err(Failure::Words(watch.overdue()))
 }
 
-/// What is known of a server that drains.
+/// The latest knowledge of a draining server.
 struct Watch {
     last: Drain,
     /// Looks in a row that found nobody.
@@ -90,10 +90,10 @@ impl Watch {
         Watch { last, silent: 0, unanswered: None }
     }
 
-    /// Whether the server has ended, as a look at it shows. One that cannot be reached may serve.
+    /// Returns true if an answer shows that the server has ended. A server that cannot be reached
+    /// may still serve.
     ///
-    /// # Errors
-    /// It says no.
+    /// # Errors The server refused the request.
     fn look(&mut self, seen: Result<Drain, ClientError>) -> Result<bool, ClientError> {
         match seen {
             // Another one serves in its place.
@@ -108,7 +108,7 @@ impl Watch {
         Ok(self.silent == SILENCE)
     }
 
-    /// What is said when its time is over.
+    /// Returns the message for a server that has not ended in time.
     fn overdue(&self) -> String {
         match &self.unanswered {
             None => format!(
@@ -120,7 +120,7 @@ impl Watch {
     }
 }
 
-/// Whether the machine says that nobody listens there.
+/// Returns true if the error shows that no process listens at the address.
 fn is_nobody_there(error: &ClientError) -> bool {
     let ClientError::Unreachable { address, error } = error else { return false };
     match error.kind() {

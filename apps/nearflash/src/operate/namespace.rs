@@ -49,7 +49,7 @@ pub(crate) enum Command {
         /// New name: letters, digits, `-`, `_` and `.`
         #[arg(long = "name", value_name = "NAME")]
         rename: Option<String>,
-        /// Whether to refuse writes
+        /// Refuse writes, or accept them
         #[arg(long, value_name = "BOOL")]
         read_only: Option<bool>,
     },

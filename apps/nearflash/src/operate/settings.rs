@@ -5,7 +5,7 @@ use control::admin::{Automatic, Client, DeviceSettings, SetDevice};
 
 use super::{Common, Failure};
 
-/// What `nearflash device set` takes.
+/// The arguments of `nearflash device set`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Set {
     /// Name of the device
@@ -13,13 +13,13 @@ pub(crate) struct Set {
     /// Device model: a file on the server's machine (read again), a or cloud
     #[arg(long, value_name = "FILE")]
     model: Option<String>,
-    /// Whether to correct the device model by measured delays
+    /// Correct the device model by measured delays, or keep it as it is
     #[arg(long, value_name = "BOOL")]
     correct_online: Option<bool>,
-    /// Whether to bound the requests at the device by the strictest latency
+    /// Bound the requests at the device by the strictest latency, or lift the bound
     #[arg(long, value_name = "BOOL")]
     bound_depth: Option<bool>,
-    /// Whether to refuse at once requests that would miss their latency
+    /// Refuse at once requests that would miss their latency, or queue them
     #[arg(long, value_name = "BOOL")]
     fail_fast: Option<bool>,
     /// When the server measures a drifted device by itself
@@ -76,7 +76,7 @@ impl Set {
     }
 }
 
-/// What was said of a device, beside its name.
+/// Formats the settings that were changed.
 pub(super) fn lines_of(set: &DeviceSettings) -> Vec<String> {
     let switches = [
         ("correct_online", set.correct_online),

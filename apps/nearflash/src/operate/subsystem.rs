@@ -41,7 +41,7 @@ pub(crate) enum Command {
         /// Tenant that pays for the I/O; `none`: the connection's tenant
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// Whether to refuse hosts without a key
+        /// Refuse hosts without a key, or admit them
         #[arg(long, value_name = "BOOL")]
         authenticate: Option<bool>,
     },
@@ -146,7 +146,7 @@ impl Command {
     }
 }
 
-/// What stands for nothing in the API.
+/// Returns the empty string for `none`, as the API expects, and any other name unchanged.
 fn none_is_empty(name: &String) -> String {
     if name == "none" { String::new() } else { name.clone() }
 }
@@ -493,7 +493,7 @@ fn show_listener(listener: &Listener) -> String {
     )
 }
 
-/// Whether it lets people in.
+/// Returns the listener's state and, while it drains, its connections.
 fn standing(listener: &Listener) -> String {
     match (listener.state, listener.connections) {
         (ListenerState::Open, _) => "open".to_owned(),
@@ -503,7 +503,7 @@ fn standing(listener: &Listener) -> String {
     }
 }
 
-/// How namespaces are reached by it.
+/// Returns the states in which the listener shows namespaces.
 fn access(listener: &Listener) -> String {
     let ana = listener.ana.iter();
     let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));

@@ -3,7 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-/// How a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Left,
@@ -30,7 +30,7 @@ pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// What is known of one thing, a line each: what, and how it is.
+/// Formats a title and its facts, one name and value a line.
 pub(super) fn facts(title: &str, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
     let each = facts.iter().map(|(what, value)| format!("\n  {what:width$}  {value}"));

@@ -72,7 +72,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What a tenant is promised.
+/// The options of a tenant's SLO.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Promise {
     /// Bound of the tail latency of reads: 500us, 2ms
@@ -126,7 +126,7 @@ impl Promise {
     }
 }
 
-/// What it gets of the rest, for best effort.
+/// The options of a best-effort tenant's share: its weight and its cap.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Portion {
     /// Best effort: weight of the tenant's share of what is left, 1 to 1000 [default: 1]
@@ -259,7 +259,7 @@ fn judged(verdict: &Verdict) -> String {
     }
 }
 
-/// One tenant, line by line.
+/// Formats one tenant, a line for each property.
 fn show(tenant: &Tenant) -> String {
     let (measured, none) = (&tenant.measured, || "-".to_owned());
     let promise = tenant.slo.as_ref().map_or("none: best effort".to_owned(), |slo| {
@@ -302,7 +302,7 @@ fn show(tenant: &Tenant) -> String {
     )
 }
 
-/// What is measured stands beside what is promised.
+/// Formats a table of tenants with measured values beside promised ones.
 fn list(tenants: &[Tenant]) -> String {
     use Side::{Left, Right};
     if tenants.is_empty() {
@@ -356,7 +356,7 @@ fn list(tenants: &[Tenant]) -> String {
 /// More than the promised rate by this factor is a burst, not noise.
 const BURST: f64 = 1.05;
 
-/// How a tenant stands, in a word or two.
+/// Returns the tenant's status in a word or two.
 fn status(tenant: &Tenant) -> String {
     let measured = &tenant.measured;
     let Some(slo) = &tenant.slo else {

@@ -1,4 +1,4 @@
-//! What stands in the tables: the same on the screen and in plain text.
+//! The rows of the tables, shared by the screen and by plain text.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use control::admin::{
 use super::state::Data;
 use lab::report::{number_text, time_text};
 
-/// Whose fault a figure is, for its colour.
+/// The meaning of a figure, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -110,7 +110,7 @@ impl Rows {
     }
 }
 
-/// How a tenant stands, in a word or two.
+/// Returns the tenant's status in a word or two.
 fn status(tenant: &Tenant) -> Figure {
     let measured = &tenant.measured;
     let (word, tone, rank) = match (&tenant.slo, measured.slo_percentile_us) {
@@ -260,7 +260,7 @@ pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
     Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
 }
 
-/// Whether a tenant has a promise.
+/// Returns true if the tenant was promised a latency.
 pub(super) fn is_promised(tenant: &Tenant) -> bool {
     tenant.class == Class::LatencyCritical
 }

@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it.
+//! The state of the screen, and its changes by keys.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use ratatui::widgets::TableState;
 
 use super::rows::{self, Rows};
 
-/// What the server said last.
+/// The server's latest answers.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     pub(super) tenants: Vec<Tenant>,
@@ -39,7 +39,8 @@ impl Tab {
         }
     }
 
-    /// What Enter opens; `None`: nothing more is known than what stands in the table.
+    /// Returns the name of the view that Enter opens, or `None` if the table shows everything there
+    /// is.
     pub(super) fn opens(self) -> Option<&'static str> {
         match self {
             Tab::Tenants => Some("one tenant"),
@@ -50,7 +51,7 @@ impl Tab {
     }
 }
 
-/// How a table is sorted.
+/// The sort order of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) column: usize,
@@ -98,12 +99,12 @@ impl State {
         }
     }
 
-    /// Whether something is to be shown that was not asked for yet.
+    /// Returns true if the screen shows something that the server was not asked for yet.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// What of the table is looked at more closely.
+    /// Returns the name of the row that is opened in its own view, if any.
     pub(super) fn opened(&self) -> Option<&str> {
         self.opened.as_deref()
     }

@@ -11,7 +11,7 @@ use io::Clock;
 
 use crate::report::{number_text, time_text};
 
-/// How far back the live figures look.
+/// The number of latest reports that the live figures cover.
 const WINDOW: usize = 5;
 
 /// Shows how far the measurement is, with the figures of the last second.

@@ -24,11 +24,11 @@ use crate::report::bytes_text;
 use server::host_identity::HostIdentity;
 use server::listen::{Protocol, url};
 
-/// Where the keys are, where no file is named.
+/// The environment variable that holds the key if no file is named.
 pub(crate) const KEY_VARIABLE: &str = "NEARFLASH_NVME_KEY";
 const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
 
-/// How long the server may hear nothing before it gives us up.
+/// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The keys for authentication.
@@ -120,7 +120,7 @@ impl Door {
         Ok((door, found.blocks * BLOCK_BYTES as u64))
     }
 
-    /// What the server has.
+    /// Asks the server for its namespace and limits.
     fn look(&self) -> Result<Found, String> {
         let look = |found: Result<Found, Option<HostLoss>>| found.map_err(|loss| self.tell(loss));
         match Ring::new() {
@@ -184,7 +184,7 @@ impl Door {
         loss.map_or_else(|| "the server does not answer in time".to_owned(), |l| self.explain(&l))
     }
 
-    /// What went wrong, and what to do about it.
+    /// Explains what went wrong and what to do about it.
     fn explain(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {

@@ -27,19 +27,19 @@ pub(crate) enum Problem {
 /// Requests that one thread keeps in flight at most.
 const IN_FLIGHT_MAX: usize = 1 << 16;
 
-/// How long the probe pauses between two reads.
+/// The pause of the probe between two reads.
 const PROBE_GAP: Duration = Duration::from_millis(1);
 
 /// The span of a server that cannot say how large its device is.
 const BLIND_SPAN_BYTES: u64 = 64 << 20;
 
-/// What is to be done.
+/// The plan of a measurement, derived from the arguments.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What is measured, in a line.
+    /// A description of the measurement in one line.
     pub(super) headline: String,
     pub(super) way: Way,
-    /// One a thread.
+    /// The load of each thread.
     pub(super) shapes: Vec<Shape>,
     pub(super) warmup: Duration,
     pub(super) seconds: Duration,
@@ -47,7 +47,7 @@ pub(super) struct Plan {
     pub(super) spin: bool,
 }
 
-/// How requests get there.
+/// The way in which requests reach their target.
 #[derive(Debug)]
 pub(super) enum Way {
     Server {
@@ -199,8 +199,8 @@ fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<
     Ok(span)
 }
 
-/// What each thread does: its share of the connections and of the rate, and where its requests
-/// must not meet those of the others (sequential, verified), its share of the span.
+/// Returns the load of each thread: its share of the connections and of the rate. Sequential and
+/// verified loads also divide the span, so that the requests of threads do not meet.
 fn shapes(arguments: &Arguments, connections: usize, span: u64) -> Vec<Shape> {
     let threads = arguments.threads as usize;
     let block = arguments.block_size as u64;

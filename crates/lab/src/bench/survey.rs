@@ -10,7 +10,7 @@ use io::{
 
 use server::listen::{Protocol, url};
 
-/// How long to wait for an answer.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
@@ -25,7 +25,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// What went wrong, and what to do about it.
+    /// Explains what went wrong and what to do about it.
     pub(super) fn explain(&self, server: &Endpoint) -> String {
         let loss = match self {
             Failure::Local(error) => return error.to_string(),
@@ -47,7 +47,7 @@ impl Failure {
     }
 }
 
-/// What to do about an error of the system.
+/// Returns advice for a system error.
 pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     match (error.kind(), server) {

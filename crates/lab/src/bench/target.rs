@@ -1,5 +1,5 @@
-//! What is measured: a server's address (of protocol `reflex`, or an NVMe subsystem's), or a device of
-//! this process.
+//! The target of a measurement: a server's address (of protocol `reflex`, or an NVMe subsystem's),
+//! or a device of this process.
 
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -10,12 +10,12 @@ use client::{Address, AddressError, ServerEndpoint, Version};
 use flash::Spec;
 use io::{Endpoint, UnixPath};
 
-/// What is measured.
+/// The target of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// A server.
     Server {
-        /// Where it listens.
+        /// The listening address.
         endpoint: Endpoint,
         /// Which version to speak.
         version: Version,
@@ -24,7 +24,7 @@ pub(crate) enum Target {
     },
     /// A subsystem of a server that speaks NVMe over TCP.
     Nvme {
-        /// Where it listens.
+        /// The listening address.
         endpoint: Endpoint,
         /// Which, and how.
         address: NvmeAddress,

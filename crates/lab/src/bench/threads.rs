@@ -16,19 +16,19 @@ use io::{
 use super::plan::{Plan, Problem, Way};
 use server::volumes::{Through, Volume};
 
-/// How often a thread hands over what it measured.
+/// The interval at which a thread publishes its measurements.
 const REPORT_GAP: Duration = Duration::from_millis(200);
 
-/// How long before a timed request a thread stops sleeping: what it takes to be woken.
+/// The time before a timed request at which a thread stops sleeping, to cover its wake-up.
 const WAKE_LEAD: Duration = Duration::from_micros(80);
 
-/// How long all connections together may take to come up.
+/// The time limit for all connections together to open.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
 
 /// Lost connections that are told.
 const NOTES_MAX: usize = 5;
 
-/// What a thread leaves behind.
+/// The final results of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     /// The first few verification failures.
@@ -41,7 +41,7 @@ pub(crate) struct End {
     pub(crate) losses: u64,
 }
 
-/// What a thread and the main thread share.
+/// The state shared by a load thread and the main thread.
 #[derive(Debug, Default)]
 struct Desk {
     tally: Mutex<Tally>,
@@ -58,7 +58,7 @@ pub(super) struct Crew {
     running: Receiver<()>,
 }
 
-/// What a thread is told.
+/// The task of a load thread.
 pub(super) struct Job {
     pub(super) shape: Shape,
     pub(super) clock: Clock,
@@ -162,14 +162,14 @@ impl Crew {
         }
     }
 
-    /// What the user should hear, since the last call.
+    /// Returns the notes for the user since the last call.
     pub(super) fn notes(&self) -> Vec<String> {
         let take =
             |desk: &Arc<Desk>| std::mem::take(&mut *desk.notes.lock().expect("no holder panics"));
         self.desks.iter().flat_map(take).collect()
     }
 
-    /// What the threads left behind.
+    /// Waits for the threads and returns their combined results.
     pub(super) fn join(self) -> Result<End, Problem> {
         let mut sum = End::default();
         let mut problem = None;

@@ -13,7 +13,7 @@ use nearflash_lab::figures::{ALL, Options};
 struct Arguments {
     /// Which; all unless told.
     names: Vec<String>,
-    /// Where chance starts.
+    /// The seed of random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Shorter runs, with fewer points.

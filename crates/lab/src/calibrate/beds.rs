@@ -1,4 +1,4 @@
-//! What loads are made on: a device in virtual time, or in real time.
+//! Devices to make loads on, in virtual time or in real time.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Bed {
     }
 }
 
-/// What to say when requests ended badly.
+/// Returns the message for requests that ended in errors.
 pub(super) fn errors(count: u64) -> String {
     format!("{count} requests ended in errors: a device that fails cannot be calibrated")
 }

@@ -1,4 +1,4 @@
-//! What a calibration came to: the device model, a table for people, JSON for programs.
+//! The results of a calibration: the device model, a table for people, JSON for programs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::report::{bytes_text, number_text, time_text};
 /// Everything that was measured, and how.
 pub(super) struct Findings<'a> {
     pub(super) calibration: &'a Calibration,
-    /// What the model calls the device.
+    /// The device's name in the model.
     pub(super) device: &'a str,
-    /// What was opened.
+    /// The specification of the device that was opened.
     pub(super) spec: &'a str,
     pub(super) is_virtual: bool,
     pub(super) seed: u64,
     pub(super) requests: u64,
     pub(super) took: Duration,
-    /// Whether writes were measured.
+    /// If set, writes were measured too.
     pub(super) writes: bool,
 }
 
@@ -147,7 +147,7 @@ impl Findings<'_> {
         )
     }
 
-    /// How and when, in words.
+    /// Describes how and when the device was measured.
     #[expect(clippy::disallowed_methods, reason = "the model says when it was made")]
     fn measured(&self) -> String {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -161,7 +161,7 @@ impl Findings<'_> {
         )
     }
 
-    /// What a file without writes can say.
+    /// Returns the table of a model without writes.
     fn reads_only(&self, measured: &str) -> String {
         let rows: Vec<(u32, u64)> = self
             .calibration

@@ -21,7 +21,7 @@ const RANDOM_BYTES: usize = 4 << 10;
 /// Writes in flight.
 const IN_FLIGHT: usize = 64;
 
-/// How often the bar moves.
+/// The interval at which the progress bar is drawn.
 const SHOW_GAP: Duration = Duration::from_millis(100);
 
 /// Preconditions a device that is measured in real time. Simulated flash is worn in from the start.

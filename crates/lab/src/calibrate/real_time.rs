@@ -22,16 +22,16 @@ const BUFFERS: [SizeClass; 3] = [
     SizeClass { bytes: 1 << 20, count: 64 },
 ];
 
-/// How long before a timed request a thread stops sleeping: what it takes to be woken.
+/// The time before a timed request at which a thread stops sleeping, to cover its wake-up.
 const WAKE_LEAD: Duration = Duration::from_micros(80);
 
-/// How often a thread hands over what it measured.
+/// The interval at which a thread publishes its measurements.
 const REPORT_GAP: Duration = Duration::from_millis(50);
 
-/// How late the last arrivals of a load may be only because a thread was not given its processor.
+/// The largest delay of a load's last arrivals that a thread without a processor explains.
 const STALL_SECONDS: f64 = 0.05;
 
-/// How long the device rests between loads.
+/// The pause of the device between loads.
 const REST: Duration = Duration::from_millis(300);
 
 /// From the order of a load to its beginning, so that all threads begin together.
@@ -51,7 +51,7 @@ pub(super) struct Crew {
     stop: Arc<AtomicBool>,
 }
 
-/// One thread, from outside.
+/// The main thread's handle to one load thread.
 struct Hand {
     jobs: Sender<Job>,
     tally: Arc<Mutex<Tally>>,
@@ -63,7 +63,7 @@ struct Job {
     start: Instant,
 }
 
-/// What a thread has.
+/// The state of a load thread.
 struct Inside {
     clock: Clock,
     jobs: Receiver<Job>,
@@ -177,7 +177,8 @@ impl Crew {
         Ok(bed::outcome(load, reads, seconds, drowning || is_late))
     }
 
-    /// What each thread is to do: those of the load, and that of the probes if there are any.
+    /// Returns the shape of each thread's load: those of the offer, and that of the probe if there
+    /// is one.
     fn shapes(&mut self, offer: &Offer) -> Vec<Shape> {
         self.runs += 1;
         let seed = self.seed.wrapping_add(self.runs << 16);
@@ -207,7 +208,7 @@ fn in_flight(bytes: usize) -> usize {
     BUFFERS.iter().find(|class| class.bytes >= bytes).map_or(1, |class| class.count)
 }
 
-/// One thread: its queue lives as long as it does, its loads come one after the other.
+/// Runs a load thread, which opens its device queue once and then runs one load after the other.
 fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
     let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;

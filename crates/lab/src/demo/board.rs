@@ -10,16 +10,16 @@ use client::load::Tally;
 use super::tenants::{Got, TENANTS};
 use crate::report::{Style, lay_out, number_text, time_text};
 
-/// How many of the latest measurements the live figures take together.
+/// The number of latest measurements that the live figures combine.
 const WINDOW: usize = 4;
 
-/// What the table has to know of a phase.
+/// The properties of a phase that the table shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase<'a> {
     pub(super) title: &'a str,
-    /// How many times slower the device is.
+    /// The factor by which the device is slower than the paper's.
     pub(super) slow: u32,
-    /// What B sends of what A and B otherwise do.
+    /// The share of its usual rate that tenant B sends.
     pub(super) b_share: f64,
 }
 

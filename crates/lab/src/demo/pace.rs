@@ -1,4 +1,4 @@
-//! How fast a device this machine can drive, server, network and clients together.
+//! The speed of the device that this machine can drive, with server, network and clients together.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use super::tenants::{DEVICE_TOKENS, TENANTS, Tenant};
 use crate::child::Server;
 use crate::crowd::{Crowd, Member, Times};
 
-/// How many times slower a device may be made.
+/// The factors by which a device can be slowed down.
 const PACES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What the machine itself may add to the latency of 95 in 100 requests, as a share of what is
-/// promised.
+/// The most that the machine itself may add to the 95th percentile of latency, as a share of the
+/// promised latency.
 const ADDED_MOST: f64 = 0.15;
 
-/// What it may add to that of 99 in 100, which tells how long it keeps threads from running. The
-/// drive's own 95th percentile lies a tenth below what is promised: if more than one request in a
-/// hundred comes half of that too late, the promise is broken whoever schedules.
+/// The most that the machine may add to the 99th percentile, which shows how long it keeps threads
+/// from running. The drive's own 95th percentile is a tenth below the promise. If more than one
+/// request in a hundred is delayed by half of the promise, the promise breaks under any scheduler.
 const HELD_UP_MOST: f64 = 0.5;
 
 /// Some stalls of a quiet virtual machine fit in.
 const TIMES: Times =
     Times { warmup: Duration::from_millis(200), measured: Duration::from_millis(1_000) };
 
-/// What this machine drives.
+/// The speed of the device that this machine can drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
-    /// How many times slower than the paper's the device has to be.
+    /// The factor by which the device must be slower than the paper's.
     pub(crate) slow: u32,
-    /// What the machine itself adds at most to the latency of 99 in 100 requests, in nanoseconds,
-    /// where that was measured.
+    /// The most that the machine itself adds to the 99th percentile of latency, in nanoseconds, if
+    /// that was measured.
     pub(super) held_up_nanos: Option<f64>,
 }
 
@@ -80,7 +80,7 @@ fn best_effort_tokens() -> f64 {
     (DEVICE_TOKENS - reserved) / others as f64
 }
 
-/// Whether all requests were served, as quickly as it takes.
+/// Returns true if all requests were served quickly enough.
 fn keeps_up(tallies: &[Tally], slow: u32) -> bool {
     let all = TENANTS.iter().zip(tallies).all(|(tenant, tally)| {
         let rate = member(tenant, slow).rate.expect("each has a rate");

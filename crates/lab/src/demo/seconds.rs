@@ -1,5 +1,5 @@
-//! What tenants got in each second, and how long the machine kept them from running in it: a second
-//! that broke a promise is told with its reason, and none is left out.
+//! The results of tenants in each second, beside the time for which the machine kept them from
+//! running. Each second that broke a promise is reported with its reason.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use contract::Instant;
 use super::tenants::{Got, TENANTS};
 use crate::stalls::Kept;
 
-/// What is told as one: some frames.
+/// The period that is judged as a whole, which is some frames.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A second, more or less.
@@ -25,7 +25,7 @@ pub(super) struct Second {
 pub(super) struct Seconds {
     pub(super) over: Vec<Second>,
     started_at: Instant,
-    /// What had been added up when it began; `None` before the first.
+    /// The stall times at the start of the current second; `None` before the first.
     before: Option<Kept>,
     tallies: Vec<Tally>,
 }

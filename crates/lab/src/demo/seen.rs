@@ -1,4 +1,4 @@
-//! What a demonstration has shown.
+//! The results of a demonstration.
 
 use std::fmt::Write as _;
 
@@ -26,11 +26,11 @@ pub(crate) struct Seen {
     pub(super) less: Part,
 }
 
-/// What was looked at, what it should be, what it was, and whether that is so.
+/// A check: its subject, the expected value, the measured value, and true if it holds.
 pub(crate) type Verdict = (String, String, String, bool);
 
-/// How far the tokens of C and D may be apart, and how many of all have to be used, on a machine
-/// that has other things to do as well.
+/// The largest difference between the tokens of C and D, and the smallest share of all tokens in
+/// use, on a machine that also does other work.
 const APART_MOST: f64 = 0.05;
 const USED_LEAST: f64 = 0.95;
 
@@ -39,12 +39,12 @@ impl Part {
         TENANTS.iter().zip(&self.got)
     }
 
-    /// Whether everybody got what was promised.
+    /// Returns true if every tenant got what was promised.
     pub(super) fn is_kept(&self) -> bool {
         self.is_kept_within(1.0)
     }
 
-    /// Whether everybody got what was promised, within this share of the latency.
+    /// Returns true if every tenant got what was promised, within this share of the latency.
     pub(super) fn is_kept_within(&self, share_of_latency: f64) -> bool {
         self.tenants().all(|(tenant, got)| {
             let share = self.phase.share(tenant.name);
@@ -86,12 +86,12 @@ impl Part {
 }
 
 impl Seen {
-    /// How many times slower than the paper's the drive was.
+    /// Returns the factor by which the drive was slower than the paper's.
     pub(crate) fn slow(&self) -> u32 {
         self.slow
     }
 
-    /// Whether the scheduler kept what was promised.
+    /// Returns true if the scheduler kept all promises.
     pub(crate) fn is_kept(&self) -> bool {
         self.on.is_kept() && self.less.is_kept()
     }
@@ -150,7 +150,7 @@ impl Seen {
         verdicts
     }
 
-    /// What there was to be seen, in words.
+    /// Summarizes the demonstration in words.
     pub(super) fn text(&self) -> String {
         let off = match self.off.is_kept() {
             true => "Off, nobody was hurt: this run has shown nothing.",

@@ -20,7 +20,7 @@ pub(super) const REQUEST_BYTES: usize = 4096;
 pub(super) struct Tenant {
     pub(super) name: &'static str,
     pub(super) read_percent: u8,
-    /// What it was promised; nothing for best effort.
+    /// The promised SLO; `None` for best effort.
     pub(super) slo: Option<Slo>,
 }
 
@@ -44,18 +44,18 @@ pub(super) const TENANTS: [Tenant; 4] = [
     Tenant { name: "D", read_percent: 25, slo: None },
 ];
 
-/// What B sends in the second scenario, of the 70 K that it was promised.
+/// The share of its promised 70 K requests that B sends in the second scenario.
 pub(super) const B_SENDS_LESS: f64 = 45e3 / 70e3;
 
 impl Tenant {
-    /// Its objective on a device so many times slower.
+    /// Returns the tenant's SLO on a device that is slower by this factor.
     pub(super) fn slo(&self, slow: u32) -> Option<Slo> {
         let slo = self.slo?;
         Some(Slo { iops: slo.iops / f64::from(slow), p95: slo.p95 * slow })
     }
 
-    /// Its client, which sends this share of what was promised; without a promise, as much as it
-    /// can get.
+    /// Returns the tenant's client, which sends this share of the promised rate. Without a promise
+    /// the client sends as fast as it can.
     pub(super) fn member(&self, slow: u32, share: f64) -> Member {
         let rate = self.slo(slow).map(|slo| slo.iops * share);
         Member {
@@ -76,7 +76,7 @@ impl Tenant {
     }
 }
 
-/// What a tenant got in some time.
+/// The results of a tenant over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Got {
     pub(super) iops: f64,
@@ -95,7 +95,7 @@ impl Got {
         }
     }
 
-    /// Whether it is what was promised to a tenant that sends this share of it.
+    /// Returns true if the results keep the promise to a tenant that sends this share of its rate.
     pub(super) fn meets(&self, slo: Slo, share: f64) -> bool {
         self.p95_nanos <= slo.p95.as_nanos() as f64 && self.iops >= IOPS_LEAST * share * slo.iops
     }

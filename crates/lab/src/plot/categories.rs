@@ -28,12 +28,12 @@ impl Categories {
         Some(Categories { title: title.to_owned(), names })
     }
 
-    /// What the names are names of.
+    /// Returns the title of the axis.
     pub(super) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Where they stand.
+    /// Returns the scale with one place for each category.
     pub(super) fn scale(&self) -> Scale {
         Scale::whole(self.names.len())
     }

@@ -1,4 +1,4 @@
-//! Where data lie in a picture, and what stands around them: title, axes, grid.
+//! The frame of a picture: the area of the data, and around it the title, axes and grid.
 
 use crate::figures::{Figure, Series};
 use plotters::prelude::*;
@@ -25,7 +25,7 @@ impl Frame {
         Frame { left: 130, right, top: 160, bottom, x, y }
     }
 
-    /// Where the data end, and how far up and down they go.
+    /// Returns the right, top and bottom edges of the data's area, in pixels.
     pub(super) fn side(&self) -> (i32, i32, i32) {
         (self.right, self.top, self.bottom)
     }

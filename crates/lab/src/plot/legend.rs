@@ -16,10 +16,10 @@ const GAP: i32 = 36;
 /// The swatch before a name.
 const SWATCH: i32 = 60;
 
-/// How wide a letter is at most, about.
+/// The approximate largest width of a letter, in pixels.
 const LETTER: f64 = 15.5;
 
-/// What is said of hollow marks that go with a series of ours.
+/// The legend of hollow marks that belong to one of our series.
 const PAPER: &str = "hollow: the paper";
 
 /// Pixels that the names need.
@@ -86,7 +86,7 @@ fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
     styled.iter().enumerate().filter(move |&(n, entry)| is_named(n, entry)).map(|(_, entry)| *entry)
 }
 
-/// What is said of a series: its name, or those of all that share its colour.
+/// Returns the legend of a series: its name, or the names of all series that share its colour.
 fn words(entry: &Styled<'_>, all: &[Styled<'_>]) -> String {
     let is_same = |other: &&Styled<'_>| other.look == Look::Line && other.group == entry.group;
     let (first, last) = (entry, all.iter().rfind(is_same).unwrap_or(entry));
@@ -104,7 +104,7 @@ fn has_matched(styled: &[Styled<'_>]) -> bool {
     styled.iter().any(|entry| entry.look == Look::Paper && is_matched(entry, styled))
 }
 
-/// Whether a series of ours says what this one of the paper's is.
+/// Returns true if one of our series has the name of this series of the paper.
 fn is_matched(paper: &Styled<'_>, all: &[Styled<'_>]) -> bool {
     let ours = |other: &Styled<'_>| other.look == Look::Line;
     all.iter().any(|other| ours(other) && other.series.name == name(paper.series))

@@ -1,4 +1,4 @@
-//! Where values lie on an axis, and what stands at its ticks.
+//! The scales of axes: positions of values, and labels of ticks.
 
 /// An axis. `low < high`; on a logarithmic one both are above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +57,8 @@ impl Scale {
         Scale { low, high, kind: Kind::Logarithmic }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high end, nowhere beyond them.
+    /// Returns the position of a value between 0 at the low end and 1 at the high end, clamped to
+    /// them.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = match self.kind {
             Kind::Linear { .. } => (value - self.low) / (self.high - self.low),
@@ -92,7 +93,7 @@ impl Scale {
     }
 }
 
-/// What a decade is divided at.
+/// The mantissas at which a decade has ticks.
 const MANTISSAS: [f64; 3] = [1.0, 2.0, 5.0];
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {

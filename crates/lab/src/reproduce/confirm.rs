@@ -8,8 +8,8 @@ use super::real::Bed;
 use super::tenants;
 use crate::demo;
 
-/// How far the real p95 may be from the virtual one, as a ratio: other work of the machine takes
-/// the processor away for milliseconds.
+/// The largest ratio of the real p95 to the virtual one. Other work of the machine takes the
+/// processor away for milliseconds.
 const RATIO_MOST: f64 = 1.25;
 
 /// Adds a verdict about a point that was measured for real, where the figure has one.

@@ -6,7 +6,7 @@ use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
-/// What is offered, in thousands of requests a second, until a way no longer keeps up.
+/// The offered loads in thousands of requests a second. A series ends when it no longer keeps up.
 const RATES: [u32; 11] = [25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 850];
 
 /// The most that is in flight: 8 connections with 128 each.
@@ -111,7 +111,7 @@ fn most(curve: &Curve) -> &Point {
     curve.points.iter().max_by(by_iops).expect("every way has a point")
 }
 
-/// What this machine's loopback and the server do without any device.
+/// Measures this machine's loopback and the server without a device.
 fn ceiling(bed: &Bed) -> Result<String, String> {
     let server = bed.serve("null:1GiB")?;
     let words = ["--block-size", "1KiB", "--connections", "4", "--queue-depth", "32"];

@@ -107,7 +107,7 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Whether a cell is a figure, which stands flush right: `1 234.5`, `-3.1 %`, `78 / 90`.
+/// Returns true if a cell is a number, which is aligned right: `1 234.5`, `-3.1 %`, `78 / 90`.
 fn is_number(cell: &str) -> bool {
     let starts = cell.trim_start_matches(['+', '-', '−', '<', '≈', ' ']);
     let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || " .,%/–-".contains(c));

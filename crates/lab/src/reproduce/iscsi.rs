@@ -13,7 +13,7 @@ const TARGET: &str = "iqn.2026-11.nearflash:yardstick";
 /// Bytes that the target serves, from memory.
 const BYTES: u64 = 64 << 20;
 
-/// What tells this target daemon from another of the machine.
+/// The control port that distinguishes this target daemon from others on the machine.
 const CONTROL_PORT: &str = "77";
 
 /// Reads, then writes, of 4 KiB over memory, one at a time.

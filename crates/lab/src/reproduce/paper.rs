@@ -1,4 +1,5 @@
-//! What the paper shows, drawn beside what was measured; and plots cut to what can be seen.
+//! Data points read from the paper's figures, drawn beside the measurements, and plots cut to the
+//! visible range.
 
 use crate::figures::{Figure, Series};
 

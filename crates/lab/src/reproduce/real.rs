@@ -13,18 +13,18 @@ use crate::child::Server;
 use crate::demo;
 use crate::report::Report;
 
-/// How real measurements are made.
+/// The settings of measurements in real time.
 pub(super) struct Bed {
     pub(super) quick: bool,
     pub(super) seed: u64,
     pace: OnceCell<u32>,
 }
 
-/// How long a polling server looks for more work before it sleeps, in µs: longer than any pause of
-/// these loads.
+/// The time for which a polling server looks for more work before it sleeps, in µs: longer than any
+/// pause of these loads.
 const POLLING_US: u32 = 2_000;
 
-/// One way to the device.
+/// The results of one way to reach the device, at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Requests that ended a second.
@@ -40,8 +40,8 @@ impl Bed {
         Bed { quick, seed, pace: OnceCell::new() }
     }
 
-    /// How many times slower than the paper's a drive has to be for this machine to drive it; found
-    /// once.
+    /// Returns the factor by which a drive must be slower than the paper's so that this machine can
+    /// drive it. Measures the factor once.
     pub(super) fn pace(&self) -> Result<u32, String> {
         if self.pace.get().is_none() {
             outln!("finding this machine's pace …");
@@ -119,6 +119,6 @@ pub(super) fn url_v1(address: SocketAddr) -> String {
     format!("reflex://{address}?v=1")
 }
 
-/// What to do where a yardstick is missing.
+/// The note that replaces a figure whose yardstick is missing.
 pub(super) const NO_YARDSTICK: &str = "left out: the libaio-style server is not built \
      (cargo build --release -p nearflash-io --example naive)";

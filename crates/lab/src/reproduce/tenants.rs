@@ -12,10 +12,10 @@ use crate::report::time_text;
 use crate::stage::{Promise, Stage};
 use crate::stalls::Kept;
 
-/// What tenants with an objective send of what they were promised.
+/// The share of its promised rate that a tenant with an SLO sends.
 const SENT: f64 = 0.95;
 
-/// What must be served of that.
+/// The smallest share of the sent requests that must be served.
 const SERVED_LEAST: f64 = 0.99;
 
 /// Attempts, of which the best counts: a machine that does something else for a while hurts
@@ -82,7 +82,7 @@ pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, what, &tenants)
 }
 
-/// One core of Figure 6a: a tenant with an objective, and two of best effort.
+/// Measures one core of Figure 6a: a tenant with an SLO and two best-effort tenants.
 pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants = [
         Tenant::promised("A", Duration::from_millis(2), 20e3, 90),
@@ -158,14 +158,14 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
     Ok(())
 }
 
-/// What tenants with an objective got.
+/// The results of the tenants with an SLO.
 struct Seen {
     limit: Duration,
     /// Of the one that fared worst.
     p95: Duration,
     /// The smallest share of what one sent.
     served: f64,
-    /// What the machine did meanwhile.
+    /// The time for which the machine kept threads from running meanwhile.
     kept: Kept,
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Crossing {
     pub(super) writes: f64,
 }
 
-/// See the module.
+/// The measured curve of latency over load for one mix of reads and writes.
 #[derive(Clone, Debug)]
 pub struct Curve {
     read_percent: u8,

@@ -1,5 +1,5 @@
-//! One device with its tokens and the tenants that spend them, and one worker with what its time goes
-//! into.
+//! Views of one device, with its tokens and the tenants that spend them, and of one worker, with
+//! the division of its time.
 
 use control::admin::{Device, DriftState, FlowOfDevice, FlowOfWorker, StageTails, Tenant};
 use ratatui::Frame;
@@ -13,7 +13,7 @@ use crate::top::rows;
 use crate::top::state::Data;
 use lab::report::{number_text, time_text};
 
-/// What the time of a worker goes into, in the order of the API.
+/// The parts of a worker's time, in the order of the API.
 const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];
 
 fn whole(number: f64) -> String {
