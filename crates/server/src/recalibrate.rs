@@ -26,22 +26,22 @@ use crate::interface::Chosen;
 use crate::live::Live;
 use crate::places::Places;
 
-/// How often devices are looked at.
+/// The interval at which devices are checked.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// From the end of a measurement to the next of the same device that the server begins by itself.
 const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 
-/// How often one gives way and begins anew at most.
+/// The number of times that one recalibration gives way to load and starts again.
 const GIVE_WAY_MAX: u32 = 20;
 
-/// How often to ask where probes may write, where a change of an operator is in the way.
+/// The number of attempts to reserve scratch space while an operator's change is in the way.
 const SCRATCH_TRIES: u32 = 20;
 
-/// How long to wait for the end of one that nobody wants any more.
+/// The time limit for the end of a cancelled recalibration.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// How long a change of namespaces waits for probes to end where they may write.
+/// The time limit for probes to leave a namespace that an operator changes.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
 
 /// Between two looks whether that is so.
@@ -51,7 +51,7 @@ const END_PAUSE: Duration = Duration::from_millis(5);
 const OTHER_POLICY: &str =
     "what the configuration or an operator says of the device is another since";
 
-/// What a measurement needs of the server.
+/// The parts of the server that a measurement uses.
 pub(crate) struct Tools {
     pub(crate) tenants: Tenants,
     pub(crate) places: Arc<Places>,
@@ -61,23 +61,23 @@ pub(crate) struct Tools {
     pub(crate) chosen: Chosen,
 }
 
-/// What the configuration says of a device.
+/// The configured recalibration policy of a device.
 #[derive(Clone, Debug)]
 struct Policy {
     device: String,
-    /// Whether it is measured by itself, when it has drifted and is idle.
+    /// If set, the device is measured without being asked, when it has drifted and is idle.
     is_automatic: bool,
-    /// How long it has had little to do when it counts as idle.
+    /// The time of little load after which the device counts as idle.
     idle_after: Duration,
     scratch: Option<String>,
 }
 
-/// One that is waiting, under way, or the last of its device.
+/// The recalibration of a device that waits, runs, or was the last to end.
 struct Job {
     told: Recalibration,
     /// The namespace that an operator has named: another one may get its name.
     scratch: Option<NamespaceId>,
-    /// What was found and is not used.
+    /// The measured model that is held back until an operator accepts it.
     held: Option<DeviceModel>,
     is_cancelled: bool,
     /// When it was asked for, and then when it ended.
@@ -97,7 +97,7 @@ struct Inner {
     is_halted: bool,
 }
 
-/// See the module.
+/// All recalibrations of a server, at most one at a time for each device.
 pub(crate) struct Recalibrations {
     tools: Tools,
     live: Arc<Live>,
@@ -120,7 +120,7 @@ impl Policy {
         }
     }
 
-    /// Whether a job goes on under it: what an operator has asked for does under each.
+    /// Returns true if the policy lets a job go on. An operator's job goes on under every policy.
     fn wants(&self, job: &Job) -> bool {
         let asked = &job.told.asked;
         !job.told.automatic || self.is_automatic && self.scratch == asked.scratch
@@ -142,7 +142,7 @@ impl Inner {
         self.leaving.as_deref() == Some(device)
     }
 
-    /// Whether what is under way of a device may go on.
+    /// Returns true if the device's running recalibration may go on.
     fn is_wanted(&self, device: &str) -> bool {
         !self.is_halted && self.jobs.get(device).is_some_and(|job| !job.is_cancelled)
     }
@@ -259,7 +259,7 @@ impl Recalibrations {
         all
     }
 
-    /// The same; starts the thread.
+    /// Creates the recalibrations of these devices and starts their thread.
     pub(crate) fn start(
         tools: Tools,
         live: Arc<Live>,
@@ -397,7 +397,8 @@ impl Recalibrations {
         Some(job.told.asked.clone())
     }
 
-    /// Where probes may write; from then on nobody else gets that place before they have ended.
+    /// Reserves the scratch space that probes may overwrite. Nobody else gets the space before the
+    /// probes have ended.
     fn scratch(
         &self,
         device: &str,

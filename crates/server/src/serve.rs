@@ -127,18 +127,18 @@ pub struct Args {
 }
 
 impl Args {
-    /// What it says that no configuration does.
+    /// Returns the settings of the command line that have no counterpart in the configuration.
     fn beside(&self) -> Beside {
         let (insecure, metrics, interface) = (self.insecure, self.metrics, self.interface);
         Beside { insecure, metrics, interface, grows: false }
     }
 
-    /// What it is about, for records: its configuration file.
+    /// Returns the configuration file's path, for records.
     fn about(&self) -> String {
         self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    /// Whether whoever wants one may have a core dump.
+    /// Returns true if core dumps are allowed.
     pub fn allows_core_dumps(&self) -> bool {
         self.core_dumps
     }
@@ -148,18 +148,18 @@ impl Args {
         (self.log_format, Some(&self.log))
     }
 
-    /// Whether it is to take over from another.
+    /// Returns true if the server is to take over from another.
     pub(crate) fn is_upgrade(&self) -> bool {
         self.upgrade
     }
 
-    /// Whether it is only to be looked at.
+    /// Returns true if the configuration is only to be checked.
     pub(crate) fn is_check(&self) -> bool {
         self.check
     }
 }
 
-/// What every worker is made of.
+/// The parts that every worker is made of.
 pub(crate) struct Plan {
     pub(crate) places: Arc<Places>,
     pub(crate) shared: Arc<Parts>,
@@ -177,7 +177,7 @@ pub(crate) struct Plan {
     clock: Clock,
     pub(crate) tenants: Tenants,
     no_scheduler: bool,
-    /// What hosts find over NVMe, once a listener speaks it.
+    /// The NVMe fabric, created once a listener speaks NVMe.
     fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The mailboxes of workers that have not started, by worker.
     boxes: Mutex<Vec<Option<WorkerMailbox>>>,
@@ -212,7 +212,7 @@ impl Plan {
         self.spread.connections().len()
     }
 
-    /// What the admin API tells of the workers; starts who measures devices anew.
+    /// Builds the workers' part of the admin API, and starts the recalibrations.
     fn crew(
         &self,
         chosen: Chosen,
@@ -232,7 +232,7 @@ impl Plan {
         Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
     }
 
-    /// What changes of the running server are made on.
+    /// Returns the objects that live changes work on.
     fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
         Ground {
             places: self.places.clone(),
@@ -248,7 +248,8 @@ impl Plan {
         }
     }
 
-    /// What another process can take over, or what is taken over is added to.
+    /// Returns the objects that a successor can take over, and to which taken-over connections are
+    /// added.
     fn grounds(
         &self,
         doors: &mut Doors,
@@ -313,7 +314,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     served
 }
 
-/// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
+/// Runs the server. Takes the take-over out of `heir` when it begins.
 fn serve(
     args: &Args,
     base: Config,

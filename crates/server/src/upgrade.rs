@@ -39,14 +39,14 @@ pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
 /// The permissions of the upgrade socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
 
-/// How long a step that waits for nothing but the other process may take.
+/// The time limit of a step that waits only for the other process.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// How long a new process may take to open devices and make its workers.
+/// The time limit for the successor to open devices and create its workers.
 const PREPARE_MAX: Duration = Duration::from_secs(120);
 
-/// How long after the unannounced end of the older process its last requests may still reach a
-/// device: the kernel takes its rings apart meanwhile.
+/// The time after the predecessor's sudden end during which its last requests may still reach a
+/// device, until the kernel has freed its rings.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// A socket that listens and that the next process is passed.
@@ -59,13 +59,13 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// What the next process is passed of a listener.
+    /// Returns what the successor is passed of a listener.
     pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
         Socket { role, wanted, kept: listener.keep() }
     }
 }
 
-/// What of a server is given away, or added to.
+/// The parts of a server that are handed over, or that taken-over connections are added to.
 pub(crate) struct Grounds {
     pub(crate) tenants: Tenants,
     pub(crate) commands: WorkerCommands,
@@ -82,7 +82,7 @@ pub(crate) struct Grounds {
     pub(crate) apis: Vec<Running>,
     /// Connections that fit all workers.
     pub(crate) connections_max: usize,
-    /// Those of the sockets that the first worker gets when this process serves.
+    /// The listeners of these sockets, which the first worker gets when this process serves.
     pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
 }
 
@@ -94,7 +94,7 @@ impl Grounds {
         all
     }
 
-    /// Whether other process's are the files of the sockets.
+    /// Marks the files of the sockets as owned by the other process, or by this one again.
     fn give_away(&self, is_given: bool) {
         self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
     }
@@ -105,7 +105,8 @@ impl Grounds {
     }
 }
 
-/// Where a server with this admin API is upgraded; `None`: nowhere.
+/// Returns the path of the upgrade socket of a server with this admin API, or `None` if it has
+/// none.
 pub(crate) fn place(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
     match (told, admin) {
         (Some("none"), _) => None,
@@ -137,7 +138,7 @@ fn step(of: &str, name: &str) {
     step_with(of, name, 0);
 }
 
-/// The same with so many connections.
+/// Logs a step of the take-over with a number of connections.
 fn step_with(of: &str, name: &str, count: usize) {
     static STAY: OnceLock<Option<String>> = OnceLock::new();
     tracing::debug!(of, name, count, "take-over");

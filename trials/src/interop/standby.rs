@@ -41,7 +41,8 @@ impl Standby {
 
     /// Takes the guest back from a test.
     ///
-    /// # Errors The guest's kernel reported a problem. The guest is discarded.
+    /// # Errors
+    /// The guest's kernel reported a problem. The guest is discarded.
     pub(super) fn give(&self, guest: Guest) -> Result<(), String> {
         let trouble = guest::trouble(&self.folder);
         if !trouble.is_empty() {

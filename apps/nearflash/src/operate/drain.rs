@@ -93,7 +93,8 @@ impl Watch {
     /// Returns true if an answer shows that the server has ended. A server that cannot be reached
     /// may still serve.
     ///
-    /// # Errors The server refused the request.
+    /// # Errors
+    /// The server refused the request.
     fn look(&mut self, seen: Result<Drain, ClientError>) -> Result<bool, ClientError> {
         match seen {
             // Another one serves in its place.

@@ -1,8 +1,8 @@
-//! Who makes the probes of a recalibration: a thread with a queue to the device and a scheduler of its
-//! own, like a worker's, but without connections.
+//! The thread that makes the probes of a recalibration. It has a queue to the device and a
+//! scheduler of its own, like a worker, but no connections.
 //!
-//! Its requests are those of a best-effort tenant, so the scheduler gives it what the others leave and
-//! no more. What cannot be sent in time is dropped: a probe that waits says nothing.
+//! Probes are requests of a best-effort tenant, so the scheduler gives them only what other tenants
+//! leave. Probes that cannot be sent in time are dropped, because a delayed probe measures nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,10 +26,10 @@ pub(super) const PROBES_MAX: usize = 1024;
 /// Arrivals that one turn takes up at most; what has come together beyond that was a stall.
 const ARRIVALS_MAX: usize = 256;
 
-/// How long before an arrival the thread stops sleeping.
+/// The time before an arrival at which the thread stops sleeping.
 const WAKE_LEAD: Duration = Duration::from_micros(60);
 
-/// How soon it looks whether there are new orders.
+/// The interval at which the thread checks for new orders.
 const ORDERS_PERIOD: Duration = Duration::from_millis(5);
 
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
@@ -42,14 +42,14 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Its whole pages.
+    /// Returns the first whole page of the range and the number of whole pages.
     fn pages(self) -> (u64, u64) {
         let first = self.first.div_ceil(PAGE_BLOCKS);
         (first, ((self.first + self.blocks) / PAGE_BLOCKS).saturating_sub(first))
     }
 }
 
-/// What probes are to be made.
+/// The probes to be made: their rate and mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Offer {
     /// A second; zero for none.
@@ -58,7 +58,7 @@ pub(super) struct Offer {
     pub(super) reads: f64,
 }
 
-/// What the thread and who orders it share.
+/// The state shared by the thread and the code that orders probes.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     offer: Mutex<Offer>,
@@ -85,7 +85,7 @@ impl Orders {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether it was stopped and nothing is in flight any more.
+    /// Returns true if the thread was stopped and no probe is in flight.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -101,7 +101,7 @@ impl Orders {
     }
 }
 
-/// What the thread works with.
+/// The objects that the thread works with.
 pub(super) struct Tools {
     pub(super) orders: Arc<Orders>,
     pub(super) volume: Arc<Volume>,
@@ -113,7 +113,7 @@ pub(super) struct Tools {
     pub(super) tenant: TenantId,
     pub(super) clock: Clock,
     pub(super) seed: u64,
-    /// Where it may write; nowhere without.
+    /// The range that probes may overwrite. `None`: probes do not write.
     pub(super) scratch: Option<Place>,
 }
 
@@ -186,7 +186,7 @@ struct Prober<D> {
     device: D,
     scheduler: AnyScheduler,
     tenant: TenantId,
-    /// What was read is somebody's data, and must never be written where another can read it.
+    /// Buffers for reads. Their contents belong to tenants, and must never be written elsewhere.
     read_pool: BufPool,
     write_pool: BufPool,
     table: SlotTable<Probe>,
@@ -206,7 +206,7 @@ struct Prober<D> {
 }
 
 impl<D: Device> Prober<D> {
-    /// One turn; `None`: it was the last.
+    /// Runs one turn. Returns `None` after the last.
     fn turn(&mut self, now: Instant) -> Option<Turn> {
         let is_stopped = self.orders.stop.load(Ordering::Acquire);
         self.take_offer(now, is_stopped);
@@ -242,7 +242,7 @@ impl<D: Device> Prober<D> {
         }
     }
 
-    /// Those that wait are of an offer that is over.
+    /// Drops the queued probes, which belong to an offer that is over.
     fn drop_waiting(&mut self) {
         while let Some(slot) = self.scheduler.discard() {
             self.table.remove(slot);

@@ -1,4 +1,4 @@
-//! One recalibration: probes are offered step by step, and everybody else is watched meanwhile.
+//! A single recalibration: it offers probes step by step and watches the tenants meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::Tools;
 use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
 use crate::interface::Chosen;
 
-/// How long steps last at least and at most, and how many reads they should see.
+/// The shortest and the longest step, and the number of reads that a step should measure.
 const STEP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 const STEP_READS: f64 = 50_000.0;
 
-/// What a load has to settle before it is looked at.
+/// The time that a load gets to settle before it is measured.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How often everybody is looked at.
+/// The interval at which tenants are watched.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads behind which a tail is worth something.
 const LOOK_READS: u64 = 200;
 
-/// How long one takes at most.
+/// The time limit of a recalibration.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// The share of a device's tokens from which on tenants are load to give way to.
@@ -40,7 +40,7 @@ pub(super) enum Ended {
     Cancelled,
     /// Load has come, and it was to be when there is none.
     GivesWay,
-    /// What does not go.
+    /// The recalibration is not possible, for this reason.
     Refused(String),
 }
 
@@ -50,20 +50,20 @@ impl From<String> for Ended {
     }
 }
 
-/// What is to be measured.
+/// The measurement to be made.
 pub(super) struct Order<'a> {
     pub(super) device: &'a str,
     pub(super) scratch: Option<Place>,
-    /// Whether it gives way to load.
+    /// If set, the measurement gives way to load.
     pub(super) gives_way: bool,
     pub(super) orders: Arc<Orders>,
-    /// Whether it is not wanted any more.
+    /// Returns true once the measurement was cancelled.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
     /// Is told of each step.
     pub(super) tell: &'a dyn Fn(&Recalibration, Option<&Sighting>),
 }
 
-/// One that is under way.
+/// A running recalibration.
 struct Run<'a> {
     tools: &'a Tools,
     order: &'a Order<'a>,
@@ -81,7 +81,7 @@ struct Run<'a> {
     looked: Option<Looked>,
 }
 
-/// What had been submitted at a time.
+/// The requests submitted up to a moment.
 struct Looked {
     at: Instant,
     probes: (u64, u64),
@@ -242,7 +242,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether it may go on.
+    /// Checks that the run may go on.
     fn check(&mut self) -> Result<(), Ended> {
         let orders = &self.order.orders;
         if (self.order.is_cancelled)() || orders.is_over() {
@@ -267,8 +267,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether a tenant has become late, whose reads may be anywhere but at the device: that is no
-    /// measurement, and no reason to go on.
+    /// Fails if a tenant has become late. Its reads may then wait elsewhere than at the device, so
+    /// the measurement would be wrong, and the tenant needs the device.
     fn check_late(&self) -> Result<(), Ended> {
         let late = late(self.tools, self.order.device);
         if let Some(tenant) = late.difference(&self.late).next() {
@@ -280,7 +280,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether tenants have asked for more than a little of the device since this was asked last.
+    /// Returns true if tenants have submitted more than a little to the device since the last call.
     fn is_loaded(&mut self, now: Instant) -> bool {
         let probes = self.order.orders.submitted();
         let Some(looked) = &mut self.looked else {

@@ -81,7 +81,7 @@ fn a_job_that_waits_follows_what_is_said_of_its_device() {
     assert!(all.lock().jobs.is_empty(), "none begins any more");
 }
 
-/// What was said of the device while it came to that is what counts.
+/// The device's settings at the start of the job count.
 #[test]
 fn a_job_that_begins_writes_nowhere_that_is_not_scratch_any_more() {
     let (live, all) = server();
@@ -129,7 +129,7 @@ fn a_reload_says_nothing_else_of_a_device_before_its_probes_have_ended() {
     assert!(!all.lock().policy("disk").is_automatic);
 }
 
-/// Who asked for it has said what is to be overwritten.
+/// An operator's request names what is overwritten, whatever the device's settings are.
 #[test]
 fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
     let (live, all) = server();
@@ -142,7 +142,7 @@ fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
     assert!(all.lock().is_wanted("disk"));
 }
 
-/// What it was to overwrite is called otherwise, and somebody's data is in what is called so now.
+/// The namespace to overwrite is renamed, and another with somebody's data gets its name.
 #[test]
 fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
     let (live, all) = server();

@@ -1,10 +1,10 @@
-//! What the admin API is told of a recalibration.
+//! Conversions of a recalibration's state to the admin API's answers.
 
 use control::admin::{Found, FoundRate, Phase, Recalibration, StartRecalibration};
 use qos::recalibrate::{Findings, Row, Sighting};
 use qos::units::TOKEN;
 
-/// One that has not begun.
+/// Returns the answer for a recalibration that waits to begin.
 pub(super) fn waiting(device: &str, asked: StartRecalibration, automatic: bool) -> Recalibration {
     Recalibration {
         device: device.to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn waiting(device: &str, asked: StartRecalibration, automatic: bool) 
     }
 }
 
-/// How far it is, and what the last step has shown.
+/// Updates the answer with the progress and the results of the last step.
 pub(super) fn tell(
     told: &mut Recalibration,
     recalibration: &qos::recalibrate::Recalibration,
@@ -33,7 +33,7 @@ pub(super) fn tell(
     told.p95_us = last.map(|sighting| sighting.p95_us).or(told.p95_us);
 }
 
-/// What was found of a device whose writes cost so many units before.
+/// Returns the results for a device whose writes cost `write_before` units so far.
 pub(super) fn found(findings: &Findings, write_before: u32) -> Found {
     let tokens = |units: u64| units / u64::from(TOKEN);
     let price = |units: u32| f64::from(units) / f64::from(TOKEN);
@@ -54,7 +54,7 @@ pub(super) fn found(findings: &Findings, write_before: u32) -> Found {
     }
 }
 
-/// What one should know of what is used.
+/// Returns a remark on the limits of the new model, if it has any.
 pub(super) fn remark(findings: &Findings) -> Option<String> {
     match (findings.write_cost, findings.has_mixed) {
         (Some(_), _) => None,

@@ -51,13 +51,13 @@ pub(super) fn check(
     }
 }
 
-/// Whether the unspecified address of IPv6 is that of IPv4 as well (ip-sysctl, `bindv6only`).
+/// Returns true if the unspecified IPv6 address includes IPv4 (`bindv6only` of ip-sysctl is 0).
 fn is_dual() -> bool {
     let only = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
     only.is_ok_and(|only| only.trim() == "0")
 }
 
-/// Whether two listeners cannot be at these places at the same time.
+/// Returns true if two listeners cannot be open at these addresses at the same time.
 fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
     let (one, other) = match (one, other) {
         (Endpoint::Internet(one), Endpoint::Internet(other)) => (one, other),

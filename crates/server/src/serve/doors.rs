@@ -15,14 +15,15 @@ use crate::listen::{ListenAt, url};
 use crate::live::Open;
 use crate::upgrade::{self, Heir, Role, Socket};
 
-/// See the module. The files of Unix sockets go with it, or with who gets the listeners.
+/// The open listeners of clients, of the admin API and of upgrades. The files of Unix sockets are
+/// removed on drop, unless another process gets the listeners.
 pub(super) struct Doors {
     listeners: Vec<(ListenerId, Listener)>,
     open: Vec<Open>,
     urls: Vec<String>,
     apis: Vec<Opened>,
     upgrade: Option<Listener>,
-    /// What the next process is passed.
+    /// The sockets that are passed to a successor.
     sockets: Vec<Arc<Socket>>,
 }
 
@@ -45,12 +46,12 @@ impl Doors {
         Ok(Doors { listeners, open, urls, sockets, apis, upgrade: None })
     }
 
-    /// Where it listens for clients, as URLs.
+    /// Returns the URLs at which clients connect.
     pub(super) fn urls(&self) -> String {
         self.urls.join(" ")
     }
 
-    /// The same, once, as what changes of the running server begin with.
+    /// Takes the open listeners, once, as the initial state for live changes.
     pub(super) fn take_open(&mut self) -> Vec<Open> {
         std::mem::take(&mut self.open)
     }
@@ -96,7 +97,7 @@ impl Doors {
         Ok(())
     }
 
-    /// How the APIs are told to accept, or not to.
+    /// Returns the handles that make the admin APIs accept or pause.
     pub(super) fn apis(&self) -> Vec<Running> {
         self.apis.iter().map(|api| api.running.clone()).collect()
     }
@@ -108,7 +109,7 @@ impl Doors {
         Ok(socket.map(UnixListener::from))
     }
 
-    /// What the next process is passed, once.
+    /// Takes the sockets that are passed to a successor, once.
     pub(super) fn take_sockets(&mut self) -> Vec<Arc<Socket>> {
         std::mem::take(&mut self.sockets)
     }

@@ -1,9 +1,9 @@
-//! What a server works out of its configuration before it opens devices and ports for good. A check does
-//! this and no more, and a start begins with it, so that they cannot differ; all mistakes are found at
+//! The plan that a server derives from its configuration before it opens devices and ports. A check
+//! stops after the plan and a start begins with it, so both find the same mistakes, and all at
 //! once.
 //!
-//! What is deliberately not here, as only a start can know it: whether another process has a device or
-//! a port, and the size of a block device.
+//! The plan leaves out what only a start can know: whether another process uses a device or a port,
+//! and the size of a block device.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::places::Places;
 use crate::tenancy;
 use crate::volumes::Volume;
 
-/// What is said beside the configuration.
+/// The settings of the command line that have no counterpart in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
     /// Everybody may be let in from everywhere.
@@ -39,7 +39,7 @@ pub(crate) struct Beside {
     pub(crate) grows: bool,
 }
 
-/// See the module.
+/// The plan of a server, derived from its configuration.
 pub(super) struct Draft {
     pub(super) listen: Vec<ListenAt>,
     pub(super) size: CrewSize,
@@ -212,8 +212,8 @@ fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64>
     devices.iter().zip(specs).map(blocks).collect()
 }
 
-/// What the file says that a recalibration may overwrite has to be there, or to have been before it was
-/// removed. Where it was changed since, nothing looks for that, and what is kept stops no start.
+/// Checks that the namespace that a recalibration may overwrite, if the file names one, exists or
+/// has existed. A setting that was changed live is not checked, so it cannot stop a start.
 fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mut Mistakes) {
     let said = base.numbered_namespaces();
     let said = said.iter().filter_map(|one| Some((one.number?, one.name.as_deref()?)));
@@ -239,10 +239,10 @@ fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mu
     }
 }
 
-/// What all workers share, over devices of these sizes (in blocks).
+/// Builds the parts that all workers share, over devices of these sizes (in blocks).
 ///
 /// # Errors
-/// What does not fit devices of these sizes.
+/// The configuration does not fit devices of these sizes.
 pub(super) fn parts(
     base: &Config,
     config: &Config,
@@ -259,7 +259,7 @@ fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
     blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
 }
 
-/// Whether a device is a file, which has a size before it is opened.
+/// Returns true if a device is a file, whose size is known before it is opened.
 fn is_file(spec: &Spec, blocks: u64) -> bool {
     matches!(spec.source, Source::File { .. }) && blocks != Volume::UNKNOWN_BLOCKS
 }

@@ -1,4 +1,4 @@
-//! What a worker's thread does of what all workers are told, between two turns.
+//! The orders for all workers, as one worker's thread carries them out between two turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::interface::Way;
 use crate::orders::{DiskOrder, Orders, Seen, Word};
 use crate::volumes::Volume;
 
-/// How often a worker that has drained looks whether the others have.
+/// The interval at which a drained worker checks whether the others have drained.
 const DRAINED_PERIOD: Duration = Duration::from_millis(2);
 
-/// How often a worker looks whether nothing is at a device any more that it is to close.
+/// The interval at which a worker checks whether a device to be closed is idle.
 const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 
-/// What one worker has done.
+/// The progress of one worker with its orders.
 pub(super) struct Duty {
     orders: Arc<Orders>,
     worker: usize,
@@ -113,7 +113,7 @@ impl Duty {
         }
     }
 
-    /// What a turn comes to; `None`: it was the last.
+    /// Carries out orders after a turn. Returns the turn's result, or `None` after the last turn.
     pub(super) fn after<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,

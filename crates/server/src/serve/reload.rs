@@ -26,7 +26,7 @@ pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
     }
 }
 
-/// What became of it, in words.
+/// Describes the result of a reload.
 fn told(Reloaded { later, overruled }: &Reloaded) -> String {
     let mut told = "the configuration is reloaded".to_owned();
     for (what, list) in [

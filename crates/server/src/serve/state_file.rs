@@ -1,4 +1,4 @@
-//! Where what operators change is kept: what the command line says, or the configuration, or beside that.
+//! The path of the state file: from the command line, from the configuration, or beside the latter.
 
 use std::path::{Path, PathBuf};
 
@@ -22,11 +22,11 @@ pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> 
     }
 }
 
-/// The same as whoever looks at a configuration finds it, who is not the server: the one that the system
-/// runs has another environment.
+/// Returns the path of the state file for a command that inspects a configuration. Such a command
+/// does not have the environment of the server that the system runs.
 ///
 /// # Errors
-/// When whoever asks may not look whether it is there.
+/// The user may not look whether the file exists.
 pub fn path_of_others(
     told: Option<&str>,
     file: &Path,
@@ -41,11 +41,11 @@ pub fn path_of_others(
     Ok(path(told, Some(file), config))
 }
 
-/// What was changed while servers ran, and where further changes are kept. `previous`: what was kept
-/// before that.
+/// Opens the state file and returns the changes that it holds. `previous` selects the changes
+/// before the last reset.
 ///
 /// # Errors
-/// See [`Store::open`].
+/// The file cannot be opened; see [`Store::open`].
 pub fn open(path: Option<&Path>, previous: bool) -> Result<(Option<Store>, Changes), String> {
     match path {
         Some(path) => {
@@ -68,8 +68,8 @@ pub(super) fn warn_of_none(told: Option<&str>, config: &Config) {
     }
 }
 
-/// That of a configuration file: in the directory that the service manager gave for such things, else
-/// beside it.
+/// Returns the state file's path for a configuration file: in the service manager's state
+/// directory, or else beside the file.
 fn of_config(config: &Path) -> PathBuf {
     let beside = config.with_extension("state");
     match (given(), beside.file_name()) {
@@ -83,8 +83,8 @@ fn given() -> Option<PathBuf> {
     std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty()).map(PathBuf::from)
 }
 
-/// That of the server that the system runs with the configuration `service`, in `directory`, if `file` is
-/// that configuration and the server has kept something.
+/// Returns the service's state file in `directory` if `file` is the configuration `service` and the
+/// service has kept changes.
 fn of_service(file: &Path, service: &Path, directory: &Path) -> Result<Option<PathBuf>, String> {
     let whole = |path: &Path| std::fs::canonicalize(path).ok();
     if whole(file).is_none() || whole(file) != whole(service) {

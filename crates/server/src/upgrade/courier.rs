@@ -30,13 +30,14 @@ pub(super) enum Event {
     Heard(u64, Result<Message, Over>),
 }
 
-/// How often to look at what no event announces.
+/// The interval at which conditions without an event are polled.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// How often when nothing is going on.
+/// The polling interval while no take-over runs.
 const IDLE_PERIOD: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The exchange of connections between this process's workers and its control thread during a
+/// take-over.
 pub(crate) struct Courier {
     mailbox: WorkerMailbox,
     events: Receiver<Event>,
@@ -138,7 +139,7 @@ impl Courier {
         }
     }
 
-    /// The same, but soon back.
+    /// Returns the next event, or `None` after a short wait.
     pub(super) fn next_soon(&mut self) -> Option<Event> {
         self.flush();
         self.next(PERIOD)
@@ -183,7 +184,8 @@ impl Courier {
 
 /// A courier at work.
 pub(crate) struct Started {
-    /// How a take-over by this process ended; closed when another has taken over from it.
+    /// The result of a take-over by this process. The channel closes when a successor has taken
+    /// over.
     outcome: Receiver<Result<(), String>>,
     orders: Arc<Orders>,
     is_heir: bool,

@@ -1,4 +1,4 @@
-//! What the older process serves, in words for the newer one: JSON bodies of `proto::takeover`.
+//! The predecessor's inventory as it is sent to the successor: JSON bodies of `proto::takeover`.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use crate::places::Disk;
 use crate::tenancy::{lead, register_again};
 use crate::volumes::Volume;
 
-/// Who wants to take over.
+/// The identity of the process that asks to take over.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     /// Of the program.
@@ -32,7 +32,7 @@ impl Hello {
     }
 }
 
-/// What a server is, while nothing changes.
+/// The inventory of a server, which does not change during a take-over.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Estate {
     pub(super) owner: Hello,
@@ -45,7 +45,7 @@ pub(super) struct Estate {
     tenants: Vec<ClientTenant>,
     /// Connections that it has.
     pub(super) connections: usize,
-    /// Where its changes are kept.
+    /// The state file with the operators' changes.
     pub(super) state: Option<StateAt>,
     /// A service manager watches it.
     is_watched: bool,
@@ -55,8 +55,8 @@ pub(super) struct Estate {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DeviceAt {
     pub(super) identity: String,
-    /// Where it is among its devices, which namespaces and connections name it by; as in this list
-    /// unless told.
+    /// The device's index, by which namespaces and connections refer to it. By default its position
+    /// in the list.
     #[serde(default)]
     place: Option<usize>,
     pub(super) files: usize,
@@ -74,15 +74,15 @@ struct SpaceAt {
 /// A socket that listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SocketAt {
-    /// What it is for.
+    /// The purpose of the socket.
     pub(super) role: Role,
     /// As it was asked for.
     pub(super) wanted: String,
-    /// Where it came to be.
+    /// The address that the socket was bound to.
     pub(super) is_at: String,
 }
 
-/// What a listening socket is for.
+/// The purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
     /// Clients, by this listener.
@@ -127,23 +127,23 @@ struct ClientTenant {
     maker: String,
 }
 
-/// What the older process says when all that could has moved.
+/// The predecessor's report after everything that could move has moved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Left {
     /// Names of clients' connections that it still has: tenant, client in hexadecimal, connection.
     pub(super) names: Vec<(String, String, u32)>,
     /// Connections that stay with it.
     pub(super) connections: usize,
-    /// What tenants have spent beyond what they were said to owe.
+    /// The tokens that tenants have spent beyond their reported holdings.
     #[serde(default)]
     pub(super) spent: Vec<HeldAt>,
 }
 
-/// What a tenant holds at a device, in nano-units (`qos::Holding`).
+/// The holdings of a tenant at a device, in nano-units (`qos::Holding`).
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HeldAt {
     tenant: String,
-    /// Where it is among the older process's devices.
+    /// The index of the device in the predecessor.
     device: usize,
     balance: i64,
     allowance: i64,
@@ -155,7 +155,8 @@ impl HeldAt {
         HeldAt { tenant, device, balance, allowance }
     }
 
-    /// The same among our devices; `None`: it is none of ours.
+    /// Translates the holding to this process's devices. Returns `None` if the device is not among
+    /// them.
     pub(super) fn here(self, places: &HashMap<usize, usize>) -> Option<Held> {
         let HeldAt { tenant, device, balance, allowance } = self;
         let device = *places.get(&device)?;
@@ -177,7 +178,7 @@ pub(crate) fn wanted(at: &ListenAt) -> String {
     url(at.protocol, &at.endpoint)
 }
 
-/// Where something is that listens, in words.
+/// Formats a listening address.
 pub(super) fn place(endpoint: &Endpoint) -> String {
     url(Protocol::Reflex, endpoint)
 }
@@ -238,7 +239,8 @@ impl Estate {
         })
     }
 
-    /// Where a device of this identity is among those of the older process, if it is none of `found`.
+    /// Returns the index of the predecessor's device with this identity, unless it is among
+    /// `found`.
     pub(super) fn find_device(&self, identity: Option<&str>, found: &[usize]) -> Option<usize> {
         let is_it = |n: &usize| Some(self.devices[*n].identity.as_str()) == identity;
         (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))
@@ -267,11 +269,11 @@ impl Estate {
         (0..self.devices.len()).map(own).collect()
     }
 
-    /// Whether these namespaces are what connections of the older process expect, whose devices have
-    /// these places here.
+    /// Checks that this process's namespaces are those that the predecessor's connections expect.
+    /// `places` maps the predecessor's device indices to those of this process.
     ///
     /// # Errors
-    /// What is another, or missing.
+    /// A namespace differs or is missing.
     pub(super) fn check(
         &self,
         places: &HashMap<usize, usize>,
@@ -294,10 +296,10 @@ impl Estate {
         Ok(())
     }
 
-    /// Whether whoever watches the older process will watch this one.
+    /// Checks that the service manager that watches the predecessor will watch this process.
     ///
     /// # Errors
-    /// When it will not: it would take the older one's end for the service's.
+    /// The manager would take the predecessor's end for the end of the service.
     pub(super) fn check_watched(&self) -> Result<(), String> {
         match self.is_watched && !notify::is_watched() {
             true => Err("a service manager watches the server that runs, and would not know this \
@@ -307,10 +309,10 @@ impl Estate {
         }
     }
 
-    /// Whether this process goes on with the changes that operators have made of the older one.
+    /// Checks that this process continues with the operators' changes of the predecessor.
     ///
     /// # Errors
-    /// When it has kept them elsewhere, or others.
+    /// The predecessor keeps its changes elsewhere, or the changes differ.
     pub(super) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
         let is_same = match (&self.state, own) {
             (Some(old), Some(own)) => own.is_same(old),
@@ -333,10 +335,10 @@ impl Estate {
         ))
     }
 
-    /// Whether all connections have room.
+    /// Checks that this process has room for all connections.
     ///
     /// # Errors
-    /// When there are more than so many.
+    /// There are more than `most` connections.
     pub(super) fn check_room(&self, most: usize) -> Result<(), String> {
         match self.connections <= most {
             true => Ok(()),

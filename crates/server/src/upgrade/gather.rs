@@ -14,13 +14,13 @@ use super::giver::Giver;
 use super::talk::Over;
 use super::{STEP_MAX, step_with};
 
-/// How long the connections of a controller may take to become quiet together.
+/// The time limit for the connections of one controller to become quiet together.
 const GATHER_MAX: Duration = Duration::from_secs(1);
 
-/// How long all of them may take; those that were not called by then connect again.
+/// The time limit for all controllers. The hosts of the remaining controllers reconnect.
 const GIVING_MAX: Duration = Duration::from_secs(10);
 
-/// How often those that did not become quiet in time are asked again.
+/// The interval at which controllers that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
 
 /// Connections of a worker that are gathered at a time, unless one controller has more there: all wait for
@@ -52,9 +52,9 @@ pub(super) struct Controllers {
     gathered: BTreeMap<u16, Gathered>,
     /// By the ticket of its admin queue's connection.
     shown: BTreeMap<u64, Shown>,
-    /// Those that were called, whatever became of them.
+    /// The controllers that were asked to become quiet, whatever the result.
     called: HashSet<u16>,
-    /// Whether any is the other process's.
+    /// Set if any controller belongs to the other process.
     pub(super) are_given: bool,
 }
 
@@ -133,7 +133,8 @@ impl Giver<'_> {
         }
     }
 
-    /// Those that did not come together stay, and so do those that were shown.
+    /// Releases the controllers whose connections did not become quiet together, and those already
+    /// shown.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
@@ -272,7 +273,7 @@ impl Giver<'_> {
         Some(given)
     }
 
-    /// Whatever is under way is ours again: before its connections go back.
+    /// Takes back all controllers that are under way, before their connections return.
     pub(super) fn keep_controllers(&mut self) {
         let Some(fabric) = self.grounds.live.fabric() else { return };
         for (_, shown) in std::mem::take(&mut self.controllers.shown) {

@@ -21,18 +21,18 @@ use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
 use crate::places::Disk;
 
-/// How long what is stopped may take to stand still.
+/// The time limit for everything that was stopped to come to rest.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
-/// How long connections are given away at most, as long as some still go. What has not become quiet by
-/// then stays.
+/// The time limit for handing over connections, as long as some still move. Connections that are
+/// not quiet by then stay.
 const GIVING_MAX: Duration = Duration::from_secs(60);
 
-/// How long the newer process may take to serve before this one answers operators again, all of whose
-/// changes it refuses.
+/// The time that the successor gets to serve before this process answers operators again, and
+/// refuses their changes.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// How long what the other process has said before its end may take to be heard.
+/// The time limit for the arrival of messages that the other process sent before its end.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// Why the other process is ended.
@@ -44,16 +44,16 @@ const LULL: Duration = Duration::from_millis(5);
 /// Bytes of one message with connections, unless the first alone has more.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How long those that did not become quiet in time are asked again without any success: what stays
-/// ends, so a busy machine gets its time.
+/// The time without success after which busy connections are no longer asked to move. Connections
+/// that stay will end, so a busy machine gets this much time.
 const UNMOVED_MAX: Duration = Duration::from_secs(1);
 
-/// A take-over as the older process sees it.
+/// A take-over on the side of the predecessor.
 pub(super) struct Giver<'a> {
     pub(super) courier: &'a mut Courier,
     pub(super) grounds: Arc<Grounds>,
     talk: Talk,
-    /// Its number.
+    /// The controller's number.
     number: u64,
     /// The other process, once it has said hello.
     heir: Option<Process>,
@@ -68,13 +68,13 @@ pub(super) struct Giver<'a> {
     changes: Changes,
 }
 
-/// What was changed for the take-over, and is undone when it fails.
+/// The changes made for the take-over, which are undone if it fails.
 #[derive(Default)]
 struct Changes {
     is_frozen: bool,
     is_still: bool,
     is_committed: bool,
-    /// What tenants were said to hold, of which nothing that they had is there any more.
+    /// The reported holdings of tenants. The tenants themselves no longer have them.
     held: Vec<control::Held>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Giver<'a> {
         done
     }
 
-    /// Whoever it is goes away without anything.
+    /// Refuses a process that asks to take over, and tells it why.
     pub(super) fn refuse(stream: UnixStream, why: &str) {
         if let Ok(talk) = Self::let_in(stream) {
             talk.stop(why);
@@ -317,7 +317,7 @@ impl<'a> Giver<'a> {
         connections.iter().filter(|connection| connection.listed.can_leave).count()
     }
 
-    /// What is still under way to the courier ends, one way or the other.
+    /// Waits until everything on its way to the courier has arrived or failed.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let mut lull = 0;
         while lull < 5 || !self.shown.is_empty() {
@@ -412,7 +412,7 @@ impl<'a> Giver<'a> {
         })
     }
 
-    /// What is shown of connections, with their sockets.
+    /// Sends a message about connections, with their sockets.
     pub(super) fn send_shown(
         &self,
         kind: Kind,

@@ -30,13 +30,14 @@ use crate::volumes::Volume;
 /// Why a connection is refused for which there is no place.
 const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
 
-/// How often a connection is offered to a worker before nobody has room for it.
+/// The number of times that a connection is offered to workers before it is given up.
 const OFFERS_MAX: usize = 100;
 
-/// How long a process may take to end after its link has: it has closed its files by then.
+/// The time limit for a process to end after its link has closed. It has closed its files by then.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// How long the way of a message may have taken, if the clocks of two processes can be compared.
+/// The longest plausible travel time of a message. A longer one shows that the clocks of the two
+/// processes cannot be compared.
 const WAY_NANOS_MAX: u64 = 10_000_000_000;
 
 /// A process that is about to take over.
@@ -58,7 +59,7 @@ pub(crate) struct Heir {
     modes: HashMap<ListenerId, u32>,
 }
 
-/// How the first part ended, for whoever waits to serve.
+/// A sender of the first part's result, for the code that waits to serve.
 type Told = Sender<Result<(), String>>;
 
 impl Heir {
@@ -146,15 +147,15 @@ impl Heir {
         self.socket(|role| matches!(role, Role::Listener(_)), &estate::wanted(at))
     }
 
-    /// Whether this process goes on with the changes that operators have made of the older one.
+    /// Checks that this process continues with the operators' changes of the predecessor.
     pub(crate) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
         let checked = self.estate.check_state(own);
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
     }
 
-    /// Whether the server that was made is one that can go on with the connections; makes the tenants
-    /// that clients of the older process have made. Returns the listeners that are gone, by whom
-    /// connections may come along.
+    /// Checks that the new server can continue with the predecessor's connections, and registers
+    /// the tenants that the predecessor's clients have made. Returns the predecessor's listeners
+    /// that this process does not have, whose connections may move nevertheless.
     pub(crate) fn check(
         &mut self,
         spaces: &[Space],
@@ -225,8 +226,8 @@ fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String
     }
 }
 
-/// Whether the session expects the rest of the payload that the connection says to have begun: it
-/// would be received into that place.
+/// Checks that the session expects the rest of the payload that the connection reports as begun,
+/// since it would be received into that place.
 fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     let expected = match session {
         AnySession::Reflex(session) => session.expects(),
@@ -255,16 +256,16 @@ type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
 
 /// A connection that was taken, until a worker has it.
 struct Landing {
-    /// Its name, so that nobody forgets it.
+    /// A guard that keeps the tenant registered while the connection is offered.
     _adopted: Option<Adopted>,
     offers: usize,
 }
 
-/// What is known of the older process's last words.
+/// The state of the predecessor's final report.
 enum Ended {
     /// Nothing of it runs any more.
     Rest,
-    /// It is gone without having said so.
+    /// The predecessor ended without a report.
     Gone,
 }
 
@@ -288,7 +289,7 @@ struct Taker<'a> {
     began: Instant,
     /// From its first sight of the older process's stillness until it served.
     took: Duration,
-    /// It has committed.
+    /// True once the predecessor has committed the take-over.
     serves: bool,
     /// Connections that stayed with the older process, until that was told.
     left: Option<usize>,
@@ -344,8 +345,8 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Whether the older process, which is not heard any more, is at its end: one that lives has taken
-    /// everything back that it had not given.
+    /// Returns true if the predecessor, whose link is closed, ends. A predecessor that lives on has
+    /// taken back everything that it had not handed over.
     fn is_alone(&self) -> bool {
         let until = self.grounds.clock.now() + END_MAX;
         while !self.owner.has_ended() {

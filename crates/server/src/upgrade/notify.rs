@@ -1,12 +1,12 @@
-//! What a service manager is told of a server: that it serves, which process it is, and how long it takes
-//! to stop (`sd_notify(3)`).
+//! Notifications to the service manager: that the server is ready, which process it is, and how
+//! long it takes to stop (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Whether there is a manager that is to be told.
+/// Returns true if a service manager expects notifications.
 pub(super) fn is_watched() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }

@@ -12,7 +12,7 @@ use proto::takeover::{Head, Kind};
 use super::STEP_MAX;
 use super::courier::Event;
 
-/// How long the last word may take.
+/// The time limit for the last message.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 /// A message that has come.
@@ -22,19 +22,20 @@ pub(super) struct Message {
     /// The connection that it is about.
     pub(super) ticket: u64,
     pub(super) body: Vec<u8>,
-    /// What came with it: fewer than were sent if this process may have no more.
+    /// The files that came with the message. The process's limit of open files may have dropped
+    /// some.
     pub(super) files: Vec<OwnedFd>,
     is_short: bool,
 }
 
-/// Why the talk is over.
+/// The reason why the conversation ended.
 #[derive(Debug)]
 pub(super) enum Over {
     /// The link has ended, as it does with the other process. That may live all the same.
     Ended,
-    /// It gives up; why.
+    /// The other process gave up, for this reason.
     Stopped(String),
-    /// It says nothing, or something that makes no sense.
+    /// The message is empty or cannot be understood.
     Nonsense(String),
 }
 
@@ -54,7 +55,7 @@ impl From<Over> for String {
     }
 }
 
-/// One end.
+/// An end of the conversation between predecessor and successor.
 #[derive(Debug)]
 pub(super) struct Talk {
     link: Link,
@@ -142,7 +143,7 @@ impl Talk {
         started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
     }
 
-    /// What was said by now is heard, and then the end; the other fails to say more.
+    /// Stops receiving: earlier messages are still read, and the other process can send no more.
     pub(super) fn hear_no_more(&self) {
         self.link.shut_receiving();
     }
