@@ -1,4 +1,4 @@
-//! Where the admin API of a server is, and where the commands that use it look for it.
+//! The address of a server's admin API, and where commands look for it.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 use std::env;
@@ -39,7 +39,7 @@ const SOCKET: &str = "nearflash.sock";
 /// The directory of servers that the system runs.
 const SYSTEM_DIRECTORY: &str = "/run/nearflash";
 
-/// Whether a server has an admin API, and where.
+/// The configured addresses of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Wanted {
@@ -95,7 +95,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// What the next process is passed of it.
+    /// Returns what a successor is passed of the listener.
     pub(crate) fn socket(&self) -> Socket {
         Socket::of(&self.listener, self.role, self.wanted.clone())
     }
@@ -103,12 +103,12 @@ impl Opened {
 
 /// The workers of a server, as the admin API tells of them.
 pub(crate) struct Crew {
-    /// Who tells them what to do.
+    /// The commands to the workers.
     pub(crate) commands: WorkerCommands,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) live: Arc<Live>,
-    /// Who measures devices anew.
+    /// The recalibrations of the server's devices.
     pub(crate) recalibrations: Arc<Recalibrations>,
 }
 
@@ -126,7 +126,7 @@ impl ServerParts for Crew {
     }
 }
 
-/// What belongs to the admin API and stays while the server runs.
+/// The parts of the admin API that stay while the server runs.
 pub(crate) struct Office {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,
@@ -135,10 +135,10 @@ pub(crate) struct Office {
 }
 
 impl Office {
-    /// What a configuration asks for.
+    /// Opens the files that the configuration names.
     ///
     /// # Errors
-    /// When a file that it names cannot be opened.
+    /// A file cannot be opened.
     pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
         let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
         let credentials = match CredentialFiles::of(config)? {
@@ -148,7 +148,7 @@ impl Office {
         Ok(Office { wanted: config.listen.clone(), audit, credentials })
     }
 
-    /// Where the admin API is to be.
+    /// Returns the configured addresses of the admin API.
     pub(crate) fn wanted(&self) -> Option<&Wanted> {
         self.wanted.as_ref()
     }
@@ -294,7 +294,7 @@ impl Office {
         self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
     }
 
-    /// Where records go.
+    /// Returns the audit log, if there is one.
     pub(crate) fn audit(&self) -> Option<Arc<AuditFile>> {
         self.audit.clone()
     }
@@ -364,7 +364,8 @@ pub(crate) fn needs(address: &AdminAddress) -> String {
     )
 }
 
-/// Where to listen: an address, as a name may lead elsewhere tomorrow.
+/// Returns the socket address to listen at. It must be an IP address, since a name may resolve to
+/// another address tomorrow.
 pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
     let ip = host.parse().map_err(|_| {
@@ -414,17 +415,18 @@ fn own_directory() -> Option<PathBuf> {
     }
 }
 
-/// Where a server that is told nothing makes its socket.
+/// Returns the default path of the server's socket.
 fn default_socket() -> Option<PathBuf> {
     own_directory().map(|directory| directory.join(SOCKET))
 }
 
-/// Where the admin API of a server is that is told nothing.
+/// Returns the default addresses of a server's admin API.
 pub(crate) fn default_place() -> Wanted {
     default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
 }
 
-/// Where a command that is told nothing looks: at this user's own server, else at the system's.
+/// Returns the default address for commands: the user's own server if its socket exists, else the
+/// system's.
 pub fn where_to_look() -> AdminAddress {
     let own = default_socket().filter(|path| path.exists());
     AdminAddress::Unix(own.unwrap_or_else(|| PathBuf::from(SYSTEM_DIRECTORY).join(SOCKET)))

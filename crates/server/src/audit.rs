@@ -21,14 +21,14 @@ use serde::Serialize;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// How long to wait for the disk.
+/// The time limit for a write to disk.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Orders that wait for it: more than there are connections of the admin API, each of which has one
 /// change under way.
 const ORDERS_MAX: usize = 256;
 
-/// See the module.
+/// An audit log in a file, with a thread that writes it.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct AuditFile {
     wait_max: Duration,
 }
 
-/// What the writer and those who order share.
+/// The state shared by the writer and its callers.
 #[derive(Debug)]
 struct State {
     /// Locked by the writer while it writes.
@@ -46,7 +46,7 @@ struct State {
     is_hung: AtomicBool,
 }
 
-/// What is wanted of the writer.
+/// An order for the writer.
 #[derive(Debug)]
 enum Order {
     /// Write what is owed.
@@ -86,10 +86,10 @@ impl AuditFile {
         AuditFile::open_with(path, WAIT_MAX)
     }
 
-    /// Whether it could be opened, without making it.
+    /// Checks that the file can be opened, without creating it.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot be opened.
     pub(crate) fn foresee(path: &Path) -> Result<(), String> {
         check_kind(path).map_err(|error| say(path, &error))?;
         let opened = OpenOptions::new().append(true).open(path).map(drop);
@@ -241,9 +241,9 @@ impl Inner {
 }
 
 impl Inner {
-    /// What was written may be nowhere: the kernel lets go of pages that the disk did not take, says so
-    /// once, and finds nothing to write the next time. So it is all written again, on a line of its own,
-    /// as nobody knows what became of the bytes before it.
+    /// Writes all lines again that may be lost. When the disk does not take pages, the kernel drops
+    /// them, reports the error once, and has nothing to write the next time. The lines start on a
+    /// line of their own, because the state of the bytes before them is unknown.
     fn write_again(&mut self, error: &io::Error) {
         let bytes = self.owed.len();
         tracing::error!(
@@ -278,7 +278,7 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, is_torn(path)?))
 }
 
-/// Whether a file ends in the middle of a line.
+/// Returns true if a file ends in the middle of a line.
 fn is_torn(path: &Path) -> io::Result<bool> {
     // One that its writer may not read is taken for whole.
     let Ok(mut file) = File::open(path) else { return Ok(false) };

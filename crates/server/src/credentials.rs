@@ -17,7 +17,7 @@ pub(crate) struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Those that a configuration names, which needs them for some of its places.
+    /// Returns the files that a configuration names, or `None` if it names none and needs none.
     pub(crate) fn of(config: &AdminConfig) -> Result<Option<CredentialFiles>, String> {
         let files = (&config.certificate, &config.key, &config.tokens);
         let (Some(certificate), Some(key), Some(tokens)) = files else {

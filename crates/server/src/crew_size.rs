@@ -1,4 +1,4 @@
-//! How many workers a server has: `4`, or `1..4` for as many as the load needs.
+//! The configured number of workers: `4`, or `1..4` for as many as the load needs.
 
 use std::fmt;
 use std::str::FromStr;

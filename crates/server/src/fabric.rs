@@ -25,15 +25,15 @@ const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
 /// Blocks as hosts see them, where they need not be larger.
 const BLOCK_BYTES: u32 = 512;
 
-/// How soon to look again for the fabric's lock, when who holds it does not run.
+/// The interval between attempts to take the fabric's lock while its holder does not run.
 const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 
-/// What a fabric is made of.
+/// The inputs from which a fabric is configured.
 pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
     /// The listeners.
     pub(crate) listeners: Vec<Entrance<'a>>,
-    /// Whether there is a fabric by now, whatever listens.
+    /// If set, the fabric exists already, whatever the listeners speak.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
     /// By device.
@@ -44,11 +44,11 @@ pub(crate) struct Plan<'a> {
 /// A listener.
 pub(crate) struct Entrance<'a> {
     pub(crate) at: &'a ListenAt,
-    /// Where it has come to listen, or is to.
+    /// The address that the listener is bound to, or is to be bound to.
     pub(crate) endpoint: &'a Endpoint,
 }
 
-/// How the fabric wakes workers, and the thread that computes for it; empty until they run.
+/// The handles that wake workers and the fabric's computing thread. Empty until these run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wakers(Arc<Sleepers>);
 
@@ -151,10 +151,11 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 }
 
 impl Plan<'_> {
-    /// What the fabric is to be, if any listener speaks NVMe or has.
+    /// Returns the fabric's configuration, or `None` if no listener speaks NVMe or ever has.
     ///
     /// # Errors
-    /// All that cannot be, whatever listens: a listener that speaks NVMe may be added.
+    /// All mistakes of the configuration. They are reported even without an NVMe listener, since
+    /// one may be added later.
     pub(crate) fn config(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
@@ -165,7 +166,7 @@ impl Plan<'_> {
         Ok(is_wanted.then_some(config))
     }
 
-    /// What the fabric is to be, without what of it cannot be.
+    /// Returns the fabric's configuration without the parts that are mistaken.
     pub(crate) fn config_or(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
@@ -213,7 +214,7 @@ impl Plan<'_> {
         all
     }
 
-    /// What is known of hosts. Mistakes name the host and never a key.
+    /// Returns the registered hosts. Mistakes name the host and never a key.
     fn hosts(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
@@ -331,7 +332,7 @@ impl Plan<'_> {
         })
     }
 
-    /// How groups are reached through the listeners.
+    /// Returns the configured access states of groups through listeners.
     fn ana(
         &self,
         config: &SubsystemConfig,
@@ -405,7 +406,7 @@ fn machine_name() -> String {
     }
 }
 
-/// What tells this machine from others, if it was given that.
+/// Returns the machine's identifier, or its name if it has none.
 pub(crate) fn machine_id() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }

@@ -1,20 +1,20 @@
-//! Who this machine is to NVMe servers: a qualified name and an identifier that stay the same.
+//! The machine's identity as an NVMe host: a qualified name and an identifier that stay the same.
 
 use std::fs;
 
 use crate::config::uuid_text;
 use crate::fabric::{machine_id, uuid_of};
 
-/// Where nvme-cli keeps them.
+/// The files in which nvme-cli keeps the identity.
 const NQN_FILE: &str = "/etc/nvme/hostnqn";
 const ID_FILE: &str = "/etc/nvme/hostid";
 
-/// Who this machine is.
+/// The machine's identity as an NVMe host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// Its qualified name.
+    /// The qualified name.
     pub nqn: String,
-    /// Its identifier.
+    /// The host identifier.
     pub id: [u8; 16],
 }
 

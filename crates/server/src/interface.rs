@@ -6,7 +6,7 @@ use io::{EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets};
 use crate::log;
 use crate::volumes::Through;
 
-/// What was asked for.
+/// The requested kernel interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Interface {
     /// io_uring, and epoll where it is refused
@@ -22,7 +22,7 @@ pub enum Interface {
 /// The kernel interface that all workers of a process use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// One io_uring a worker.
+    /// An io_uring for each worker.
     IoUring,
     /// epoll for sockets, a pool of threads for files.
     Epoll,
@@ -51,7 +51,7 @@ impl Interface {
 
 /// Sockets that a worker can be made of.
 pub(crate) trait Way: Network {
-    /// How devices that wait for the kernel do it beside these sockets.
+    /// Returns the kernel interface that devices use beside these sockets.
     fn through(reactor: &Self::Reactor) -> Through<'_>;
 }
 

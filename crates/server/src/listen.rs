@@ -6,15 +6,15 @@ pub use contract::Protocol;
 use contract::{ListenerId, NamespaceId};
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
-/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAt {
-    /// Its number, from 1; 0 before it has one.
+    /// The listener's number, from 1; 0 before it is assigned.
     pub number: u16,
-    /// What the workers of this process call it: one number less, unless another listener of that name
-    /// was there before.
+    /// The listener's identifier in the workers of this process: one less than the number, unless
+    /// another listener with that identifier existed before.
     pub id: ListenerId,
     /// The address or path that it is bound to.
     pub endpoint: Endpoint,

@@ -1,11 +1,11 @@
-//! What the program writes to standard error while it runs: which events, in which form, and how many
-//! of a kind.
+//! The program's log on standard error: which events, in which form, and how many of a kind.
 //!
-//! A peer can cause an event for each thing it does wrong, as often as it likes; some of them are errors,
-//! such as a reservation that a full disk does not keep. So of each place in the code so many events a
-//! period are written, of errors more; the others are counted, and told of in a line of their own when
-//! the period is over. Errors have cells of their own, which no warning can use up. What is
-//! deliberately not here: files and their rotation, which is what journals and containers are for.
+//! A peer can cause events as often as it likes, by doing something wrong. Some of these are
+//! errors, such as a reservation that a full disk does not keep. Therefore each place in the code
+//! may write a limited number of events in each period, and a larger number of errors. Further
+//! events are counted, and a line reports their number when the period is over. Errors are counted
+//! in cells of their own, which warnings cannot use up. Files and their rotation are left to
+//! journals and containers.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -27,7 +27,7 @@ const BURST: u32 = 20;
 /// Errors of one place that are.
 const BURST_OF_ERRORS: u32 = 100;
 
-/// How long left-out events are counted.
+/// The period over which events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Lines that wait for whoever runs this program and does not read.
@@ -98,14 +98,14 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
-/// The same without waiting: he may be there and not read. Then one thread waits for him, and lines
-/// beyond [`TOLD_MAX`] are left out.
+/// Writes a line without waiting for the reader of standard error. A thread waits for the reader
+/// instead, and lines beyond [`TOLD_MAX`] are left out.
 pub(crate) fn tell(line: String) {
     static TELLER: OnceLock<Teller> = OnceLock::new();
     TELLER.get_or_init(|| Teller::start(say)).tell(line);
 }
 
-/// Who says lines, one after the other.
+/// A thread that writes lines one after the other.
 struct Teller {
     lines: SyncSender<String>,
     /// Lines that there was no room for.
@@ -133,10 +133,10 @@ impl Teller {
     }
 }
 
-/// How much of each place was written, shared by all threads.
+/// The number of events written from each place, shared by all threads.
 static LIMITS: Limits = Limits::new(BURST);
 
-/// The same of errors.
+/// The number of errors written from each place, shared by all threads.
 static ERRORS: Limits = Limits::new(BURST_OF_ERRORS);
 
 struct Limits {
@@ -158,8 +158,8 @@ impl Limits {
         Limits { burst, cells, left_out: AtomicU64::new(0) }
     }
 
-    /// Whether an event of a place may be written in a period, by number. Two threads at the begin of
-    /// a period may write a few more.
+    /// Returns true if an event of a place may be written in this period. Two threads at the
+    /// beginning of a period may write a few more.
     fn takes(&self, place: usize, period: u64) -> bool {
         let cell = &self.cells[place % CELLS];
         if cell.period.swap(period, Ordering::Relaxed) != period {

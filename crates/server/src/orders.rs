@@ -1,6 +1,6 @@
-//! What all workers of a server are told at once, in one word that each looks at once a turn: to stop,
-//! to accept nothing for now, to accept from listeners that are new or that another process has passed on,
-//! to turn people away at some, to close others.
+//! Orders to all workers of a server, in one word that each worker reads once a turn: stop, pause
+//! accepting, take new or handed-over listeners, refuse connections at some listeners, close
+//! others.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,12 +39,12 @@ impl Marks {
         };
     }
 
-    /// Whether a listener has it.
+    /// Returns true if the listener's mark is set.
     pub(crate) fn has(&self, id: ListenerId) -> bool {
         self.0[usize::from(id.0) / 64].load(Ordering::Acquire) >> (id.0 % 64) & 1 == 1
     }
 
-    /// Those that have another one than `seen`, which is as they are then.
+    /// Returns the listeners whose mark differs from `seen`, with the new mark, and updates `seen`.
     pub(crate) fn changed(&self, seen: &mut Seen) -> Vec<(ListenerId, bool)> {
         let mut changed = Vec::new();
         for (n, (word, seen)) in self.0.iter().zip(&mut seen.0).enumerate() {
@@ -69,7 +69,7 @@ impl Default for Seen {
     }
 }
 
-/// See the module.
+/// The orders to all workers, and the workers' progress with them.
 #[derive(Debug)]
 pub(crate) struct Orders {
     word: AtomicU32,
@@ -142,7 +142,7 @@ impl Orders {
         self.change(wakers);
     }
 
-    /// The same, unless it is to be over before.
+    /// Orders the workers to stop by `until`, unless they have to stop earlier already.
     pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
         let known = self.stops_by().filter(|known| *known < until && self.word().stops());
         self.stop_by(known.unwrap_or(until), wakers);
@@ -159,7 +159,7 @@ impl Orders {
         self.tell(HOLD, is_held, wakers);
     }
 
-    /// What the worker that listens finds when it starts.
+    /// Provides the listeners that the listening worker takes when it starts.
     pub(crate) fn lay_ready(&self, listeners: Vec<(ListenerId, Listener)>) {
         self.listeners.lock().expect("no holder panics").extend(listeners);
     }
@@ -258,7 +258,7 @@ impl Orders {
         Some(deaf.swap_remove(found).1)
     }
 
-    /// What lies ready.
+    /// Takes the listeners that were provided.
     pub(crate) fn take_listeners(&self) -> Vec<(ListenerId, Listener)> {
         std::mem::take(&mut self.listeners.lock().expect("no holder panics"))
     }
@@ -277,7 +277,7 @@ impl Orders {
         self.done[worker].store(word.0, Ordering::Release);
     }
 
-    /// Whether all have done what the word says.
+    /// Returns true if all workers have carried out the current word.
     pub(crate) fn are_done(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         self.done.iter().all(|done| done.load(Ordering::Acquire) == word)
@@ -288,7 +288,7 @@ impl Orders {
         self.quiet[worker].store(true, Ordering::Release);
     }
 
-    /// Whether all are so.
+    /// Returns true if all workers are quiet.
     pub(crate) fn are_quiet(&self) -> bool {
         self.quiet.iter().all(|quiet| quiet.load(Ordering::Acquire))
     }
@@ -298,23 +298,23 @@ impl Orders {
         self.given.store(true, Ordering::Release);
     }
 
-    /// Whether that is so.
+    /// Returns true if another process has taken over everything.
     pub(crate) fn are_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
     }
 
-    /// One more has drained.
+    /// Counts one more drained worker.
     pub(crate) fn drained(&self) {
         self.drained.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all have.
+    /// Returns true if all workers have drained.
     pub(crate) fn are_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed) >= self.done.len()
     }
 }
 
-/// What the workers are told.
+/// A word of orders, with one bit for each order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Word(u32);
 
@@ -329,7 +329,7 @@ impl Word {
         self.0 & HOLD != 0
     }
 
-    /// That there are listeners to take.
+    /// Returns true if there are listeners to take.
     pub(crate) fn listens(self) -> bool {
         self.0 & LISTEN != 0
     }

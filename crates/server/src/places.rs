@@ -11,7 +11,7 @@ use flash::Null;
 
 use crate::volumes::Volume;
 
-/// See the module.
+/// The devices of a server by place. A place stays after its device was removed.
 #[derive(Debug, Default)]
 pub(crate) struct Places(RwLock<Vec<Place>>);
 
@@ -54,7 +54,7 @@ impl Places {
         self.read().get(place)?.volume.clone()
     }
 
-    /// What the device in a place is called, or was.
+    /// Returns the name of the device in a place, or of the last one.
     pub(crate) fn name(&self, place: usize) -> String {
         self.read()[place].name.clone()
     }
@@ -72,7 +72,7 @@ impl Places {
         self.read().iter().enumerate().filter_map(there).collect()
     }
 
-    /// What requests can tell of devices, by place.
+    /// Returns the geometries of all devices, by place.
     pub(crate) fn geometries(&self) -> Vec<Geometry> {
         let geometry = |place: &Place| match &place.volume {
             Some(volume) => volume.geometry(),
@@ -81,7 +81,7 @@ impl Places {
         self.read().iter().map(geometry).collect()
     }
 
-    /// One more; its place.
+    /// Adds a device and returns its place.
     pub(crate) fn push(&self, name: &str, volume: Arc<Volume>) -> usize {
         let mut all = self.0.write().expect("no holder of this lock panics");
         assert!(all.len() < Places::MAX, "who adds one has looked");

@@ -24,25 +24,27 @@ pub(crate) enum AnySession {
 
 /// Makes sessions by what their listener speaks.
 pub(crate) struct ByListener {
-    /// What hosts find over NVMe, once a listener speaks it.
+    /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// Where NVMe's sessions meet it, once there is one.
+    /// This worker's access to the fabric, once there is one.
     pub(crate) desk: Option<Rc<WorkerFabric>>,
-    /// Whose sessions they are.
+    /// The number of the worker that the sessions belong to.
     pub(crate) worker: u16,
-    /// What listeners speak, and the access rules, which say which addresses NVMe hosts may come from.
+    /// The protocols of listeners, and the access rules, which say from which addresses NVMe hosts
+    /// may connect.
     pub(crate) shared: Arc<Parts>,
 }
 
 impl ByListener {
-    /// Whether any access rule lets the peer in that has not said who it is: NVMe hosts never do in
-    /// the words of the access rules.
+    /// Returns true if an access rule admits the peer without credentials. NVMe hosts never present
+    /// the credentials of access rules.
     fn lets_in(&self, listener: ListenerId, peer: &Peer) -> bool {
         let own = self.shared.listeners.stands(listener);
         self.shared.access.open(peer, b"", "", own).is_ok()
     }
 
-    /// Where NVMe's sessions meet their fabric. The first listener that speaks it may be a new one.
+    /// Returns this worker's access to the fabric. The fabric may have been created by a new
+    /// listener.
     fn desk(&mut self) -> Option<&Rc<WorkerFabric>> {
         if self.desk.is_none() {
             let fabric = self.fabric.get()?;

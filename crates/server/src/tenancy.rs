@@ -14,7 +14,7 @@ use worker::{Lead, Stands};
 use crate::config::{Config, DeviceConfig, Mistakes, Place};
 use crate::listen::ListenAt;
 
-/// What tenants are made of.
+/// The inputs from which tenants are built.
 pub(crate) struct Needs<'a> {
     /// The configuration without the changes that were made while servers ran.
     pub(crate) base: &'a Config,
@@ -178,10 +178,10 @@ pub(crate) fn by(at: &ListenAt) -> String {
     format!("the listener {}", at.endpoint)
 }
 
-/// Where a listener leads, whose tenant there is.
+/// Returns the namespace and the tenant of a listener.
 ///
 /// # Errors
-/// There is no such tenant, or it is one that a client has made and may end.
+/// The tenant does not exist, or a client has registered it and may remove it.
 pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, String> {
     let name = at.tenant.as_deref().unwrap_or(TenantRegistry::DEFAULT);
     let tenant = match (registry.find(name), at.tenant.is_some()) {
@@ -246,7 +246,8 @@ pub(crate) fn setup(device: &DeviceConfig, spec: &Spec) -> Result<DeviceSetup, S
     setup_again(device, spec, None)
 }
 
-/// The same for one whose model was read before, and counts where it cannot be read any more.
+/// Sets up a device whose model was read before. That model is used if the file can no longer be
+/// read.
 fn setup_again(
     device: &DeviceConfig,
     spec: &Spec,
@@ -271,10 +272,10 @@ fn setup_again(
     Ok(DeviceSetup { name: device.name.clone(), model, switches: device.switches() })
 }
 
-/// Whether a device, which has a model or not, can do what is said of it.
+/// Checks that a device with or without a model supports its settings.
 ///
 /// # Errors
-/// What needs a model.
+/// A setting needs a model.
 pub(crate) fn check_switches(device: &DeviceConfig, has_model: bool) -> Result<(), String> {
     let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
     match device.switches().any().or(by_itself) {
@@ -311,7 +312,7 @@ pub(crate) fn model(named: &str) -> Result<DeviceModel, String> {
     }
 }
 
-/// What is known of a simulated device that behaves as a published one.
+/// Returns the model of a simulated device that behaves like a published one.
 fn preset(spec: &Spec) -> Option<DeviceModel> {
     let (model, slow) = match spec.source {
         Source::Sim { preset: Preset::A, slow, .. } => (DeviceModel::device_a(), slow),

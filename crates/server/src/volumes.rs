@@ -38,7 +38,7 @@ pub fn nothing() -> Decorated<AnyDevice> {
     flash::Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
 }
 
-/// One worker's queue to a device.
+/// A worker's queue to a device.
 pub enum AnyDevice {
     /// A device that keeps nothing.
     Null(Null),
@@ -52,7 +52,7 @@ pub enum AnyDevice {
     Sim(Exclusive<SimQueue>),
 }
 
-/// How a queue to a file waits for the kernel.
+/// The kernel interface that a queue to a file uses.
 pub enum Through<'a> {
     /// Through the worker's ring.
     Ring(&'a Ring),
@@ -106,10 +106,10 @@ impl Volume {
         Ok(Volume::of(storage, spec))
     }
 
-    /// What another process needs to [adopt](Volume::adopt) it.
+    /// Returns the files that another process needs to [adopt](Volume::adopt) the device.
     ///
     /// # Errors
-    /// When only a restart can deal with the state that it is in.
+    /// The device is in a state that only a restart can resolve.
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match &self.storage {
             Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
@@ -117,8 +117,8 @@ impl Volume {
         }
     }
 
-    /// What another process that serves it has to serve, too, in words; `None` where it is memory of
-    /// this one.
+    /// Returns the identity of the device across processes, or `None` if it is memory of this
+    /// process.
     pub fn identity(spec: &Spec) -> Option<String> {
         match &spec.source {
             Source::File { path, .. } => Some(format!("file:{path}")),
@@ -127,22 +127,22 @@ impl Volume {
         }
     }
 
-    /// What it was opened as.
+    /// Returns the specification from which the device was opened.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Whether anybody has a range for itself, or waits for one.
+    /// Returns true if any request holds a range exclusively, or waits for one.
     pub fn is_claimed_alone(&self) -> bool {
         self.locks.is_claimed_alone()
     }
 
-    /// How many blocks it would have, as far as that can be told without opening it;
-    /// [`UNKNOWN_BLOCKS`](Volume::UNKNOWN_BLOCKS) for what has no size before it is opened, such as a block
+    /// Returns the size in blocks that the device would have, without opening it. Returns
+    /// [`UNKNOWN_BLOCKS`](Volume::UNKNOWN_BLOCKS) if only opening it shows the size, as for a block
     /// device.
     ///
     /// # Errors
-    /// Why it cannot be opened, as far as that can be told.
+    /// The device cannot be opened, as far as that shows without opening it.
     pub fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
         let bytes = match &spec.source {
             Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. } => *bytes,
@@ -157,7 +157,7 @@ impl Volume {
         Ok(bytes / BLOCK_BYTES as u64)
     }
 
-    /// Its size in blocks.
+    /// Returns the device's size in blocks.
     pub fn blocks(&self) -> u64 {
         match &self.storage {
             Storage::Null { blocks } | Storage::Sim { blocks, .. } => *blocks,
@@ -169,7 +169,7 @@ impl Volume {
         }
     }
 
-    /// Whether it can be made larger.
+    /// Returns true if the device can be enlarged.
     pub fn can_grow(&self) -> bool {
         matches!(&self.storage, Storage::File(volume) if volume.can_grow())
     }
@@ -207,7 +207,7 @@ impl Volume {
         }
     }
 
-    /// What it is, as requests can tell.
+    /// Returns the properties of the device that requests can observe.
     pub fn geometry(&self) -> Geometry {
         match &self.storage {
             Storage::Null { blocks } => Null::new(*blocks).geometry(),
@@ -222,13 +222,13 @@ impl Volume {
         }
     }
 
-    /// Its size in bytes.
+    /// Returns the device's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks() * BLOCK_BYTES as u64
     }
 
-    /// Whether its queues transfer straight between the device and a worker's buffers, so that
-    /// registering those pays.
+    /// Returns true if queues transfer directly between the device and a worker's buffers, so that
+    /// it pays to register these.
     pub fn is_direct(&self) -> bool {
         matches!(self.storage, Storage::File(_))
     }

@@ -53,7 +53,7 @@ pub(super) struct Giver<'a> {
     pub(super) courier: &'a mut Courier,
     pub(super) grounds: Arc<Grounds>,
     talk: Talk,
-    /// The controller's number.
+    /// The number of this take-over.
     number: u64,
     /// The other process, once it has said hello.
     heir: Option<Process>,

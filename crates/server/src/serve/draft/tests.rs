@@ -6,7 +6,7 @@ use super::*;
 use crate::config::SMALLEST;
 use crate::live::Changes;
 
-/// What a check says of a file of this text, `-` where it accepts it.
+/// Returns the messages of a check of a file with this text, or `-` if it is accepted.
 fn said(text: &str) -> String {
     let file = Some((Path::new("a.toml"), text));
     let base = match Config::parse(text) {
@@ -23,7 +23,7 @@ fn said(text: &str) -> String {
 /// A device on lines 1 to 3.
 const DEVICE: &str = "[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n";
 
-/// What follows the device, from line 4 on, and all that is said of it.
+/// The configuration after the device, from line 4 on, and the expected messages.
 const TABLE: &[(&str, &str)] = &[
     // The server.
     ("[[tenant]]\nname = \"t\"\n", "-"),
@@ -286,7 +286,7 @@ fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
     }
 }
 
-/// What a server makes of a file, without how the file says it.
+/// Returns the server's interpretation of a file, independent of its spelling.
 fn meaning(text: &str) -> String {
     let base = Config::parse(text).unwrap();
     let config = base.with(&Changes::default());
@@ -321,7 +321,7 @@ fn meaning(text: &str) -> String {
     )
 }
 
-/// Whatever the schema and `config show` say is the default makes no difference.
+/// Defaults that the schema and `config show` state make no difference when they are written out.
 #[test]
 fn the_defaults_that_are_documented_are_those_of_the_program() {
     let smallest: toml::Table = SMALLEST.parse().unwrap();
