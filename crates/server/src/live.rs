@@ -64,28 +64,29 @@ pub(crate) use store::StateAt;
 pub use store::Store;
 use world::World;
 
-/// How long to wait until no device has a request any more that a change forbids.
+/// The time limit for devices to finish the requests that a change forbids.
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 
-/// How long a change waits for another one behind which somebody has waited in vain.
+/// The time that a change waits for an earlier one that another change has already waited for in
+/// vain.
 const STUCK_MAX: Duration = Duration::from_millis(10);
 
-/// How long a change waits for the end of the process before this one; most end within milliseconds.
+/// The time that a change waits for the predecessor's end, which usually takes milliseconds.
 const OLDER_MAX: Duration = Duration::from_secs(2);
 
-/// What is said then.
+/// The refusal of a change while the predecessor has not ended.
 const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
                      requests yet, and nothing changes meanwhile; try again in a second";
 
 /// Between two looks whether that is so.
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
-/// What stays as it is while a server runs.
+/// The parts of a running server that never change.
 pub(crate) struct Ground {
     pub(crate) places: Arc<Places>,
-    /// Where the workers look listeners up.
+    /// The tables in which workers look up listeners.
     pub(crate) shared: Arc<Parts>,
-    /// What hosts find over NVMe, once a listener speaks it.
+    /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
     pub(crate) wakers: Wakers,
     pub(crate) workers: usize,
@@ -94,20 +95,20 @@ pub(crate) struct Ground {
     pub(crate) tcp: TcpOptions,
     /// Everybody may be let in from everywhere.
     pub(crate) insecure: bool,
-    /// How long a drain takes at most, unless told.
+    /// The default time limit of a drain.
     pub(crate) drain_limit: Duration,
 }
 
 /// A server's configuration, which changes.
 pub(crate) struct Live {
     ground: Ground,
-    /// What is changed is kept.
+    /// If set, changes are kept across restarts.
     keeps_changes: bool,
-    /// Where changes are recorded; there once the server is about to run.
+    /// The audit log of changes, set shortly before the server runs.
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// There once the server runs.
     gate: OnceLock<Gate>,
-    /// Who may write to a namespace on behalf of nobody.
+    /// The recalibrations, whose probes may write to a namespace.
     recalibrations: OnceLock<Weak<Recalibrations>>,
     /// The process before this one may still have requests at the devices.
     has_older: AtomicBool,
@@ -118,19 +119,19 @@ pub(crate) struct Live {
     /// Another process may take over, so that this one may not drain. Nothing is waited for while it is
     /// locked: who stops a server may do so because its disk hangs.
     is_given: Mutex<bool>,
-    /// What there is to tell meanwhile.
+    /// The state that readers see while a change is being made.
     seen: Mutex<Arc<Seen>>,
 }
 
 struct Inner {
     /// Without the changes.
     base: Config,
-    /// Where the tenants stand in it, by name.
+    /// The index of each tenant in the configuration, by name.
     places: HashMap<String, usize>,
     changes: Changes,
-    /// Where they are kept, if that is wanted.
+    /// The state file, if changes are kept.
     store: Option<Store>,
-    /// What is served.
+    /// The served state.
     world: Arc<World>,
     /// The listeners, by number.
     open: Vec<Open>,
@@ -145,8 +146,8 @@ struct Inner {
     keeps_later: bool,
 }
 
-/// What a change needs of a device before it can be: so many blocks from the first on that nobody
-/// else has and that read as zeroes.
+/// The blocks of a device that a change needs: a range that nobody else uses and that reads as
+/// zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Need {
     device: usize,
@@ -166,7 +167,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether what is kept may be another than what was said to be.
+    /// Returns true if the kept state may differ from what operators were told.
     fn is_in_doubt(&self) -> bool {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }
@@ -215,7 +216,7 @@ fn put(
     each.collect()
 }
 
-/// Where the tenants stand in a configuration, by name.
+/// Returns the index of each tenant in a configuration, by name.
 fn places_of(config: &Config) -> HashMap<String, usize> {
     config.tenant.iter().enumerate().map(|(n, tenant)| (tenant.name.clone(), n)).collect()
 }
@@ -275,8 +276,8 @@ impl Live {
         Ok(live)
     }
 
-    /// Whether the process before this one may still have requests at the devices: until it has none,
-    /// no namespace, subsystem or host changes, and no device can be pulled.
+    /// Records that the predecessor may still have requests at the devices, or that it has none.
+    /// While it may, no namespace, subsystem or host changes, and no device can be removed.
     pub(crate) fn set_older(&self, is_there: bool) {
         self.has_older.store(is_there, Ordering::Release);
     }
@@ -285,7 +286,7 @@ impl Live {
         self.has_older.load(Ordering::Acquire)
     }
 
-    /// What hosts find over NVMe, if a listener speaks it or has.
+    /// Returns the NVMe fabric, if a listener speaks NVMe or ever has.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.ground.fabric.get().cloned()
     }
@@ -301,7 +302,7 @@ impl Live {
         Ok(())
     }
 
-    /// Where operators' changes are recorded.
+    /// Sets the audit log of operators' changes.
     pub(crate) fn set_audit(&self, audit: Option<Arc<AuditFile>>) {
         assert!(self.audit.set(audit).is_ok(), "said once");
     }
@@ -310,7 +311,8 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// The same for an operator's change, as long as [`lock_soon`](Live::lock_soon) waits.
+    /// Takes the lock for an operator's change, waiting as long as [`lock_soon`](Live::lock_soon)
+    /// does.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         self.lock_soon(&self.inner, &self.is_stuck)
     }

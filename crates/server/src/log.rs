@@ -45,7 +45,7 @@ pub enum Form {
     /// For people
     #[default]
     Text,
-    /// One object a line, for programs
+    /// Write one JSON object a line, for programs
     Json,
 }
 

@@ -1,9 +1,11 @@
-//! What was changed of tenants since the state file was written: a line for each change, appended to
-//! a file beside it, so that one tenant of ten thousand is kept at the price of one.
+//! A log of changes to tenants since the state file was written. Each change appends a line to a
+//! file beside the state file, so that keeping one tenant costs the same with ten thousand of them.
 //!
-//! A line names the writing of the state file that it is over, and its number, which counts on from
-//! that one's generation; then come the SHA-256 of all this, and what has changed in JSON. So lines of
-//! another state file are known for what they are, wherever a crash has left them. Each line is
+//! A line begins with the version of the state file that it applies to, and a number that counts on
+//! from the file's generation. The SHA-256 of the line and the change in JSON follow. So lines for
+//! another version of the state file are recognized, wherever a crash left them. Each line is
+//! durable before the next begins: only the last line can be torn, and then nobody was told of its
+//! change.
 //! durable before the next one begins: only the last can be torn, and then nobody was told of it.
 
 use std::fs;
@@ -32,7 +34,7 @@ pub(super) struct Over {
     pub(super) sum: String,
 }
 
-/// What a tenant is now.
+/// The current state of a tenant.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 enum Now {
@@ -44,7 +46,7 @@ enum Now {
     AsConfigured,
 }
 
-/// What has changed of a tenant.
+/// A change of one tenant.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
@@ -53,7 +55,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// What `changes` say of a tenant.
+    /// Returns the state of a tenant in `changes`.
     pub(super) fn of(tenant: &str, changes: &Changes) -> Step {
         let now = match changes.tenants.get(tenant) {
             Some(Some(config)) => Now::Is(config.clone()),
@@ -97,7 +99,7 @@ impl ChangeLog {
         Ok(())
     }
 
-    /// Whether it takes another line.
+    /// Returns true if the log has room for another line.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < self.bytes_max
     }
@@ -145,7 +147,7 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
     kept.map(|()| file)
 }
 
-/// What was found in a log.
+/// The contents of a log.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     steps: Vec<Step>,
@@ -201,7 +203,7 @@ pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Whether a head, of whatever version, is of a line over this writing of the state file.
+/// Returns true if a line's head, in any format version, applies to this version of the state file.
 fn is_over(found: &str, over: &Over) -> bool {
     let Over { generation, sum } = over;
     found.contains(&format!(" over {generation} {sum} number "))

@@ -1,4 +1,4 @@
-//! What was changed while servers of a configuration ran: for each thing that was, what it is now.
+//! The live changes to a configuration: for each changed object, its current state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::listen::{ListenAt, Protocol};
 /// Things by their names; `None` for one that is gone.
 pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
 
-/// What became of a listener.
+/// The change of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ListenChange {
-    /// It was added; its URL, with the address where it came to listen.
+    /// The listener was added; holds its URL with the bound address.
     Added(String),
-    /// It was removed from the configuration; its URL there.
+    /// The listener was removed; holds its URL in the configuration.
     Removed(String),
 }
 
-/// See the module.
+/// The live changes to a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
@@ -60,7 +60,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether what they are changes of is written down, as far as it has to be.
+    /// Returns true if the changes record the configuration's defaults that they depend on.
     pub(crate) fn is_of(&self, base: &Config) -> bool {
         self.own_name.is_some() || !base.leaves_name()
     }
@@ -83,9 +83,9 @@ impl Changes {
             .collect()
     }
 
-    /// What was said of ways through listeners that a configuration has no more, or that speak something
-    /// else now: for each of them a line that names it. Nothing is made of it, and it stays, for the
-    /// listener may come back, until its subsystem changes again.
+    /// Returns a line for each namespace access state that names a listener which the configuration
+    /// no longer has, or which speaks another protocol now. Such a state has no effect, but is kept
+    /// until its subsystem changes again, because the listener may return.
     pub fn dormant(&self, base: &Config) -> Vec<String> {
         let listen = self.listeners_of(base);
         let mut lines = Vec::new();
@@ -102,7 +102,7 @@ impl Changes {
         lines
     }
 
-    /// Whether something is kept of ways through a listener of this number.
+    /// Returns true if an access state is kept for a listener of this number.
     pub(crate) fn names_way(&self, number: u16) -> bool {
         let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
         ana.any(|ana| ana.listener == number)
@@ -164,7 +164,8 @@ impl Config {
     }
 }
 
-/// Whether a way is there, or may be: what is wrong with a listener's URL is another mistake.
+/// Returns true if the access state's listener exists. A listener with a wrong URL counts, since
+/// the URL is reported as a mistake of its own.
 fn leads_hosts(listen: &[ListenConfig], ana: &AnaConfig) -> bool {
     let found = listen.iter().find(|one| one.number == Some(ana.listener));
     let parsed = found.map(|one| ListenAt::parse(&one.url));

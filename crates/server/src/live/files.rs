@@ -17,7 +17,7 @@ pub(super) mod power;
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,
-    /// Its mode is durable, too.
+    /// If set, the file existed before, so that its mode is durable.
     is_old: bool,
     #[cfg(test)]
     id: power::FileId,
@@ -37,7 +37,7 @@ impl Written {
         })
     }
 
-    /// One that is there, to be written at its end.
+    /// Opens an existing file for appending.
     pub(super) fn go_on(path: &Path) -> io::Result<Written> {
         let file = OpenOptions::new().append(true).open(path)?;
         Ok(Written {
@@ -60,7 +60,7 @@ impl Written {
         self.file.set_len(bytes)
     }
 
-    /// What was written is durable, and how much that is. Its name is not, unless it was before.
+    /// Makes the written bytes and the file's length durable. A new file's name is not durable yet.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         #[cfg(test)]
         power::may_sync(self.id)?;
@@ -109,7 +109,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it was there.
+/// Renames a file. Returns false if it did not exist.
 pub(super) fn rename_if_there(from: &Path, to: &Path) -> io::Result<bool> {
     found(rename(from, to))
 }
@@ -124,7 +124,7 @@ pub(super) fn link(file: &Path, name: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it was there.
+/// Removes a file. Returns false if it did not exist.
 pub(super) fn remove_if_there(path: &Path) -> io::Result<bool> {
     #[cfg(test)]
     power::may()?;

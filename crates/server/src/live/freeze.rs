@@ -57,7 +57,7 @@ impl Live {
         }
     }
 
-    /// Where changes are kept, if they are.
+    /// Returns the identity of the state file, if changes are kept.
     pub(crate) fn state_at(&self) -> Option<StateAt> {
         self.lock().store.as_ref().map(Store::at)
     }

@@ -13,12 +13,12 @@ use super::{Changes, Inner, Live, Need};
 use crate::config::{Config, NamespaceConfig, Space};
 use crate::volumes::Volume;
 
-/// What there was before devices grow.
+/// The state before devices are enlarged.
 #[derive(Default)]
 pub(super) struct Growth {
     /// The devices, with the blocks that they had.
     devices: Vec<(Arc<Volume>, u64)>,
-    /// What was kept, where sizes were written down since.
+    /// The previously kept changes, if sizes were written down since.
     before: Option<Changes>,
 }
 

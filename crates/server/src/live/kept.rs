@@ -1,5 +1,5 @@
-//! What changes by itself or elsewhere and is kept as well: tenants, which the book has, and
-//! reservations, which hosts make.
+//! The state kept besides operators' changes: tenants, which the registry holds, and reservations,
+//! which hosts make.
 
 use std::collections::{HashMap, HashSet};
 use std::slice;
@@ -108,7 +108,7 @@ impl Inner {
         self.keep_few(vec![(name.to_owned(), now)])
     }
 
-    /// What is kept of a tenant: `None` for as the configuration says.
+    /// Returns the state of a tenant to keep; `None` if it is as configured.
     fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<TenantConfig>> {
         let said = self.places.get(name).map(|n| &self.base.tenant[*n]);
         let first = self.base.device_names().into_iter().next();
@@ -237,7 +237,7 @@ impl Live {
     }
 }
 
-/// Whether a tenant is one that stays.
+/// Returns true if a tenant outlives the client that registered it.
 fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }

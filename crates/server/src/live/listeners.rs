@@ -15,7 +15,7 @@ use super::{Live, Open};
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
 
-/// How a running server reaches those who accept, and their connections.
+/// The means by which a running server reaches its accepting workers and their connections.
 pub(crate) struct Gate {
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
@@ -82,7 +82,7 @@ impl Live {
         if turns { self.counts_of() } else { None }
     }
 
-    /// The same whatever they do; `None`: nobody knows how many a worker has that does not answer.
+    /// Returns the connections of each listener, or `None` if a worker does not answer.
     pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
         let all = self.gate.get()?.commands.connections().ok()?;
         let mut counts = vec![0; usize::from(NUMBER_MAX)];
@@ -90,7 +90,7 @@ impl Live {
         Some(counts)
     }
 
-    /// Whether a listener lets people in, and how many are there if it does not.
+    /// Returns the state of a listener, and its connections if it does not accept new ones.
     pub(super) fn state_of(
         &self,
         open: &Open,

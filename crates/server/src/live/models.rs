@@ -50,7 +50,7 @@ fn digest(model: &DeviceModel) -> String {
 }
 
 impl Live {
-    /// Who has to know of namespaces that change.
+    /// Sets the recalibrations, which must know of changes to namespaces.
     pub(crate) fn set_recalibrations(&self, recalibrations: &Arc<Recalibrations>) {
         // It has a handle on this.
         let _ = self.recalibrations.set(Arc::downgrade(recalibrations));

@@ -21,7 +21,7 @@ impl Live {
         }
     }
 
-    /// One of them, by name or number.
+    /// Returns one namespace, by name or number.
     pub(super) fn told_namespace(&self, name: &str) -> Result<admin::Namespace, Problem> {
         let world = &self.seen().world;
         Ok(self.told_space(world, find(world, name)?))
@@ -107,7 +107,7 @@ impl Live {
         told(world, space, self.ground.places.name(space.place.device))
     }
 
-    /// Where on a device so many blocks belong to nobody; a file may grow for them.
+    /// Returns the first block of a free range of this size. A file is enlarged if necessary.
     fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
         let volume = self.ground.places.get(device).expect("it was just found");
         let mut taken: Vec<(u64, u64)> = world
@@ -213,7 +213,7 @@ pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: V
     changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
 }
 
-/// What a device's configuration names goes with that only: a start would look for it.
+/// Checks that no device's configuration names the namespace, since a start would look for it.
 pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
     let is_it = |scratch: &str| find(world, scratch).is_ok_and(|one| one.number == space.number);
     no_scratch(world, &space.name, is_it)

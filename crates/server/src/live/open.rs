@@ -30,7 +30,7 @@ const OPEN_MAX: usize = 256;
 pub(crate) struct Open {
     /// As it was asked for.
     pub(crate) at: ListenAt,
-    /// What the next process is passed of it.
+    /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,
 }
 
@@ -40,7 +40,7 @@ impl Open {
         Open { at, socket: Arc::new(socket) }
     }
 
-    /// Where it has come to listen.
+    /// Returns the address that the listener is bound to.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         self.socket.kept.endpoint()
     }
@@ -50,7 +50,7 @@ impl Open {
         Entrance { at: &self.at, endpoint: self.endpoint() }
     }
 
-    /// Where clients find it.
+    /// Returns the URL at which clients reach the listener.
     pub(super) fn url(&self) -> String {
         url(self.at.protocol, self.endpoint())
     }
@@ -63,7 +63,7 @@ struct Bound {
     listener: Listener,
 }
 
-/// What a reload does to listeners.
+/// The changes that a reload makes to listeners.
 #[derive(Default)]
 pub(super) struct Plan {
     new: Vec<ListenAt>,
@@ -160,10 +160,10 @@ impl Live {
         Ok(RemovedListener { number, removed: gone.url(), connections })
     }
 
-    /// What has to be done about listeners so that they are those of another configuration.
+    /// Plans the changes that turn the listeners into those of another configuration.
     ///
     /// # Errors
-    /// Why only a restart can do it.
+    /// The reason why only a restart can do it.
     pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
         let wanted = base.with(&inner.changes).listeners()?;
         let mut plan = Plan::default();
@@ -291,7 +291,8 @@ impl Live {
         Ok(Bound { open, lead, listener })
     }
 
-    /// What workers call a listener of this number: what nobody was called, nor any of these.
+    /// Returns a free identifier for a listener of this number: one that was never used and is not
+    /// in `taken`.
     fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
         let all = (0..NUMBER_MAX).rev().map(ListenerId);
         let is_free =
@@ -342,7 +343,8 @@ impl Live {
         })
     }
 
-    /// What names a tenant, so that it cannot go.
+    /// Returns the listener that names a tenant and so keeps it from being removed, if there is
+    /// one.
     pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
         let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
         if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {
@@ -354,8 +356,8 @@ impl Live {
         })
     }
 
-    /// Whether connections are there that came by a listener, as far as that can be told. One may be on
-    /// its way to a worker that was asked already, and is found by the second look.
+    /// Returns true if connections of a listener may exist. The second look finds a connection that
+    /// moved between workers during the first.
     fn is_used(&self, at: &ListenAt) -> bool {
         let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.0)] > 0);
         look() || look()
@@ -377,7 +379,7 @@ impl Live {
 }
 
 impl Ready {
-    /// Whether all of them lead to namespaces that will be.
+    /// Checks that all listeners lead to namespaces that will exist.
     pub(super) fn check_leads(&self, world: &World) -> Result<(), Problem> {
         let is_there = |number| world.spaces.iter().any(|space| space.number.0 == number);
         self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
@@ -394,7 +396,7 @@ impl Ready {
 }
 
 impl Inner {
-    /// What is to be kept when a listener is gone, with what was said of it.
+    /// Returns the changes to keep when a listener is removed, together with its settings.
     fn without_listener(&self, number: u16) -> Changes {
         let mut changes = self.changes.clone();
         let configured = self.base.numbered_listeners(&changes.added_listeners());

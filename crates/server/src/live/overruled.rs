@@ -5,7 +5,8 @@ use super::Changes;
 use super::changes::Changed;
 use crate::config::{Config, NamespaceConfig, SubsystemConfig};
 
-/// What differs between two configurations and is as these changes say all the same, by name.
+/// Returns the names of objects that differ between two configurations but are overridden by
+/// `changes`.
 pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<String> {
     let mut all = Vec::new();
     let devices = (old.all_devices(), new.all_devices());
@@ -43,7 +44,7 @@ pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<St
     all
 }
 
-/// The same of one kind, of which these `were` there, and `are`.
+/// Adds the overridden objects of one kind, given those of the old and of the new configuration.
 fn add<K: Ord, T: PartialEq>(
     all: &mut Vec<String>,
     changed: &Changed<K, T>,

@@ -11,20 +11,20 @@ use super::world::World;
 use super::{Changes, Inner, Live, overruled};
 use crate::config::{Config, TenantConfig};
 
-/// What a reload has not done.
+/// The differences in the file that a reload did not apply.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reloaded {
-    /// What needs a restart.
+    /// The differences that need a restart.
     pub(crate) later: Vec<String>,
-    /// What has changed in the file and is as operators have changed it all the same.
+    /// The differences that operators' changes override.
     pub(crate) overruled: Vec<String>,
 }
 
 impl Live {
-    /// What was changed so far.
+    /// Returns the changes so far.
     ///
     /// # Errors
-    /// The disk that keeps it does not answer.
+    /// The disk that keeps the changes does not answer.
     pub(crate) fn changes(&self) -> Result<Changes, Problem> {
         Ok(self.lock_for_change()?.changes.clone())
     }

@@ -48,7 +48,7 @@ impl Live {
     }
 }
 
-/// Whether a namespace can have so many blocks.
+/// Checks that a namespace can have this many blocks.
 fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result<(), Problem> {
     let now = space.place.blocks;
     if blocks < now && !shrink {

@@ -1,4 +1,4 @@
-//! What a server tells of itself without waiting for a change that is being made: the state before it.
+//! The state that a server reports without waiting for a running change: the state before it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::world::World;
 use super::{Inner, Live, Open};
 use crate::listen::ListenAt;
 
-/// See the module.
+/// The state that the server reports.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) world: Arc<World>,
@@ -39,7 +39,7 @@ impl Seen {
 }
 
 impl Live {
-    /// What there is to tell.
+    /// Returns the state to report.
     pub(super) fn seen(&self) -> Arc<Seen> {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }

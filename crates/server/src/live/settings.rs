@@ -1,5 +1,5 @@
-//! What is said of a device, changed while it serves: what it does beyond the paper's, when it is measured
-//! anew, and its model.
+//! Live changes of a device's settings: its features beyond the paper, its recalibration policy and
+//! its model.
 
 use control::admin::{Code, DeviceSettings, Problem, SetDevice};
 use qos::DeviceModel;
@@ -10,7 +10,7 @@ use crate::config::{Config, DeviceConfig};
 use crate::tenancy;
 
 impl Live {
-    /// What was said of the devices.
+    /// Returns the settings of all devices.
     pub(super) fn told_settings(&self) -> Vec<DeviceSettings> {
         let devices = self.seen().world.config.all_devices();
         devices.iter().map(DeviceConfig::settings).collect()
@@ -66,7 +66,7 @@ impl Live {
         Ok(after.settings())
     }
 
-    /// Whether these things can be said of a device; the model that it gets.
+    /// Checks that a device supports these settings. Returns its new model, if it gets one.
     fn check_device(
         &self,
         inner: &Inner,
@@ -173,7 +173,8 @@ fn find(config: &Config, name: &str) -> Result<DeviceConfig, Problem> {
     found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, config.device_names()))
 }
 
-/// Whether another configuration has the namespace that it says may be overwritten to measure a device.
+/// Checks that another configuration has the namespace that recalibrations of a device may
+/// overwrite.
 fn check_named(inner: &Inner, base: &Config, new: &DeviceConfig) -> Result<(), String> {
     let Some(scratch) = &new.recalibrate_scratch else { return Ok(()) };
     let said = base.numbered_namespaces().into_iter().map(|one| (one.number, one.name));

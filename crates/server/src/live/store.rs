@@ -34,8 +34,8 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 /// Bytes of the largest file that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
 
-/// How often the two files are read that belong together, because the server that writes them has
-/// written them again meanwhile.
+/// The number of attempts to read the state file and its log, which the running server may rewrite
+/// in between.
 const READS_MAX: u32 = 8;
 
 /// The ending of the log.
@@ -47,13 +47,13 @@ pub struct Store {
     path: PathBuf,
     /// Of the last change; zero: there is no file yet.
     generation: u64,
-    /// Where changes of tenants go; `None` when the next change is to write the file whole.
+    /// The log of tenants' changes; `None` if the next change writes the whole file.
     log: Option<ChangeLog>,
     /// The last change was not kept as far as is known, and a restart may find it all the same.
     in_doubt: bool,
 }
 
-/// Where a state file is, so that another process can tell whether it has the same.
+/// The identity of a state file, by which another process recognizes its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StateAt {
     /// As this process names it.
@@ -64,24 +64,24 @@ pub(crate) struct StateAt {
 }
 
 impl StateAt {
-    /// Whether it is the same file with the same content.
+    /// Returns true if both are the same file with the same content.
     pub(crate) fn is_same(&self, other: &StateAt) -> bool {
         let place = |state: &StateAt| (state.directory, state.path.file_name().map(<_>::to_owned));
         (place(self), self.generation) == (place(other), other.generation)
     }
 
-    /// Whether there is no file yet.
+    /// Returns true if there is no file yet.
     pub(crate) fn is_new(&self) -> bool {
         self.generation == 0
     }
 }
 
 impl Store {
-    /// What is kept at a path; nothing if there is no file. `previous`: what was kept before that,
-    /// which then takes its place.
+    /// Opens the state file at a path, and returns its changes, which are empty if there is no
+    /// file. `previous` restores the state before the last one instead.
     ///
     /// # Errors
-    /// Says what is wrong with the file, and how a server can start all the same.
+    /// The fault in the file, and how a server can start nevertheless.
     pub(crate) fn open(path: &Path, previous: bool) -> Result<(Store, Changes), String> {
         let kept = match previous {
             false => read_both(path),
@@ -118,12 +118,12 @@ impl Store {
         Ok((store, changes))
     }
 
-    /// Where it is.
+    /// Returns the path of the state file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same, with what of it another process compares.
+    /// Returns the identity of the state file.
     pub(crate) fn at(&self) -> StateAt {
         let found = fs::metadata(directory_of(&self.path));
         let directory = found.map_or((0, 0), |found| (found.dev(), found.ino()));
@@ -138,8 +138,8 @@ impl Store {
         self.judge(saved)
     }
 
-    /// Whether a restart may find a change that was said to have failed: until the next is kept, which
-    /// has to be even where it changes nothing, and writes the file whole.
+    /// Returns true if a restart may find a change that was reported as failed. The next change,
+    /// which must be kept even if it changes nothing, writes the whole file and ends the doubt.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
@@ -152,7 +152,7 @@ impl Store {
         saved
     }
 
-    /// The same where only these tenants are others than what was kept: one line of the log.
+    /// Keeps changes that affect only these tenants, by one line of the log.
     pub(crate) fn save_tenants(&mut self, changes: &Changes, tenants: &[String]) -> io::Result<()> {
         let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
             return self.save(changes);
@@ -163,7 +163,7 @@ impl Store {
         self.judge(appended)
     }
 
-    /// The same; what was there before is found under another ending then.
+    /// Writes the whole file. The previous file is kept under the ending `ending`.
     fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
@@ -231,7 +231,7 @@ fn way(path: &Path, previous: bool) -> String {
     format!("{before} remove it to start with the configuration alone")
 }
 
-/// What a state file and its log hold.
+/// The contents of a state file and its log.
 #[derive(Debug)]
 struct Kept {
     over: Over,
@@ -260,8 +260,7 @@ fn read_both(path: &Path) -> Result<Option<Kept>, String> {
     Err(format!("{}: the file changes while it is read", path.display()))
 }
 
-/// What was kept before something broke: as far as the log goes where that is broken, else what the
-/// state file was before it was written.
+/// Reads the state before a fault: the log up to its broken line, or else the previous state file.
 fn read_previous(path: &Path) -> Result<Option<Kept>, String> {
     if let Ok(Some(kept)) = read_with(path, &beside(path, LOG))
         && kept.found.is_broken
@@ -290,7 +289,7 @@ fn read_named(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What a state file holds, and how large that is; `None` if it is not there.
+/// Reads a state file and its size; returns `None` if there is no file.
 fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -138,7 +138,7 @@ impl Live {
         admin::Listeners { listeners: seen.open.iter().map(told).collect() }
     }
 
-    /// One of them, by number or address.
+    /// Returns one listener, by number or address.
     pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
         let counts = self.counts();
         let seen = self.seen();

@@ -27,7 +27,7 @@ pub(crate) fn live(config: &str) -> Arc<Live> {
     live_that_keeps(config, None)
 }
 
-/// The same, which keeps changes there.
+/// Creates a server that keeps its changes in `store`.
 fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
@@ -70,7 +70,7 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     Live::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
 }
 
-/// What measures its devices anew, without the thread that begins that.
+/// Creates the recalibrations of a server, without the thread that begins them.
 pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
     let Ground { tenants, places, clock, workers, .. } = &live.ground;
     let (tenants, places) = (tenants.clone(), places.clone());
@@ -154,7 +154,7 @@ fn a_namespace_that_a_device_has_as_scratch_stays() {
     }
 }
 
-/// What a device does to a change that makes it larger, and what is there when a server starts again.
+/// The result of a change that enlarges a device, and of a restart after it.
 struct Grown {
     is_done: bool,
     /// There were no more calls than that.
@@ -260,7 +260,7 @@ fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
     assert_eq!(reload(&config(["a", "b"], "")), Vec::<String>::new());
 }
 
-/// What failed at the very last may be what a restart finds, as long as nothing else is kept.
+/// A restart may find the change that failed last, until another is kept.
 #[test]
 fn reservations_are_kept_again_while_it_is_in_doubt_what_is() {
     let folder = tempfile::tempdir().unwrap();

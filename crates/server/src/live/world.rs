@@ -1,4 +1,5 @@
-//! What a server is at a moment, worked out of its configuration, and how two of them differ.
+//! The state of a server at one moment, derived from its configuration, and the difference of two
+//! states.
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use crate::config::{Config, Room, Space};
 use crate::fabric;
 use crate::places::Disk;
 
-/// See the module.
+/// The state of a server at one moment.
 #[derive(Debug)]
 pub(super) struct World {
-    /// Its tenants may be older than those of the book, which are what counts.
+    /// The configuration. Its tenants may be out of date; the registry's count.
     pub(super) config: Config,
     /// By number.
     pub(super) spaces: Vec<Space>,
-    /// What hosts find, if a listener speaks NVMe or has.
+    /// The configuration of the NVMe fabric, if a listener speaks NVMe or ever has.
     pub(super) nvme: Option<nvme::Config>,
 }
 
@@ -26,10 +27,10 @@ pub(super) struct World {
 pub(super) type Move = (NamespaceId, Option<Namespace>);
 
 impl World {
-    /// What a server of this configuration is. Devices may `grow` for it.
+    /// Derives the state from a configuration. With `grow`, devices are enlarged for it.
     ///
     /// # Errors
-    /// What of the configuration cannot be.
+    /// The mistakes of the configuration.
     pub(super) fn of(
         config: Config,
         ground: &Ground,
@@ -49,7 +50,7 @@ impl World {
         Ok(world)
     }
 
-    /// What of this names a tenant.
+    /// Returns the subsystem or host that names a tenant, if there is one.
     pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
         let named = |name: &Option<String>| name.as_deref() == Some(tenant);
         let subsystem = self.config.subsystem.iter().find(|one| named(&one.tenant));
@@ -59,7 +60,7 @@ impl World {
             .or_else(|| host.map(|one| format!("host {}", one.nqn)))
     }
 
-    /// What tells a namespace of a subsystem from all others.
+    /// Returns the unique identifier of a subsystem's namespace.
     pub(super) fn uuid_of(&self, subsystem: &str, nsid: u32) -> Option<[u8; 16]> {
         let mut subsystems = self.nvme.as_ref()?.subsystems.iter();
         let subsystem = subsystems.find(|one| one.nqn.as_str() == subsystem)?;
@@ -91,8 +92,8 @@ impl World {
     }
 }
 
-/// What workers have to be told: first of what there is more (namespaces that are new or larger, or can
-/// be written to), then of what there is less. One that has both is told of twice.
+/// Returns what workers have to be told of namespaces, in two lists: first additions (new, larger
+/// or newly writable ones), then removals. A namespace with both stands in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     let of = |list: &[Space], number| {
         list.iter().find(|space| space.number == number).map(|space| space.place)

@@ -1,9 +1,9 @@
-//! What a power cut may leave of a directory: the calls are written down as they are made, and after
-//! any of them each state is worked out that the file system may be found in.
+//! A model of what a power cut may leave of a directory. Calls are recorded as they are made, and
+//! after each call all states are enumerated in which the file system may be found.
 //!
-//! Of names that were made, moved or removed since the directory was synced, any choice is there. Of
-//! what was written to a file since that was synced, all is there, nothing, or half, behind which there
-//! may be zeroes.
+//! Any subset of the names created, moved or removed since the directory's last sync may be there.
+//! Of the bytes written to a file since its last sync, all, none or half may be there, and zeroes
+//! may follow.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -39,7 +39,7 @@ struct Record {
     fault: Fault,
 }
 
-/// What becomes of calls.
+/// The fault to inject into calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::live) enum Fault {
     #[default]
@@ -81,7 +81,7 @@ pub(super) fn named(path: &Path) -> FileId {
     })
 }
 
-/// Whether the next call is made.
+/// Returns an error instead of making the next call, if a fault is due.
 pub(super) fn may() -> io::Result<()> {
     RECORD.with_borrow_mut(|record| {
         let (made, fault) = (record.made, record.fault);
@@ -133,7 +133,7 @@ pub(super) fn removed(path: &Path) {
     });
 }
 
-/// What is to become of this thread's calls; how many it has tried so far.
+/// Sets the fault for this thread's calls. Returns the number of calls so far.
 pub(in crate::live) fn set_fault(fault: Fault) -> usize {
     RECORD.with_borrow_mut(|record| {
         record.fault = fault;
@@ -146,7 +146,7 @@ pub(in crate::live) fn answered(change: u64) {
     call(|_| Call::Answered(change));
 }
 
-/// What a file has: durably, and as its writer finds it.
+/// The bytes of a file: the durable ones, and those that its writer sees.
 #[derive(Clone, Debug, Default)]
 struct Bytes {
     durable: Vec<u8>,
@@ -154,7 +154,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// What may be found of them.
+    /// Returns the contents that may be found after a power cut.
     fn after_a_cut(&self) -> Vec<Vec<u8>> {
         if self.durable == self.seen {
             return vec![self.seen.clone()];
@@ -169,7 +169,7 @@ impl Bytes {
 
 type Names = BTreeMap<PathBuf, FileId>;
 
-/// What the calls up to some have come to.
+/// The state of the disk after some of the calls.
 #[derive(Clone, Debug, Default)]
 struct Disk {
     files: BTreeMap<FileId, Bytes>,

@@ -10,7 +10,7 @@ use crate::config::{Config, HiddenText, HostConfig};
 /// A server that makes changes.
 struct Server {
     store: Store,
-    /// What is kept, as it says.
+    /// The changes that the file holds.
     kept: Changes,
     /// All that was ever to be kept, oldest first.
     tried: Vec<Changes>,
@@ -78,7 +78,7 @@ fn every_answered_change_survives_a_power_cut() {
     assert!(states > 90, "{states}");
 }
 
-/// What it has found it acts on, and builds upon.
+/// A server acts on what it found, and later changes build on that.
 #[test]
 fn a_server_that_was_killed_builds_on_nothing_that_a_power_cut_undoes() {
     for n in 0.. {
@@ -121,7 +121,7 @@ fn a_change_that_the_disk_refused_takes_none_with_it() {
     }
 }
 
-/// What cannot be made durable is written anew by the next change.
+/// If the found state cannot be made durable, the next change writes it again.
 #[test]
 fn what_is_found_at_a_start_is_synced_or_in_doubt() {
     let folder = tempfile::tempdir().unwrap();
