@@ -67,8 +67,7 @@ use world::World;
 /// The time limit for devices to finish the requests that a change forbids.
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 
-/// The time that a change waits for an earlier one that another change has already waited for in
-/// vain.
+/// The time that a change waits for one that another change has waited for in vain.
 const STUCK_MAX: Duration = Duration::from_millis(10);
 
 /// The time that a change waits for the predecessor's end, which usually takes milliseconds.
@@ -311,8 +310,7 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Takes the lock for an operator's change, waiting as long as [`lock_soon`](Live::lock_soon)
-    /// does.
+    /// Takes the lock for an operator's change. Waits as [`lock_soon`](Live::lock_soon) does.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         self.lock_soon(&self.inner, &self.is_stuck)
     }

@@ -16,8 +16,7 @@ struct Interrupt {
     cpus: Cpus,
 }
 
-/// Checks the interrupts of a device, given its folder in `/sys`. Returns `None` if the kernel does
-/// not list them.
+/// Checks the interrupts of a device. `folder` is its folder in `/sys`.
 pub(super) fn of(
     machine: &Machine,
     name: &str,

@@ -27,8 +27,7 @@ fn policy(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Checks whether the PCIe link of a device may enter power-saving states. `folder` is the
-/// device's.
+/// Checks whether the PCIe link of the device in `folder` may enter power-saving states.
 pub(super) fn link(machine: &Machine, name: &str, folder: &str) -> Option<Finding> {
     let deep = format!("{folder}/link/l1_aspm");
     let states = [("L0s", format!("{folder}/link/l0s_aspm")), ("L1", deep.clone())];

@@ -5,8 +5,7 @@ use super::machine::Machine;
 use super::servers::Server;
 use super::{Finding, Grade};
 
-/// The folders of systemd's units. The first folder with the unit wins; drop-ins of all folders
-/// apply.
+/// The folders of systemd's units. The first with the unit wins; all drop-ins apply.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
 const UNIT: &str = "nearflash.service";

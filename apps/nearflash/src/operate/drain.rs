@@ -90,8 +90,7 @@ impl Watch {
         Watch { last, silent: 0, unanswered: None }
     }
 
-    /// Returns true if an answer shows that the server has ended. A server that cannot be reached
-    /// may still serve.
+    /// Returns true if the server has ended. A server that cannot be reached may still serve.
     ///
     /// # Errors
     /// The server refused the request.

@@ -39,8 +39,7 @@ impl Tab {
         }
     }
 
-    /// Returns the name of the view that Enter opens, or `None` if the table shows everything there
-    /// is.
+    /// Returns the name of the view that Enter opens, or `None` if there is no such view.
     pub(super) fn opens(self) -> Option<&'static str> {
         match self {
             Tab::Tenants => Some("one tenant"),

@@ -291,8 +291,7 @@ impl Live {
         Ok(Bound { open, lead, listener })
     }
 
-    /// Returns a free identifier for a listener of this number: one that was never used and is not
-    /// in `taken`.
+    /// Returns a free identifier for a listener of this number: never used, nor in `taken`.
     fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
         let all = (0..NUMBER_MAX).rev().map(ListenerId);
         let is_free =
@@ -343,8 +342,7 @@ impl Live {
         })
     }
 
-    /// Returns the listener that names a tenant and so keeps it from being removed, if there is
-    /// one.
+    /// Returns the listener that names a tenant, which therefore cannot be removed.
     pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
         let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
         if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {

@@ -133,8 +133,7 @@ impl Giver<'_> {
         }
     }
 
-    /// Releases the controllers whose connections did not become quiet together, and those already
-    /// shown.
+    /// Releases the controllers that were not quiet in time, and those already shown.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
