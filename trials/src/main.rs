@@ -1,4 +1,4 @@
-//! What is too rough or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`
+//! Trials that are too hard or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`
 //! and `way` hand on to this program.
 //!
 //! It starts the workspace's programs as processes and depends on none of them, so other chores do

@@ -335,6 +335,10 @@ impl Sessions<Speech> for Speeches {
     fn open(&mut self, _: ConnId, _: Option<ListenerId>, _: &Peer) -> Speech {
         Speech { given: self.given.clone(), ..Speech::default() }
     }
+
+    fn unpack(&mut self, _: &[u8]) -> Option<Speech> {
+        None
+    }
 }
 
 impl Rig {
