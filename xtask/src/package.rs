@@ -71,10 +71,10 @@ struct Compression {
     debian: &'static str,
 }
 
-/// For what people download.
+/// The compression of packages for download.
 const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
 
-/// For what only has to be looked at.
+/// The compression of packages that are only checked: none.
 const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
 
 /// Makes everything in the folder `out`, around `binary` or a portable one built for it. The files.
@@ -143,7 +143,7 @@ fn has_all_files(tree: &Path) -> Result<(), String> {
     }
 }
 
-/// Has the packaged program look at the packaged configuration.
+/// Checks the packaged configuration with the packaged program.
 fn check(out: &Path) -> Result<(), String> {
     let tree = out.join("tree");
     // Whoever builds may have nothing to write in where the service has.

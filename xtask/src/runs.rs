@@ -31,7 +31,7 @@ pub(crate) struct SimOptions {
     /// The number of consecutive seeds.
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// More for the program.
+    /// Further arguments for the program.
     #[arg(last = true)]
     rest: Vec<String>,
 }

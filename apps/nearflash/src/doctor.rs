@@ -42,7 +42,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {
-    /// As it should be.
+    /// The setting is as it should be.
     Good,
     /// Serves, but something could be better.
     Advice,

@@ -50,7 +50,7 @@ struct Kept {
 /// The contents of a configuration file.
 struct Read {
     base: Config,
-    /// With what was changed since.
+    /// The configuration with the changes made since.
     config: Config,
     changes: Changes,
     /// The path of the state file, if there is one.

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 /// The children that run now, for whoever is told to stop.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// On a signal, children end before the program does.
+/// Ends children before the program when a signal arrives.
 pub(crate) fn end_with_us() -> Result<(), String> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;

@@ -63,7 +63,7 @@ impl Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) warmup: Duration,
-    /// After the warm-up.
+    /// The measured time after the warm-up.
     pub(crate) measured: Duration,
 }
 

@@ -39,10 +39,10 @@ pub struct Args {
 const DRIVE: &str = "256MiB";
 const DRIVE_BYTES: u64 = 256 << 20;
 
-/// Before each measurement.
+/// The warm-up before each measurement.
 const WARMUP: Duration = Duration::from_secs(1);
 
-/// Of a rehearsal, which finds out whether the machine drives the pace that it seemed to.
+/// The times of a rehearsal, which checks that the machine can drive the pace that it found.
 const REHEARSAL: Times =
     Times { warmup: Duration::from_millis(500), measured: Duration::from_millis(3_000) };
 

@@ -48,7 +48,7 @@ pub struct Args {
     virtual_only: bool,
 }
 
-/// Everything.
+/// The name that selects all figures.
 const ALL: &str = "all";
 
 type Measure = fn(&Bed) -> Result<Figure, String>;
@@ -64,7 +64,7 @@ fn parse_name(text: &str) -> Result<&'static str, String> {
     })
 }
 
-/// All names, the paper's first and in its order.
+/// Returns the names of all figures: the paper's first, in its order.
 fn names() -> impl Iterator<Item = &'static str> {
     let paper = ["fig1", "fig3", "table2", "fig4", "fig5", "fig6a", "fig6b", "fig6c"];
     let others = figures::ALL.iter().map(|(name, _)| *name);

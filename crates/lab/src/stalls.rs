@@ -24,8 +24,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Until now, of a server with this process number, of clients in this process, and of the
-    /// machine. What the kernel does not tell is zero.
+    /// Returns the stalls until now: of the server with this process id, of clients in this
+    /// process, and of the machine. Values that the kernel does not report are zero.
     pub(crate) fn until_now(server: u32) -> Kept {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Kept {

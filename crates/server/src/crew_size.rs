@@ -7,28 +7,28 @@ use qos::WORKERS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// So many workers at least and at most.
+/// The least and the largest number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub(crate) struct CrewSize {
-    /// At least one.
+    /// The least number of workers; at least one.
     pub(crate) least: usize,
     /// `least ≤ most ≤ WORKERS_MAX`
     pub(crate) most: usize,
 }
 
-/// As a configuration file says it.
+/// The number of workers as written in a configuration file.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Written {
-    /// So many.
+    /// A fixed number of workers.
     Number(usize),
-    /// From so many to so many, such as `1..4`.
+    /// A range, such as `1..4`.
     Text(String),
 }
 
 impl CrewSize {
-    /// So many, always.
+    /// Returns a fixed number of workers.
     pub(crate) fn fixed(count: usize) -> Result<CrewSize, String> {
         CrewSize::new(count, count)
     }

@@ -36,7 +36,7 @@ pub(crate) struct Plan<'a> {
     /// If set, the fabric exists already, whatever the listeners speak.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
-    /// By device.
+    /// The geometry of each device.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
 }

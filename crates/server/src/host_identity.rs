@@ -19,8 +19,8 @@ pub struct HostIdentity {
 }
 
 impl HostIdentity {
-    /// As a host of this name; without one as nvme-cli would connect, or else as a host whose name
-    /// follows from the machine's.
+    /// Returns the identity for this name. Without a name, returns nvme-cli's identity, or else one
+    /// derived from the machine's identifier.
     pub fn of(name: Option<&str>) -> HostIdentity {
         let read = |path| fs::read_to_string(path).ok();
         HostIdentity::from(name, read(NQN_FILE), read(ID_FILE))

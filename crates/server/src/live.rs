@@ -105,7 +105,7 @@ pub(crate) struct Live {
     keeps_changes: bool,
     /// The audit log of changes, set shortly before the server runs.
     audit: OnceLock<Option<Arc<AuditFile>>>,
-    /// There once the server runs.
+    /// The access to workers, set once the server runs.
     gate: OnceLock<Gate>,
     /// The recalibrations, whose probes may write to a namespace.
     recalibrations: OnceLock<Weak<Recalibrations>>,

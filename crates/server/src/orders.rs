@@ -73,26 +73,27 @@ impl Default for Seen {
 #[derive(Debug)]
 pub(crate) struct Orders {
     word: AtomicU32,
-    /// When a drain is over at the latest, in nanoseconds of the workers' clock; the largest number: when
-    /// their limits say.
+    /// The latest end of a drain, in nanoseconds of the workers' clock. The largest number leaves
+    /// the end to the workers' limits.
     stop_by: AtomicU64,
     /// The listeners that turn away whoever comes.
     turning: Marks,
     /// The listeners that were closed.
     closed: Marks,
-    /// By worker: the last word that it has carried out.
+    /// For each worker, the last word that it has carried out.
     done: Vec<AtomicU32>,
-    /// By worker: it drains, and nothing of it is in flight.
+    /// For each worker, true if it drains and has nothing in flight.
     quiet: Vec<AtomicBool>,
     /// Workers that have drained.
     drained: AtomicUsize,
     /// Another process has everything.
     given: AtomicBool,
-    /// For the worker that listens.
+    /// The listeners for the worker that listens.
     listeners: Mutex<Vec<(ListenerId, Listener)>>,
     /// Listeners at which the worker that listens cannot, and why.
     deaf: Mutex<Vec<(ListenerId, String)>>,
-    /// By worker: the devices that it is to open or close, oldest first; at most one for each place.
+    /// For each worker, the devices to open or close, oldest first; at most one order for each
+    /// place.
     disks: Vec<Mutex<Vec<DiskOrder>>>,
     /// Places of devices that a worker cannot open, and why.
     unopened: Mutex<Vec<(usize, String)>>,
@@ -107,7 +108,7 @@ pub(crate) struct DiskOrder {
 }
 
 impl Orders {
-    /// For so many workers.
+    /// Creates the orders for this many workers.
     pub(crate) fn new(workers: usize) -> Orders {
         Orders {
             word: AtomicU32::new(0),
@@ -148,7 +149,7 @@ impl Orders {
         self.stop_by(known.unwrap_or(until), wakers);
     }
 
-    /// When a drain is over, if that was said.
+    /// Returns the time at which a drain ends, if one was set.
     pub(crate) fn stops_by(&self) -> Option<Instant> {
         let nanos = self.stop_by.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
@@ -171,20 +172,20 @@ impl Orders {
         self.change(wakers);
     }
 
-    /// Has a listener turn away whoever comes, or let them in again.
+    /// Orders a listener to refuse connections, or to accept them again.
     pub(crate) fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
         self.change(wakers);
     }
 
-    /// Has a listener closed, for good.
+    /// Orders a listener to be closed for good.
     pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
         self.closed.set(listener, true);
         self.change(wakers);
     }
 
-    /// Has all workers open a device, or close it. What was ordered of its place before and was not done
-    /// is not done.
+    /// Orders all workers to open or close a device. An older order for its place that was not
+    /// carried out is dropped.
     pub(crate) fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
         for own in &self.disks {
             let mut own = own.lock().expect("no holder panics");
@@ -194,7 +195,7 @@ impl Orders {
         self.change(wakers);
     }
 
-    /// Has all workers have a device again that they were to close: those that have not closed it keep it.
+    /// Cancels an order to close a device: workers that have not closed it yet keep it.
     pub(crate) fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
         for own in &self.disks {
             let mut own = own.lock().expect("no holder panics");

@@ -31,7 +31,7 @@ pub(crate) struct Disk {
 }
 
 impl Places {
-    /// As many places as a process has.
+    /// The largest number of places in a process.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
     /// These devices, by name.

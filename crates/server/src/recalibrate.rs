@@ -29,7 +29,7 @@ use crate::places::Places;
 /// The interval at which devices are checked.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// From the end of a measurement to the next of the same device that the server begins by itself.
+/// The least time between a device's measurement and its next automatic one.
 const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 
 /// The number of times that one recalibration gives way to load and starts again.
@@ -80,7 +80,7 @@ struct Job {
     /// The measured model that is held back until an operator accepts it.
     held: Option<DeviceModel>,
     is_cancelled: bool,
-    /// When it was asked for, and then when it ended.
+    /// The time of the request, and later of the end.
     changed_at: Instant,
 }
 
@@ -89,9 +89,9 @@ struct Inner {
     policies: Vec<Policy>,
     /// A device that is about to go: nothing of it is begun.
     leaving: Option<String>,
-    /// By device.
+    /// The jobs by device.
     jobs: BTreeMap<String, Job>,
-    /// Of the one whose probes may be in flight: what may be written, and who does.
+    /// The job whose probes may be in flight: the space that they may write to, and their orders.
     probing: Option<(Option<Space>, Arc<Orders>)>,
     /// Another process takes over: nothing is begun.
     is_halted: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Recalibrations {
     modelling: Mutex<()>,
     /// An operator has waited for that in vain.
     is_stuck: AtomicBool,
-    /// There is something new to do.
+    /// Signals new work.
     news: Condvar,
 }
 
@@ -149,7 +149,7 @@ impl Inner {
 }
 
 impl Recalibrations {
-    /// There is one more device.
+    /// Adds a device.
     pub(crate) fn device_comes(&self, device: &DeviceConfig) {
         self.lock().policies.push(Policy::of(device));
     }
@@ -244,7 +244,7 @@ impl Recalibrations {
         }
     }
 
-    /// Of a server with these devices, which does nothing before it is started.
+    /// Creates the recalibrations of these devices. Nothing runs before the start.
     pub(crate) fn new(
         tools: Tools,
         live: Arc<Live>,
@@ -493,7 +493,7 @@ impl Recalibrations {
         }
     }
 
-    /// Has the device trust a model from now on, which is kept.
+    /// Makes the device use a model from now on, and keeps that model.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,

@@ -169,7 +169,7 @@ pub(crate) struct Plan {
     cpus: Option<Vec<usize>>,
     spin: SpinPolicy,
     tcp: TcpOptions,
-    /// Of one worker.
+    /// The largest number of connections of one worker.
     connections_max: usize,
     /// Connections of all workers.
     pub(crate) room: usize,

@@ -24,7 +24,7 @@ pub(crate) struct Needs<'a> {
     /// The specs of the devices, in their order.
     pub(crate) specs: &'a [Spec],
     pub(crate) workers: usize,
-    /// As many tenants as there can be.
+    /// The largest number of tenants.
     pub(crate) tenants_max: usize,
 }
 
@@ -112,7 +112,7 @@ fn key_of(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Has devices trust the models that were measured while servers ran.
+/// Makes devices use the models that were measured while servers ran.
 fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: contract::Instant) {
     for (device, kept) in &config.measured_models {
         let Ok(configured) = registry.configured_model(device) else { continue };

@@ -53,7 +53,7 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) role: Role,
-    /// As it was asked for.
+    /// The address as it was configured.
     pub(crate) wanted: String,
     pub(crate) kept: Kept,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Grounds {
 }
 
 impl Grounds {
-    /// Everything that listens.
+    /// Returns all listening sockets.
     fn all_sockets(&self) -> Vec<Arc<Socket>> {
         let (mut all, _) = self.live.open_sockets();
         all.extend(self.sockets.iter().cloned());

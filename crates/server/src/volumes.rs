@@ -61,7 +61,7 @@ pub enum Through<'a> {
 }
 
 impl Volume {
-    /// More blocks than any device has, and as many as a namespace can.
+    /// A number of blocks that no device reaches: the largest size of a namespace.
     pub const UNKNOWN_BLOCKS: u64 = (1 << 60) - 1;
 
     /// Opens what the spec names.

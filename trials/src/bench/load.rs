@@ -1,4 +1,4 @@
-//! One measurement of a server and a client, with the processor time of both.
+//! A measurement of a server and a client, with the processor time of both.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

@@ -9,7 +9,7 @@ use xtask::shell;
 /// The time limit for all of these tests on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// One line of the table.
+/// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Figure {
     name: String,

@@ -99,7 +99,7 @@ const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
 }
 
-/// One side of a row, with one figure for each repetition.
+/// The figures of one side of a row, one for each repetition.
 pub(crate) struct Side {
     pub(crate) what: String,
     pub(crate) figures: Vec<Figure>,

@@ -15,7 +15,7 @@ use super::step::{Counts, Lane, List, Outcome, Run, Step};
 use super::steps::APP;
 use crate::package;
 
-/// In the order in which they run.
+/// The end-to-end steps, in the order in which they run.
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
     Step { name: "dashboard", list: List::Short, lane: Lane::Alone, needs: BROWSER, run: dashboard },

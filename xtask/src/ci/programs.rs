@@ -24,7 +24,7 @@ const SLOW: f64 = 5.0;
 /// The beginning of the line by which a test says that it cannot run on this machine.
 const SKIPPED: &str = "SKIPPED: ";
 
-/// Everything that cargo has built.
+/// All programs that cargo has built.
 pub(super) struct Programs {
     /// The test programs, in the order in which they are to run.
     pub(super) tests: Vec<TestProgram>,

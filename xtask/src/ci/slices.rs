@@ -50,7 +50,7 @@ pub(super) fn run(run: &Run) -> Result<Outcome, String> {
     }
 }
 
-/// Everything that can be a slice, always in the same order.
+/// Returns all possible slices, always in the same order.
 fn all() -> Result<Vec<Slice>, String> {
     let mut command = Command::new(built()?.path("trials")?);
     let ran = shell::capture(command.args(["interop", "--names"]), Duration::from_secs(60))?;

@@ -25,7 +25,7 @@ pub(super) enum List {
 /// The place of a step beside others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Has the machine to itself.
+    /// The step runs with no other step beside it.
     Alone,
     /// Runs beside those of [`Lane::Right`]; each keeps one processor busy.
     Left,

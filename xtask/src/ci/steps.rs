@@ -11,7 +11,7 @@ use crate::runs::FUZZ;
 use crate::{lists, tidy};
 use xtask::shell;
 
-/// In the order in which they run: the check that fails soonest comes first.
+/// The steps in the order in which they run: the check that fails soonest comes first.
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
     Step { name: "format", list: List::Short, lane: Lane::Alone, needs: &[], run: format },
@@ -75,7 +75,7 @@ fn build(_: &Run) -> Result<Outcome, String> {
     built().map(|_| Outcome::Passed)
 }
 
-/// All tests that belong to no other step.
+/// Runs all tests that belong to no other step.
 fn tests(_: &Run) -> Result<Outcome, String> {
     let mut counts = Counts::default();
     for program in &built()?.tests {

@@ -14,7 +14,7 @@ const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 /// Installs, upgrades, removes and purges two packages, and looks what is left each time.
 const TRIAL: &str = include_str!("debian/trial.sh");
 
-/// Has the trial done on this machine's files, of which nothing is changed: what it writes goes to memory.
+/// The script that runs the trial on a layer over this machine's files. Writes go to memory only.
 const ASIDE: &str = "mount -t tmpfs -o mode=755 none \"$1\" && cd \"$1\" && mkdir up work root && \
                      mount -t overlay -o lowerdir=/,upperdir=up,workdir=work none root && \
                      mkdir root/packages && cp \"$2\" root/packages/this.deb && \
@@ -57,8 +57,8 @@ pub(super) fn build(
     Ok(package)
 }
 
-/// Has this package, and one of a later version, come and go on a copy of this machine. `None` when that
-/// was done, or why it could not be tried.
+/// Installs, upgrades and purges this package on a copy of this machine. Returns `None`, or the
+/// reason why that could not be tried.
 pub(super) fn try_out(
     out: &Path,
     tree: &Path,

@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::servers::Server;
 use super::{Finding, Grade, interrupts};
 
-/// Of those that are devices and do not turn.
+/// Checks the block devices that have hardware and do not rotate.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in machine.list("sys/block") {

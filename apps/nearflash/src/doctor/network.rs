@@ -9,7 +9,7 @@ use super::{Finding, Grade, interrupts, power};
 /// The MTU of jumbo frames.
 const JUMBO: u64 = 9000;
 
-/// Of those that are in use. Interfaces without a device are the kernel's own.
+/// Checks the network interfaces in use, except the kernel's own, which have no hardware.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in machine.list("sys/class/net") {

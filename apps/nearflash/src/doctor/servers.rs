@@ -14,7 +14,7 @@ pub(super) struct Server {
     pub(super) has_ring: Option<bool>,
 }
 
-/// All of them, in the order of their numbers.
+/// Returns the running servers in the order of their process ids.
 pub(super) fn find(machine: &Machine) -> Vec<Server> {
     let mut pids: Vec<u32> =
         machine.list("proc").iter().filter_map(|name| name.parse().ok()).collect();

@@ -353,7 +353,7 @@ fn list(tenants: &[Tenant]) -> String {
     text(&table)
 }
 
-/// More than the promised rate by this factor is a burst, not noise.
+/// The factor above the promised rate from which a load counts as a burst and not as noise.
 const BURST: f64 = 1.05;
 
 /// Returns the tenant's status in a word or two.

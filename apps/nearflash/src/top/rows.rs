@@ -265,7 +265,7 @@ pub(super) fn is_promised(tenant: &Tenant) -> bool {
     tenant.class == Class::LatencyCritical
 }
 
-/// All tables as plain text.
+/// Returns all tables as plain text.
 pub(super) fn plain(data: &Data) -> String {
     let tables = [
         tenants(&data.tenants),

@@ -14,7 +14,7 @@ pub(super) struct Data {
     pub(super) tenants: Vec<Tenant>,
     pub(super) devices: Vec<Device>,
     pub(super) flows: Flows,
-    /// Of the tenant that is looked at more closely.
+    /// The stages of the opened tenant's requests.
     pub(super) stages: Option<Stages>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct State {
     /// Why the server does not answer any more.
     pub(super) trouble: Option<String>,
     pub(super) tab: Tab,
-    /// By table.
+    /// The sort order of each table.
     pub(super) orders: [Order; 4],
     pub(super) selected: TableState,
     /// The row of the table that is looked at more closely, by its first word.

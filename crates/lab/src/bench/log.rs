@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
                       \"Interval_Compressed_Histogram\"";
 
-/// From the values' nanoseconds to the milliseconds of the maximum, as everybody does.
+/// The divisor from the values' nanoseconds to the maximum's milliseconds, as is customary.
 const MAXIMUM_DIVISOR: f64 = 1_000_000.0;
 
 /// Writes the log.

@@ -53,7 +53,7 @@ pub(super) enum Way {
     Server {
         endpoint: io::Endpoint,
         namespace: Option<NamespaceId>,
-        /// Of the first thread; the others differ in `client` and `connections`.
+        /// The options of the first thread; those of others differ in `client` and `connections`.
         options: Options,
     },
     Nvme(Door),

@@ -19,7 +19,7 @@ pub(crate) enum Target {
         endpoint: Endpoint,
         /// Which version to speak.
         version: Version,
-        /// As it was given.
+        /// The target as the user wrote it.
         text: String,
     },
     /// A subsystem of a server that speaks NVMe over TCP.
@@ -28,14 +28,14 @@ pub(crate) enum Target {
         endpoint: Endpoint,
         /// Which, and how.
         address: NvmeAddress,
-        /// As it was given.
+        /// The target as the user wrote it.
         text: String,
     },
     /// A device of this process.
     Device {
         /// Which.
         spec: Spec,
-        /// As it was given.
+        /// The target as the user wrote it.
         text: String,
     },
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Stop, picture, write_whole};
 use crate::report::{bytes_text, number_text, time_text};
 
-/// Everything that was measured, and how.
+/// All results of a calibration, and how they were measured.
 pub(super) struct Findings<'a> {
     pub(super) calibration: &'a Calibration,
     /// The device's name in the model.
@@ -34,7 +34,7 @@ struct Json<'a> {
     measured: &'a str,
     requests: u64,
     seconds: f64,
-    /// Nothing without writes.
+    /// The fitted model; `None` if writes were not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<JsonModel>,
     curves: Vec<JsonCurve>,
@@ -135,7 +135,7 @@ impl Findings<'_> {
         Ok(())
     }
 
-    /// Nothing was reached by reads alone, or everything was.
+    /// Explains that reads alone reached no latency limit, or all of them.
     fn too_slow(&self) -> String {
         let curve = self.calibration.curves().first();
         let unloaded = curve.and_then(|curve| curve.points().first());

@@ -34,7 +34,7 @@ const STALL_SECONDS: f64 = 0.05;
 /// The pause of the device between loads.
 const REST: Duration = Duration::from_millis(300);
 
-/// From the order of a load to its beginning, so that all threads begin together.
+/// The time from the order of a load to its start, so that all threads start together.
 const LEAD: Duration = Duration::from_millis(5);
 
 /// The threads.
@@ -68,7 +68,7 @@ struct Inside {
     clock: Clock,
     jobs: Receiver<Job>,
     tally: Arc<Mutex<Tally>>,
-    /// For each load, arrivals that were never sent.
+    /// The number of arrivals that were never sent, for each load.
     done: Sender<Result<u64, String>>,
     stop: Arc<AtomicBool>,
 }

@@ -113,7 +113,7 @@ impl<'a> Board<'a> {
     }
 }
 
-/// All tenants in one line.
+/// Formats the figures of all tenants in one line.
 fn line(got: &[Got]) -> String {
     let words = TENANTS.iter().zip(got).map(|(tenant, got)| {
         let (iops, p95) = (number_text(got.iops.round()), time_text(got.p95_nanos));

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A second, more or less.
 #[derive(Clone, Debug)]
 pub(super) struct Second {
-    /// By tenant.
+    /// The results of each tenant.
     pub(super) got: Vec<Got>,
     pub(super) kept: Kept,
 }
@@ -31,7 +31,7 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// None yet; the first begins then.
+    /// Creates an empty list whose first second begins at `started_at`.
     pub(super) fn from(started_at: Instant) -> Seconds {
         let tallies = vec![Tally::new(); TENANTS.len()];
         Seconds { over: Vec::new(), started_at, before: None, tallies }

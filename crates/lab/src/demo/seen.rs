@@ -16,7 +16,7 @@ pub(super) struct Part {
     pub(super) seconds: Vec<Second>,
 }
 
-/// All parts.
+/// The results of all parts of the demonstration.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(super) slow: u32,
@@ -53,7 +53,7 @@ impl Part {
         })
     }
 
-    /// In how many seconds the latency of everybody who was promised one was within this share of it.
+    /// Counts the seconds in which all promised latencies were within this share of the promise.
     pub(super) fn seconds_within(&self, share_of_latency: f64) -> usize {
         self.seconds.iter().filter(|second| self.is_within(second, share_of_latency)).count()
     }

@@ -35,7 +35,7 @@ struct Guest {
 /// A place for a tenant.
 struct Place {
     guest: Option<Guest>,
-    /// When its tenant leaves, or the next one comes, in nanoseconds.
+    /// The time at which the tenant leaves, or the next one comes, in nanoseconds.
     until: u64,
 }
 

@@ -30,7 +30,7 @@ impl Frame {
         (self.right, self.top, self.bottom)
     }
 
-    /// From the left to the right.
+    /// Returns the left and right edges of the data's area, in pixels.
     pub(super) fn across(&self) -> (i32, i32) {
         (self.left, self.right)
     }

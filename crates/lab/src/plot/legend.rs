@@ -10,7 +10,7 @@ use super::{Area, Drawn, FONT, INK, Look, MARK, PALE_INK, Styled, draw_mark, nam
 /// Between the middles of two names.
 const LINE: i32 = 44;
 
-/// From the data to the names.
+/// The gap between the data and the names, in pixels.
 const GAP: i32 = 36;
 
 /// The swatch before a name.

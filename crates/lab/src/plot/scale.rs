@@ -20,7 +20,8 @@ enum Kind {
 const TICKS: f64 = 7.0;
 
 impl Scale {
-    /// From zero (or below, if there is anything below) to a round number above all values.
+    /// Returns a linear scale from zero, or the lowest value if negative, to a round number above
+    /// all values.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = bounds(values.chain([0.0]));
         let high = if high > low { high } else { low + 1.0 };

@@ -47,7 +47,7 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
     page
 }
 
-/// All verdicts at a glance.
+/// Formats a summary of all verdicts.
 fn summary(figures: &[Figure]) -> String {
     let mut text = String::from(
         "<div class=\"wide\"><table><thead><tr><th></th><th>measure</th><th>target</th>\

@@ -29,7 +29,7 @@ const POLLING_US: u32 = 2_000;
 pub(super) struct Point {
     /// Requests that ended a second.
     pub(super) iops: f64,
-    /// Of reads if there are any, else of writes, in µs.
+    /// The mean latency in µs: of reads if there are any, else of writes.
     pub(super) mean_us: f64,
     /// The 95th percentile.
     pub(super) p95_us: f64,

@@ -161,7 +161,7 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
 /// The results of the tenants with an SLO.
 struct Seen {
     limit: Duration,
-    /// Of the one that fared worst.
+    /// The p95 latency of the tenant with the worst result.
     p95: Duration,
     /// The smallest share of what one sent.
     served: f64,

@@ -49,7 +49,7 @@ struct Rate {
     /// The nano-units that the tenant is ahead.
     level: u64,
     at: u64,
-    /// When the tenant was last ahead by more than its burst, if ever.
+    /// The last time at which the tenant exceeded its rate by more than its burst, if ever.
     broken: Option<u64>,
 }
 

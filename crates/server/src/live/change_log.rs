@@ -30,7 +30,7 @@ const BYTES_MIN: u64 = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Over {
     pub(super) generation: u64,
-    /// Of all behind its first line.
+    /// The SHA-256 of everything after the file's first line.
     pub(super) sum: String,
 }
 
@@ -42,7 +42,7 @@ enum Now {
     Is(TenantConfig),
     /// Gone, though the configuration has it.
     Gone,
-    /// As the configuration says.
+    /// The tenant is as configured.
     AsConfigured,
 }
 

@@ -39,7 +39,7 @@ pub struct Changes {
     pub(crate) hosts: Changed<String, HostConfig>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) devices: Changed<String, DeviceConfig>,
-    /// By number.
+    /// The changed listeners by number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) listeners: BTreeMap<u16, ListenChange>,
     /// The name of the subsystem that the configuration leaves unnamed, as of the first change: it
@@ -47,7 +47,7 @@ pub struct Changes {
     /// subsystem would be of none, and one that lets everybody in would take its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) own_name: Option<String>,
-    /// Of hosts that asked for them to persist.
+    /// The reservations of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
     /// The models that operators have named, by device, as they were read then, in the words of a model

@@ -42,7 +42,7 @@ impl Live {
         })
     }
 
-    /// Everything may change again.
+    /// Allows changes again.
     pub(crate) fn thaw(&self) {
         let keeps_later = {
             let mut inner = self.lock();

@@ -18,7 +18,7 @@ use crate::recalibrate::Recalibrations;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeptModel {
-    /// In the words of a model file.
+    /// The model in the format of a model file.
     model: String,
     /// The SHA-256 of the model that the configuration named, as a model file: if it names another
     /// one, that counts.

@@ -28,7 +28,7 @@ const OPEN_MAX: usize = 256;
 /// A listener that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
-    /// As it was asked for.
+    /// The listener as it was configured.
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,
@@ -45,7 +45,7 @@ impl Open {
         self.socket.kept.endpoint()
     }
 
-    /// As hosts find it that speak NVMe.
+    /// Returns the listener as NVMe hosts discover it.
     pub(super) fn entrance(&self) -> Entrance<'_> {
         Entrance { at: &self.at, endpoint: self.endpoint() }
     }

@@ -45,7 +45,7 @@ const LOG: &str = "log";
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    /// Of the last change; zero: there is no file yet.
+    /// The generation of the last change; zero if there is no file yet.
     generation: u64,
     /// The log of tenants' changes; `None` if the next change writes the whole file.
     log: Option<ChangeLog>,
@@ -56,7 +56,7 @@ pub struct Store {
 /// The identity of a state file, by which another process recognizes its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StateAt {
-    /// As this process names it.
+    /// The path by which this process opens the file.
     pub(crate) path: PathBuf,
     /// Device and inode of its directory.
     directory: (u64, u64),
@@ -236,7 +236,7 @@ fn way(path: &Path, previous: bool) -> String {
 struct Kept {
     over: Over,
     changes: Changes,
-    /// Of the state file.
+    /// The size of the state file in bytes.
     bytes: u64,
     found: Found,
 }

@@ -17,7 +17,7 @@ use crate::places::Disk;
 pub(super) struct World {
     /// The configuration. Its tenants may be out of date; the registry's count.
     pub(super) config: Config,
-    /// By number.
+    /// The namespaces by number.
     pub(super) spaces: Vec<Space>,
     /// The configuration of the NVMe fabric, if a listener speaks NVMe or ever has.
     pub(super) nvme: Option<nvme::Config>,

@@ -65,7 +65,7 @@ pub(super) struct Orders {
     /// Counts the offers.
     changes: AtomicU64,
     stop: AtomicBool,
-    /// Nothing of it is in flight, and nothing will be.
+    /// Set when no probe is in flight and none will follow.
     over: AtomicBool,
     /// Probes that were submitted, reads and others.
     reads: AtomicU64,
@@ -74,13 +74,13 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Has other probes made from now on.
+    /// Replaces the probes to be made.
     pub(super) fn offer(&self, offer: Offer) {
         *self.offer.lock().expect("no holder panics") = offer;
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Has no more probes made; what is in flight ends.
+    /// Stops making probes; probes in flight complete.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
@@ -197,9 +197,9 @@ struct Prober<D> {
     offer: Offer,
     /// The last offer that was taken.
     changes: u64,
-    /// When the next probe arrives.
+    /// The time at which the next probe arrives.
     next_at: Instant,
-    /// At the device.
+    /// The number of probes at the device.
     submitted: usize,
     /// The device had no room for all of the last round.
     is_cut: bool,

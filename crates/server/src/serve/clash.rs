@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What is said to clash is what the kernel refuses.
+    /// The check agrees with the kernel about which addresses clash.
     #[test]
     fn places_clash_where_the_kernel_says_so() {
         let places = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]"];

@@ -22,11 +22,11 @@ use crate::orders::Orders;
 /// Something that the courier waits for.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is mail.
+    /// A worker has sent a message.
     Mail,
     /// A process wants to take over.
     Knock(UnixStream),
-    /// In the talk of this number, the other process has said something, or nothing any more.
+    /// The other process has sent a message in the conversation of this number, or has ended it.
     Heard(u64, Result<Message, Over>),
 }
 

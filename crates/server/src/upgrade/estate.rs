@@ -21,7 +21,7 @@ use crate::volumes::Volume;
 /// The identity of the process that asks to take over.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// Of the program.
+    /// The version of the program.
     pub(super) version: String,
     pub(super) pid: u32,
 }
@@ -76,7 +76,7 @@ struct SpaceAt {
 pub(super) struct SocketAt {
     /// The purpose of the socket.
     pub(super) role: Role,
-    /// As it was asked for.
+    /// The address as it was configured.
     pub(super) wanted: String,
     /// The address that the socket was bound to.
     pub(super) is_at: String,
@@ -98,7 +98,7 @@ pub(crate) enum Role {
 /// A listener that is gone.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DepartedAt {
-    /// As connections name it.
+    /// The listener's identifier, to which connections refer.
     listener: u16,
     number: u16,
     url: String,

@@ -40,9 +40,9 @@ type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
 #[derive(Debug)]
 struct Shown {
     cntlid: u16,
-    /// Of its connections.
+    /// The tickets of the controller's connections.
     tickets: Vec<u64>,
-    /// Of its queues.
+    /// The numbers of the controller's queues.
     numbers: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ struct Shown {
 #[derive(Debug, Default)]
 pub(super) struct Controllers {
     gathered: BTreeMap<u16, Gathered>,
-    /// By the ticket of its admin queue's connection.
+    /// The controllers that were shown, by the ticket of their admin queue's connection.
     shown: BTreeMap<u64, Shown>,
     /// The controllers that were asked to become quiet, whatever the result.
     called: HashSet<u16>,
@@ -175,7 +175,7 @@ impl Giver<'_> {
         self.show_controller(&fabric, cntlid, gathered)
     }
 
-    /// All of a controller is here: the other process is shown it, unless it cannot leave now.
+    /// Shows a complete controller to the other process, unless it cannot leave now.
     fn show_controller(
         &mut self,
         fabric: &Fabric,

@@ -63,7 +63,7 @@ pub(super) struct Giver<'a> {
     pub(super) controllers: Controllers,
     pub(super) given: usize,
     kept: usize,
-    /// When the last one came from a worker or left for good.
+    /// The time at which the last connection came from a worker or was handed over.
     pub(super) moved_at: Instant,
     changes: Changes,
 }
@@ -183,7 +183,7 @@ impl<'a> Giver<'a> {
         Ok(())
     }
 
-    /// Nothing changes from now on; the other process learns what there is, and gets what is open.
+    /// Freezes all changes, and sends the inventory and the open files to the other process.
     fn show_estate(&mut self) -> Result<(), String> {
         let grounds = self.grounds.clone();
         grounds.live.freeze()?;
@@ -573,7 +573,7 @@ impl<'a> Giver<'a> {
         let _ = self.talk.say(Kind::Rest, &[]); // it serves on without us
     }
 
-    /// Everything that was not given is as before.
+    /// Restores everything that was not handed over.
     fn undo(&mut self) {
         if self.changes.is_committed {
             super::tell_service_manager(); // the other has said that it is the main process

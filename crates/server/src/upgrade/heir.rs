@@ -46,9 +46,9 @@ pub(crate) struct Heir {
     /// The older process.
     owner: Process,
     estate: Estate,
-    /// By device of the older process.
+    /// The files of each of the predecessor's devices.
     files: Vec<Vec<OwnedFd>>,
-    /// By device of ours: which that is there.
+    /// For each device of this process, the index of the predecessor's same device.
     found: Vec<Option<usize>>,
     /// Our places of devices by those of the older process.
     places: HashMap<usize, usize>,
@@ -214,7 +214,7 @@ impl Heir {
     }
 }
 
-/// As many descriptors as were said.
+/// Receives a message that must bring this many descriptors.
 fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String> {
     let mut files = Vec::new();
     while files.len() < count {
@@ -263,7 +263,7 @@ struct Landing {
 
 /// The state of the predecessor's final report.
 enum Ended {
-    /// Nothing of it runs any more.
+    /// The predecessor runs no more requests.
     Rest,
     /// The predecessor ended without a report.
     Gone,
@@ -287,7 +287,7 @@ struct Taker<'a> {
     landing: HashMap<Ticket, Landing>,
     pauses: Vec<Duration>,
     began: Instant,
-    /// From its first sight of the older process's stillness until it served.
+    /// The time from the first sight of the predecessor at rest until this process served.
     took: Duration,
     /// True once the predecessor has committed the take-over.
     serves: bool,
@@ -534,7 +534,7 @@ impl Taker<'_> {
         self.grounds.connections_max.saturating_sub(connections + self.shown.len())
     }
 
-    /// When a message left that says when, by our clock.
+    /// Converts the time at which a message was sent to this process's clock.
     fn sent_at(&self, machine_nanos: u64) -> Instant {
         let now = self.grounds.clock.now();
         let way = self.grounds.clock.machine_nanos().saturating_sub(machine_nanos);
@@ -624,7 +624,7 @@ impl Taker<'_> {
         left.names.iter().filter_map(name).collect()
     }
 
-    /// Everything is ours that the older process has not said to keep to itself.
+    /// Starts to serve: everything now belongs to this process, except what the predecessor keeps.
     fn serve(&mut self, hold: Hold, told: &Told) {
         let grounds = &self.grounds;
         grounds.give_away(false);
@@ -664,7 +664,7 @@ impl Taker<'_> {
         ));
     }
 
-    /// Nothing of the older process can do harm any more.
+    /// Ends the take-over, once the predecessor can no longer interfere.
     fn end(&mut self, ended: &Ended, told: &Told) {
         if !self.serves {
             log::tell("the old process ended early; this process takes over everything".to_owned());

@@ -123,7 +123,8 @@ impl Talk {
         }
     }
 
-    /// Has every message reported as an event of talk number `n` from now on, and the end as the last.
+    /// Reports each message from now on as an event of conversation `n`, and the end as the last
+    /// event.
     pub(super) fn report_to(&self, events: Sender<Event>, n: u64) -> Result<(), String> {
         let link = self.link.try_clone();
         let link = link.map_err(|error| format!("cannot listen to the other process: {error}"))?;
