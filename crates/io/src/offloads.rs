@@ -19,7 +19,7 @@ const GET_GSO: u32 = 0x23;
 const GET_FLAGS: u32 = 0x25;
 const GET_GRO: u32 = 0x2b;
 
-/// Of the flags, that which stands for LRO.
+/// The flag for large receive offload (LRO).
 const FLAG_LRO: u32 = 1 << 15;
 
 /// Which segments a card, or the kernel late on its way, cuts and joins. `None`: it does not say.

@@ -124,7 +124,7 @@ impl Requests {
         (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }
 
-    /// Takes the first one out; `priced` is what it costs.
+    /// Removes the first request of a queue; `priced` is its cost.
     pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &Priced) -> Slot {
         let mut first = self.take_first(queue, priced);
         self.pop_paid(&mut first)

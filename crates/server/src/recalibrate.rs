@@ -595,7 +595,7 @@ impl Job {
         Job { told, scratch: None, held: None, is_cancelled: false, changed_at: now }
     }
 
-    /// Other things are said of its device from now on.
+    /// Applies a changed policy to the device's job.
     fn follow(&mut self, policy: &Policy, now: Instant) {
         if policy.wants(self) {
             return;

@@ -170,7 +170,7 @@ fn by_configured_models<T>(
     done.ok()
 }
 
-/// Why the default tenant cannot go.
+/// The reason why the default tenant cannot be removed.
 const NO_OTHER: &str = "whoever belongs to no other tenant";
 
 /// A listener, as what names a tenant.

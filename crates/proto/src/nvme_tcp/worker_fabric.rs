@@ -35,7 +35,7 @@ struct Inbox {
 }
 
 impl WorkerFabric {
-    /// Creates the desk of a worker.
+    /// Creates a worker's access to the fabric.
     pub fn new(fabric: Arc<Fabric>, worker: u16) -> WorkerFabric {
         WorkerFabric { fabric, worker, inbox: RefCell::default() }
     }

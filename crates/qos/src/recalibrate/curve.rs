@@ -65,7 +65,7 @@ pub struct Curve {
     read_percent: u8,
     /// Tokens of a write, by the model that is doubted.
     write_cost: f64,
-    /// Tokens of a probe, by the same.
+    /// Tokens of a probe, by the model that is doubted.
     probe_cost: f64,
     ceiling_us: f64,
     /// The points that were seen, by ascending load.

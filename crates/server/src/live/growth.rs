@@ -92,7 +92,7 @@ fn with_the_rest<'a>(
 }
 
 impl Growth {
-    /// Makes a device larger, if it has fewer blocks.
+    /// Enlarges a device that has fewer blocks than needed.
     ///
     /// # Errors
     /// Why it is not; what has grown before is to be [taken back](Growth::take_back).
