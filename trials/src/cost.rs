@@ -1,6 +1,6 @@
 //! `cargo xtask cost`: counts the instructions that scheduling costs for each request.
 //!
-//! The same worker serves the same load once with the scheduler that promises nothing and once with
+//! One worker serves one load twice: once with the scheduler that promises nothing and once with
 //! the token scheduler (`crates/lab/examples/cost`), under an instruction counter. Two lengths of
 //! each run are subtracted, which leaves what requests cost and nothing of start and end. The shares
 //! are those of a worker with its sockets, over a ring and loopback, as far as it runs in user space:
@@ -34,7 +34,7 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
     (2_500, "memory", None),
 ];
 
-/// How often what differs from run to run is measured; odd.
+/// Number of repeated measurements where results vary from run to run; odd.
 const REPETITIONS: usize = 5;
 
 /// The calls to a registry of [`TENANTS`] tenants: argument of the example, label,

@@ -27,6 +27,7 @@ mod namespace;
 mod parcel;
 mod scheduler;
 mod session;
+mod slo;
 mod slot;
 mod stages;
 mod status;
@@ -56,9 +57,10 @@ pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Expected, Fatal, Fenced, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, Movable,
-    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo,
-    Speaks, Tag, TenantReply, Unpack,
+    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks,
+    Tag, TenantReply, Unpack,
 };
+pub use slo::Slo;
 pub use slot::{Slot, SlotTable};
 pub use stages::{Coarse, Stage, StageMeter, Staged};
 pub use status::Status;

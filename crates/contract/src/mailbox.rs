@@ -50,8 +50,8 @@ pub enum Wish {
     Register {
         /// The tenant's name.
         name: Box<str>,
-        /// The requested SLO.
-        slo: Slo,
+        /// The requested objective; `None` for best effort.
+        slo: Option<Slo>,
         /// The device that the SLO is about, in the order of configuration.
         device: u8,
     },
@@ -64,8 +64,8 @@ pub enum Wish {
     Change {
         /// The tenant.
         member: Member,
-        /// The new SLO.
-        slo: Slo,
+        /// The new objective; `None` for best effort.
+        slo: Option<Slo>,
     },
     /// Gives up the connection's handle.
     Unregister {

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, ConnId, Fence, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
+use crate::{Command, ConnId, Fence, Instant, NamespaceId, Protocol, Slo, Slot, Status, TenantId};
 
 /// The peer's identifier of its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -166,21 +166,6 @@ pub struct HelloReply {
     pub namespace: u16,
 }
 
-/// A tenant's service-level objective (paper §3.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slo {
-    /// Tail read latency in microseconds; zero: best effort.
-    pub latency_us: u32,
-    /// The percentile that `latency_us` bounds, in tenths of a percent (950: p95); zero means p95.
-    pub percentile_tenths: u16,
-    /// Guaranteed requests per second.
-    pub iops: u32,
-    /// Share of reads in percent, 0 to 100.
-    pub read_percent: u8,
-    /// Size of a typical request in bytes; zero means 4 096.
-    pub request_bytes: u32,
-}
-
 /// A request to register or to change a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
@@ -190,8 +175,8 @@ pub struct Register {
     pub tenant: u16,
     /// The tenant's name; connections that register the same name share the tenant.
     pub name: Box<str>,
-    /// The requested SLO.
-    pub slo: Slo,
+    /// The requested objective; `None` for best effort.
+    pub slo: Option<Slo>,
 }
 
 /// The answer to a register or renegotiate.

@@ -190,9 +190,9 @@ fn strain_of(registry: &TenantRegistry) -> f64 {
     let of = |entry: &Entry| {
         let measured = &entry.window.measured;
         let waits = measured.throttled >= NOTICE_SHARE;
-        let counts = entry.state == State::Active && entry.slo.latency_us > 0 && !waits;
-        let latency = measured.slo_percentile_us.filter(|_| counts);
-        latency.map_or(0.0, |us| us / f64::from(entry.slo.latency_us))
+        let slo = entry.slo.filter(|_| entry.state == State::Active && !waits);
+        let tail = slo.zip(measured.slo_percentile_us);
+        tail.map_or(0.0, |(slo, us)| us / f64::from(slo.latency_us))
     };
     registry.entries.iter().flatten().map(of).fold(0.0, f64::max)
 }
@@ -215,8 +215,8 @@ fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
             tenant = entry.name,
             iops = iops.round(),
             read_percent = read_percent.round(),
-            promised_iops = entry.slo.iops,
-            promised_read_percent = entry.slo.read_percent,
+            promised_iops = entry.slo.map_or(0, |slo| slo.iops),
+            promised_read_percent = entry.slo.map_or(0, |slo| slo.read_percent),
             "exceeds its SLO"
         );
         tells.push(Tell::Renegotiate {
@@ -251,7 +251,7 @@ fn end_orphans(registry: &mut TenantRegistry, now: Instant) {
 fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Instant) -> Answer {
     match wish {
         Wish::Register { name, slo, device } => {
-            register(registry, asker, &name, &slo, usize::from(device), now)
+            register(registry, asker, &name, slo, usize::from(device), now)
         }
         Wish::Enter { name } => match registry.find(&name) {
             Some(tenant) if registry.entry(tenant).origin == Origin::Operator => {
@@ -266,7 +266,7 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
             if !may_change(registry, asker, member.tenant) {
                 return Answer::bare(Status::Denied);
             }
-            match registry.change_of(member.tenant, &slo, now) {
+            match registry.change_of(member.tenant, slo, now) {
                 Ok(admission) => admitted(registry, admission.tenant),
                 Err(refusal) => refused(registry, &refusal),
             }
@@ -289,7 +289,7 @@ fn register(
     registry: &mut TenantRegistry,
     asker: TenantId,
     name: &str,
-    slo: &Slo,
+    slo: Option<Slo>,
     device: usize,
     now: Instant,
 ) -> Answer {
@@ -393,8 +393,8 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn slo(latency_us: u32, iops: u32) -> Slo {
-        Slo { latency_us, iops, read_percent: 100, ..Slo::default() }
+    fn slo(latency_us: u32, iops: u32) -> Option<Slo> {
+        (latency_us > 0).then(|| Slo::new(latency_us, iops, 100))
     }
 
     fn controller() -> (WorkerController, WorkerMailbox) {
@@ -427,7 +427,7 @@ mod tests {
         }
     }
 
-    fn register(name: &str, slo: Slo) -> Wish {
+    fn register(name: &str, slo: Option<Slo>) -> Wish {
         Wish::Register { name: name.into(), slo, device: 0 }
     }
 

@@ -77,7 +77,6 @@ impl TenantRegistry {
 mod tests {
     use super::*;
     use crate::{DeviceSetup, Origin, Switches};
-    use contract::Slo;
 
     fn registry(devices: usize) -> TenantRegistry {
         let setup = |n| DeviceSetup {
@@ -87,8 +86,8 @@ mod tests {
         };
         let mut registry = TenantRegistry::new((0..devices).map(setup).collect(), 1, 8);
         for name in ["one", "other"] {
-            let slo = Slo::default();
-            registry.register(name, &slo, None, Origin::Configured, Instant::ZERO).unwrap();
+            let slo = None;
+            registry.register(name, slo, None, Origin::Configured, Instant::ZERO).unwrap();
         }
         registry
     }

@@ -243,7 +243,7 @@ pub struct TenantInfo {
     /// The device of the SLO.
     pub device: String,
     /// The SLO.
-    pub slo: Slo,
+    pub slo: Option<Slo>,
     /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
     /// The share of a best-effort tenant.

@@ -1,6 +1,6 @@
 //! The measurements of a tenant: differences between two readings of the workers' counters.
 
-use contract::{Instant, Reading, Status};
+use contract::{Instant, Reading, Slo, Status};
 use qos::Usage;
 
 use crate::compliance::{Compliance, Minute, Observed};
@@ -44,13 +44,10 @@ pub struct Measured {
 }
 
 /// The figures of an SLO that a window needs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Promised {
-    /// Bound of the latency of reads in microseconds; zero for none.
-    pub(crate) latency_us: u32,
-    /// Percentile of the bound, in tenths of a percent; zero for p95.
-    pub(crate) percentile_tenths: u16,
-    /// Tokens per second.
+    pub(crate) slo: Slo,
+    /// Tokens per second that the SLO needs.
     pub(crate) tokens: u64,
 }
 
@@ -89,17 +86,14 @@ impl Window {
         usage: Usage,
         workers: usize,
         now: Instant,
-        promised: Promised,
+        promised: Option<Promised>,
     ) -> Reading {
         let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
         let before = self.usage;
         let between = self.count(reading, usage);
         let reads = between.reads_total();
         let all = reads + u64::from(between.writes) + u64::from(between.others);
-        let tenths = match promised.percentile_tenths {
-            0 => 950,
-            tenths => tenths,
-        };
+        let tenths = promised.map_or(950, |promised| promised.slo.percentile_tenths);
         let throttled = usage.throttled_nanos.saturating_sub(before.throttled_nanos);
         let tokens = (usage.spent.saturating_sub(before.spent)) as f64 / 100.0 / seconds;
         let flow = |after: u64, before: u64| {
@@ -122,7 +116,7 @@ impl Window {
             written_bytes: between.written_bytes as f64 / seconds,
             failures: f64::from(failures) / seconds,
             retries: f64::from(retries) / seconds,
-            compliance: self.judge(&between, tokens, tenths, promised),
+            compliance: self.judge(&between, tokens, promised),
         };
         self.started_at = now;
         between
@@ -138,23 +132,17 @@ impl Window {
         between
     }
 
-    fn judge(
-        &mut self,
-        between: &Reading,
-        tokens: f64,
-        tenths: u16,
-        promised: Promised,
-    ) -> Compliance {
-        if promised.latency_us == 0 {
+    fn judge(&mut self, between: &Reading, tokens: f64, promised: Option<Promised>) -> Compliance {
+        let Some(Promised { slo, tokens: promised }) = promised else {
             self.minute = None;
             return Compliance::default();
-        }
+        };
         self.minute.get_or_insert_default().end(&Observed {
             reads: between.reads_total(),
-            within: between.reads_within(promised.latency_us),
+            within: between.reads_within(slo.latency_us),
             tokens,
-            promised: promised.tokens as f64,
-            wanted: f64::from(tenths) / 1_000.0,
+            promised: promised as f64,
+            wanted: f64::from(slo.percentile_tenths) / 1_000.0,
         })
     }
 }
@@ -174,12 +162,11 @@ mod tests {
         let (spent, throttled_nanos) = (20_000, 250_000_000);
         let (donated, borrowed) = (5_000_000_000_000, 10_000_000_000_000);
         let usage = Usage { spent, throttled_nanos, donated, borrowed, ..Usage::default() };
-        let promised = Promised::default();
-        window.end(reading.clone(), usage, 2, at(1_000), promised);
+        window.end(reading.clone(), usage, 2, at(1_000), None);
         let first = &window.measured;
         assert_eq!((first.iops, first.tokens, first.throttled), (400.0, 800.0, 0.5));
         assert_eq!((first.donated, first.borrowed), (200.0, 400.0));
-        window.end(reading, usage, 2, at(2_000), promised);
+        window.end(reading, usage, 2, at(2_000), None);
         assert_eq!((window.measured.donated, window.measured.borrowed), (0.0, 0.0));
         assert_eq!((window.measured.iops, window.measured.throttled), (0.0, 0.0));
         assert_eq!(window.measured.requests_total, 100);

@@ -116,7 +116,7 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     /// The device of the SLO.
     pub(crate) device: usize,
-    pub(crate) slo: Slo,
+    pub(crate) slo: Option<Slo>,
     pub(crate) tokens_needed: u64,
     /// The configuration item that names the tenant and so prevents its removal.
     pinned_by: Option<String>,
@@ -131,10 +131,10 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn class(&self) -> Class {
-        match (self.state, self.slo.latency_us) {
+        match (self.state, self.slo) {
             (State::Leaving, _) => Class::Leaving,
-            (State::Active, 0) => Class::BestEffort,
-            (State::Active, _) => Class::LatencyCritical,
+            (State::Active, None) => Class::BestEffort,
+            (State::Active, Some(_)) => Class::LatencyCritical,
         }
     }
 }
@@ -247,7 +247,7 @@ impl TenantRegistry {
     pub fn register(
         &mut self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         device: Option<&str>,
         origin: Origin,
         now: Instant,
@@ -259,7 +259,7 @@ impl TenantRegistry {
     pub(crate) fn register_on(
         &mut self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         device: usize,
         origin: Origin,
         now: Instant,
@@ -281,7 +281,7 @@ impl TenantRegistry {
         let admission = self.devices[device].registry.register_as(tenant, slo, now);
         let admission = admission.map_err(|refusal| self.named(refusal))?;
         for (n, other) in self.devices.iter_mut().enumerate().filter(|(n, _)| *n != device) {
-            let best_effort = other.registry.register_as(tenant, &Slo::default(), now);
+            let best_effort = other.registry.register_as(tenant, None, now);
             assert!(best_effort.is_ok(), "best effort is never refused on device {n}");
         }
         let index = tenant.0 as usize;
@@ -290,7 +290,7 @@ impl TenantRegistry {
             origin,
             state: State::Active,
             device,
-            slo: *slo,
+            slo,
             tokens_needed: tokens_up(admission.needed),
             pinned_by: None,
             window: Window::start(self.reading(tenant), now),
@@ -327,7 +327,12 @@ impl TenantRegistry {
     ///
     /// # Errors
     /// An invalid SLO, or the reason that it cannot be promised; then the old SLO stands.
-    pub fn change(&mut self, name: &str, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
+    pub fn change(
+        &mut self,
+        name: &str,
+        slo: Option<Slo>,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
         let tenant = self.known(name)?;
         self.change_of(tenant, slo, now)
     }
@@ -335,7 +340,7 @@ impl TenantRegistry {
     pub(crate) fn change_of(
         &mut self,
         tenant: TenantId,
-        slo: &Slo,
+        slo: Option<Slo>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         self.check_thawed()?;
@@ -344,7 +349,7 @@ impl TenantRegistry {
         let changed = self.devices[device].registry.change(tenant, slo, now);
         let admission = changed.map_err(|refusal| self.named(refusal))?;
         let entry = self.entry_mut(tenant);
-        entry.slo = *slo;
+        entry.slo = slo;
         entry.tokens_needed = tokens_up(admission.needed);
         Ok(self.admission(tenant))
     }
@@ -466,11 +471,7 @@ impl TenantRegistry {
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
             let workers = self.meters_of(tenant).filter(|meter| meter.connections() > 0).count();
             let entry = self.entry_mut(tenant);
-            let promised = Promised {
-                latency_us: entry.slo.latency_us,
-                percentile_tenths: entry.slo.percentile_tenths,
-                tokens: entry.tokens_needed,
-            };
+            let promised = entry.slo.map(|slo| Promised { slo, tokens: entry.tokens_needed });
             let class = entry.class();
             let between = entry.window.end(reading, usage, workers, now, promised);
             all.add_reads(&between);
@@ -479,7 +480,7 @@ impl TenantRegistry {
             all.bytes[0] += measured.read_bytes;
             all.bytes[1] += measured.written_bytes;
             all.failures += measured.failures;
-            let standing = Standing::with(entry.state, &entry.slo, entry.tokens_needed, measured);
+            let standing = Standing::with(entry.state, entry.slo, entry.tokens_needed, measured);
             all.standings[standing as usize] += 1;
             self.classes[class_index(class)].add(&(&between).into());
         }
@@ -554,7 +555,7 @@ impl TenantRegistry {
     ///
     /// # Errors
     /// When there is no such device.
-    pub fn check(&self, slo: &Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
+    pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
         let device = self.device(device)?;
         if let Err(refusal) = self.check_model(device, slo) {
             return Ok(Verdict::Refused { refusal, ways: Ways::default() });
@@ -566,7 +567,7 @@ impl TenantRegistry {
     ///
     /// # Errors
     /// When there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: &Slo) -> Result<Verdict, Refusal> {
+    pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
         let tenant = self.known(name)?;
         let device = self.entry(tenant).device;
         if let Err(refusal) = self.check_model(device, slo) {
@@ -592,11 +593,9 @@ impl TenantRegistry {
         }
     }
 
-    fn check_model(&self, device: usize, slo: &Slo) -> Result<(), Refusal> {
+    fn check_model(&self, device: usize, slo: Option<Slo>) -> Result<(), Refusal> {
         let device = &self.devices[device];
-        if slo.latency_us == 0 {
-            return Ok(());
-        }
+        let Some(slo) = slo else { return Ok(()) };
         if !device.has_model {
             return Err(Refusal::NoModel { device: device.name.clone() });
         }

@@ -36,23 +36,23 @@ impl Standing {
 
     /// Returns the standing of a tenant.
     pub fn of(info: &TenantInfo) -> Standing {
-        Standing::with(info.state, &info.slo, info.tokens_needed, &info.measured)
+        Standing::with(info.state, info.slo, info.tokens_needed, &info.measured)
     }
 
     /// Returns the standing of a tenant in this state, with this SLO of `tokens_needed` tokens per
     /// second, and these measurements.
     pub(crate) fn with(
         state: State,
-        slo: &Slo,
+        slo: Option<Slo>,
         tokens_needed: u64,
         measured: &Measured,
     ) -> Standing {
-        match measured.slo_percentile_us {
+        match (measured.slo_percentile_us, slo) {
             _ if state == State::Leaving => Standing::Leaving,
             _ if measured.iops == 0.0 => Standing::Idle,
-            _ if slo.latency_us == 0 => Standing::BestEffort,
+            (_, None) => Standing::BestEffort,
             _ if measured.tokens > tokens_needed as f64 * BURST => Standing::Over,
-            Some(us) if us > slo.latency_us.into() => Standing::Late,
+            (Some(us), Some(slo)) if us > slo.latency_us.into() => Standing::Late,
             _ => Standing::Kept,
         }
     }
@@ -62,5 +62,5 @@ impl Standing {
 /// without reads or SLO.
 pub fn tail_share(info: &TenantInfo) -> Option<f64> {
     let us = info.measured.slo_percentile_us?;
-    (info.slo.latency_us > 0).then(|| us / f64::from(info.slo.latency_us))
+    info.slo.map(|slo| us / f64::from(slo.latency_us))
 }

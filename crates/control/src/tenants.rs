@@ -56,7 +56,7 @@ impl Tenants {
     pub fn register(
         &self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         share: Option<Share>,
         device: Option<&str>,
     ) -> Result<Admission, Refusal> {
@@ -73,7 +73,7 @@ impl Tenants {
     pub fn change(
         &self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         share: Option<Share>,
     ) -> Result<Admission, Refusal> {
         let now = self.now();
@@ -123,7 +123,7 @@ impl Tenants {
     ///
     /// # Errors
     /// When there is no such device.
-    pub fn check(&self, slo: &Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
+    pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
         self.registry().check(slo, device)
     }
 
@@ -131,7 +131,7 @@ impl Tenants {
     ///
     /// # Errors
     /// When there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: &Slo) -> Result<Verdict, Refusal> {
+    pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
         self.registry().check_change(name, slo)
     }
 

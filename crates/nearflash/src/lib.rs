@@ -28,7 +28,7 @@ mod tenancy;
 mod thread;
 
 pub use self::client::{Client, Options, Stream};
-pub use contract::{Slo, Status};
+pub use contract::Status;
 pub use error::Error;
 pub use info::Info;
-pub use tenancy::{Notice, Refused, Registered};
+pub use tenancy::{Notice, Refused, Registered, Slo};

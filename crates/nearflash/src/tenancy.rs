@@ -5,11 +5,40 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use client::{Initiator, Ticket};
-use contract::{Control, Instant, Register, Slo, Status, TenantReply};
+use contract::{Control, Instant, Register, Status, TenantReply};
 use io::Network;
 
 use crate::Error;
 use crate::answer::Promise;
+
+/// A tenant's service-level objective. The default is best effort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slo {
+    /// Tail read latency in microseconds; zero: best effort.
+    pub latency_us: u32,
+    /// The percentile that `latency_us` bounds, in tenths of a percent (950: p95); zero means p95.
+    pub percentile_tenths: u16,
+    /// Guaranteed requests per second.
+    pub iops: u32,
+    /// Share of reads in percent, 0 to 100.
+    pub read_percent: u8,
+    /// Size of a typical request in bytes; zero means 4 096.
+    pub request_bytes: u32,
+}
+
+impl Slo {
+    /// Returns the objective as a message carries it; `None` for best effort.
+    fn asked(&self) -> Option<contract::Slo> {
+        let mut slo = contract::Slo::new(self.latency_us, self.iops, self.read_percent);
+        if self.percentile_tenths > 0 {
+            slo.percentile_tenths = self.percentile_tenths;
+        }
+        if self.request_bytes > 0 {
+            slo.request_bytes = self.request_bytes;
+        }
+        (self.latency_us > 0).then_some(slo)
+    }
+}
 
 /// The figures of a server's promise, or of its refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +161,10 @@ impl Tenancy {
                 let change = |link: usize| {
                     let tenant = self.handles[link];
                     let name = Box::default();
-                    (link, Control::Renegotiate(Register { tag: 0, tenant, name, slo: *slo }))
+                    (
+                        link,
+                        Control::Renegotiate(Register { tag: 0, tenant, name, slo: slo.asked() }),
+                    )
                 };
                 with_handles.take(1).map(change).collect()
             }
@@ -228,7 +260,7 @@ impl Tenancy {
 }
 
 fn register(name: &str, slo: Slo) -> Control {
-    Control::Register(Register { tag: 0, tenant: 0, name: name.into(), slo })
+    Control::Register(Register { tag: 0, tenant: 0, name: name.into(), slo: slo.asked() })
 }
 
 fn outcome(status: Status, reply: TenantReply) -> Result<Registered, Error> {

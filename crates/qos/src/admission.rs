@@ -11,11 +11,11 @@ use core::fmt;
 
 use contract::{Kind, REQUEST_BYTES_MAX, Slo, TenantId};
 
-use crate::{CostModel, DeviceModel, PAGE_BYTES, Percentile};
+use crate::{CostModel, DeviceModel, Percentile};
 
-/// A latency-critical tenant's promise, in the device's terms.
+/// A latency-critical tenant's SLO, priced for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct Claim {
     /// Tail read latency in microseconds.
     pub latency_us: u32,
     /// Which tail.
@@ -124,17 +124,9 @@ pub enum Verdict {
     },
 }
 
-/// Returns the promise that an SLO asks for; `Ok(None)` for best effort. A read is priced as under
-/// a mixed load, because the load may become mixed at any time. `cost` is the device's, as it is
-/// now.
-pub fn promise(
-    slo: &Slo,
-    model: &DeviceModel,
-    cost: &CostModel,
-) -> Result<Option<Promise>, Refusal> {
-    if slo.latency_us == 0 {
-        return Ok(None);
-    }
+/// Returns what an SLO claims of a device. A read is priced as under a mixed load, because the load
+/// may become mixed at any time. `cost` is the device's, as it is now.
+pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, Refusal> {
     if slo.iops == 0 {
         return Err(Refusal::Invalid("a latency is promised to a rate, and the rate is zero"));
     }
@@ -154,13 +146,12 @@ pub fn promise(
     let Some(limit) = model.limit(percentile, latency_us) else {
         return Err(Refusal::TooTight { latency_us, tightest_us, percentile });
     };
-    Ok(Some(Promise { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) }))
+    Ok(Claim { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) })
 }
 
 /// Units a second of `iops` requests of the SLO's size and mix, rounded up.
 pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
-    let bytes = if slo.request_bytes == 0 { PAGE_BYTES } else { slo.request_bytes as usize };
-    let price = |kind| u64::from(cost.cost(kind, bytes).mixed);
+    let price = |kind| u64::from(cost.cost(kind, slo.request_bytes as usize).mixed);
     let reads = u64::from(slo.read_percent);
     let hundred = reads * price(Kind::Read) + (100 - reads) * price(Kind::Write);
     u64::from(iops).saturating_mul(hundred).div_ceil(100)
@@ -171,21 +162,21 @@ pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// The promises by the limit that each sets: the latency of the first one sets the rate.
-    by_limit: BTreeMap<(u64, TenantId), Promise>,
+    by_limit: BTreeMap<(u64, TenantId), Claim>,
     by_latency: BTreeSet<(u32, TenantId)>,
     promised: u64,
 }
 
 impl Standing {
     /// Adds a tenant's promise.
-    pub fn insert(&mut self, tenant: TenantId, promise: Promise) {
+    pub fn insert(&mut self, tenant: TenantId, promise: Claim) {
         self.by_limit.insert((promise.limit, tenant), promise);
         self.by_latency.insert((promise.latency_us, tenant));
         self.promised += promise.rate;
     }
 
     /// Takes a tenant's promise out.
-    pub fn remove(&mut self, tenant: TenantId, promise: Promise) {
+    pub fn remove(&mut self, tenant: TenantId, promise: Claim) {
         let was = self.by_limit.remove(&(promise.limit, tenant));
         assert!(was == Some(promise), "tenant {} was promised something else", tenant.0);
         self.by_latency.remove(&(promise.latency_us, tenant));
@@ -198,7 +189,7 @@ impl Standing {
     }
 
     /// Returns the promise whose latency sets the rate.
-    pub fn strictest(&self) -> Option<(TenantId, Promise)> {
+    pub fn strictest(&self) -> Option<(TenantId, Claim)> {
         self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 
@@ -213,7 +204,7 @@ impl Standing {
     }
 
     /// Returns every promise.
-    pub fn iter(&self) -> impl Iterator<Item = (TenantId, Promise)> {
+    pub fn iter(&self) -> impl Iterator<Item = (TenantId, Claim)> {
         self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 }
@@ -224,7 +215,7 @@ pub type Permille = u32;
 
 /// Admits a promise beside those that stand, or says why not. The rate that is left for best
 /// effort. The device makes so many `permille` of what its model says.
-pub fn admit(asked: Promise, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
+pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
     let (limited_by, strictest) = match others.strictest() {
         Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
         _ => (None, asked),
@@ -255,8 +246,8 @@ pub(crate) fn displaced(
     let mut standing = Standing::default();
     let mut displaced = Vec::new();
     for (tenant, slo) in tenants {
-        match promise(&slo, model, model.cost()) {
-            Ok(Some(promise)) => standing.insert(tenant, promise),
+        match claim(&slo, model, model.cost()) {
+            Ok(promise) => standing.insert(tenant, promise),
             _ => displaced.push(tenant),
         }
     }
@@ -272,7 +263,7 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
     }
     // Room for the least that can be promised, at whoever's latency.
     let limit = model.rate_max();
-    let least = Promise { latency_us: u32::MAX, percentile: Percentile::P95, limit, rate: 1 };
+    let least = Claim { latency_us: u32::MAX, percentile: Percentile::P95, limit, rate: 1 };
     leave(least, standing, model, 1_000)
 }
 
@@ -280,17 +271,17 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
 /// the device's, as it is now.
 pub fn ways(
     slo: &Slo,
-    asked: Promise,
+    asked: Claim,
     others: &Standing,
     model: &DeviceModel,
     cost: &CostModel,
     permille: Permille,
 ) -> Ways {
-    let fits = |asked: Promise| admit(asked, others, permille).is_ok();
-    let with_iops = |iops| Promise { rate: needed(slo, iops, cost), ..asked };
+    let fits = |asked: Claim| admit(asked, others, permille).is_ok();
+    let with_iops = |iops| Claim { rate: needed(slo, iops, cost), ..asked };
     let with_latency = |latency_us| {
         let limit = model.limit(asked.percentile, latency_us);
-        limit.is_some_and(|limit| fits(Promise { latency_us, limit, ..asked }))
+        limit.is_some_and(|limit| fits(Claim { latency_us, limit, ..asked }))
     };
     let iops = most(slo.iops, |iops| fits(with_iops(iops)));
     let last = model.points_at(asked.percentile).last();
@@ -316,20 +307,20 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
 /// Tenants without whom the promise fits, taken greedily: each time the one that makes most room,
 /// which is either whoever was promised most or whoever alone is strictest.
 fn leave(
-    asked: Promise,
+    asked: Claim,
     others: &Standing,
     model: &DeviceModel,
     permille: Permille,
 ) -> Vec<TenantId> {
     let mut stay = others.clone();
-    let by_rate = |(tenant, promise): (TenantId, Promise)| ((promise.rate, tenant), promise);
-    let mut greatest: BTreeMap<(u64, TenantId), Promise> = stay.iter().map(by_rate).collect();
+    let by_rate = |(tenant, promise): (TenantId, Claim)| ((promise.rate, tenant), promise);
+    let mut greatest: BTreeMap<(u64, TenantId), Claim> = stay.iter().map(by_rate).collect();
     let mut gone = Vec::new();
     while admit(asked, &stay, permille).is_err() {
         let Some(((_, most), promise)) = greatest.last_key_value() else { return Vec::new() };
         let most = (*most, *promise);
         let strictest = stay.strictest().expect("as many as in the other order");
-        let room_without = |(tenant, promise): (TenantId, Promise)| {
+        let room_without = |(tenant, promise): (TenantId, Claim)| {
             let mut first = stay.by_limit.values().take(2);
             let rest = if strictest.0 == tenant { first.nth(1) } else { first.next() };
             let limit = rest.map_or(model.rate_max(), |promise| promise.limit);
@@ -351,15 +342,15 @@ mod tests {
     use alloc::vec;
 
     fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
-        Slo { latency_us, iops, read_percent, ..Slo::default() }
+        Slo::new(latency_us, iops, read_percent)
     }
 
-    fn asked(slo: &Slo) -> Promise {
+    fn asked(slo: &Slo) -> Claim {
         let model = DeviceModel::device_a();
-        promise(slo, &model, model.cost()).unwrap().unwrap()
+        claim(slo, &model, model.cost()).unwrap()
     }
 
-    fn standing(promises: &[(u32, Promise)]) -> Standing {
+    fn standing(promises: &[(u32, Claim)]) -> Standing {
         let mut standing = Standing::default();
         promises.iter().for_each(|(n, promise)| standing.insert(TenantId(*n), *promise));
         standing
@@ -401,7 +392,7 @@ mod tests {
         assert!(admit(asked(&slo(500, 90_001, 100)), &others, 500).is_err());
         assert_eq!(admit(asked(&slo(500, 90_000, 100)), &others, 500), Ok(0));
         let model = DeviceModel::device_a();
-        let tight = promise(&slo(499, 1, 100), &model, model.cost());
+        let tight = claim(&slo(499, 1, 100), &model, model.cost());
         assert_eq!(
             tight,
             Err(Refusal::TooTight {
@@ -416,11 +407,11 @@ mod tests {
     fn a_99th_percentile_needs_rates_of_its_own() {
         let model = DeviceModel::device_a();
         let strict = Slo { percentile_tenths: 990, ..slo(1_000, 1_000, 100) };
-        let unknown = promise(&strict, &model, model.cost()).unwrap_err();
+        let unknown = claim(&strict, &model, model.cost()).unwrap_err();
         assert!(unknown.to_string().contains("99th percentile was not measured"));
         let row = |latency_us, mixed| crate::RatePoint { latency_us, mixed, read_only: mixed };
         let model = model.with_p99(vec![row(1_000, 30_000_000)]).unwrap();
-        let strict = promise(&strict, &model, model.cost()).unwrap().unwrap();
+        let strict = claim(&strict, &model, model.cost()).unwrap();
         assert_eq!((strict.limit, strict.percentile.tenths()), (30_000_000, 990));
         // Its millisecond is stricter than the other's half.
         let others = standing(&[(1, strict)]);
@@ -476,12 +467,11 @@ mod tests {
     #[test]
     fn senseless_slos_are_refused() {
         let model = DeviceModel::device_a();
-        let promised = |slo: Slo| promise(&slo, &model, model.cost());
+        let promised = |slo: Slo| claim(&slo, &model, model.cost());
         let refused = |slo: Slo| matches!(promised(slo), Err(Refusal::Invalid(_)));
         assert!(refused(slo(500, 0, 100)));
         assert!(refused(slo(500, 1, 101)));
         assert!(refused(Slo { percentile_tenths: 999, ..slo(500, 1, 100) }));
         assert!(refused(Slo { request_bytes: (1 << 20) + 1, ..slo(500, 1, 100) }));
-        assert_eq!(promised(slo(0, 9, 0)), Ok(None));
     }
 }

@@ -66,9 +66,9 @@ impl World {
         let row = RatePoint { latency_us: BOUND_US, mixed: RATE, read_only: RATE };
         let model = DeviceModel::new(cost, vec![row], RATE).unwrap();
         let mut registry = Registry::new(model, 2);
-        let slo = Slo { latency_us: BOUND_US, iops: 10_000, read_percent: 100, ..Slo::default() };
-        registry.register(&slo, Instant::ZERO).unwrap();
-        registry.register(&Slo::default(), Instant::ZERO).unwrap();
+        let slo = Some(Slo::new(BOUND_US, 10_000, 100));
+        registry.register(slo, Instant::ZERO).unwrap();
+        registry.register(None, Instant::ZERO).unwrap();
         let limits = QueueLimits { slots: 4_096, of_tenant: 2_048 };
         let scheduler = registry.scheduler(0, limits);
         let queue = Queue { rate: RATE, write: u64::from(WRITE), free_at: 0 };

@@ -25,11 +25,11 @@ const START: Instant = Instant::from_nanos(1_000_000_000);
 fn registry(critical: &[u32], best_effort: usize) -> Registry {
     let mut registry = Registry::new(DeviceModel::device_a(), critical.len() + best_effort + 1);
     for iops in critical {
-        let slo = Slo { latency_us: 500, iops: *iops, read_percent: 100, ..Slo::default() };
-        registry.register(&slo, START).unwrap();
+        let slo = Some(Slo::new(500, *iops, 100));
+        registry.register(slo, START).unwrap();
     }
     for _ in 0..best_effort {
-        registry.register(&Slo::default(), START).unwrap();
+        registry.register(None, START).unwrap();
     }
     registry
 }
@@ -291,10 +291,10 @@ proptest! {
             let tenant = TenantId(u32::from(*change) % tenants as u32);
             match change {
                 0..3 => assert!(matches!(registry.unregister(tenant, now), Ok(()) | Err(Refusal::NoTenant))),
-                3..6 => assert!(matches!(registry.change(tenant, &Slo::default(), now), Ok(_) | Err(Refusal::NoTenant))),
+                3..6 => assert!(matches!(registry.change(tenant, None, now), Ok(_) | Err(Refusal::NoTenant))),
                 6..9 => {
-                    let slo = Slo { latency_us: 600, iops: 5_000, ..Slo::default() };
-                    let answer = registry.change(tenant, &slo, now);
+                    let slo = Some(Slo::new(600, 5_000, 0));
+                    let answer = registry.change(tenant, slo, now);
                     let expected = matches!(
                         answer,
                         Ok(_) | Err(Refusal::NoTenant | Refusal::TooMuch(_))
@@ -541,18 +541,18 @@ proptest! {
         for (what, tenant, iops, read_percent, latency) in steps {
             let tenant = TenantId(tenant);
             let latency_us = [0, 500, 1_000, 2_000][latency as usize];
-            let slo = Slo { latency_us, iops, read_percent, ..Slo::default() };
-            let fits = matches!(registry.check(&slo), Verdict::Admitted { .. });
+            let slo = (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent));
+            let fits = matches!(registry.check(slo), Verdict::Admitted { .. });
             let room = !(0..12).all(|n| !registry.is_vacant(TenantId(n)));
             let overcommitted = registry.promised() > registry.device_rate();
             match what {
                 0..4 => {
-                    let answer = registry.register(&slo, START);
+                    let answer = registry.register(slo, START);
                     prop_assert_eq!(answer.is_ok(), fits && room, "{:?}", answer);
                 }
                 4 => {
-                    let fits = matches!(registry.check_change(tenant, &slo), Verdict::Admitted { .. });
-                    let answer = registry.change(tenant, &slo, START);
+                    let fits = matches!(registry.check_change(tenant, slo), Verdict::Admitted { .. });
+                    let answer = registry.change(tenant, slo, START);
                     let known = !matches!(answer, Err(Refusal::NoTenant));
                     prop_assert!(!known || answer.is_ok() == fits, "{answer:?}");
                 }

@@ -18,7 +18,7 @@ use contract::{Instant, Slo, TenantId};
 
 use crate::admission;
 use crate::admission::{
-    Permille, Promise, Refusal, Standing, Verdict, Ways, admit, promise, scaled, ways,
+    Claim, Permille, Refusal, Standing, Verdict, Ways, admit, claim, scaled, ways,
 };
 use crate::correction::Adjustment;
 use crate::cost_model::CostModel;
@@ -131,7 +131,7 @@ impl Registry {
     }
 
     /// Registers a tenant under the first number that is free.
-    pub fn register(&mut self, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
+    pub fn register(&mut self, slo: Option<Slo>, now: Instant) -> Result<Admission, Refusal> {
         let free = self.table.first_vacant().ok_or(Refusal::TableFull)?;
         self.register_as(free, slo, now)
     }
@@ -146,7 +146,7 @@ impl Registry {
     pub fn register_as(
         &mut self,
         tenant: TenantId,
-        slo: &Slo,
+        slo: Option<Slo>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
@@ -167,7 +167,7 @@ impl Registry {
     pub fn change(
         &mut self,
         tenant: TenantId,
-        slo: &Slo,
+        slo: Option<Slo>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         let n = self.table.registered(tenant)?;
@@ -230,12 +230,12 @@ impl Registry {
     }
 
     /// Tells if an SLO would be admitted, and what would have to give if not.
-    pub fn check(&self, slo: &Slo) -> Verdict {
+    pub fn check(&self, slo: Option<Slo>) -> Verdict {
         self.check_beside(slo, self.table.standing())
     }
 
     /// Tells if a tenant's SLO could become this one, and what would have to give if not.
-    pub fn check_change(&self, tenant: TenantId, slo: &Slo) -> Verdict {
+    pub fn check_change(&self, tenant: TenantId, slo: Option<Slo>) -> Verdict {
         let Entry::Critical(_, promise) = self.table.entry(tenant.0 as usize) else {
             return self.check(slo);
         };
@@ -244,21 +244,20 @@ impl Registry {
         self.check_beside(slo, &others)
     }
 
-    fn check_beside(&self, slo: &Slo, others: &Standing) -> Verdict {
+    fn check_beside(&self, slo: Option<Slo>, others: &Standing) -> Verdict {
         let permille = self.adjustment.rate_permille;
-        let asked = match promise(slo, &self.model, &self.cost) {
+        let Some(slo) = slo else {
+            let device = scaled(others.device_rate(&self.model), permille);
+            return Verdict::Admitted { needed: 0, left: device.saturating_sub(others.promised()) };
+        };
+        let asked = match claim(&slo, &self.model, &self.cost) {
             Err(refusal) => return Verdict::Refused { refusal, ways: Ways::default() },
-            Ok(None) => {
-                let device = scaled(others.device_rate(&self.model), permille);
-                let left = device.saturating_sub(others.promised());
-                return Verdict::Admitted { needed: 0, left };
-            }
-            Ok(Some(asked)) => asked,
+            Ok(asked) => asked,
         };
         match admit(asked, others, permille) {
             Ok(left) => Verdict::Admitted { needed: asked.rate, left },
             Err(refusal) => {
-                let ways = ways(slo, asked, others, &self.model, &self.cost, permille);
+                let ways = ways(&slo, asked, others, &self.model, &self.cost, permille);
                 Verdict::Refused { refusal, ways }
             }
         }
@@ -288,7 +287,7 @@ impl Registry {
     }
 
     /// Returns every latency-critical tenant's promise.
-    pub fn promises(&self) -> impl Iterator<Item = (TenantId, Promise)> {
+    pub fn promises(&self) -> impl Iterator<Item = (TenantId, Claim)> {
         self.table.standing().iter()
     }
 
@@ -371,7 +370,7 @@ impl Registry {
     /// The new model has no rate for what a tenant was promised; then the old one stays.
     pub fn set_model(&mut self, model: DeviceModel, now: Instant) -> Result<(), Refusal> {
         for (_, slo) in self.table.critical() {
-            promise(&slo, &model, model.cost())?;
+            claim(&slo, &model, model.cost())?;
         }
         self.cost = model.cost().clone();
         self.model = model;
@@ -429,7 +428,7 @@ impl Registry {
         self.cost.set_write((write * u64::from(adjustment.write_permille) / 1_000) as u32);
         self.shared.set_prices(Prices::of(&self.cost));
         let (model, cost) = (&self.model, &self.cost);
-        self.table.reprice(|slo| promise(slo, model, cost).ok().flatten());
+        self.table.reprice(|slo| claim(slo, model, cost).ok());
         let share = self.lower_share(now.as_nanos());
         self.grant_all(now);
         self.raise_share(share, now.as_nanos());
@@ -526,7 +525,7 @@ impl Registry {
             Entry::Vacant => (Class::Vacant, 0),
             Entry::BestEffort => (Class::BestEffort, weight),
             Entry::Leaving => (Class::Leaving, weight),
-            Entry::Critical(_, Promise { rate, .. }) if self.is_overcommitted() => {
+            Entry::Critical(_, Claim { rate, .. }) if self.is_overcommitted() => {
                 let part = u128::from(rate) * u128::from(self.device_rate());
                 (Class::LatencyCritical, (part / u128::from(self.promised())) as u64)
             }
@@ -573,17 +572,18 @@ impl Registry {
     }
 }
 
-/// Returns what a tenant with this SLO would be beside the others, or why it is refused, by the
+/// Returns what a tenant with this SLO, or of best effort, would be beside the others, or why it is refused, by the
 /// device's model and corrected prices.
 fn judge(
-    slo: &Slo,
+    slo: Option<Slo>,
     others: &Standing,
     (model, cost): (&DeviceModel, &CostModel),
     permille: Permille,
 ) -> Result<Entry, Refusal> {
-    let Some(asked) = promise(slo, model, cost)? else { return Ok(Entry::BestEffort) };
+    let Some(slo) = slo else { return Ok(Entry::BestEffort) };
+    let asked = claim(&slo, model, cost)?;
     admit(asked, others, permille)?;
-    Ok(Entry::Critical(*slo, asked))
+    Ok(Entry::Critical(slo, asked))
 }
 
 #[cfg(all(test, not(feature = "loom")))]

@@ -105,7 +105,7 @@ fn key(kind: Kind, bytes: usize) -> u64 {
 mod tests {
     use alloc::vec::Vec;
 
-    use contract::{Instant, Kind, Scheduler, Slo, Slot, SlotTable, TenantId};
+    use contract::{Instant, Kind, Scheduler, Slot, SlotTable, TenantId};
 
     use crate::{DeviceModel, QueueLimits, Registry, TokenScheduler};
 
@@ -115,7 +115,7 @@ mod tests {
     fn bed() -> (Registry, TokenScheduler, SlotTable<()>) {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
         for _ in 0..2 {
-            registry.register(&Slo::default(), Instant::ZERO).unwrap();
+            registry.register(None, Instant::ZERO).unwrap();
         }
         let limits = QueueLimits { slots: 64, of_tenant: OF_TENANT };
         let scheduler = registry.scheduler(0, limits);

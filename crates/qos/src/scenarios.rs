@@ -17,7 +17,7 @@ enum Load {
 
 #[derive(Clone, Copy, Debug)]
 struct Client {
-    slo: Slo,
+    slo: Option<Slo>,
     load: Load,
     read_percent: u64,
     bytes: usize,
@@ -25,12 +25,12 @@ struct Client {
     workers: &'static [usize],
 }
 
-fn client(slo: Slo, load: Load, read_percent: u64) -> Client {
+fn client(slo: Option<Slo>, load: Load, read_percent: u64) -> Client {
     Client { slo, load, read_percent, bytes: 4096, workers: &[0] }
 }
 
-fn critical(iops: u32, read_percent: u8) -> Slo {
-    Slo { latency_us: 500, iops, read_percent, ..Slo::default() }
+fn critical(iops: u32, read_percent: u8) -> Option<Slo> {
+    Some(Slo::new(500, iops, read_percent))
 }
 
 /// The result of a scenario.
@@ -84,7 +84,7 @@ impl World {
     fn new(clients: &[Client], workers: usize) -> World {
         let mut registry = Registry::new(DeviceModel::device_a(), clients.len());
         for client in clients {
-            registry.register(&client.slo, Instant::ZERO).unwrap();
+            registry.register(client.slo, Instant::ZERO).unwrap();
         }
         let limits = QueueLimits { slots: 32_768, of_tenant: 16_384 };
         let worker = |number| Worker {
@@ -175,7 +175,7 @@ impl World {
 
 /// The paper's four tenants; B issues `b` IOPS.
 fn figure_five(b: u64) -> Outcome {
-    let best_effort = |reads| client(Slo::default(), Load::Backlog(64), reads);
+    let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
         client(critical(120_000, 100), Load::Rate(120_000), 100),
         client(critical(70_000, 80), Load::Rate(b), 80),
@@ -215,7 +215,7 @@ fn figure_five_scenario_two() {
 /// wait for tokens `later`, and the most that all together spend in a millisecond, as a share of what
 /// the device makes.
 fn after_silence(pays_arrears: bool, silence_nanos: u64, later_nanos: u64) -> (u64, f64) {
-    let best_effort = |reads| client(Slo::default(), Load::Backlog(64), reads);
+    let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
         client(critical(120_000, 100), Load::Rate(120_000), 100),
         client(critical(70_000, 80), Load::Rate(70_000), 80),
@@ -267,8 +267,8 @@ fn who_was_kept_from_sending_has_it_back_from_best_effort() {
 fn what_a_modest_tenant_leaves_is_not_wasted() {
     // Rounds so long that the modest tenant gets several requests' tokens in each of its own.
     let clients = [
-        client(Slo::default(), Load::Backlog(512), 100),
-        client(Slo::default(), Load::Rate(10_000), 100),
+        client(None, Load::Backlog(512), 100),
+        client(None, Load::Rate(10_000), 100),
         client(critical(10_000, 100), Load::Rate(10_000), 100),
     ];
     let mut world = World::new(&clients, 1);
@@ -284,7 +284,7 @@ fn eight_best_effort_tenants_share_fairly() {
     let reads = [100, 95, 75, 50, 25, 0, 80, 0];
     let mut clients = vec![client(critical(50_000, 90), Load::Rate(40_000), 90)];
     for (bytes, reads) in sizes.into_iter().zip(reads) {
-        let client = client(Slo::default(), Load::Backlog(256), reads);
+        let client = client(None, Load::Backlog(256), reads);
         clients.push(Client { bytes, ..client });
     }
     let outcome = World::new(&clients, 1).run(2_000);
@@ -299,7 +299,7 @@ fn eight_best_effort_tenants_share_fairly() {
 fn a_hostile_critical_tenant_hurts_itself() {
     let polite = client(critical(100_000, 90), Load::Rate(100_000), 90);
     let hostile = client(critical(10_000, 100), Load::Rate(100_000), 100);
-    let best_effort = client(Slo::default(), Load::Backlog(64), 50);
+    let best_effort = client(None, Load::Backlog(64), 50);
     let outcome = World::new(&[polite, hostile, best_effort], 1).run(200);
     assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
     assert!(outcome.waited[0] <= 200_000, "{outcome:?}");
@@ -323,8 +323,8 @@ fn one_tenant_on_several_workers_has_one_balance() {
     let everywhere = |client: Client| Client { workers: &[0, 1, 2, 3], ..client };
     let clients = [
         everywhere(client(critical(100_000, 90), Load::Backlog(1_000), 90)),
-        everywhere(client(Slo::default(), Load::Backlog(256), 80)),
-        client(Slo::default(), Load::Backlog(256), 80),
+        everywhere(client(None, Load::Backlog(256), 80)),
+        client(None, Load::Backlog(256), 80),
     ];
     let outcome = World::new(&clients, 4).run(500);
     // 190 K tokens a second were promised, 115 K are left for each best-effort tenant.
@@ -339,8 +339,8 @@ fn a_parked_worker_costs_nobody_tokens() {
     let once = |slo| Client { workers: &[1], ..client(slo, Load::Rate(2), 100) };
     let clients = [
         once(critical(200_000, 100)),
-        once(Slo::default()),
-        client(Slo::default(), Load::Backlog(256), 70),
+        once(None),
+        client(None, Load::Backlog(256), 70),
         client(critical(50_000, 100), Load::Rate(50_000), 100),
     ];
     let outcome = World::new(&clients, 2).run(600);
@@ -357,7 +357,7 @@ fn workers_exchange_what_their_tenants_spare() {
             on(donor, client(critical(200_000, 100), Load::Rate(100_000), 100)),
             // Its worker always has something to do.
             on(donor, client(critical(10_000, 100), Load::Backlog(64), 100)),
-            on(taker, client(Slo::default(), Load::Backlog(256), 90)),
+            on(taker, client(None, Load::Backlog(256), 90)),
         ];
         let outcome = World::new(&clients, 2).run(300);
         assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
@@ -367,10 +367,10 @@ fn workers_exchange_what_their_tenants_spare() {
 
 #[test]
 fn a_round_visits_active_tenants_only() {
-    let mut clients = vec![client(Slo::default(), Load::Rate(0), 100); 5_000];
+    let mut clients = vec![client(None, Load::Rate(0), 100); 5_000];
     clients.extend(vec![client(critical(10, 100), Load::Rate(0), 100); 5_000]);
     clients.extend([client(critical(50_000, 100), Load::Rate(50_000), 100)]);
-    clients.extend([client(Slo::default(), Load::Backlog(256), 100)]);
+    clients.extend([client(None, Load::Backlog(256), 100)]);
     let mut world = World::new(&clients, 1);
     for _ in 0..100 {
         world.turn();
@@ -384,7 +384,7 @@ fn a_round_visits_active_tenants_only() {
 
 #[test]
 fn weights_and_caps_bound_best_effort() {
-    let greedy = || client(Slo::default(), Load::Backlog(256), 80);
+    let greedy = || client(None, Load::Backlog(256), 80);
     let clients = [
         client(critical(50_000, 100), Load::Rate(50_000), 100),
         greedy(),
@@ -412,7 +412,7 @@ fn weights_and_caps_bound_best_effort() {
 
 #[test]
 fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
-    let greedy = || Client { workers: &[0, 1], ..client(Slo::default(), Load::Backlog(256), 80) };
+    let greedy = || Client { workers: &[0, 1], ..client(None, Load::Backlog(256), 80) };
     let mut world = World::new(&[greedy(), greedy()], 2);
     let portion = Portion { weight: 1, cap: Some(20_000 * 100) };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
@@ -423,7 +423,7 @@ fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
 
 #[test]
 fn weights_alone_are_exact() {
-    let greedy = || client(Slo::default(), Load::Backlog(256), 80);
+    let greedy = || client(None, Load::Backlog(256), 80);
     let mut world = World::new(&[greedy(), greedy()], 1);
     let portion = Portion { weight: 4, cap: None };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
@@ -434,7 +434,7 @@ fn weights_alone_are_exact() {
 
 #[test]
 fn what_waits_is_priced_anew_when_writes_become_dearer() {
-    let writer = client(Slo::default(), Load::Backlog(256), 0);
+    let writer = client(None, Load::Backlog(256), 0);
     let mut world = World::new(&[writer], 1);
     for turn in 0..20_000 {
         if turn == 10_000 {
@@ -457,7 +457,7 @@ fn what_was_not_submitted_is_anybodys() {
     let served = |refunds: bool| {
         let mut registry = Registry::new(DeviceModel::device_a(), 8);
         let mut slots = SlotTable::<()>::new(512);
-        let mut register = || registry.register(&Slo::default(), Instant::ZERO).unwrap().tenant;
+        let mut register = || registry.register(None, Instant::ZERO).unwrap().tenant;
         let (gone, here) = (register(), register());
         let mut order = registry.scheduler(0, QueueLimits { slots: 512, of_tenant: 256 });
         let mut owner = vec![gone; 512];
@@ -513,23 +513,23 @@ fn what_was_not_promised_is_no_arrears() {
     let at = Instant::from_nanos;
     // Ten milliseconds of its rate, the deficit, and what one read may exceed it by.
     let most = |iops: u64| iops / 100 + 50 + 1;
-    for before in [Slo::default(), critical(1, 100)] {
+    for before in [None, critical(1, 100)] {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
-        let late = registry.register(&before, at(0)).unwrap().tenant;
-        registry.register(&Slo::default(), at(0)).unwrap();
-        registry.change(late, &critical(100_000, 100), at(second)).unwrap();
+        let late = registry.register(before, at(0)).unwrap().tenant;
+        registry.register(None, at(0)).unwrap();
+        registry.change(late, critical(100_000, 100), at(second)).unwrap();
         let reads = reads_in_ten_ms(&registry, late, second);
         assert!(reads <= most(100_000), "{reads}");
     }
     // Who is promised less has no more to get back than that makes.
     let mut registry = Registry::new(DeviceModel::device_a(), 2);
-    let less = registry.register(&critical(200_000, 100), at(0)).unwrap().tenant;
-    registry.register(&Slo::default(), at(0)).unwrap();
-    registry.change(less, &critical(1_000, 100), at(second)).unwrap();
+    let less = registry.register(critical(200_000, 100), at(0)).unwrap().tenant;
+    registry.register(None, at(0)).unwrap();
+    registry.change(less, critical(1_000, 100), at(second)).unwrap();
     let reads = reads_in_ten_ms(&registry, less, second);
     assert!(reads <= most(1_000) + 20, "{reads}");
     // Who was promised the same all the time has.
-    registry.change(less, &critical(100_000, 100), at(second + 100_000_000)).unwrap();
+    registry.change(less, critical(100_000, 100), at(second + 100_000_000)).unwrap();
     let reads = reads_in_ten_ms(&registry, less, second + 200_000_000);
     assert!(reads > most(100_000) + 1_000, "{reads}");
 }

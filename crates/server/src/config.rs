@@ -263,29 +263,29 @@ pub struct TenantConfig {
 
 impl TenantConfig {
     /// What it is promised.
-    pub fn slo(&self) -> Slo {
+    pub fn slo(&self) -> Option<Slo> {
+        let or = |n: u32, default: u32| if n == 0 { default } else { n };
         let tenths = self.percentile.map_or(0.0, |percentile| (percentile * 10.0).round());
-        Slo {
+        (self.latency_us > 0).then(|| Slo {
             latency_us: self.latency_us,
-            percentile_tenths: tenths as u16,
+            percentile_tenths: or(tenths as u32, Slo::PERCENTILE_TENTHS.into()) as u16,
             iops: self.iops,
             read_percent: self.read_percent.unwrap_or(READ_PERCENT),
-            request_bytes: self.request_bytes,
-        }
+            request_bytes: or(self.request_bytes, Slo::REQUEST_BYTES),
+        })
     }
 
     /// A tenant as it is now.
     pub(crate) fn of(info: &TenantInfo) -> TenantConfig {
-        let promised = info.slo.latency_us > 0;
-        let share = Some(info.share).filter(|share| !promised && *share != Share::default());
+        let slo = info.slo;
+        let share = Some(info.share).filter(|share| slo.is_none() && *share != Share::default());
         TenantConfig {
             name: info.name.clone(),
-            latency_us: info.slo.latency_us,
-            percentile: Some(f64::from(info.slo.percentile_tenths) / 10.0)
-                .filter(|percentile| promised && *percentile > 0.0),
-            iops: if promised { info.slo.iops } else { 0 },
-            read_percent: promised.then_some(info.slo.read_percent),
-            request_bytes: if promised { info.slo.request_bytes } else { 0 },
+            latency_us: slo.map_or(0, |slo| slo.latency_us),
+            percentile: slo.map(|slo| f64::from(slo.percentile_tenths) / 10.0),
+            iops: slo.map_or(0, |slo| slo.iops),
+            read_percent: slo.map(|slo| slo.read_percent),
+            request_bytes: slo.map_or(0, |slo| slo.request_bytes),
             device: Some(info.device.clone()),
             weight: share.map(|share| share.weight),
             cap_tokens: share.and_then(|share| share.cap_tokens),
@@ -300,17 +300,9 @@ impl TenantConfig {
 
     /// Whether another says the same in other words, where the first device is this one.
     pub(crate) fn means_the_same(&self, other: &TenantConfig, first: Option<&str>) -> bool {
-        let or = |n: u32, default: u32| if n == 0 { default } else { n };
-        let meaning = |one: &TenantConfig| {
-            let slo = one.slo();
-            let tenths = or(slo.percentile_tenths.into(), 950);
-            let size = or(slo.request_bytes, 4096);
-            let promise = (slo.latency_us, slo.iops, slo.read_percent, tenths, size);
-            (slo.latency_us > 0).then_some(promise)
-        };
         let device = |one: &TenantConfig| one.device.clone().or(first.map(str::to_owned));
         let share = |one: &TenantConfig| one.share().unwrap_or_default();
-        (meaning(self), share(self), device(self)) == (meaning(other), share(other), device(other))
+        (self.slo(), share(self), device(self)) == (other.slo(), share(other), device(other))
     }
 
     /// Says what it leaves to the defaults.
@@ -322,7 +314,7 @@ impl TenantConfig {
         self.percentile.get_or_insert(95.0);
         self.read_percent.get_or_insert(READ_PERCENT);
         if self.request_bytes == 0 {
-            self.request_bytes = 4096;
+            self.request_bytes = Slo::REQUEST_BYTES;
         }
     }
 

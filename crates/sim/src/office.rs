@@ -70,7 +70,7 @@ impl Office {
         let tenants = Tenants::new(vec![device], workers, TENANTS, clock);
         let mut registry = tenants.registry();
         for name in [TenantRegistry::DEFAULT, HOSTILE] {
-            let made = registry.register(name, &Slo::default(), None, Origin::Configured, now);
+            let made = registry.register(name, None, None, Origin::Configured, now);
             registry.pin(made.expect("there is room").tenant, "the world");
         }
         drop(registry);
@@ -203,7 +203,7 @@ impl Office {
         };
         match self.chance.within(0..=3) {
             0 | 1 => {
-                let registered = registry.register(&name, &slo, None, Origin::Operator, now);
+                let registered = registry.register(&name, slo, None, Origin::Operator, now);
                 match registered {
                     Ok(_) => self.marks.hit(Mark::TenantOfOperator),
                     Err(_) => self.marks.hit(Mark::TenantRefused),
@@ -211,7 +211,7 @@ impl Office {
             }
             2 => {
                 let name = any(&registry, &mut self.chance);
-                if registry.change(&name, &slo, now).is_ok() {
+                if registry.change(&name, slo, now).is_ok() {
                     self.marks.hit(Mark::TenantChanged);
                 }
             }
@@ -224,7 +224,7 @@ impl Office {
     }
 
     /// Returns an SLO that may fit.
-    fn slo(&mut self) -> Slo {
+    fn slo(&mut self) -> Option<Slo> {
         slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
     }
 
@@ -248,14 +248,11 @@ impl Office {
 }
 
 /// Returns an SLO for a device with this many tokens a second, or best effort.
-pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Slo {
+pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Option<Slo> {
     let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
-    Slo {
-        latency_us,
-        iops: chance.within(tokens / 100..=tokens / 4) as u32,
-        read_percent: [100, 90, 50][chance.within(0..=2) as usize],
-        ..Slo::default()
-    }
+    let iops = chance.within(tokens / 100..=tokens / 4) as u32;
+    let read_percent = [100, 90, 50][chance.within(0..=2) as usize];
+    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
 }
 
 fn model(tokens: Option<u64>) -> DeviceModel {

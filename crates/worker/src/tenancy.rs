@@ -502,7 +502,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
 
     /// Asks the control plane for another promise to a tenant that the connection has a handle on,
     /// or belongs to.
-    fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Slo) {
+    fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Option<Slo>) {
         let front = &mut self.engine.front;
         match front.tenant_of(id, handle) {
             Ok(tenant) => {

@@ -452,26 +452,29 @@ mod translation {
                 percentile_tenths: (self.percentile * 10.0).round() as u16,
                 iops: self.iops,
                 read_percent: self.read_percent,
-                request_bytes: self.request_bytes,
+                request_bytes: match self.request_bytes {
+                    0 => contract::Slo::REQUEST_BYTES,
+                    bytes => bytes,
+                },
             })
         }
+    }
 
-        /// Converts from the contract's type; `None` for best effort.
-        pub(crate) fn from_contract(slo: &contract::Slo) -> Option<Slo> {
-            let or = |n: u32, default: u32| if n == 0 { default } else { n };
-            (slo.latency_us > 0).then(|| Slo {
+    impl From<contract::Slo> for Slo {
+        fn from(slo: contract::Slo) -> Slo {
+            Slo {
                 latency_us: slo.latency_us,
-                percentile: f64::from(or(slo.percentile_tenths.into(), 950)) / 10.0,
+                percentile: f64::from(slo.percentile_tenths) / 10.0,
                 iops: slo.iops,
                 read_percent: slo.read_percent,
-                request_bytes: or(slo.request_bytes, a_page()),
-            })
+                request_bytes: slo.request_bytes,
+            }
         }
     }
 
     impl From<info::TenantInfo> for Tenant {
         fn from(info: info::TenantInfo) -> Tenant {
-            let slo = Slo::from_contract(&info.slo);
+            let slo = info.slo.map(Slo::from);
             Tenant {
                 name: info.name,
                 number: info.tenant.0,

@@ -141,10 +141,10 @@ fn promise_of(tenant: &info::TenantInfo) -> SetTenant {
     SetTenant { slo: shown.slo, share: Some(shown.share) }
 }
 
-pub(super) fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> {
+pub(super) fn contract_slo(slo: &Option<Slo>) -> Result<Option<contract::Slo>, Problem> {
     match slo {
-        None => Ok(contract::Slo::default()),
-        Some(slo) => slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why)),
+        None => Ok(None),
+        Some(slo) => slo.to_contract().map(Some).map_err(|why| Problem::new(Code::Invalid, why)),
     }
 }
 
@@ -190,8 +190,8 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
         return problem;
     }
     let checked = match wanted {
-        TenantChange::Add { slo, device, .. } => api.tenants.check(slo, device.as_deref()),
-        TenantChange::Set { name, slo, .. } => api.tenants.check_change(name, slo),
+        TenantChange::Add { slo, device, .. } => api.tenants.check(*slo, device.as_deref()),
+        TenantChange::Set { name, slo, .. } => api.tenants.check_change(name, *slo),
         TenantChange::Remove { .. } => return problem,
     };
     match checked {
@@ -301,8 +301,8 @@ async fn check_tenant(
     }
     let slo = contract_slo(&Some(question.slo))?;
     let verdict = match (&question.tenant, question.device.as_deref()) {
-        (None, device) => api.tenants.check(&slo, device)?,
-        (Some(tenant), None) => api.tenants.check_change(tenant, &slo)?,
+        (None, device) => api.tenants.check(slo, device)?,
+        (Some(tenant), None) => api.tenants.check_change(tenant, slo)?,
         (Some(_), Some(_)) => {
             let message = "a tenant stays on its device; name `tenant` or `device`";
             return Err(Problem::new(Code::Invalid, message));
@@ -346,7 +346,7 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
         let latency_us = device.latency_us?;
         let whose = tenants.iter().find(|tenant| {
             let promised = tenant.state == info::State::Active && tenant.device == device.name;
-            promised && tenant.slo.latency_us == latency_us
+            promised && tenant.slo.is_some_and(|slo| slo.latency_us == latency_us)
         })?;
         Some(Strictest { latency_us, tenant: whose.name.clone() })
     };

@@ -1,6 +1,6 @@
 //! Metric families of tenants.
 
-use contract::Status;
+use contract::{Slo, Status};
 use qos::Class;
 
 use super::Snapshot;
@@ -29,17 +29,9 @@ fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     snapshot.all().filter(did)
 }
 
-/// Returns the tenants with an SLO.
-fn promised(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
-    snapshot.all().filter(|tenant| tenant.slo.latency_us > 0)
-}
-
-/// Returns the percentile of a tenant's SLO, from 0 to 1.
-fn quantile(tenant: &OfTenant) -> f64 {
-    match tenant.slo.percentile_tenths {
-        0 => 0.95,
-        tenths => f64::from(tenths) / 1_000.0,
-    }
+/// Returns the tenants with an SLO, and the SLOs.
+fn promised(snapshot: &Snapshot) -> impl Iterator<Item = (&OfTenant, Slo)> {
+    snapshot.all().filter_map(|tenant| Some((tenant, tenant.slo?)))
 }
 
 /// Returns the work of each class of tenants.
@@ -182,8 +174,8 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "The bound of the tail latency that the tenant was promised.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|tenant| {
-                out.gauge([&tenant.name], f64::from(tenant.slo.latency_us) / 1e6)
+            promised(snapshot).try_for_each(|(tenant, slo)| {
+                out.gauge([&tenant.name], f64::from(slo.latency_us) / 1e6)
             })
         },
     },
@@ -193,7 +185,9 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "The quantile that this bounds, such as 0.95.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|of| out.gauge([&of.name], quantile(of)))
+            promised(snapshot).try_for_each(|(of, slo)| {
+                out.gauge([&of.name], f64::from(slo.percentile_tenths) / 1_000.0)
+            })
         },
     },
     Family {
@@ -202,7 +196,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "The requests a second that the tenant was promised.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|of| out.gauge([&of.name], of.slo.iops.into()))
+            promised(snapshot).try_for_each(|(of, slo)| out.gauge([&of.name], slo.iops.into()))
         },
     },
     Family {
@@ -211,7 +205,8 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "The tokens a second that are reserved for that.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|of| out.gauge([&of.name], of.tokens_needed as f64))
+            promised(snapshot)
+                .try_for_each(|(of, _)| out.gauge([&of.name], of.tokens_needed as f64))
         },
     },
     Family {
@@ -220,7 +215,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "The latency of the last second at that quantile, within 1/16 of it; without reads there is no series.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|tenant| {
+            promised(snapshot).try_for_each(|(tenant, _)| {
                 let measured = tenant.measured.slo_percentile_us;
                 out.some([&tenant.name], measured.map(|us| us / 1e6))
             })
@@ -232,7 +227,7 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant", "window"],
         help: "The share of reads that were within the bound, of the last second (`1s`) and the last minute (`1m`). The promise is kept while it is no less than the quantile.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|tenant| {
+            promised(snapshot).try_for_each(|(tenant, _)| {
                 let compliance = &tenant.measured.compliance;
                 out.some([tenant.name.as_str(), "1s"], compliance.second)?;
                 out.some([tenant.name.as_str(), "1m"], compliance.minute)
@@ -245,7 +240,8 @@ pub(super) const FAMILIES: [Family; 27] = [
         labels: &["tenant"],
         help: "Of the seconds of the last minute with reads in which the tenant spent no more than 1.05 times its tokens, the share in which the bound held at its quantile.",
         write: |snapshot, out| {
-            promised(snapshot).try_for_each(|of| out.some([&of.name], of.measured.compliance.kept))
+            promised(snapshot)
+                .try_for_each(|(of, _)| out.some([&of.name], of.measured.compliance.kept))
         },
     },
     Family {

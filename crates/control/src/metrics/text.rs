@@ -51,13 +51,10 @@ mod tests {
         let model = Some(DeviceModel::device_a());
         let device = DeviceSetup { name: "fast".to_owned(), model, switches };
         let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
-        let slo = Slo { latency_us: 500, iops: 1_000, read_percent: 100, ..Slo::default() };
+        let slo = Some(Slo::new(500, 1_000, 100));
         let mut registry = tenants.registry();
-        for (name, slo) in
-            [(TenantRegistry::DEFAULT, Slo::default()), ("web", slo), ("a\\b", Slo::default())]
-        {
-            let made =
-                registry.register(name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+        for (name, slo) in [(TenantRegistry::DEFAULT, None), ("web", slo), ("a\\b", None)] {
+            let made = registry.register(name, slo, None, Origin::Operator, Instant::ZERO).unwrap();
             let meters = registry.meters(0);
             let meter = meters.get(made.tenant).unwrap();
             (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
@@ -224,8 +221,8 @@ mod tests {
             let mut registry = tenants.registry();
             let meters = registry.meters(0);
             if sign == "+" {
-                let slo = Slo::default();
-                let made = registry.register(name, &slo, None, Origin::Operator, now).unwrap();
+                let slo = None;
+                let made = registry.register(name, slo, None, Origin::Operator, now).unwrap();
                 meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
             } else {
                 let tenant = registry.find(name).unwrap();
@@ -289,10 +286,10 @@ mod tests {
         let mut registry = tenants.registry();
         let meters = registry.meters(0);
         for n in 0..TENANTS - 1 {
-            let slo = Slo { latency_us: 2_000, iops: 10, read_percent: 100, ..Slo::default() };
+            let slo = Some(Slo::new(2_000, 10, 100));
             let name = format!("customer-{n:05}");
             let made =
-                registry.register(&name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+                registry.register(&name, slo, None, Origin::Operator, Instant::ZERO).unwrap();
             let meter = meters.get(made.tenant).unwrap();
             meter.record(Kind::Read, 4096, 90_000);
             meter.fail(Status::Retry);

@@ -16,7 +16,7 @@ pub enum TenantChange {
         /// Name of the tenant.
         name: String,
         /// The SLO.
-        slo: Slo,
+        slo: Option<Slo>,
         /// The share of a best-effort tenant.
         share: Option<Share>,
         /// The device of the SLO; the first device by default.
@@ -27,7 +27,7 @@ pub enum TenantChange {
         /// Name of the tenant.
         name: String,
         /// The new SLO.
-        slo: Slo,
+        slo: Option<Slo>,
         /// The share of a best-effort tenant; unchanged if `None`.
         share: Option<Share>,
     },
@@ -53,7 +53,7 @@ impl TenantChange {
 /// device.
 #[derive(Debug)]
 struct Before {
-    slo: Slo,
+    slo: Option<Slo>,
     tokens_needed: u64,
     lots: Vec<Lot>,
 }
@@ -120,13 +120,13 @@ impl TenantRegistry {
     ) -> Result<(), Refusal> {
         match change {
             TenantChange::Add { name, slo, share, device } => {
-                self.register_sharing(name, slo, *share, device.as_deref(), origin, now)?;
+                self.register_sharing(name, *slo, *share, device.as_deref(), origin, now)?;
                 undo.0.push((name.clone(), self.known(name)?, None));
             }
             TenantChange::Set { name, slo, share } => {
                 let tenant = self.known(name)?;
                 let before = self.before(tenant);
-                self.change_sharing(name, slo, *share, now)?;
+                self.change_sharing(name, *slo, *share, now)?;
                 undo.0.push((name.clone(), tenant, Some(before)));
             }
             TenantChange::Remove { name } => drop(self.check_end(name)?),

@@ -3,7 +3,7 @@
 //! Workers, schedulers and counters know a device by its place. So a removed device keeps its
 //! place, but cannot be found by name any more.
 
-use contract::{Instant, Slo, TenantId};
+use contract::{Instant, TenantId};
 
 use super::{Device, DeviceSetup, Switches, TenantRegistry};
 use crate::flows::DeviceFlow;
@@ -50,7 +50,7 @@ impl TenantRegistry {
                 continue;
             }
             let tenant = TenantId(n as u32);
-            let best_effort = device.registry.register_as(tenant, &Slo::default(), now);
+            let best_effort = device.registry.register_as(tenant, None, now);
             assert!(best_effort.is_ok(), "best effort is never refused");
             let known = &self.devices[entry.device];
             if device.has_model && known.has_model {

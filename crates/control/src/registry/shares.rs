@@ -15,7 +15,7 @@ impl TenantRegistry {
     pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
         let tenant = self.known(name)?;
         let entry = self.entry(tenant);
-        self.check_share(&entry.slo, share, entry.device)?;
+        self.check_share(entry.slo, share, entry.device)?;
         let portion = share.portion()?;
         for device in self.devices.iter_mut().filter(|device| device.has_model) {
             let set = device.registry.set_portion(tenant, portion, now);
@@ -25,9 +25,9 @@ impl TenantRegistry {
     }
 
     /// Checks whether a tenant of this SLO can have a share of a device's rest.
-    fn check_share(&self, slo: &Slo, share: Share, device: usize) -> Result<(), Refusal> {
+    fn check_share(&self, slo: Option<Slo>, share: Share, device: usize) -> Result<(), Refusal> {
         let invalid = |why: String| Err(Refusal::Invalid(why));
-        if slo.latency_us > 0 {
+        if slo.is_some() {
             let why =
                 "weight and cap_tokens are of best effort, and the tenant is promised a latency";
             return invalid(why.to_owned());
@@ -50,7 +50,7 @@ impl TenantRegistry {
     pub fn register_sharing(
         &mut self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         share: Option<Share>,
         device: Option<&str>,
         origin: Origin,
@@ -73,7 +73,7 @@ impl TenantRegistry {
     pub fn change_sharing(
         &mut self,
         name: &str,
-        slo: &Slo,
+        slo: Option<Slo>,
         share: Option<Share>,
         now: Instant,
     ) -> Result<Admission, Refusal> {

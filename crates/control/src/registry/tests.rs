@@ -6,8 +6,8 @@ use contract::{Feedback, Kind, Scheduler};
 
 const NOW: Instant = Instant::ZERO;
 
-fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
-    Slo { latency_us, iops, read_percent, ..Slo::default() }
+fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Option<Slo> {
+    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
 }
 
 fn registry() -> TenantRegistry {
@@ -20,8 +20,8 @@ fn registry() -> TenantRegistry {
     TenantRegistry::new(devices, 2, 4)
 }
 
-fn add(registry: &mut TenantRegistry, name: &str, slo: Slo) -> Result<Admission, Refusal> {
-    registry.register(name, &slo, None, Origin::Operator, NOW)
+fn add(registry: &mut TenantRegistry, name: &str, slo: Option<Slo>) -> Result<Admission, Refusal> {
+    registry.register(name, slo, None, Origin::Operator, NOW)
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn refusals_speak_in_names() {
     );
     assert!(text(add(&mut registry, "gold", slo(0, 0, 0))).contains("already"));
     assert!(text(add(&mut registry, "", slo(0, 0, 0))).contains("no name"));
-    let disk = registry.register("x", &slo(500, 1, 100), Some("disk"), Origin::Operator, NOW);
+    let disk = registry.register("x", slo(500, 1, 100), Some("disk"), Origin::Operator, NOW);
     assert!(text(disk).contains("nearflash calibrate"));
-    let none = registry.register("x", &slo(0, 0, 0), Some("tape"), Origin::Operator, NOW);
+    let none = registry.register("x", slo(0, 0, 0), Some("tape"), Origin::Operator, NOW);
     assert_eq!(text(none), "there is no device \"tape\"; there are: a, disk");
-    assert!(text(registry.change("lead", &slo(0, 0, 0), NOW)).contains("there are: gold"));
-    let Ok(Verdict::Refused { ways, .. }) = registry.check(&slo(500, 400_000, 100), None) else {
+    assert!(text(registry.change("lead", slo(0, 0, 0), NOW)).contains("there are: gold"));
+    let Ok(Verdict::Refused { ways, .. }) = registry.check(slo(500, 400_000, 100), None) else {
         panic!("it cannot fit");
     };
     assert_eq!((ways.iops, ways.leave), (Some(300_000), vec!["gold".to_owned()]));
@@ -93,7 +93,7 @@ fn a_number_is_free_when_every_worker_has_let_go() {
 #[test]
 fn a_percentile_needs_its_rates_and_a_share_a_model() {
     let mut registry = registry();
-    let strict = Slo { percentile_tenths: 990, ..slo(1_000, 1_000, 100) };
+    let strict = Some(Slo { percentile_tenths: 990, ..Slo::new(1_000, 1_000, 100) });
     let text = |refusal: Refusal| refusal.to_string();
     let unknown = text(add(&mut registry, "gold", strict).unwrap_err());
     assert!(unknown.contains("device \"a\" has no rates for p99"), "{unknown}");
@@ -108,11 +108,11 @@ fn a_percentile_needs_its_rates_and_a_share_a_model() {
         let why = text(registry.set_share("batch", bad, NOW).unwrap_err());
         assert!(why.contains("expected a number from 1"), "{why}");
     }
-    registry.register("tape", &slo(0, 0, 0), Some("disk"), Origin::Operator, NOW).unwrap();
+    registry.register("tape", slo(0, 0, 0), Some("disk"), Origin::Operator, NOW).unwrap();
     let why = text(registry.set_share("tape", share, NOW).unwrap_err());
     assert!(why.contains("\"disk\" has none"), "{why}");
     let (gold, slo) = (Some(share), slo(500, 1_000, 100));
-    let refused = registry.register_sharing("gold", &slo, gold, None, Origin::Operator, NOW);
+    let refused = registry.register_sharing("gold", slo, gold, None, Origin::Operator, NOW);
     assert!(text(refused.unwrap_err()).contains("promised a latency"));
     assert_eq!(registry.find("gold"), None);
 }
@@ -126,9 +126,7 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
     };
     let mut registry = TenantRegistry::new(vec![device("new", true), device("old", false)], 1, 4);
     for (name, device) in [("gold", "new"), ("iron", "old")] {
-        registry
-            .register(name, &slo(500, 10_000, 50), Some(device), Origin::Operator, NOW)
-            .unwrap();
+        registry.register(name, slo(500, 10_000, 50), Some(device), Origin::Operator, NOW).unwrap();
     }
     let mut schedulers =
         [0, 1].map(|n| registry.scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
@@ -160,7 +158,7 @@ fn what_the_configuration_names_stays() {
     registry.pin(tenant, "access rule 1");
     let refusal = registry.unregister("gold", NOW).unwrap_err();
     assert!(refusal.to_string().contains("access rule 1"), "{refusal}");
-    registry.change("gold", &slo(0, 0, 0), NOW).unwrap();
+    registry.change("gold", slo(0, 0, 0), NOW).unwrap();
     assert_eq!(registry.list()[0].class, Class::BestEffort);
 }
 
@@ -174,7 +172,7 @@ fn a_frozen_book_stays_as_it_is_and_knows_names() {
     assert_eq!(registry.name_of(gold, Some(1)), None, "that is somebody else");
     registry.freeze(true);
     assert_eq!(add(&mut registry, "silver", slo(0, 0, 0)).unwrap_err(), Refusal::Upgrading);
-    assert_eq!(registry.change("gold", &slo(0, 0, 0), NOW).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(registry.change("gold", slo(0, 0, 0), NOW).unwrap_err(), Refusal::Upgrading);
     assert_eq!(registry.unregister("gold", NOW).unwrap_err(), Refusal::Upgrading);
     registry.freeze(false);
     registry.unregister("gold", NOW).unwrap();
@@ -186,7 +184,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     let mut registry = registry();
     let share = Share { weight: 3, cap_tokens: None };
     let origin = Origin::Operator;
-    registry.register_sharing("old", &slo(0, 0, 0), Some(share), None, origin, NOW).unwrap();
+    registry.register_sharing("old", slo(0, 0, 0), Some(share), None, origin, NOW).unwrap();
     let setup = DeviceSetup {
         name: "new".to_owned(),
         model: Some(DeviceModel::device_a()),
@@ -195,7 +193,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     assert_eq!(registry.add_device(setup, NOW), Ok(2));
     let old = registry.find("old").unwrap();
     assert_eq!(Share::from(registry.devices[2].registry.portion(old)), share);
-    registry.register("gold", &slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
+    registry.register("gold", slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
     let told = registry.remove_device("new").unwrap_err().to_string();
     assert_eq!(told, "device \"new\" cannot be removed: tenant \"gold\" is on it");
     assert!(registry.remove_device("a").is_err(), "a tenant is there that named none");
@@ -229,28 +227,28 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
         (registry.tokens_left(0), registry.tokens_left(3)),
         (registry.device_infos()[0].tokens_left, None)
     );
-    let on_gone = registry.register_on("late", &slo(0, 0, 0), 2, origin, NOW);
+    let on_gone = registry.register_on("late", slo(0, 0, 0), 2, origin, NOW);
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
 
 #[test]
 fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     use crate::registry::batch::TenantChange;
-    let strict = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let strict = Some(Slo::new(500, 100_000, 100));
     let changes = [
-        TenantChange::Set { name: "gold".to_owned(), slo: Slo::default(), share: None },
+        TenantChange::Set { name: "gold".to_owned(), slo: None, share: None },
         TenantChange::Add { name: "new".to_owned(), slo: strict, share: None, device: None },
         TenantChange::Remove { name: "gone".to_owned() },
     ];
     for is_kept in [false, true] {
         let mut registry = registry();
         add(&mut registry, "gold", strict).unwrap();
-        add(&mut registry, "gone", Slo::default()).unwrap();
+        add(&mut registry, "gone", None).unwrap();
         let undo = registry.begin_batch(&changes, NOW).unwrap();
         registry.freeze(true);
         let promised = |registry: &TenantRegistry, name: &str| {
             let tenant = registry.find(name)?;
-            Some(registry.info(tenant).slo.latency_us)
+            Some(registry.info(tenant).slo.map_or(0, |slo| slo.latency_us))
         };
         if is_kept {
             registry.end_batch(&changes, NOW);
@@ -276,10 +274,10 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
 #[test]
 fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let mut registry = registry();
-    let mine = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let mine = Some(Slo::new(500, 100_000, 100));
     let tenant = add(&mut registry, "gold", mine).unwrap().tenant;
     let name = "gold".to_owned();
-    let changes = [TenantChange::Set { name, slo: Slo::default(), share: None }];
+    let changes = [TenantChange::Set { name, slo: None, share: None }];
     let ends = |registry: &mut TenantRegistry| {
         let undo = registry.begin_batch(&changes, NOW).unwrap();
         registry.unregister("gold", NOW).unwrap();
@@ -293,6 +291,6 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let undo = ends(&mut registry);
     assert_eq!(add(&mut registry, "other", slo(0, 0, 0)).unwrap().tenant, tenant);
     registry.undo_batch(undo, NOW);
-    assert_eq!(registry.info(tenant).slo.latency_us, 0);
+    assert_eq!(registry.info(tenant).slo, None);
     assert_eq!(registry.device_infos()[0].tokens_promised, 0);
 }

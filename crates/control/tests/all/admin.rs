@@ -118,13 +118,8 @@ fn add(name: &str, slo: Option<Slo>) -> AddTenant {
     AddTenant { name: name.to_owned(), device: None, slo, share: None }
 }
 
-fn to_contract(slo: Option<Slo>) -> contract::Slo {
-    slo.map_or_else(contract::Slo::default, |slo| contract::Slo {
-        latency_us: slo.latency_us,
-        iops: slo.iops,
-        read_percent: slo.read_percent,
-        ..contract::Slo::default()
-    })
+fn to_contract(slo: Option<Slo>) -> Option<contract::Slo> {
+    slo.map(|slo| contract::Slo::new(slo.latency_us, slo.iops, slo.read_percent))
 }
 
 fn to(slo: Option<Slo>) -> SetTenant {
@@ -506,7 +501,7 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
     let tenants = tenants();
     let meters = tenants.meters(0);
     for n in 0..1_000 {
-        let made = tenants.register(&format!("t{n}"), &contract::Slo::default(), None, None);
+        let made = tenants.register(&format!("t{n}"), None, None, None);
         let meter = meters.get(made.unwrap().tenant).unwrap();
         meter.record(contract::Kind::Read, 4096, 90_000);
     }
@@ -551,7 +546,7 @@ fn a_page_is_told_of_few_tenants_however_many_there_are() {
     let api = Api::start();
     for n in 0..1_000 {
         let promise = (n % 10 == 0).then(|| slo(2_000, 100, 100));
-        api.tenants.register(&format!("Tenant {n:03}"), &to_contract(promise), None, None).unwrap();
+        api.tenants.register(&format!("Tenant {n:03}"), to_contract(promise), None, None).unwrap();
     }
     let (code, stood) = api.ask("GET", "/v1/standing", "");
     assert_eq!((code, &stood["total"], &stood["matched"]), (200, &json!(1_000), &json!(1_000)));
@@ -576,7 +571,7 @@ fn a_page_is_told_of_few_tenants_however_many_there_are() {
 #[test]
 fn the_last_seconds_are_told_once() {
     let api = Api::start();
-    api.tenants.register("gold", &to_contract(Some(slo(500, 1_000, 100))), None, None).unwrap();
+    api.tenants.register("gold", to_contract(Some(slo(500, 1_000, 100))), None, None).unwrap();
     let meters = api.tenants.meters(0);
     let gold = api.tenants.find("gold").unwrap();
     meters.get(gold).unwrap().record(Kind::Read, 4_096, 700_000);

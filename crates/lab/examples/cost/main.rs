@@ -106,9 +106,8 @@ fn registry(tenants: usize) -> Registry {
     let iops = (2_000_000 / tenants).max(1) as u32;
     for tenant in 0..tenants {
         let critical = tenant % 2 == 0;
-        let slo = Slo { latency_us: 2_000, iops, read_percent: 100, ..Slo::default() };
-        let slo = if critical { slo } else { Slo::default() };
-        let admission = registry.register(&slo, Instant::ZERO).expect("it fits");
+        let slo = Slo::new(2_000, iops, 100);
+        let admission = registry.register(critical.then_some(slo), Instant::ZERO).expect("it fits");
         assert!(admission.tenant.0 as usize == tenant, "tenants are numbered in order");
     }
     registry
@@ -129,21 +128,21 @@ fn ask(what: &str, tenants: usize, times: u64) -> bool {
 #[inline(never)]
 fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> bool {
     let now = Instant::ZERO;
-    let slo = |iops| Slo { latency_us: 2_000, iops, read_percent: 100, ..Slo::default() };
+    let slo = |iops| Slo::new(2_000, iops, 100);
     for time in 0..times {
         let granted = match what {
             "register" => {
-                let tenant = registry.register(&slo(100), now).expect("it fits").tenant;
+                let tenant = registry.register(Some(slo(100)), now).expect("it fits").tenant;
                 registry.unregister(tenant, now).expect("it was just registered");
                 registry.remove(tenant, now)
             }
             "change" => {
                 let tenant = TenantId((time * 2 % tenants as u64) as u32);
-                registry.change(tenant, &slo(101 + time as u32 % 7), now).is_ok()
+                registry.change(tenant, Some(slo(101 + time as u32 % 7)), now).is_ok()
             }
             "check" => {
                 // Refused, with what would have to give.
-                !matches!(registry.check(&slo(15_900_000)), Verdict::Admitted { .. })
+                !matches!(registry.check(Some(slo(15_900_000))), Verdict::Admitted { .. })
             }
             "adjust" => {
                 let write_permille = 1_000 + time as u32 % 2_000;

@@ -57,13 +57,13 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
         .iter()
         .zip(sent)
         .map(|(slo, iops)| {
-            let id = stage.register(slo).expect("it fits");
+            let id = stage.register(*slo).expect("it fits");
             let reads = f64::from(slo.read_percent) / 100.0;
             stage.add(id, Load { arrivals: Loop::Paced(iops), reads, bytes: 4096 }, &EVERYWHERE, 4)
         })
         .collect();
     let shared = [0.95, 0.25].map(|reads| {
-        let id = stage.register(&BEST_EFFORT).expect("there is room");
+        let id = stage.register(BEST_EFFORT).expect("there is room");
         let load = Load { arrivals: Loop::Closed(32), reads, bytes: 4096 };
         (id, stage.add(id, load, &EVERYWHERE, 4))
     });

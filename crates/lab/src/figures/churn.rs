@@ -94,7 +94,7 @@ impl Play<'_> {
     fn come(&mut self, n: usize) {
         let wish = self.wish();
         let fits = self.fits(&wish);
-        match self.stage.register(&wish) {
+        match self.stage.register(wish) {
             Ok(id) => {
                 self.outcome.admitted += 1;
                 let (rate, reads) = (f64::from(wish.iops), f64::from(wish.read_percent) / 100.0);
@@ -176,7 +176,7 @@ fn play(options: &Options, model: &DeviceModel, seconds: u64) -> Outcome {
         outcome: Outcome::default(),
     };
     let greedy = [0.5, 0.25].map(|reads| {
-        let id = play.stage.register(&BEST_EFFORT).expect("there is room");
+        let id = play.stage.register(BEST_EFFORT).expect("there is room");
         let load = Load { arrivals: Loop::Closed(16), reads, bytes: 4096 };
         (id, play.stage.add(id, load, &EVERYWHERE, 2))
     });

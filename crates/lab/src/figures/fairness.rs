@@ -40,12 +40,12 @@ pub fn fairness(options: &Options) -> Figure {
     };
     let mut stage =
         Stage::new(Setup { model: slowed(&sized(), 95), ..Setup::device_a(options.seed, 2) });
-    let critical = stage.register(&slo(500, 50_000, 90)).expect("it fits");
+    let critical = stage.register(slo(500, 50_000, 90)).expect("it fits");
     let load = Load { arrivals: Loop::Paced(40e3), reads: 0.9, bytes: 4096 };
     let critical_source = stage.add(critical, load, &[0, 1], 4);
     stage.start(critical_source);
     let shared = TENANTS.map(|(bytes, reads)| {
-        let id = stage.register(&BEST_EFFORT).expect("there is room");
+        let id = stage.register(BEST_EFFORT).expect("there is room");
         let load = Load { arrivals: Loop::Closed(16), reads, bytes };
         let source = stage.add(id, load, &[0, 1], 4);
         stage.start(source);

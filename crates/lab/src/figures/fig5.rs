@@ -17,7 +17,7 @@ pub(super) const RATE: f64 = 420e3;
 /// A tenant of the figure.
 struct Tenant {
     name: &'static str,
-    slo: Slo,
+    slo: Option<Slo>,
     /// Requests a second that it tries to send; nothing for as many as it can.
     iops: Option<f64>,
     reads: f64,
@@ -68,8 +68,8 @@ impl Run {
 fn tenants(b_iops: f64) -> [Tenant; 4] {
     let tenant = |name, slo, iops, reads| Tenant { name, slo, iops, reads };
     [
-        tenant("A", slo(500, 120_000, 100), Some(120e3), 1.0),
-        tenant("B", slo(500, 70_000, 80), Some(b_iops), 0.8),
+        tenant("A", Some(slo(500, 120_000, 100)), Some(120e3), 1.0),
+        tenant("B", Some(slo(500, 70_000, 80)), Some(b_iops), 0.8),
         tenant("C", BEST_EFFORT, None, 0.95),
         tenant("D", BEST_EFFORT, None, 0.25),
     ]
@@ -90,9 +90,12 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
     let everywhere: Vec<usize> = (0..run.workers).collect();
     let cast = tenants(run.b_iops).map(|Tenant { slo, iops, reads, .. }| {
         let times = run.slow;
-        let promised = (slo.iops + times / 2) / times;
-        let slo = Slo { latency_us: slo.latency_us * times, iops: promised, ..slo };
-        let id = stage.register(&slo).expect("the paper admits it");
+        let slo = slo.map(|slo| Slo {
+            latency_us: slo.latency_us * times,
+            iops: (slo.iops + times / 2) / times,
+            ..slo
+        });
+        let id = stage.register(slo).expect("the paper admits it");
         let paced = |iops| Loop::Paced(iops / f64::from(times));
         let arrivals = iops.map_or(Loop::Closed(32), paced);
         let load = Load { arrivals, reads, bytes: 4096 };
@@ -116,7 +119,7 @@ fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got
     let points = (1..).map(f64::from).zip(got.iter().map(|got| got.p95)).collect();
     figure.series.push(Series { name: run.to_string(), points });
     for ((tenant, got), paper) in tenants(b_iops).iter().zip(got).zip(paper) {
-        let wanted = match (tenant.slo.latency_us, tenant.iops) {
+        let wanted = match (tenant.slo.map_or(0, |slo| slo.latency_us), tenant.iops) {
             (0, _) | (_, None) => "best effort".to_string(),
             (us, Some(iops)) => format!("{} K, {us} µs", kilo(iops)),
         };

@@ -30,12 +30,12 @@ fn scale(options: &Options, cores: usize, scheduled: bool) -> Scale {
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let mut critical = Vec::new();
     for core in 0..cores {
-        let id = stage.register(&slo(2_000, 20_000, 90)).expect("twelve fit");
+        let id = stage.register(slo(2_000, 20_000, 90)).expect("twelve fit");
         critical.push((id, stage.add(id, load(Loop::Paced(20e3), 0.9), &[core], 4)));
     }
     let mut best_effort = Vec::new();
     for n in 0..2 {
-        let id = stage.register(&BEST_EFFORT).expect("there is room");
+        let id = stage.register(BEST_EFFORT).expect("there is room");
         let core = if cores == 1 { 0 } else { n };
         best_effort.push((id, stage.add(id, load(Loop::Closed(64), 0.8), &[core], 4)));
     }
@@ -174,12 +174,12 @@ fn crowd(options: &Options, workers: usize, tenants: usize) -> Crowd {
     let mut admitted = 0;
     let mut crowd = Vec::new();
     for n in 0..tenants {
-        let id = match stage.register(&small) {
+        let id = match stage.register(small) {
             Ok(id) => {
                 admitted += 1;
                 id
             }
-            Err(_) => stage.register(&BEST_EFFORT).expect("there is room"),
+            Err(_) => stage.register(BEST_EFFORT).expect("there is room"),
         };
         let home = n % workers;
         crowd.push((id, &homes[home..=home]));

@@ -77,12 +77,12 @@ fn stay(options: &Options, guest: &Guest) -> Stay {
     }
     let mut stage = Stage::new(setup);
     let neighbours = [(120_000, 100), (70_000, 80)].map(|(iops, reads)| {
-        let id = stage.register(&slo(500, iops, reads)).expect("the paper admits it");
+        let id = stage.register(slo(500, iops, reads)).expect("the paper admits it");
         let arrivals = Loop::Paced(SENT * f64::from(iops));
         let load = Load { arrivals, reads: f64::from(reads) / 100.0, bytes: 4096 };
         stage.add(id, load, &EVERYWHERE, 4)
     });
-    let id = stage.register(&BEST_EFFORT).expect("there is room");
+    let id = stage.register(BEST_EFFORT).expect("there is room");
     let Guest { reads, bytes, depth, connections, .. } = *guest;
     let load = Load { arrivals: Loop::Closed(depth), reads, bytes };
     let source = stage.add(id, load, &EVERYWHERE, connections);
@@ -164,8 +164,8 @@ fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     setup.model = slowed(&setup.model, 95);
     let mut stage = Stage::new(setup);
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
-    let ids = [slo(500, 80_000, 90), slo(500, 10_000, 100), BEST_EFFORT]
-        .map(|slo| stage.register(&slo).expect("it fits"));
+    let ids = [Some(slo(500, 80_000, 90)), Some(slo(500, 10_000, 100)), BEST_EFFORT]
+        .map(|slo| stage.register(slo).expect("it fits"));
     let loads = [
         load(Loop::Paced(80e3), 0.9),
         load(Loop::Paced(10e3 * times), 1.0),

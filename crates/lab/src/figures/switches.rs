@@ -32,11 +32,11 @@ fn play(
 ) -> Got {
     let mut stage = Stage::new(Setup { model, ..Setup::device_a(options.seed, 2) });
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
-    let critical = stage.register(slo).expect("it fits");
+    let critical = stage.register(*slo).expect("it fits");
     let source = stage.add(critical, load(Loop::Paced(150e3), 0.95), &EVERYWHERE, 4);
     stage.start(source);
     let shared = [(0.95, portions[0]), (0.25, portions[1])].map(|(reads, portion)| {
-        let id = stage.register(&BEST_EFFORT).expect("there is room");
+        let id = stage.register(BEST_EFFORT).expect("there is room");
         let now = Instant::from_nanos(stage.now());
         stage.registry().set_portion(id, portion, now).expect("a sound portion");
         let source = stage.add(id, load(Loop::Closed(32), reads), &EVERYWHERE, 4);
@@ -67,11 +67,11 @@ fn play(
 fn overrun(options: &Options, fails_fast: bool) -> (f64, f64, f64) {
     let mut stage = Stage::new(Setup::device_a(options.seed, 2));
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
-    let critical = stage.register(&slo(500, 100_000, 100)).expect("it fits");
+    let critical = stage.register(slo(500, 100_000, 100)).expect("it fits");
     stage.registry().fail_fast(fails_fast);
     let source = stage.add(critical, load(Loop::Paced(150e3), 1.0), &EVERYWHERE, 4);
     stage.give_up(source);
-    let other = stage.register(&BEST_EFFORT).expect("there is room");
+    let other = stage.register(BEST_EFFORT).expect("there is room");
     let other = stage.add(other, load(Loop::Closed(32), 0.5), &EVERYWHERE, 4);
     stage.start(source);
     stage.start(other);

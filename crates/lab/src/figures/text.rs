@@ -29,12 +29,11 @@ pub(super) fn off(share: f64) -> String {
 
 /// Returns an SLO over requests of 4 KiB.
 pub(super) fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
-    Slo { latency_us, iops, read_percent, ..Slo::default() }
+    Slo::new(latency_us, iops, read_percent)
 }
 
 /// The SLO of a best-effort tenant.
-pub(super) const BEST_EFFORT: Slo =
-    Slo { latency_us: 0, percentile_tenths: 0, iops: 0, read_percent: 0, request_bytes: 0 };
+pub(super) const BEST_EFFORT: Option<Slo> = None;
 
 /// Returns Jain's index of fairness: 1 if all values are equal, 1/n if one has everything.
 pub(super) fn jain(values: &[f64]) -> f64 {

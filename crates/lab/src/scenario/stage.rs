@@ -179,9 +179,9 @@ impl Stage {
     ///
     /// # Errors
     /// Returns a [`Refusal`] if its SLO cannot be promised.
-    pub fn register(&mut self, slo: &Slo) -> Result<TenantId, Refusal> {
+    pub fn register(&mut self, slo: impl Into<Option<Slo>>) -> Result<TenantId, Refusal> {
         let now = Instant::from_nanos(self.now);
-        Ok(self.registry.register(slo, now)?.tenant)
+        Ok(self.registry.register(slo.into(), now)?.tenant)
     }
 
     /// Opens `connections` of a tenant to each of these workers; nothing is sent yet.

@@ -44,20 +44,19 @@ impl Play {
         setup.flash = Preset::A.model().slowed(SLOW);
         setup.model = DeviceModel::device_a().slowed(SLOW);
         let mut stage = Stage::new(setup);
-        let slo =
-            |iops, read_percent| Slo { latency_us: BOUND_US, iops, read_percent, ..Slo::default() };
+        let slo = |iops, read_percent| Some(Slo::new(BOUND_US, iops, read_percent));
         let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
         // 53 K reads, and 13 K with 80 % reads, on device A; they send 95 % of that.
         let critical = [(slo(6_600, 100), 6_250.0, 1.0), (slo(1_600, 80), 1_520.0, 0.8)];
         let critical = critical.map(|(slo, iops, reads)| {
-            let tenant = stage.register(&slo).expect("it fits");
+            let tenant = stage.register(slo).expect("it fits");
             stage.add(tenant, load(Loop::Paced(iops), reads), &EVERYWHERE, 4)
         });
         let shared = [0.95, 0.25].map(|reads| {
-            let tenant = stage.register(&Slo::default()).expect("there is room");
+            let tenant = stage.register(None).expect("there is room");
             stage.add(tenant, load(Loop::Closed(32), reads), &EVERYWHERE, 4)
         });
-        let tenant = stage.register(&Slo::default()).expect("there is room");
+        let tenant = stage.register(None).expect("there is room");
         let probes = stage.add(tenant, load(Loop::Random(1.0), 1.0), &EVERYWHERE, 4);
         stage.give_up(probes);
         critical.iter().chain(&shared).for_each(|source| stage.start(*source));

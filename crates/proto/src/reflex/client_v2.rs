@@ -115,15 +115,15 @@ fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>
     if register.name.len() > TENANT_BYTES_MAX {
         return Err(Status::BadLength);
     }
-    let slo = &register.slo;
-    let body = SloBody {
-        latency_us: slo.latency_us.into(),
-        iops: slo.iops.into(),
-        request_bytes: slo.request_bytes.into(),
-        percentile_tenths: slo.percentile_tenths.into(),
-        read_percent: slo.read_percent,
-        name_bytes: register.name.len() as u8,
-    };
+    // Zeros ask for best effort.
+    let mut body = SloBody { name_bytes: register.name.len() as u8, ..SloBody::new_zeroed() };
+    if let Some(slo) = &register.slo {
+        body.latency_us = slo.latency_us.into();
+        body.iops = slo.iops.into();
+        body.request_bytes = slo.request_bytes.into();
+        body.percentile_tenths = slo.percentile_tenths.into();
+        body.read_percent = slo.read_percent;
+    }
     head.tenant = register.tenant.into();
     head.payload_bytes = ((size_of::<SloBody>() + register.name.len()) as u32).into();
     Ok(heads(&[head.as_bytes(), body.as_bytes(), register.name.as_bytes()]))

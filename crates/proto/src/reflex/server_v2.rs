@@ -155,17 +155,25 @@ pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, St
         tag: head.tag.get(),
         tenant: head.tenant.get(),
         name: name.into(),
-        slo: Slo {
-            latency_us: body.latency_us.get(),
-            percentile_tenths: body.percentile_tenths.get(),
-            iops: body.iops.get(),
-            read_percent: body.read_percent,
-            request_bytes: body.request_bytes.get(),
-        },
+        slo: slo(body),
     };
     Ok(match head.opcode {
         Opcode::REGISTER => Control::Register(register),
         _ => Control::Renegotiate(register),
+    })
+}
+
+/// Returns an SLO in the contract's words; `None` for best effort, which a message says with a zero. Other
+/// zeros are defaults.
+fn slo(body: &SloBody) -> Option<Slo> {
+    let or = |n: u32, default: u32| if n == 0 { default } else { n };
+    let tenths = u32::from(body.percentile_tenths.get());
+    (body.latency_us.get() > 0).then(|| Slo {
+        latency_us: body.latency_us.get(),
+        percentile_tenths: or(tenths, Slo::PERCENTILE_TENTHS.into()) as u16,
+        iops: body.iops.get(),
+        read_percent: body.read_percent,
+        request_bytes: or(body.request_bytes.get(), Slo::REQUEST_BYTES),
     })
 }
 

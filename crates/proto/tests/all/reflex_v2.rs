@@ -188,7 +188,7 @@ fn controls() {
         read_percent: 80,
         request_bytes: 4096,
     };
-    let register = |tenant| Register { tag: 9, tenant, name: "b".into(), slo };
+    let register = |tenant| Register { tag: 9, tenant, name: "b".into(), slo: Some(slo) };
     let rest = "0900000000000000 0000000000000000 00000000";
     let slo_bytes = "f4010000 c0d40100 00100000 b603 50 01 62";
     let cases = [
@@ -388,7 +388,7 @@ fn a_refused_request_is_answered() {
 #[test]
 fn a_malformed_register_is_answered() {
     let (mut client, mut server) = open(false);
-    let register = Register { tag: 9, tenant: 0, name: "b".into(), slo: Slo::default() };
+    let register = Register { tag: 9, tenant: 0, name: "b".into(), slo: None };
     let heads = client.control(&Control::Register(register)).unwrap();
     let base: Vec<u8> = heads.iter().flat_map(|head| head.bytes().to_vec()).collect();
     let long = changed(&[&base[..], &[0; 64]].concat(), &[(4, 81)]);
@@ -525,7 +525,7 @@ fn a_client_refuses_what_the_server_would() {
     assert_eq!(client.request(0, 0, None, read(2049), &[]).unwrap_err(), Status::BadLength);
     assert_eq!(client.request(0, 0, None, read(1), &[0; 512]).unwrap_err(), Status::BadLength);
     let name = "n".repeat(65).into();
-    let register = Register { tag: 0, tenant: 0, name, slo: Slo::default() };
+    let register = Register { tag: 0, tenant: 0, name, slo: None };
     assert_eq!(client.control(&Control::Register(register)).unwrap_err(), Status::BadLength);
 }
 

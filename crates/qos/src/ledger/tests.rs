@@ -24,9 +24,9 @@ struct Bed {
 impl Bed {
     fn new() -> Bed {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
-        let slo = Slo { latency_us: 500, iops: 100_000, read_percent: 100, ..Slo::default() };
-        registry.register(&slo, Instant::ZERO).unwrap();
-        registry.register(&Slo::default(), Instant::ZERO).unwrap();
+        let slo = Some(Slo::new(500, 100_000, 100));
+        registry.register(slo, Instant::ZERO).unwrap();
+        registry.register(None, Instant::ZERO).unwrap();
         let mut bed = Bed {
             ledger: Ledger::new(registry.shared().clone(), 0),
             registry,

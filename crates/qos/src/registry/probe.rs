@@ -5,7 +5,7 @@
 
 use contract::Instant;
 
-use crate::admission::Promise;
+use crate::admission::Claim;
 use crate::correction::{Adjustment, CORRECTION_READS_MIN, Correction, Window};
 use crate::cost_model::CostModel;
 use crate::delays::{Delays, Seen};
@@ -43,7 +43,7 @@ pub(super) struct View<'a> {
     /// Units a second that the device makes.
     pub(super) rate: u64,
     /// The strictest promise.
-    pub(super) strictest: Option<Promise>,
+    pub(super) strictest: Option<Claim>,
 }
 
 /// The conclusions from a window.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use contract::{Slo, TenantId};
 
-use crate::admission::{Promise, Refusal, Standing};
+use crate::admission::{Claim, Refusal, Standing};
 
 /// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Entry {
     /// A tenant with a share of what is left.
     BestEffort,
     /// A tenant with an SLO, and what the SLO needs.
-    Critical(Slo, Promise),
+    Critical(Slo, Claim),
     /// A tenant that was unregistered: best effort for what it has queued.
     Leaving,
 }
@@ -156,7 +156,7 @@ impl Table {
     }
 
     /// Changes what the SLOs need to what `needs` says; an SLO without an answer keeps its promise.
-    pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Promise>) {
+    pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Claim>) {
         for n in 0..self.entries.len() {
             let Entry::Critical(slo, _) = self.entries[n] else { continue };
             let Some(promise) = needs(&slo) else { continue };

@@ -7,8 +7,8 @@ use crate::{Holding, Lot};
 use super::*;
 use crate::units::{NEG_LIMIT, nano};
 
-fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
-    Slo { latency_us, iops, read_percent, ..Slo::default() }
+fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Option<Slo> {
+    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
 }
 
 fn registry() -> Registry {
@@ -18,7 +18,7 @@ fn registry() -> Registry {
 #[test]
 fn figure_five() {
     let mut registry = registry();
-    let mut register = |slo| registry.register(&slo, Instant::ZERO).unwrap();
+    let mut register = |slo| registry.register(slo, Instant::ZERO).unwrap();
     let a = register(slo(500, 120_000, 100));
     let b = register(slo(500, 70_000, 80));
     let _c = register(slo(0, 0, 0));
@@ -33,16 +33,16 @@ fn figure_five() {
 #[test]
 fn a_change_is_checked_beside_the_others_alone() {
     let mut registry = registry();
-    let mut register = |slo| registry.register(&slo, Instant::ZERO).unwrap().tenant;
+    let mut register = |slo| registry.register(slo, Instant::ZERO).unwrap().tenant;
     let strict = register(slo(500, 300_000, 100));
     let lax = register(slo(2_000, 100_000, 100));
-    assert!(matches!(registry.check(&slo(500, 310_000, 100)), Verdict::Refused { .. }));
-    let larger = registry.check_change(strict, &slo(500, 310_000, 100));
+    assert!(matches!(registry.check(slo(500, 310_000, 100)), Verdict::Refused { .. }));
+    let larger = registry.check_change(strict, slo(500, 310_000, 100));
     assert_eq!(larger, Verdict::Admitted { needed: 31_000_000, left: 1_000_000 });
     // Without the strict one the device makes what it does at 2 ms.
-    let freed = registry.check_change(strict, &slo(0, 0, 0));
+    let freed = registry.check_change(strict, slo(0, 0, 0));
     assert_eq!(freed, Verdict::Admitted { needed: 0, left: 57_000_000 - 10_000_000 });
-    let Verdict::Refused { ways, .. } = registry.check_change(lax, &slo(500, 130_000, 100)) else {
+    let Verdict::Refused { ways, .. } = registry.check_change(lax, slo(500, 130_000, 100)) else {
         panic!("it does not fit beside the strict one")
     };
     assert_eq!((ways.iops, ways.leave), (Some(120_000), alloc::vec![strict]));
@@ -53,13 +53,13 @@ fn changes_move_rates_between_pools() {
     let mut registry = registry();
     assert_eq!(registry.shared().lent(), 100_000_000);
     let now = Instant::ZERO;
-    let a = registry.register(&slo(2_000, 20_000, 90), now).unwrap().tenant;
+    let a = registry.register(slo(2_000, 20_000, 90), now).unwrap().tenant;
     assert_eq!(registry.shared().lent(), 57_000_000);
-    let b = registry.register(&slo(0, 0, 0), now).unwrap().tenant;
+    let b = registry.register(slo(0, 0, 0), now).unwrap().tenant;
     assert_eq!(registry.shared().share(), 57_000_000 - 3_800_000);
-    registry.change(a, &slo(500, 10_000, 90), now).unwrap();
+    registry.change(a, slo(500, 10_000, 90), now).unwrap();
     assert_eq!(registry.shared().share(), 42_000_000 - 1_900_000);
-    registry.change(a, &slo(0, 0, 0), now).unwrap();
+    registry.change(a, slo(0, 0, 0), now).unwrap();
     assert_eq!(registry.shared().share(), 50_000_000);
     for tenant in [a, b] {
         registry.unregister(tenant, now).unwrap();
@@ -68,7 +68,7 @@ fn changes_move_rates_between_pools() {
     }
     assert_eq!(registry.shared().lent(), 100_000_000);
     assert_eq!(registry.shared().best_effort(), 0);
-    assert_eq!(registry.register(&slo(0, 0, 0), now).unwrap().tenant, a);
+    assert_eq!(registry.register(slo(0, 0, 0), now).unwrap().tenant, a);
 }
 
 #[test]
@@ -76,16 +76,16 @@ fn a_full_table_and_a_full_device_refuse() {
     let mut registry = registry();
     let mut admitted = 0;
     let refusal = loop {
-        match registry.register(&slo(2_000, 20_000, 90), Instant::ZERO) {
+        match registry.register(slo(2_000, 20_000, 90), Instant::ZERO) {
             Ok(_) => admitted += 1,
             Err(refusal) => break refusal,
         }
     };
     assert_eq!((admitted, refusal), (8, Refusal::TableFull));
     assert!(registry.promised() <= registry.device_rate());
-    let much = registry.check(&slo(2_000, 200_000, 90));
+    let much = registry.check(slo(2_000, 200_000, 90));
     assert!(matches!(much, Verdict::Refused { refusal: Refusal::TooMuch(_), .. }));
-    let tight = registry.check(&slo(500, 1, 100));
+    let tight = registry.check(slo(500, 1, 100));
     assert!(matches!(tight, Verdict::Admitted { needed: 100, .. }), "{tight:?}");
 }
 
@@ -93,14 +93,14 @@ fn a_full_table_and_a_full_device_refuse() {
 fn weights_share_what_is_left() {
     let mut registry = registry();
     let now = Instant::ZERO;
-    let heavy = registry.register(&slo(0, 0, 0), now).unwrap().tenant;
-    let light = registry.register(&slo(0, 0, 0), now).unwrap().tenant;
+    let heavy = registry.register(slo(0, 0, 0), now).unwrap().tenant;
+    let light = registry.register(slo(0, 0, 0), now).unwrap().tenant;
     registry.set_portion(heavy, Portion { weight: 3, cap: None }, now).unwrap();
     assert_eq!((registry.shared().share(), registry.shared().best_effort()), (25_000_000, 4));
     // Class and back keeps the weight.
-    registry.change(heavy, &slo(2_000, 1_000, 100), now).unwrap();
+    registry.change(heavy, slo(2_000, 1_000, 100), now).unwrap();
     assert_eq!(registry.shared().share(), 57_000_000 - 100_000);
-    registry.change(heavy, &slo(0, 0, 0), now).unwrap();
+    registry.change(heavy, slo(0, 0, 0), now).unwrap();
     assert_eq!(registry.portion(heavy), Portion { weight: 3, cap: None });
     registry.set_portion(light, Portion { weight: 4, cap: Some(9) }, now).unwrap();
     assert_eq!(registry.portion(light), Portion { weight: 4, cap: Some(9) });
@@ -115,7 +115,7 @@ fn weights_share_what_is_left() {
     registry.unregister(light, now).unwrap();
     registry.remove(light, now);
     assert_eq!(registry.shared().share(), 100_000_000 / 3);
-    assert_eq!(registry.register(&slo(0, 0, 0), now).unwrap().tenant, light);
+    assert_eq!(registry.register(slo(0, 0, 0), now).unwrap().tenant, light);
     assert_eq!(registry.portion(light), Portion::default());
     assert_eq!(registry.shared().share(), 25_000_000);
 }
@@ -124,9 +124,9 @@ fn weights_share_what_is_left() {
 fn a_corrected_device_promises_less_and_grants_what_it_has() {
     let mut registry = registry();
     let now = Instant::ZERO;
-    let reader = registry.register(&slo(500, 120_000, 100), now).unwrap().tenant;
-    let writer = registry.register(&slo(500, 10_000, 0), now).unwrap().tenant;
-    registry.register(&slo(0, 0, 0), now).unwrap();
+    let reader = registry.register(slo(500, 120_000, 100), now).unwrap().tenant;
+    let writer = registry.register(slo(500, 10_000, 0), now).unwrap().tenant;
+    registry.register(slo(0, 0, 0), now).unwrap();
     assert_eq!(registry.shared().share(), 20_000_000);
     // Writes have become half as dear again: 150 K tokens a second for the writer.
     let dearer = Adjustment { write_permille: 1_500, ..Adjustment::NONE };
@@ -139,7 +139,7 @@ fn a_corrected_device_promises_less_and_grants_what_it_has() {
     let rate = |tenant: TenantId| registry.shared().tenant(tenant.0).terms().rate;
     assert_eq!((rate(reader), rate(writer)), (9_333_333, 11_666_666));
     assert!(registry.shared().lent() <= 21_000_000);
-    let refused = registry.check(&slo(2_000, 1, 100));
+    let refused = registry.check(slo(2_000, 1, 100));
     assert!(matches!(refused, Verdict::Refused { .. }), "{refused:?}");
     // One goes: the other has what it was promised.
     registry.unregister(writer, now).unwrap();
@@ -153,8 +153,8 @@ fn a_corrected_device_promises_less_and_grants_what_it_has() {
 fn another_model_keeps_promises_and_names_who_does_not_fit() {
     let mut registry = registry();
     let now = Instant::ZERO;
-    let reader = registry.register(&slo(500, 120_000, 100), now).unwrap().tenant;
-    let writer = registry.register(&slo(500, 10_000, 0), now).unwrap().tenant;
+    let reader = registry.register(slo(500, 120_000, 100), now).unwrap().tenant;
+    let writer = registry.register(slo(500, 10_000, 0), now).unwrap().tenant;
     let model = |write, tokens: u64, latency_us| {
         let rate = tokens * 100;
         let row = crate::RatePoint { latency_us, mixed: rate, read_only: rate };
@@ -188,7 +188,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
     let change = |in_a_row: bool| {
         let mut registry = Registry::new(DeviceModel::device_a(), MANY as usize);
         for _ in 0..MANY {
-            registry.register(&slo(500, 400, 100), now).unwrap();
+            registry.register(slo(500, 400, 100), now).unwrap();
         }
         registry.adjust(Adjustment { rate_permille: 200, ..Adjustment::NONE }, now);
         let all = || (0..MANY).map(TenantId);
@@ -211,7 +211,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
         };
         row(&mut registry, &|registry| {
             for tenant in all().filter(|tenant| tenant.0 % 2 == 0) {
-                registry.change(tenant, &slo(0, 0, 0), now).unwrap();
+                registry.change(tenant, slo(0, 0, 0), now).unwrap();
             }
         });
         assert!(registry.promised() > registry.device_rate(), "they have parts still");
@@ -250,8 +250,8 @@ impl Process {
     /// A strict tenant of 1 000 reads a second, and another that shares what is left.
     fn new() -> (Process, TenantId, TenantId) {
         let mut registry = registry();
-        let strict = registry.register(&slo(1_000, 1_000, 100), Instant::ZERO).unwrap().tenant;
-        let shares = registry.register(&slo(0, 0, 0), Instant::ZERO).unwrap().tenant;
+        let strict = registry.register(slo(1_000, 1_000, 100), Instant::ZERO).unwrap().tenant;
+        let shares = registry.register(slo(0, 0, 0), Instant::ZERO).unwrap().tenant;
         let scheduler = registry.scheduler(0, QueueLimits { slots: 64, of_tenant: 64 });
         (Process { registry, scheduler, slots: contract::SlotTable::new(64) }, strict, shares)
     }
@@ -369,14 +369,14 @@ fn what_is_put_back_is_not_judged_anew() {
     let mut registry = registry();
     let now = Instant::ZERO;
     let most = |reads: u32| slo(1_000, reads, 100);
-    let tenant = registry.register(&most(100_000), now).unwrap().tenant;
+    let tenant = registry.register(most(100_000), now).unwrap().tenant;
     let before = registry.lot_of(tenant);
-    registry.change(tenant, &slo(0, 0, 0), now).unwrap();
+    registry.change(tenant, slo(0, 0, 0), now).unwrap();
     // Others take all that it gave up.
     for reads in [400_000, 200_000, 100_000, 50_000] {
-        let _ = registry.register(&most(reads), now);
+        let _ = registry.register(most(reads), now);
     }
-    assert!(registry.change(tenant, &most(100_000), now).is_err());
+    assert!(registry.change(tenant, most(100_000), now).is_err());
     registry.put_back(tenant, before, now);
     let terms = registry.shared().tenant(tenant.0).terms();
     assert_eq!(terms.class, Class::LatencyCritical);

@@ -90,12 +90,7 @@ pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
 
 /// A tenant that is promised nothing.
 fn plain(name: &str) -> TenantChange {
-    TenantChange::Add {
-        name: name.to_owned(),
-        slo: contract::Slo::default(),
-        share: None,
-        device: None,
-    }
+    TenantChange::Add { name: name.to_owned(), slo: None, share: None, device: None }
 }
 
 #[test]
@@ -316,11 +311,11 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
         let device = &tenants.devices()[0];
         assert!(device.tokens_promised > device.tokens.unwrap(), "{device:?}");
         let gold = tenants.get("gold").unwrap();
-        (gold.slo.iops, gold.tokens_needed)
+        (gold.slo.unwrap().iops, gold.tokens_needed)
     };
     assert_eq!(promised(), (70_000, 70_000));
-    let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().slo };
-    let less = TenantChange::Set { name: "gold".to_owned(), slo, share: None };
+    let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().slo.unwrap() };
+    let less = TenantChange::Set { name: "gold".to_owned(), slo: Some(slo), share: None };
     let made = power::set_fault(Fault::None);
     power::set_fault(Fault::From(made));
     assert_eq!(live.change_tenant(&less).unwrap_err().code, Code::NotKept);
@@ -334,7 +329,7 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     // It would not be promised that today.
     live.change_tenant(&less).unwrap();
     let slo = contract::Slo { iops: 70_000, ..slo };
-    let more = TenantChange::Set { name: "gold".to_owned(), slo, share: None };
+    let more = TenantChange::Set { name: "gold".to_owned(), slo: Some(slo), share: None };
     assert_eq!(live.change_tenant(&more).unwrap_err().code, Code::TooMuch);
 }
 

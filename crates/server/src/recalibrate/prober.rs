@@ -342,7 +342,6 @@ impl<D: Device> Prober<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::Slo;
     use flash::{MemQueue, MemVolume};
     use qos::{DeviceModel, QueueLimits, Registry};
 
@@ -358,7 +357,7 @@ mod tests {
         fn new(scratch: Option<Place>) -> Run {
             let (volume, orders) = (MemVolume::new(1024), Arc::new(Orders::default()));
             let mut registry = Registry::new(DeviceModel::unlimited(), 1);
-            let tenant = registry.register(&Slo::default(), Instant::ZERO).unwrap().tenant;
+            let tenant = registry.register(None, Instant::ZERO).unwrap().tenant;
             let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
             let class = SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX };
             let pool = || BufPool::new(io::carve(&[class]).unwrap().bufs);

@@ -414,7 +414,7 @@ impl Estate {
             let (slo, share) = (tenant.slo(), tenant.share());
             let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
             register_again(registry, &tenant.name, now, |registry| {
-                registry.register_sharing(&tenant.name, &slo, share, device, origin, now)
+                registry.register_sharing(&tenant.name, slo, share, device, origin, now)
             })
             .map_err(|refusal| refused(refusal.to_string()))?;
         }

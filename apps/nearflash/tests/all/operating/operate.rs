@@ -182,8 +182,7 @@ fn rules_say_who_may_enter_a_tenant_of_the_operator() {
         V2::hello(server.address(), hello)
     };
     let mut gold = hello("open", "gold").unwrap();
-    let promise =
-        contract::Slo { latency_us: 500, iops: 10, read_percent: 100, ..Default::default() };
+    let promise = Some(contract::Slo::new(500, 10, 100));
     let (status, _) = gold.renegotiate(0, promise).unwrap_err();
     assert_eq!(status, Status::Denied, "what the operator promised is the operator's to change");
     assert_eq!(hello("closed", "gold").err(), Some(Status::Denied));

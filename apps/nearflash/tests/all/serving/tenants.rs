@@ -44,8 +44,8 @@ fn serve_at(pace: &str, rest: &str) -> (Server, tempfile::NamedTempFile) {
     (Launch::config(&device).start(), model)
 }
 
-fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
-    Slo { latency_us, iops, read_percent, ..Slo::default() }
+fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Option<Slo> {
+    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
 }
 
 fn enter(server: &Server, token: &str) -> V2 {
@@ -192,7 +192,7 @@ fn without_a_model_nobody_is_limited() {
     expect_unlimited(&mut v2);
     let (status, _) = v2.register("gold", slo(500, 1_000, 100)).unwrap_err();
     assert_eq!(status, Status::Unsupported);
-    assert_ne!(v2.register("silver", Slo::default()).unwrap().tenant, 0);
+    assert_ne!(v2.register("silver", None).unwrap().tenant, 0);
 }
 
 #[test]
@@ -202,9 +202,9 @@ fn connections_share_what_they_registered() {
     let mut two = enter(&server, "bronze");
     let reply = one.register("mine", slo(2_000, 1_000, 100)).unwrap();
     assert_eq!((reply.tenant, reply.tokens_needed, reply.tokens_free), (1, 1_000, 2_000));
-    let shared = two.register("mine", Slo::default()).unwrap();
+    let shared = two.register("mine", None).unwrap();
     assert_eq!(shared, reply, "the first one's SLO stands");
-    assert_eq!(one.register("mine", Slo::default()), Ok(reply), "and its handle");
+    assert_eq!(one.register("mine", None), Ok(reply), "and its handle");
     one.session.charge(reply.tenant);
     two.session.charge(shared.tenant);
     expect_about(&[(1_000.0, PROMISED)], || vec![both(&mut one, &mut two).iter().sum()]);

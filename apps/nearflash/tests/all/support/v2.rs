@@ -172,7 +172,7 @@ impl V2 {
     pub(crate) fn register(
         &mut self,
         name: &str,
-        slo: Slo,
+        slo: Option<Slo>,
     ) -> Result<TenantReply, (Status, TenantReply)> {
         let register = Register { tag: 6, tenant: 0, name: name.into(), slo };
         self.control(&Control::Register(register));
@@ -183,7 +183,7 @@ impl V2 {
     pub(crate) fn renegotiate(
         &mut self,
         tenant: u16,
-        slo: Slo,
+        slo: Option<Slo>,
     ) -> Result<TenantReply, (Status, TenantReply)> {
         let register = Register { tag: 6, tenant, name: "".into(), slo };
         self.control(&Control::Renegotiate(register));

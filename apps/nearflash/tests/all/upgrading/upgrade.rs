@@ -11,7 +11,7 @@ use crate::support::{
     Answer, Launch, PATIENCE, Place, SLOW_MODEL, Server, V1, V2, each, nearflash, now, pattern,
     result, v1_head, verifying, wait_until,
 };
-use contract::{Command, Hello, Range, Slo, Status};
+use contract::{Command, Hello, Range, Status};
 use control::admin::{AddTenant, Code, WorkerState};
 use rustix::process::{Pid, Signal};
 
@@ -497,7 +497,7 @@ fn half_a_message_and_clients_tenants_move_along() {
     let whole = [&v1_head(1, 7, 0, 8)[..], &payload[..], &v1_head(0, 8, 0, 8)[..]].concat();
     v1.send(&whole[..1000]);
     let mut v2 = V2::connect(old.address());
-    let handle = v2.register("mine", Slo::default()).unwrap().tenant;
+    let handle = v2.register("mine", None).unwrap().tenant;
     assert_ne!(handle, 0);
     let mut silent = V1::connect(old.address());
     let mut new = place.take_over();
@@ -564,7 +564,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
         assert!(refused.to_string().contains("a new process is taking over"), "{refused}");
     }
     let mut v2 = V2::connect(old.address());
-    assert_eq!(v2.register("late", Slo::default()).unwrap_err().0, Status::Retry);
+    assert_eq!(v2.register("late", None).unwrap_err().0, Status::Retry);
     new.kill();
     old.await_log("this server goes on");
     place.client().add_tenant(&tenant).unwrap();

@@ -291,12 +291,13 @@ fn control(chance: &mut Chance) -> Control {
     let tag = chance.next();
     let tenant = chance.next() as u16;
     let slo = Slo {
-        latency_us: chance.next() as u32,
-        percentile_tenths: chance.below(1001) as u16,
+        latency_us: chance.next() as u32 | 1,
+        percentile_tenths: 1 + chance.below(1000) as u16,
         iops: chance.next() as u32,
         read_percent: chance.below(101) as u8,
-        request_bytes: chance.next() as u32,
+        request_bytes: chance.next() as u32 | 1,
     };
+    let slo = (chance.below(4) > 0).then_some(slo);
     let name = chance.name();
     match chance.below(5) {
         0 => Control::Ping { tag },

@@ -297,7 +297,8 @@ fn meaning(text: &str) -> String {
         .list()
         .into_iter()
         .map(|info| {
-            let promise = (info.tokens_needed, info.slo.latency_us, info.slo.read_percent);
+            let promise =
+                (info.tokens_needed, info.slo.map(|slo| (slo.latency_us, slo.read_percent)));
             format!("{:?}", (info.name, info.class, info.device, promise, info.share))
         })
         .collect();
