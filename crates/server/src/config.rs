@@ -1,4 +1,5 @@
-//! What a server is told: one TOML file, or the command line (docs/reference/configuration.md).
+//! The configuration of a server: one TOML file, or the command line
+//! (docs/reference/configuration.md).
 
 mod admin;
 mod authentication;
@@ -37,96 +38,102 @@ pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table, uuid
 pub(crate) use schema::SMALLEST;
 pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
 
-/// The device that nothing else says otherwise.
+/// The spec of the device that a server exports if its configuration has none.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
 
 /// A configuration file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Threads that serve: a number, or `MIN..MAX` in quotes for as many as the load needs.
+    /// Number of worker threads: a number, or `MIN..MAX` in quotes for as many as the load needs.
     #[schemars(with = "Option<crate::crew_size::Written>")]
     pub(crate) workers: Option<CrewSize>,
-    /// The processors that they are pinned to, in their order; with none they are not.
+    /// Processors that the workers are pinned to, one each, in this order. An empty list pins none.
     pub(crate) cpus: Option<Vec<usize>>,
-    /// The admin API: where it is, and what belongs to it; in the default place unless told.
+    /// Address of the admin API, or the table `[admin]` with its address and files.
+    /// By default a Unix socket of the server's user.
     #[serde(default)]
     #[schemars(with = "Option<admin::Written>")]
     pub(crate) admin: AdminConfig,
-    /// Where changes of the running server are kept: a file, or `none`; beside the configuration file
-    /// unless told.
+    /// State file, which keeps changes made while the server runs, or `none`.
+    /// By default `NAME.state` beside the configuration file, or in the service manager's directory
+    /// for states; none if there is no configuration file.
     pub state: Option<String>,
-    /// What is exported; one file of 1 GiB unless told.
+    /// Devices that the server exports. By default one file of 1 GiB.
     #[serde(default)]
     pub(crate) device: Vec<DeviceConfig>,
-    /// Where clients connect; port 7420 of loopback unless told.
+    /// Addresses that the server listens on. By default port 7420 of loopback.
     #[serde(default)]
     pub(crate) listen: Vec<ListenConfig>,
-    /// Ranges of devices that clients see; each device as a whole unless told.
+    /// Namespaces: the ranges of devices that clients see. By default each device is one.
     #[serde(default)]
     pub(crate) namespace: Vec<NamespaceConfig>,
-    /// Who may come in, and what they may do; everybody everything unless told.
+    /// Rules that say which clients may connect and what they may do. By default all may do all.
     #[serde(default)]
     access: Vec<AccessConfig>,
-    /// Whoever requests are charged to, with their SLOs.
+    /// Tenants, to which requests are charged, with their SLOs.
     #[serde(default)]
     pub tenant: Vec<TenantConfig>,
-    /// What hosts find over NVMe.
+    /// Subsystems that NVMe hosts can connect to.
     #[serde(default)]
     pub(crate) subsystem: Vec<SubsystemConfig>,
-    /// NVMe hosts of which more is known than their name.
+    /// NVMe hosts that have keys or a tenant of their own.
     #[serde(default)]
     pub(crate) host: Vec<HostConfig>,
-    /// How NVMe hosts may prove who they are; in all ways that there are unless told.
+    /// Methods by which NVMe hosts may authenticate. By default all that the server has.
     #[serde(default)]
     pub(crate) authentication: AuthenticationConfig,
-    /// The most of everything, of each worker except `connections` and `tenants`; what each key says
-    /// unless told.
+    /// Limits of each worker; `connections` and `tenants` are limits of the whole server.
+    /// By default each key has its own value.
     #[serde(default)]
     limits: LimitsConfig,
-    /// Its namespaces and subsystems are all named, so that there being none means none.
+    /// `true` if all listeners, namespaces and subsystems are listed: an empty list means none, not
+    /// the default ones.
     #[serde(skip)]
     pub(crate) is_settled: bool,
-    /// Models that operators have named, as they were read then, by device.
+    /// Texts of the models that operators named while the server ran, by device.
     #[serde(skip)]
     pub(crate) named_models: BTreeMap<String, String>,
-    /// Models that took the place of those which are named, by device.
+    /// Measured models that replace the named ones, by device.
     #[serde(skip)]
     pub(crate) measured_models: BTreeMap<String, KeptModel>,
 }
 
+/// A device that the server exports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviceConfig {
-    /// What namespaces and tenants call it.
+    /// Name of the device, by which namespaces and tenants refer to it.
     pub(crate) name: String,
     /// A device spec (docs/reference/devices.md).
     pub(crate) spec: String,
-    /// Its device model: a file, `a` or `cloud` (docs/reference/device-models.md); that of `sim:a`
-    /// and `sim:cloud`, else none, unless told.
+    /// Device model: a file, `a` or `cloud` (docs/reference/device-models.md).
+    /// By default `sim:a` and `sim:cloud` have their own model, and other devices have none.
     pub(crate) model: Option<String>,
-    /// Whether its model is corrected by measured delays.
+    /// Corrects the device model by measured delays.
     #[serde(default)]
     correct_online: bool,
-    /// Whether no more requests are at it at a time than the strictest latency allows.
+    /// Limits the requests in flight at the device to what the strictest latency objective allows.
     #[serde(default)]
     bound_depth: bool,
-    /// Whether requests that would miss their latency are refused at once.
+    /// Refuses requests that would miss their latency objective at once.
     #[serde(default)]
     fail_fast: bool,
-    /// When it is measured anew by itself, once it differs from its model: `off` or `idle`.
+    /// Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
+    /// the device is idle.
     #[serde(default)]
     recalibrate: Recalibrate,
-    /// For how many seconds it must have had little to do when it counts as idle; 60 unless told.
+    /// Seconds of little load after which the device counts as idle.
     recalibrate_idle_seconds: Option<u32>,
-    /// The namespace, by name or number, that this may overwrite; without one it is only read.
+    /// Namespace, by name or number, that a recalibration may overwrite.
+    /// A recalibration without one only reads.
     pub(crate) recalibrate_scratch: Option<String>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
 
-/// When a device is measured anew by itself.
+/// The condition under which a device that has drifted is recalibrated automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Recalibrate {
@@ -136,26 +143,26 @@ enum Recalibrate {
 }
 
 impl DeviceConfig {
-    /// How long a device has had little to do when it counts as idle, unless told.
+    /// The default of [`idle_after`](Self::idle_after).
     pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
 
-    /// Whether it is measured anew when it has drifted and is idle.
+    /// Returns `true` if the device is recalibrated automatically when it has drifted and is idle.
     pub(crate) fn recalibrates_by_itself(&self) -> bool {
         self.recalibrate == Recalibrate::Idle
     }
 
-    /// How long it must have had little to do for that.
+    /// Returns the time of little load after which the device counts as idle.
     pub(crate) fn idle_after(&self) -> Duration {
         let told = self.recalibrate_idle_seconds;
         told.map_or(DeviceConfig::IDLE_AFTER, |seconds| Duration::from_secs(seconds.into()))
     }
 
-    /// The `n`-th device of a command line.
+    /// Returns the `n`-th device of a command line.
     pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
         DeviceConfig::new(format!("device{n}"), spec.clone(), None, Switches::default())
     }
 
-    /// A device that is not measured by itself.
+    /// Returns a device that is never recalibrated automatically.
     pub(crate) fn new(
         name: String,
         spec: String,
@@ -177,92 +184,97 @@ impl DeviceConfig {
         }
     }
 
-    /// What it does beyond the paper.
+    /// Returns the optional features of the device's scheduler.
     pub(crate) fn switches(&self) -> Switches {
         let DeviceConfig { correct_online, bound_depth, fail_fast, .. } = *self;
         Switches { correct_online, bound_depth, fail_fast }
     }
 }
 
+/// A listener: an address at which clients connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
-    /// Where to listen, and for whom (docs/reference/configuration.md).
+    /// URL of the listener: protocol, address and options (docs/reference/configuration.md).
     pub(crate) url: String,
-    /// What operators and `ana` call it; its place among the listeners unless told.
+    /// Number of the listener, by which operators and `ana` refer to it.
+    /// By default its position among the listeners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u16>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
 
 impl ListenConfig {
-    /// A listener of a command line.
+    /// Returns a listener of a command line.
     pub(crate) fn from_argument(url: &str) -> ListenConfig {
         ListenConfig { url: url.to_owned(), number: None, nth: Nth::default() }
     }
 }
 
+/// A rule that says what some clients may do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AccessConfig {
-    /// `ADDRESS/PREFIX`, or `anyone`; needed unless `token` or `uid` is there.
+    /// Clients at these addresses: `ADDRESS/PREFIX`, or `anyone`.
+    /// Each rule has exactly one of `from`, `token` and `uid`; required if the other two are absent.
     from: Option<String>,
-    /// Whoever presents this token; needed unless `from` or `uid` is there.
+    /// Clients that present this token; required if `from` and `uid` are absent.
     token: Option<String>,
-    /// A user of this machine; needed unless `from` or `token` is there.
+    /// Clients of this user of the server's machine; required if `from` and `token` are absent.
     uid: Option<u32>,
-    /// The tenant's name; the listener's, or the default tenant, unless told.
+    /// Name of the tenant that the clients belong to. An empty name means the listener's tenant, or
+    /// `default` if the listener has none.
     #[serde(default)]
     tenant: String,
-    /// The numbers of the namespaces that it is about; all unless told.
+    /// Numbers of the namespaces that the rule holds for. By default all.
     namespaces: Option<Vec<u16>>,
-    /// `read`, `write` or `read-write`.
+    /// Rights that the rule grants: `read`, `write` or `read-write`.
     rights: String,
-    /// Whether they may register tenants of their own, and change theirs.
+    /// Allows the clients to register tenants of their own, and to change these.
     #[serde(default)]
     register: bool,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
 
-/// The share of reads unless told.
+/// The default percentage of reads.
 const READ_PERCENT: u8 = 100;
 
 /// A tenant and its SLO; best effort without a latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// What rules, listeners and operators call it; `default` is that of whoever has no other.
+    /// Name of the tenant. `default` is the tenant of all clients without another one.
     pub(crate) name: String,
-    /// The tail read latency that it is promised, in microseconds; with 0 it is best effort.
+    /// Promised tail latency of reads, in microseconds; 0 makes the tenant best effort.
     #[serde(default)]
     latency_us: u32,
-    /// Which percentile that bounds; 95 unless told.
+    /// Percentile of reads for which the promised latency holds.
     percentile: Option<f64>,
-    /// Requests a second that it is promised; needed with a latency.
+    /// Promised requests a second; required with a latency.
     #[serde(default)]
     iops: u32,
-    /// Share of reads among them; 100 unless told.
+    /// Percentage of reads among the promised requests.
     read_percent: Option<u8>,
-    /// Bytes of a typical request; 4096 unless told.
+    /// Bytes of a typical request; 0 means 4096.
     #[serde(default)]
     request_bytes: u32,
-    /// The device that the promise is about; the first unless told.
+    /// Device that the promise holds for. By default the first.
     pub(crate) device: Option<String>,
-    /// Best effort: its part of the rest beside those of the others; 1 unless told.
+    /// Best effort only: weight of the tenant's share of the tokens that promises leave.
     weight: Option<u32>,
-    /// Best effort: tokens a second that it gets at most; as many as others leave unless told.
+    /// Best effort only: most tokens a second that the tenant gets. By default unlimited.
     cap_tokens: Option<u64>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
 
 impl TenantConfig {
-    /// What it is promised.
+    /// Returns the tenant's SLO; `None` for best effort.
     pub fn slo(&self) -> Option<Slo> {
         let or = |n: u32, default: u32| if n == 0 { default } else { n };
         let tenths = self.percentile.map_or(0.0, |percentile| (percentile * 10.0).round());
@@ -275,7 +287,7 @@ impl TenantConfig {
         })
     }
 
-    /// A tenant as it is now.
+    /// Returns the configuration of a tenant as it is now.
     pub(crate) fn of(info: &TenantInfo) -> TenantConfig {
         let slo = info.slo;
         let share = Some(info.share).filter(|share| slo.is_none() && *share != Share::default());
@@ -293,19 +305,20 @@ impl TenantConfig {
         }
     }
 
-    /// Whether nothing is said of it but its name.
+    /// Returns `true` if the tenant has neither an SLO nor a share of its own.
     pub(crate) fn is_plain(&self) -> bool {
         self.latency_us == 0 && self.share().is_none()
     }
 
-    /// Whether another says the same in other words, where the first device is this one.
+    /// Returns `true` if both tenants have the same SLO, share and device once the defaults are
+    /// filled in. `first` is the first device, which is the default one.
     pub(crate) fn means_the_same(&self, other: &TenantConfig, first: Option<&str>) -> bool {
         let device = |one: &TenantConfig| one.device.clone().or(first.map(str::to_owned));
         let share = |one: &TenantConfig| one.share().unwrap_or_default();
         (self.slo(), share(self), device(self)) == (other.slo(), share(other), device(other))
     }
 
-    /// Says what it leaves to the defaults.
+    /// Fills in the defaults of absent keys.
     fn say_defaults(&mut self) {
         if self.latency_us == 0 {
             self.weight.get_or_insert(Share::default().weight);
@@ -318,7 +331,7 @@ impl TenantConfig {
         }
     }
 
-    /// What it gets of the rest; `None` where nothing is told of that.
+    /// Returns the tenant's share of the tokens that promises leave; `None` if none is configured.
     pub(crate) fn share(&self) -> Option<Share> {
         let (weight, cap_tokens) = (self.weight, self.cap_tokens);
         let weight_or_one = weight.unwrap_or(Share::default().weight);
@@ -327,24 +340,25 @@ impl TenantConfig {
     }
 }
 
+/// Limits on resources and times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitsConfig {
-    /// Requests in flight on a worker.
+    /// Most requests in flight on a worker.
     in_flight: Option<usize>,
-    /// Tenants of the whole server, those that are leaving included.
+    /// Most tenants of the whole server, including tenants that are leaving.
     tenants: Option<usize>,
-    /// Requests in flight on one connection.
+    /// Most requests in flight on one connection.
     in_flight_of_connection: Option<usize>,
-    /// Bytes of replies that a connection may leave unread before it is not read from.
+    /// Bytes of unread replies of a connection at which the server stops reading from it.
     unsent_of_connection: Option<String>,
-    /// Bytes kept that had arrived from connections when they were stopped.
+    /// Most bytes that a worker keeps of connections that it has stopped reading from.
     carried: Option<String>,
-    /// Connections over all workers; fewer where the limit of descriptors is lower.
+    /// Most connections of all workers together. A lower limit of descriptors takes precedence.
     pub(crate) connections: Option<usize>,
-    /// How many seconds a message may take to arrive, and replies to be taken.
+    /// Seconds that a message may take to arrive, and that a client may take to read its replies.
     stuck_seconds: Option<usize>,
-    /// How many seconds a drain waits for requests in flight.
+    /// Seconds that a drain waits for requests in flight.
     drain_seconds: Option<usize>,
 }
 
@@ -357,7 +371,7 @@ impl Config {
         self.device.iter_mut().for_each(|device| device.model = Some(model.to_owned()));
     }
 
-    /// The devices; the default one unless told.
+    /// Returns the devices, or the default device if none is configured.
     pub(crate) fn all_devices(&self) -> Vec<DeviceConfig> {
         match self.device.is_empty() {
             true => vec![DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned()))],
@@ -368,12 +382,13 @@ impl Config {
     /// Returns the specs of the devices, in their order.
     ///
     /// # Errors
-    /// The specs that name no device.
+    /// Fails with all specs that are invalid.
     pub fn specs(&self) -> Result<Vec<Spec>, Mistakes> {
         Mistakes::collect(|mistakes| self.specs_or(mistakes))
     }
 
-    /// The same; something in the place of one that is none.
+    /// Returns the specs of the devices, in their order. An invalid spec adds to `mistakes`, and a
+    /// large device stands in for it.
     pub(crate) fn specs_or(&self, mistakes: &mut Mistakes) -> Vec<Spec> {
         let spec = |device: &DeviceConfig| {
             let parsed = device.spec.parse();
@@ -386,26 +401,26 @@ impl Config {
         self.all_devices().iter().map(spec).collect()
     }
 
-    /// Whether there is any access rule.
+    /// Returns `true` if there is an access rule.
     pub(crate) fn has_access_rules(&self) -> bool {
         !self.access.is_empty()
     }
 
-    /// Whether an access rule names this namespace.
+    /// Returns `true` if an access rule names this namespace.
     pub(crate) fn rules_name(&self, number: u16) -> bool {
         let lists = self.access.iter().filter_map(|rule| rule.namespaces.as_ref());
         lists.flatten().any(|named| *named == number)
     }
 
-    /// The names of the tenants that access rules are of, with the numbers of the rules; `None` for
-    /// the listener's or the default tenant.
+    /// Returns the number of each access rule, from 1, with the name of its tenant; `None` for the
+    /// listener's or the default tenant.
     pub(crate) fn rule_tenants(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
         let rules = self.access.iter().enumerate();
         rules.map(|(n, rule)| (n + 1, Some(rule.tenant.as_str()).filter(|name| !name.is_empty())))
     }
 
-    /// The access rules; everybody may do everything unless told. `find` knows the tenants of all that
-    /// are to be. Rules that cannot be are left out.
+    /// Returns the access rules; without any rule everybody may do everything. `find` returns the
+    /// tenant of a name. Invalid rules add to `mistakes` and are left out.
     pub(crate) fn access(
         &self,
         is_known: impl Fn(NamespaceId) -> bool,
@@ -431,15 +446,15 @@ impl Config {
         Access::new(rules)
     }
 
-    /// The limits of each worker.
+    /// Returns the limits of each worker.
     ///
     /// # Errors
-    /// Those that cannot be.
+    /// Fails with all limits that are invalid.
     pub(crate) fn limits(&self) -> Result<Limits, Mistakes> {
         Mistakes::collect(|mistakes| self.limits_or(mistakes))
     }
 
-    /// The same; what cannot be is as if it had not been told.
+    /// Returns the limits of each worker. An invalid limit adds to `mistakes` and keeps its default.
     pub(crate) fn limits_or(&self, mistakes: &mut Mistakes) -> Limits {
         let mut limits = Limits::default();
         let config = &self.limits;
@@ -477,19 +492,19 @@ impl Config {
         limits
     }
 
-    /// The processors that workers are pinned to.
+    /// Returns the processors that workers are pinned to; `None` if workers are not pinned.
     pub(crate) fn pinned(&self) -> Option<&Vec<usize>> {
         self.cpus.as_ref().filter(|cpus| !cpus.is_empty())
     }
 
-    /// Connections over all workers.
+    /// Returns the most connections of all workers together.
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections.unwrap_or(65_536)
     }
 }
 
 impl AccessConfig {
-    /// What holds without any rule.
+    /// Returns the rule that holds if none is configured: everybody may do everything.
     fn of_all() -> AccessConfig {
         AccessConfig {
             from: Some("anyone".to_owned()),
@@ -562,7 +577,7 @@ fn parse_network(text: &str) -> Result<Who, String> {
     Ok(Who::Network { address, prefix })
 }
 
-/// In the place of a device that cannot be told: with room for all that may lie on it.
+/// Returns a stand-in for a device whose spec is invalid, with room for all namespaces.
 fn stand_in() -> Spec {
     "null:1048576TiB".parse().expect("it is a spec")
 }

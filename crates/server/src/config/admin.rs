@@ -1,4 +1,4 @@
-//! `admin`: where the admin API is, in a word; or `[admin]`, with what belongs to it.
+//! The admin API in a configuration: its address as `admin`, or address and files as `[admin]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,44 +13,44 @@ use crate::admin::Wanted;
 /// The admin API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct AdminConfig {
-    /// Where it is; in the default place unless told.
+    /// The address; `None` for the default one.
     pub(crate) listen: Option<Wanted>,
-    /// The file of the audit log; none unless told.
+    /// The file of the audit log; `None` for no audit log.
     pub(crate) audit: Option<PathBuf>,
-    /// Of `https://`: its chain of certificates, in PEM.
+    /// The file of the certificate chain for `https://`, in PEM.
     pub(crate) certificate: Option<PathBuf>,
-    /// Of `https://`: their private key, in PEM.
+    /// The file of the certificate's private key for `https://`, in PEM.
     pub(crate) key: Option<PathBuf>,
-    /// Of `https://`: the tokens of those who may come.
+    /// The file of the operators' tokens for `https://`.
     pub(crate) tokens: Option<PathBuf>,
 }
 
-/// How it stands in a file.
+/// The forms of `admin` in a configuration file.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its form is wanted")]
 pub(crate) enum Written {
-    /// Where it is.
+    /// The address of the admin API.
     Where(String),
-    /// And what belongs to it.
+    /// The address of the admin API, and its files.
     Table(Table),
 }
 
-/// `[admin]`
+/// The table `[admin]`: the address of the admin API, and its files.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    /// Where it is: the path of a socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or `none`; a
-    /// socket of this user's unless told.
+    /// Address: the path of a Unix socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or
+    /// `none`. By default a Unix socket of the server's user.
     #[schemars(with = "Option<String>")]
     listen: Option<Wanted>,
-    /// The file of the audit log; without one there is none.
+    /// File of the audit log. By default there is none.
     audit: Option<PathBuf>,
-    /// Of `https://`, and needed there: its chain of certificates, in PEM.
+    /// File of the certificate chain, in PEM; required for `https://`.
     certificate: Option<PathBuf>,
-    /// Of `https://`, and needed there: their private key, in PEM.
+    /// File of the certificate's private key, in PEM; required for `https://`.
     key: Option<PathBuf>,
-    /// Of `https://`, and needed there: the tokens of those who may come.
+    /// File of the operators' tokens; required for `https://`.
     tokens: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for AdminConfig {
     }
 }
 
-/// With messages that say what is wrong in the form that was chosen.
+/// A deserializer of both forms, whose messages are about the form that the file uses.
 struct WordOrTable;
 
 impl<'de> Visitor<'de> for WordOrTable {

@@ -1,16 +1,17 @@
-//! Which hashes and groups NVMe hosts may authenticate with.
+//! `[authentication]`: the hashes and groups that NVMe hosts may authenticate with.
 
 use proto::nvme::auth::{Group, Hash, Methods};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Lists with the most wanted first; all there are unless told.
+/// The hashes and groups that NVMe hosts may authenticate with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthenticationConfig {
-    /// Hashes, the most wanted first.
+    /// Hashes that hosts may use, the preferred one first.
     hashes: Option<Vec<HashName>>,
-    /// Groups of Diffie-Hellman, the most wanted first; `none` lets hosts do without an exchange.
+    /// Diffie-Hellman groups that hosts may use, the preferred one first. `none` allows hosts to
+    /// authenticate without an exchange.
     groups: Option<Vec<GroupName>>,
 }
 
@@ -34,10 +35,10 @@ enum GroupName {
 }
 
 impl AuthenticationConfig {
-    /// What is allowed.
+    /// Returns the allowed methods.
     ///
     /// # Errors
-    /// Nothing is: nobody could authenticate.
+    /// Fails if a list is empty, since no host could authenticate.
     pub(crate) fn methods(&self) -> Result<Methods, String> {
         let all = Methods::default();
         let hashes = self.hashes.as_ref().map(|names| names.iter().map(|name| name.hash()));
@@ -58,7 +59,7 @@ impl AuthenticationConfig {
 }
 
 impl AuthenticationConfig {
-    /// Says what it leaves to the defaults.
+    /// Fills in the defaults of absent keys.
     pub(super) fn say_defaults(&mut self) {
         let all = Methods::default();
         let hash = |hash: &Hash| HashName::ALL.into_iter().find(|name| name.hash() == *hash);

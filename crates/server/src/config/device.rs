@@ -1,11 +1,11 @@
-//! What of `[[device]]` may change while the device serves.
+//! The settings of `[[device]]` that may change while the device serves.
 
 use control::admin::{Automatic, DeviceSettings, SetDevice};
 
 use super::{DeviceConfig, Recalibrate};
 
 impl DeviceConfig {
-    /// As the admin API shows it.
+    /// Returns the settings as the admin API shows them.
     pub(crate) fn settings(&self) -> DeviceSettings {
         DeviceSettings {
             name: self.name.clone(),
@@ -23,7 +23,7 @@ impl DeviceConfig {
         }
     }
 
-    /// The same device with what is to be another about it.
+    /// Returns the device with the settings of `to`; absent settings stay as they are.
     pub(crate) fn set(&self, to: &SetDevice) -> DeviceConfig {
         let recalibrate = to.recalibrate.map(|when| match when {
             Automatic::Off => Recalibrate::Off,
@@ -46,7 +46,7 @@ impl DeviceConfig {
         }
     }
 
-    /// Whether it is the same device under the same model, whatever else is said of it.
+    /// Returns `true` if both have the same name, spec and model. Other settings may differ.
     pub(crate) fn is_same_device(&self, other: &DeviceConfig) -> bool {
         (&self.name, &self.spec, &self.model) == (&other.name, &other.spec, &other.model)
     }

@@ -1,25 +1,25 @@
-//! A configuration as a server takes it: every default said, and no secret.
+//! The effective configuration: every default filled in, and no secret.
 
 use super::{AccessConfig, Config, DeviceConfig, HiddenText, ListenConfig};
 use crate::crew_size::CrewSize;
 use crate::listen::DEFAULT_URL;
 
-/// What stands where a secret is.
+/// The text that replaces a secret.
 const HIDDEN: &str = "(hidden)";
 
 impl Config {
-    /// In TOML, with every default; keys and tokens are hidden.
+    /// Returns the effective configuration as TOML, in which keys and tokens are hidden.
     ///
     /// # Errors
-    /// What of its limits cannot be.
+    /// Fails with all limits that are invalid.
     pub fn to_toml(&self) -> Result<String, String> {
         toml::to_string(&self.effective()?).map_err(|error| error.to_string())
     }
 
-    /// With every default said, and keys and tokens hidden.
+    /// Returns the configuration with every default filled in, and with keys and tokens hidden.
     ///
     /// # Errors
-    /// What of its limits cannot be.
+    /// Fails with all limits that are invalid.
     pub(super) fn effective(&self) -> Result<Config, String> {
         let mut all = self.clone();
         let count = self.pinned().map_or(1, Vec::len);
@@ -64,8 +64,8 @@ impl Config {
         Ok(all)
     }
 
-    /// This configuration as far as it can be taken while a server of another one runs, and the names
-    /// of what cannot.
+    /// Returns the configuration of a server that reloads this one and runs with `old`, and the names
+    /// of the differing parts that need a restart.
     pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
         let parts = [
             ("workers", self.workers == old.workers),
@@ -88,7 +88,7 @@ impl Config {
     }
 }
 
-/// A size as files say it.
+/// Returns a size in the form of configuration files.
 fn in_binary_units(bytes: usize) -> String {
     match bytes % (1 << 20) {
         0 => format!("{}MiB", bytes >> 20),

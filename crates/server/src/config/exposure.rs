@@ -1,15 +1,15 @@
-//! Whether a configuration file with secrets in it can be read by those whom they are kept from.
+//! A check whether all users of the machine may read a configuration file with secrets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::Config;
 
-/// The bit of a file's mode by which everybody may read it. A group is the owner's choice.
+/// The bit of a file's mode that lets all users read the file. Its group is the owner's choice.
 const READ_BY_ALL: u32 = 0o004;
 
 impl Config {
-    /// What of this is secret, or says where that is.
+    /// Returns a description of the configuration's secrets, or of the paths of its secret files.
     fn secrets(&self) -> Option<&'static str> {
         let has_token = self.access.iter().any(|rule| rule.token.is_some());
         let has_key =
@@ -24,8 +24,8 @@ impl Config {
         .find_map(|(is_there, what)| is_there.then_some(what))
     }
 
-    /// What everybody on this machine may read of it and should not, where this is what its file says,
-    /// and what to do.
+    /// Returns a warning if all users of this machine may read secrets in `file`, from which the
+    /// configuration was read. The warning says what to do.
     pub fn exposed(&self, file: &Path) -> Option<String> {
         let what = self.secrets()?;
         let mode = std::fs::metadata(file).ok()?.permissions().mode();

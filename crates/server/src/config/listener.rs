@@ -1,23 +1,25 @@
-//! `[[listen]]`: where a server listens, and the listeners' numbers.
+//! `[[listen]]`: the listeners' addresses and numbers.
 
 use contract::ListenerId;
 
 use super::{Config, ListenConfig, Mistakes, Place};
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
 
-/// In the place of a listener that cannot be understood: whatever names it may be right.
+/// The URL of the stand-in for a listener whose URL is invalid. References to the listener stay
+/// valid.
 const NOWHERE: &str = "nvme-tcp://127.0.0.1:0";
 
 impl Config {
-    /// Where to listen, by number.
+    /// Returns the listeners, sorted by number.
     ///
     /// # Errors
-    /// What is wrong with URLs and numbers.
+    /// Fails with all URLs and numbers that are invalid.
     pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, Mistakes> {
         Mistakes::collect(|mistakes| self.listeners_or(mistakes))
     }
 
-    /// The same; something that nobody can reach in the place of one that cannot be understood.
+    /// Returns the listeners, sorted by number. An invalid URL or number adds to `mistakes`; a
+    /// loopback listener stands in for an invalid URL.
     pub(crate) fn listeners_or(&self, mistakes: &mut Mistakes) -> Vec<ListenAt> {
         let mut all: Vec<ListenAt> = Vec::new();
         for (config, position) in self.numbered_listeners(&[]).iter().zip(1..) {
@@ -49,15 +51,16 @@ impl Config {
         all
     }
 
-    /// Where a listener of this number stands in the file.
+    /// Returns the place in the file of the listener that has this number in its entry.
     pub(crate) fn place_of_listener(&self, number: u16) -> Option<Place> {
         let found = self.listen.iter().find(|one| one.number == Some(number))?;
         found.nth.key("listen", "url")
     }
 
-    /// The listeners with their numbers, in their order; the default one unless told. Whose place is
-    /// the number of another one, or of one of those that were `added` while servers ran, has the next
-    /// number behind them that is free.
+    /// Returns the listeners with their numbers, in their order, or the default listener if none is
+    /// configured. A listener without a number gets its position as its number. If another listener
+    /// has that number, or it is among the numbers `added` while servers ran, the listener gets the
+    /// next free number after all positions.
     pub(crate) fn numbered_listeners(&self, added: &[u16]) -> Vec<ListenConfig> {
         let mut all = match self.listen.is_empty() && !self.is_settled {
             true => vec![ListenConfig::from_argument(DEFAULT_URL)],

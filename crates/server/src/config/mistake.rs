@@ -1,14 +1,15 @@
-//! What is said of a file that cannot be understood: the line and what was expected, and nothing of
-//! what stands there, which may be a token or a key.
+//! Messages about a file that cannot be parsed. They say what was expected, and quote nothing that
+//! may be a token or a key.
 
 use qos::WORKERS_MAX;
 
 use super::ranges;
 
-/// The fields that are secret.
+/// The keys whose values are secret.
 const SECRETS: [&str; 3] = ["token", "key", "controller_key"];
 
-/// What a mistake is. `names` are the table and the key that it is about, as far as that is known.
+/// Returns the message for a parser's error. `names` are the table and the key that the error is
+/// about, each empty if unknown.
 pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, String)) -> String {
     let message = error.message();
     let Some(span) = error.span() else { return message.to_owned() };
@@ -39,7 +40,7 @@ pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, Stri
     }
 }
 
-/// What a number may be, instead of the name of its type.
+/// Returns the range of a number, to be told instead of the number's Rust type.
 fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
     let most = match expected {
         "u8" => u64::from(u8::MAX),
@@ -52,7 +53,7 @@ fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
     Some(ranges::words(&ranges::of(table, key).unwrap_or(0..=most)))
 }
 
-/// What can stand where several forms can.
+/// Returns the forms that a value of several forms may have, in words.
 fn forms_of(table: &str, key: &str) -> String {
     match (table, key) {
         ("", "workers") => {
@@ -68,7 +69,7 @@ fn forms_of(table: &str, key: &str) -> String {
     }
 }
 
-/// Whether a message about these lines may have a secret in it.
+/// Returns `true` if a message about these lines may quote a secret.
 fn quotes_a_secret(lines: &str, message: &str) -> bool {
     let is_of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     if !lines.split(|c| !is_of_word(c)).any(|word| SECRETS.contains(&word)) {

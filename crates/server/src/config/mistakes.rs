@@ -1,9 +1,9 @@
-//! What is wrong with a configuration: all of it that can be told at once, each with its place.
+//! Mistakes of a configuration, collected so that all are told at once, each with its place.
 //!
-//! Whoever finds a mistake goes on with a stand-in, so that what is wrong elsewhere is found too and
-//! nothing is that only follows from it. A mistake knows the table, the entry and the key that it is
-//! about; the line is looked up in the file when it is told, where the file has it: what came from the
-//! command line or was changed while servers ran stands in no line.
+//! Code that finds a mistake goes on with a stand-in. So independent mistakes are found too, and
+//! mistakes that only follow from another one are not. A mistake knows its table, entry and key. Its
+//! line is looked up when the mistake is told. Settings of the command line, and settings changed
+//! while servers ran, have no line.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Mistakes that are told at a time.
+/// The most mistakes that are told at a time.
 const TOLD_MAX: usize = 20;
 
-/// Which of its kind an entry of a file is, from 0; nothing for what does not come from a file. Entries
-/// that differ in this alone say the same.
+/// The position of an entry among the entries of its table, from 0; `None` if the entry does not come
+/// from a file. All positions compare equal, so entries that differ in position alone are equal.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct Nth(pub(super) Option<usize>);
 
@@ -25,33 +25,33 @@ impl PartialEq for Nth {
     }
 }
 
-/// Where something stands in a file.
+/// The place of a mistake in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On this line, from 1.
+    /// A line, from 1.
     Line(usize),
-    /// A key of the file itself, or a table that there is once.
+    /// A key of the top level, or a table that is not repeated.
     Key(&'static str),
-    /// A key of a table that there is once.
+    /// A key of a table that is not repeated.
     In(&'static str, &'static str),
-    /// An entry of a table that there may be several of, from 0, and perhaps one of its keys.
+    /// An entry of a repeated table, from 0, and perhaps one of the entry's keys.
     Entry(&'static str, usize, Option<&'static str>),
 }
 
 impl Nth {
-    /// Where a key of this entry of `table` stands, or the entry where it has no such key.
+    /// Returns the place of a key of this entry of `table`, or of the entry if it lacks the key.
     pub(crate) fn key(self, table: &'static str, key: &'static str) -> Option<Place> {
         self.0.map(|n| Place::Entry(table, n, Some(key)))
     }
 
-    /// Where this entry of `table` stands.
+    /// Returns the place of this entry of `table`.
     pub(crate) fn entry(self, table: &'static str) -> Option<Place> {
         self.0.map(|n| Place::Entry(table, n, None))
     }
 }
 
 impl Place {
-    /// Its line, from 1, in a file of this text.
+    /// Returns the place's line, from 1, in a file of this text.
     fn line(self, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
         let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
         let value = |table: &str| root?.get(table).map(Spanned::get_ref);
@@ -79,31 +79,30 @@ impl Place {
     }
 }
 
-/// Something that is wrong.
+/// A mistake and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mistake {
     place: Option<Place>,
-    /// What it is, and what was expected.
+    /// The message: the mistake, and what was expected.
     what: String,
 }
 
-/// What is wrong, in the order in which it was found: as many as the file has, and as an error one at
-/// least.
+/// Mistakes in the order in which they were found. As an error, at least one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// One.
+    /// Returns a list of one mistake.
     pub(crate) fn at(place: impl Into<Option<Place>>, what: impl Into<String>) -> Mistakes {
         Mistakes(vec![Mistake { place: place.into(), what: what.into() }])
     }
 
-    /// One more.
+    /// Adds a mistake.
     pub(crate) fn add(&mut self, place: impl Into<Option<Place>>, what: impl Into<String>) {
         self.0.push(Mistake { place: place.into(), what: what.into() });
     }
 
-    /// What was made, or one more at this place.
+    /// Returns the value of `made`, or adds its error as a mistake at this place.
     pub(crate) fn take<T>(
         &mut self,
         place: impl Into<Option<Place>>,
@@ -112,24 +111,25 @@ impl Mistakes {
         made.map_err(|what| self.add(place, what)).ok()
     }
 
-    /// How many there are so far.
+    /// Returns the number of mistakes so far.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none so far.
+    /// Returns `true` if no mistake has been found so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is made while mistakes are collected, if there are none.
+    /// Calls `make` with an empty list. Returns the result if `make` found no mistake, and the list
+    /// otherwise.
     pub(crate) fn collect<T>(make: impl FnOnce(&mut Mistakes) -> T) -> Result<T, Mistakes> {
         let mut mistakes = Mistakes::default();
         let made = make(&mut mistakes);
         if mistakes.is_empty() { Ok(made) } else { Err(mistakes) }
     }
 
-    /// One a line, by the lines of `file`, which is its name and its text.
+    /// Returns the mistakes, one a line, sorted by their lines in `file`, which is a path and a text.
     pub fn told(&self, file: Option<(&Path, &str)>) -> String {
         // What cannot be understood has its lines already.
         let parsed = file.and_then(|(_, text)| DeTable::parse(text).ok());
@@ -153,7 +153,7 @@ impl Mistakes {
     }
 }
 
-/// On one line, without places.
+/// Writes the mistakes on one line, without their places.
 impl Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, mistake) in self.0.iter().take(TOLD_MAX).enumerate() {
@@ -172,7 +172,7 @@ impl From<Mistakes> for String {
     }
 }
 
-/// Of something that stands nowhere in a file.
+/// Makes a mistake that has no place in a file.
 impl From<String> for Mistakes {
     fn from(what: String) -> Mistakes {
         Mistakes::at(None, what)

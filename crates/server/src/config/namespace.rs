@@ -1,4 +1,4 @@
-//! `[[namespace]]`: ranges of devices, their numbers and names.
+//! `[[namespace]]`: ranges of devices, with their numbers and names.
 
 use contract::{BLOCK_BYTES, NamespaceId};
 use schemars::JsonSchema;
@@ -7,34 +7,35 @@ use worker::{Namespace, Namespaces};
 
 use super::{Config, DeviceConfig, Mistakes, Nth, size_in_blocks};
 
-/// Bytes of the longest name.
+/// The most bytes of a name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A range of a device's blocks.
+/// A namespace: a range of a device's blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamespaceConfig {
-    /// What operators call it; `ns` and its number unless told.
+    /// Name of the namespace. By default `ns` and its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Its number on the server; its place among the namespaces unless told.
+    /// Number of the namespace. By default its position among the namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u16>,
-    /// The device that it lies on.
+    /// Name of the device that has the namespace.
     pub(crate) device: String,
-    /// Where it starts on the device; the start unless told.
+    /// Offset of the namespace from the start of the device, as a size.
     #[serde(default = "nothing")]
     pub(crate) offset: String,
-    /// Its size; the rest of the device unless told.
+    /// Size of the namespace. By default the rest of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<String>,
-    /// Whether nobody may write to it.
+    /// Refuses all writes to the namespace.
     #[serde(default)]
     pub(crate) read_only: bool,
-    /// What tells hosts which namespace it is; made of the machine's and its numbers unless told.
+    /// UUID by which NVMe hosts recognise the namespace.
+    /// By default derived from the machine's identifier and the namespace's numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uuid: Option<String>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
@@ -43,14 +44,14 @@ fn nothing() -> String {
     "0".to_owned()
 }
 
-/// A device as namespaces see it.
+/// The room for namespaces on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// What namespaces know it by.
+    /// The place of the device in the server's table of devices.
     pub(crate) place: usize,
-    /// Blocks that it has.
+    /// The number of blocks of the device.
     pub(crate) blocks: u64,
-    /// Whether it is made larger where a namespace needs that.
+    /// `true` if the device grows when a namespace needs that.
     pub(crate) grows: bool,
 }
 
@@ -64,12 +65,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// The block of the device behind its last.
+    /// Returns the device's block after the namespace's last block.
     pub(crate) fn end(&self) -> u64 {
         self.place.first + self.place.blocks
     }
 
-    /// Whether both have a block.
+    /// Returns `true` if both namespaces have a block in common.
     pub(crate) fn meets(&self, other: &Space) -> bool {
         self.place.device == other.place.device
             && self.place.first < other.end()
@@ -77,13 +78,13 @@ impl Space {
     }
 }
 
-/// Those that requests can name.
+/// Returns the table in which workers look up the namespaces of requests.
 pub(crate) fn table(spaces: &[Space]) -> Namespaces {
     spaces.iter().map(|space| (space.number, space.place)).collect()
 }
 
 impl NamespaceConfig {
-    /// A namespace of so many blocks, with everything said.
+    /// Returns the configuration of a namespace, with every key present.
     pub(crate) fn of(space: &Space, device: &str) -> NamespaceConfig {
         let Namespace { first, blocks, read_only, .. } = space.place;
         let bytes = |blocks: u64| format!("{}B", blocks * BLOCK_BYTES as u64);
@@ -101,7 +102,7 @@ impl NamespaceConfig {
 }
 
 impl Config {
-    /// The devices' names, in their order.
+    /// Returns the devices' names, in their order.
     pub(crate) fn device_names(&self) -> Vec<String> {
         match self.device.is_empty() {
             true => vec![DeviceConfig::from_argument((0, &String::new())).name],
@@ -109,7 +110,8 @@ impl Config {
         }
     }
 
-    /// The namespaces with their numbers and names; one for each device unless told.
+    /// Returns the namespaces with their numbers and names, or one for each device if none is
+    /// configured.
     pub(crate) fn numbered_namespaces(&self) -> Vec<NamespaceConfig> {
         let whole = |device: String| NamespaceConfig {
             name: None,
@@ -132,15 +134,16 @@ impl Config {
         all
     }
 
-    /// The namespaces over the devices, of which these are the rooms, by number.
+    /// Returns the namespaces, sorted by number. `rooms` are the devices, in their order.
     ///
     /// # Errors
-    /// All that is wrong with them.
+    /// Fails with all mistakes of the namespaces.
     pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, Mistakes> {
         Mistakes::collect(|mistakes| self.spaces_or(rooms, mistakes))
     }
 
-    /// The same; one that cannot be where it is to be is somewhere else.
+    /// Returns the namespaces, sorted by number. Invalid settings add to `mistakes`; a namespace whose
+    /// range is invalid gets a stand-in range.
     pub(crate) fn spaces_or(&self, rooms: &[Room], mistakes: &mut Mistakes) -> Vec<Space> {
         let names = self.device_names();
         let mut spaces: Vec<Space> = Vec::new();
@@ -187,7 +190,7 @@ impl Config {
     }
 }
 
-/// Where a namespace lies, or which key says what cannot be.
+/// Returns the range of a namespace. An error names the key that is invalid.
 fn range(
     config: &NamespaceConfig,
     names: &[String],
@@ -219,7 +222,7 @@ fn range(
     Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
 }
 
-/// Whether a namespace may have this name: a number would be taken for one.
+/// Checks whether a namespace may have this name. A name of digits alone would be taken for a number.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let good = (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
@@ -233,7 +236,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// The usual form of a UUID.
+/// Returns the usual form of a UUID.
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")

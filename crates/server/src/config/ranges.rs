@@ -1,5 +1,4 @@
-//! The whole numbers of a configuration and what each may be: for those who check them, for what is said
-//! of others, and for the schema.
+//! The ranges of a configuration's whole numbers, for checks, for messages and for the schema.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +11,10 @@ const LISTENERS: u64 = NUMBER_MAX as u64;
 const NAMESPACES: u64 = Namespaces::NUMBER_MAX as u64;
 const U32: u64 = u32::MAX as u64;
 
-/// More than any process has descriptors.
+/// The most connections that can be configured: more than any process has descriptors.
 const CONNECTIONS_MAX: u64 = 1 << 24;
 
-/// Tables and keys, the least and the most.
+/// The ranges: table, key, least and most.
 const RANGES: [(&str, &str, u64, u64); 22] = [
     ("", "workers", 1, WORKERS_MAX as u64),
     ("", "cpus", 0, 1023),
@@ -41,19 +40,19 @@ const RANGES: [(&str, &str, u64, u64); 22] = [
     ("limits", "drain_seconds", 1, 3600),
 ];
 
-/// What a number may be.
+/// Returns the range of a key's number; `None` if the key has no whole number.
 pub(super) fn of(table: &str, key: &str) -> Option<RangeInclusive<u64>> {
     let found = RANGES.iter().find(|(t, k, ..)| (*t, *k) == (table, key));
     found.map(|(_, _, least, most)| *least..=*most)
 }
 
-/// What the numbers of a table may be, by key.
+/// Returns the keys of a table that have whole numbers, with the ranges.
 pub(super) fn of_table(table: &str) -> impl Iterator<Item = (&'static str, RangeInclusive<u64>)> {
     let found = RANGES.iter().filter(move |(t, ..)| *t == table);
     found.map(|(_, key, least, most)| (*key, *least..=*most))
 }
 
-/// What is expected of a number, in words.
+/// Returns a range in words.
 pub(super) fn words(range: &RangeInclusive<u64>) -> String {
     let (least, most) = (range.start(), range.end());
     match *most > U32 {
@@ -62,7 +61,8 @@ pub(super) fn words(range: &RangeInclusive<u64>) -> String {
     }
 }
 
-/// A number of a table that there is once, or what was expected.
+/// Returns the number if it is in its range. The error says what was expected. The table must not be
+/// a repeated one.
 pub(super) fn check(table: &str, key: &str, n: u64) -> Result<u64, String> {
     let range = of(table, key).expect("every number has a range");
     match range.contains(&n) {

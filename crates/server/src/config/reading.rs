@@ -1,7 +1,7 @@
-//! A configuration read from its file: everything in it that has not the right form is told at once.
+//! Reading of a configuration from its file. All mistakes of form are told at once.
 //!
-//! After the first mistake of syntax nobody knows what the rest is. In what can be parsed, what is wrong
-//! is taken out and the rest is looked at again.
+//! A mistake of TOML's syntax ends the search, since the meaning of the rest is unknown. In a file of
+//! valid syntax, a value of a wrong form is taken out and the rest is read again.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,32 +12,32 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 use super::mistakes::{Mistakes, Nth, Place};
 use super::{Config, mistake};
 
-/// Mistakes of form that are looked for.
+/// The most mistakes of form that are looked for.
 const FOUND_MAX: usize = 100;
 
-/// A step on the way to a value.
+/// A step on the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Key(String),
-    /// The value of a list that begins at this byte of the text.
+    /// The element of a list that begins at this byte of the text.
     Begins(usize),
 }
 
 impl Config {
-    /// Reads and understands a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// All that is wrong with its form, with the file and lines.
+    /// Fails if the file cannot be read, or with all mistakes of form, with the file and lines.
     pub fn read(path: &Path) -> Result<Config, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         Config::parse(&text).map_err(|mistakes| mistakes.told(Some((path, &text))))
     }
 
-    /// Understands the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// All that is wrong with its form.
+    /// Fails with all mistakes of form.
     pub fn parse(text: &str) -> Result<Config, Mistakes> {
         let at = |error: &Error, way: &[Step]| {
             let what = mistake::explain(text, error, &names(way));
@@ -76,7 +76,7 @@ impl Config {
         Err(mistakes)
     }
 
-    /// With the places of what can stand several times.
+    /// Returns the configuration with the positions of the entries of repeated tables.
     fn numbered(mut self) -> Config {
         macro_rules! number {
             ($($table:ident),*) => {
@@ -93,12 +93,12 @@ fn line_of(text: &str, error: &Error) -> usize {
     text[..start].matches('\n').count() + 1
 }
 
-/// The key that an error misses.
+/// Returns the key whose absence is the error.
 fn missing(error: &Error) -> Option<&str> {
     error.message().strip_prefix("missing field `")?.strip_suffix('`')
 }
 
-/// The table and the key that a way leads to, without the places in lists: of the last table on it.
+/// Returns the last table and the last key of a path, without positions in lists.
 fn names(way: &[Step]) -> (String, String) {
     let keys = way.iter().filter_map(|step| match step {
         Step::Key(key) => Some(key.clone()),
@@ -109,7 +109,7 @@ fn names(way: &[Step]) -> (String, String) {
     (keys.next().unwrap_or_default(), key)
 }
 
-/// The way to what stands at this place of the text.
+/// Returns the path to the value at this byte of the text.
 fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<Step>> {
     table.iter().find_map(|(key, value)| {
         let step = || Step::Key(key.get_ref().to_string());
@@ -132,7 +132,7 @@ fn within(value: &DeValue<'_>, span: Range<usize>, at: usize) -> Option<Vec<Step
     inner.or_else(|| span.contains(&at).then(Vec::new))
 }
 
-/// Takes out what a way leads to.
+/// Removes the value that a path leads to.
 fn take_out(table: &mut DeTable<'_>, way: &[Step]) {
     let [Step::Key(key), rest @ ..] = way else { return };
     if rest.is_empty() {

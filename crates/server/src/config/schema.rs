@@ -1,13 +1,13 @@
-//! The JSON Schema of configuration files: what can stand in one, what numbers may be, and every default
-//! that is the same everywhere, as a server takes it.
+//! The JSON Schema of configuration files: every key, the ranges of numbers, and every default that
+//! does not depend on the machine or on other entries.
 
 use serde_json::{Map, Value, json};
 
 use super::{Config, ranges};
 use crate::live::Changes;
 
-/// All tables that there can be, with nothing in them but what has to stand there. Everything else in the
-/// configuration that a server makes of it is a default.
+/// A file of all tables, with the required keys alone. All other keys of its effective configuration
+/// are defaults.
 pub(crate) const SMALLEST: &str = "\
 [[device]]
 name = \"d\"
@@ -33,8 +33,8 @@ nqn = \"nqn.2014-08.org.example:h\"
 [limits]
 ";
 
-/// Defaults that depend on where an entry stands, on the machine, or on other entries. Their descriptions
-/// tell them.
+/// The keys whose defaults depend on the entry's position, on the machine, or on other entries. The
+/// descriptions of these keys say the defaults.
 const OF_THEIR_PLACE: [(&str, &str); 6] = [
     ("namespace", "name"),
     ("namespace", "number"),
@@ -44,7 +44,7 @@ const OF_THEIR_PLACE: [(&str, &str); 6] = [
     ("subsystem", "nqn"),
 ];
 
-/// The tables, and what the schema calls what stands in them.
+/// The tables, and the schema's names of their entries.
 const TABLES: [(&str, &str); 9] = [
     ("device", "DeviceConfig"),
     ("listen", "ListenConfig"),
@@ -57,12 +57,12 @@ const TABLES: [(&str, &str); 9] = [
     ("limits", "LimitsConfig"),
 ];
 
-/// A default: the table (empty for the file itself), which of its entries it was found in, the key and
-/// its value.
+/// A default: the table (empty for the top level), the position of the entry that had the default, the
+/// key and its value.
 pub(crate) type Default = (&'static str, usize, String, Value);
 
 impl Config {
-    /// The JSON Schema of configuration files.
+    /// Returns the JSON Schema of configuration files, as JSON text.
     pub fn schema() -> String {
         let mut schema = schemars::schema_for!(Config).to_value();
         without_empty_defaults(&mut schema);
@@ -84,7 +84,7 @@ impl Config {
         serde_json::to_string_pretty(&schema).expect("a schema is JSON")
     }
 
-    /// Every default that is the same everywhere.
+    /// Returns every default that does not depend on the machine or on other entries.
     pub(crate) fn defaults() -> Vec<Default> {
         let said: toml::Table = SMALLEST.parse().expect("it is a file");
         let smallest = Config::parse(SMALLEST).expect("it is a configuration");
@@ -109,7 +109,7 @@ impl Config {
                 found.extend(taken.map(|(key, value)| (table, n, key.clone(), value.clone())));
             }
         }
-        // A best-effort tenant has nothing to say of a promise.
+        // A best-effort tenant has no keys of a promise.
         let is_of_promise = |one: &Default| matches!(one, ("tenant", 1, key, _) if key != "weight");
         found.retain(|one| !is_of_promise(one));
         found
@@ -121,7 +121,7 @@ fn is_number(kind: &Value) -> bool {
     is(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(is))
 }
 
-/// What a schema says of a key.
+/// Returns the schema of a key.
 fn property<'a>(
     schema: &'a mut Value,
     table: &str,
@@ -136,7 +136,7 @@ fn property<'a>(
     of["properties"].get_mut(key)?.as_object_mut()
 }
 
-/// Takes out defaults that say nothing: what is left out, and tables.
+/// Removes defaults that say nothing: nulls and tables.
 fn without_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -154,7 +154,7 @@ fn without_empty_defaults(value: &mut Value) {
 mod tests {
     use super::*;
 
-    /// All keys with what is said of them.
+    /// Collects all keys with their schemas, and `true` for required keys.
     fn keys(value: &Value, at: &str, found: &mut Vec<(String, Value, bool)>) {
         let Value::Object(fields) = value else { return };
         if let Some(Value::Object(properties)) = fields.get("properties") {
@@ -201,9 +201,7 @@ mod tests {
             .filter(|(_, one, needed)| !needed && one.get("default").is_none())
             .filter(|(_, one, _)| {
                 let said = one["description"].as_str().unwrap_or_default();
-                !["unless told", "without one", "without it", "needed"]
-                    .iter()
-                    .any(|word| said.contains(word))
+                !["By default", "without one", "required"].iter().any(|word| said.contains(word))
             })
             .map(|(name, ..)| name)
             .collect();

@@ -1,4 +1,4 @@
-//! `[[subsystem]]` and `[[host]]`: what hosts find over NVMe.
+//! `[[subsystem]]` and `[[host]]`: the NVMe subsystems, and the hosts that connect to them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,30 @@ use wire::nvme::AnaState;
 
 use super::{Config, Nth, Space};
 
-/// A subsystem of NVMe: namespaces under a name.
+/// An NVMe subsystem: namespaces under a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubsystemConfig {
-    /// Its qualified name; one with the machine's name unless told.
+    /// Qualified name of the subsystem. By default a name that contains the machine's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nqn: Option<String>,
-    /// Its namespaces, which are numbered from 1 in their order unless they say so; all under the
-    /// server's numbers unless told.
+    /// Namespaces of the subsystem. An entry without an `nsid` has its position, from 1, as identifier.
+    /// By default all namespaces, under the server's numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespaces: Option<Vec<Exported>>,
-    /// The qualified names of hosts that may connect; all unless told.
+    /// Qualified names of the hosts that may connect. By default all hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hosts: Option<Vec<String>>,
-    /// The tenant that its I/O is charged to; whomever the connection belongs to unless told.
+    /// Tenant that I/O to the subsystem is charged to. By default the tenant of the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// Whether hosts without a key are refused.
+    /// Refuses hosts without a key.
     #[serde(default)]
     pub(crate) authenticate: bool,
-    /// How groups of its namespaces are reached through listeners; optimized unless told.
+    /// Access states of groups of namespaces by listener. By default all are optimized.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ana: Vec<AnaConfig>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
@@ -38,29 +38,29 @@ pub(crate) struct SubsystemConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Exported {
-    /// By the server's number.
+    /// The server's number of the namespace.
     Number(u16),
-    /// By its name.
+    /// The name of the namespace.
     Name(String),
-    /// By the server's number, under one of the subsystem's own.
+    /// The server's number of the namespace, and the subsystem's identifier for it.
     As {
-        /// The subsystem's number of it.
+        /// Identifier of the namespace in the subsystem.
         nsid: u32,
-        /// The server's.
+        /// Number of the namespace on the server.
         namespace: u16,
     },
 }
 
-/// How a group of namespaces is reached through a listener.
+/// The access state of a group of namespaces through a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnaConfig {
-    /// The listener, counted from 1 in the order of configuration.
+    /// Number of the listener.
     pub(crate) listener: u16,
-    /// The group; 1 unless told, to which all namespaces belong.
+    /// Number of the group. All namespaces belong to group 1.
     #[serde(default = "one")]
     pub(crate) group: u32,
-    /// The state.
+    /// State of the group through the listener.
     pub(crate) state: AnaWord,
 }
 
@@ -72,20 +72,20 @@ fn one() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum AnaWord {
-    /// The best way.
+    /// The preferred path.
     Optimized,
-    /// A way that hosts take when there is no better one.
+    /// A path that hosts take if no optimized one exists.
     NonOptimized,
-    /// No way, for now.
+    /// A path that cannot be used for now.
     Inaccessible,
-    /// No way, for good.
+    /// A path that can never be used again.
     PersistentLoss,
-    /// No way while something changes.
+    /// A path that cannot be used while its state changes.
     Change,
 }
 
 impl AnaWord {
-    /// In the protocol's words.
+    /// Returns the state as the protocol has it.
     pub(crate) fn state(self) -> AnaState {
         match self {
             AnaWord::Optimized => AnaState::OPTIMIZED,
@@ -97,27 +97,28 @@ impl AnaWord {
     }
 }
 
-/// An NVMe host.
+/// An NVMe host, with its keys and its tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HostConfig {
-    /// Its qualified name.
+    /// Qualified name of the host.
     pub(crate) nqn: String,
-    /// Its key: with one, it has to prove that it has it; without one it has not.
+    /// Key by which the host must authenticate. A host without one need not authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<HiddenText>,
-    /// The key by which we prove to it who we are, when it asks; without one we do not.
+    /// Key by which the server authenticates to the host if the host asks.
+    /// By default the server does not authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controller_key: Option<HiddenText>,
-    /// The tenant that its I/O is charged to; the subsystem's unless told.
+    /// Tenant that the host's I/O is charged to. By default the subsystem's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// Which it is in the file.
+    /// The position of the entry in its file.
     #[serde(skip)]
     pub(crate) nth: Nth,
 }
 
-/// A text that no log shows. The state file has it, which nobody else may read.
+/// A secret text, which no log shows. The state file contains it; only its owner may read that file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct HiddenText(pub(crate) String);
@@ -129,14 +130,14 @@ impl std::fmt::Debug for HiddenText {
 }
 
 impl HostConfig {
-    /// A host of which nothing is known but its name.
+    /// Returns a host without keys and without a tenant.
     pub(crate) fn of_name(nqn: String) -> HostConfig {
         HostConfig { nqn, key: None, controller_key: None, tenant: None, nth: Nth::default() }
     }
 }
 
 impl SubsystemConfig {
-    /// The identifiers of its namespaces with the server's numbers.
+    /// Returns the identifiers of the subsystem's namespaces with the server's numbers.
     pub(crate) fn exports(&self, spaces: &[Space]) -> Result<Vec<(u32, u16)>, String> {
         let Some(listed) = &self.namespaces else {
             return Ok(spaces
@@ -158,17 +159,19 @@ impl SubsystemConfig {
 }
 
 impl Config {
-    /// The subsystems with their names; one of everything unless told.
+    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
+    /// configured.
     pub(crate) fn named_subsystems(&self) -> Vec<SubsystemConfig> {
         self.subsystems_named(crate::fabric::own_name)
     }
 
-    /// Whether the name of the first subsystem is left to the server.
+    /// Returns `true` if the first subsystem gets its name from the server.
     pub(crate) fn leaves_name(&self) -> bool {
         self.subsystem.first().is_none_or(|first| first.nqn.is_none())
     }
 
-    /// The same with this name for the first, if it has none.
+    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
+    /// configured. `own` makes the name of the first if it has none.
     pub(crate) fn subsystems_named(&self, own: impl FnOnce() -> String) -> Vec<SubsystemConfig> {
         let mut all = match self.subsystem.is_empty() && !self.is_settled {
             true => vec![SubsystemConfig::default()],
