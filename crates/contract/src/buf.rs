@@ -162,7 +162,7 @@ impl BufPool {
     /// Returns the number of the size of a buffer of this pool, ascending from zero.
     ///
     /// # Panics
-    /// When the pool has no buffers of that size.
+    /// Panics if the pool has no buffers of that size.
     #[inline]
     pub fn class_of(&self, buf: &Buf) -> usize {
         let class = self.shelves.iter().position(|s| s.bytes == buf.capacity());

@@ -79,7 +79,7 @@ impl<T> SlotTable<T> {
     /// in its place, since nothing can fail afterwards. For large values.
     ///
     /// # Panics
-    /// When the table is full.
+    /// Panics if the table is full.
     #[inline(always)]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Slot {
         let index = self.free.pop().expect("the table has room");

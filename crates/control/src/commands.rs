@@ -119,7 +119,7 @@ pub enum CommandRefused {
     ManyEnd,
     /// Too many commands wait, or the worker does not answer.
     NoAnswer,
-    /// Another process takes over, with the connections.
+    /// The server is being upgraded: another process takes over the connections.
     Upgrading,
 }
 
@@ -287,7 +287,7 @@ impl WorkerCommands {
     /// Checks that no hand-over is in progress.
     ///
     /// # Errors
-    /// Another process takes over: commands to this process would have no lasting effect.
+    /// Fails if another process takes over: commands to this process would have no lasting effect.
     fn check_thawed(&self) -> Result<(), CommandRefused> {
         self.tenants.registry().check_thawed().map_err(|_| CommandRefused::Upgrading)
     }
@@ -325,7 +325,7 @@ impl WorkerCommands {
     /// Returns all connections, by worker.
     ///
     /// # Errors
-    /// When a worker does not answer.
+    /// Fails if a worker does not answer.
     pub fn connections(&self) -> Result<Vec<ConnectionInfo>, CommandRefused> {
         let mut all = Vec::new();
         for worker in 0..self.meters.len() {
@@ -358,7 +358,7 @@ impl WorkerCommands {
     /// Returns one connection.
     ///
     /// # Errors
-    /// There is no connection of this identifier (any more), or the worker does not answer.
+    /// Fails if no connection has this identifier (any more), or the worker does not answer.
     pub fn connection(
         &self,
         worker: usize,
@@ -380,8 +380,8 @@ impl WorkerCommands {
     /// followed. Returns the ending connection, without waiting for its end.
     ///
     /// # Errors
-    /// There is no connection of this identifier (any more), too many are ending already, the
-    /// worker does not answer, or another process takes over.
+    /// Fails if no connection has this identifier (any more), too many are ending already, the worker
+    /// does not answer, or another process takes over.
     pub fn end_connection(
         &self,
         worker: usize,
@@ -564,7 +564,7 @@ impl WorkerCommands {
     /// Activates a worker; by default the first parked one. Returns its number.
     ///
     /// # Errors
-    /// When no worker is parked, or none has this number, or another process takes over.
+    /// Fails if no worker is parked, or none has this number, or another process takes over.
     pub fn add(&self, worker: Option<usize>) -> Result<usize, CommandRefused> {
         self.check_thawed()?;
         let now = self.tenants.now();
@@ -586,7 +586,7 @@ impl WorkerCommands {
     /// end by themselves, or after `limit`.
     ///
     /// # Errors
-    /// When the worker listens, or none has this number, or another process takes over.
+    /// Fails if the worker listens, or none has this number, or another process takes over.
     pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), CommandRefused> {
         let now = self.tenants.now();
         self.check(worker)?;

@@ -358,7 +358,7 @@ impl TenantRegistry {
     /// are refused from now on. Its number is free when the last of its requests has ended.
     ///
     /// # Errors
-    /// When there is no such tenant, or the configuration names it.
+    /// Fails if there is no such tenant, or the configuration names it.
     pub fn unregister(&mut self, name: &str, now: Instant) -> Result<(), Refusal> {
         let tenant = self.check_end(name)?;
         self.unregister_of(tenant, now);
@@ -368,7 +368,7 @@ impl TenantRegistry {
     /// Checks whether a tenant may be unregistered now; returns its number.
     ///
     /// # Errors
-    /// As for [`unregister`](TenantRegistry::unregister).
+    /// Fails as [`unregister`](TenantRegistry::unregister) does.
     pub fn check_end(&self, name: &str) -> Result<TenantId, Refusal> {
         self.check_thawed()?;
         let tenant = self.known(name)?;
@@ -554,7 +554,7 @@ impl TenantRegistry {
     /// Checks whether an SLO would be admitted, and returns remedies if not.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
         let device = self.device(device)?;
         if let Err(refusal) = self.check_model(device, slo) {
@@ -566,7 +566,7 @@ impl TenantRegistry {
     /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
-    /// When there is no such tenant.
+    /// Fails if there is no such tenant.
     pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
         let tenant = self.known(name)?;
         let device = self.entry(tenant).device;

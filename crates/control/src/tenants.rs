@@ -84,7 +84,7 @@ impl Tenants {
     /// leaving until the last of its requests has ended.
     ///
     /// # Errors
-    /// When there is no such tenant, or the configuration names it.
+    /// Fails if there is no such tenant, or the configuration names it.
     pub fn unregister(&self, name: &str) -> Result<(), Refusal> {
         let now = self.now();
         self.registry().unregister(name, now)
@@ -122,7 +122,7 @@ impl Tenants {
     /// returns remedies if not.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
         self.registry().check(slo, device)
     }
@@ -130,7 +130,7 @@ impl Tenants {
     /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
-    /// When there is no such tenant.
+    /// Fails if there is no such tenant.
     pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
         self.registry().check_change(name, slo)
     }

@@ -45,7 +45,7 @@ impl TenantRegistry {
     /// Returns the model of a device.
     ///
     /// # Errors
-    /// When there is no such device, or it has no model.
+    /// Fails if there is no such device, or it has no model.
     pub fn model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
         let device = &self.devices[self.device(Some(device))?];
         match device.has_model {

@@ -28,7 +28,7 @@ pub struct Arena {
 /// they are first touched. The memory is never unmapped: a worker lives as long as its process.
 ///
 /// # Errors
-/// When the system has no memory to map.
+/// Fails if the system has no memory to map.
 pub fn carve(classes: &[SizeClass]) -> Result<Arena, Error> {
     let stride = |class: &SizeClass| class.bytes.next_multiple_of(ALIGN);
     let len: usize = classes.iter().map(|c| stride(c) * c.count).sum::<usize>().max(ALIGN);

@@ -9,7 +9,7 @@ use crate::Error;
 /// Pins the calling thread to one processor.
 ///
 /// # Errors
-/// When the machine has no such processor or the process may not use it.
+/// Fails if the machine has no such processor or the process may not use it.
 pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(Error::new(format!("there is no processor {cpu}")));
@@ -36,7 +36,7 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
 /// somebody's own. Where it may use no others, it stays. Returns whether it keeps off.
 ///
 /// # Errors
-/// When the process may not say where its threads run: a filter of system calls is in the way.
+/// Fails if the process may not say where its threads run: a filter of system calls is in the way.
 pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
     let say = |e| Error::system("cannot keep threads off the processors of others", e);
     let mut left = sched_getaffinity(None).map_err(say)?;
@@ -55,7 +55,7 @@ pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
 /// that is a thread's own; nobody needs a privilege for it, and nobody without one goes back.
 ///
 /// # Errors
-/// When the process may not: a filter of system calls is in the way.
+/// Fails if the process may not: a filter of system calls is in the way.
 pub fn lower_priority(steps: u8) -> Result<(), Error> {
     let lowered = nice(i32::from(steps)).map(drop);
     lowered.map_err(|e| Error::system("cannot lower a thread's priority", e))

@@ -31,7 +31,7 @@ impl Link {
     /// Connects to who listens at a path.
     ///
     /// # Errors
-    /// When nobody listens there, or not for this user.
+    /// Fails if nobody listens there, or not for this user.
     pub fn connect(path: &Path) -> Result<Link> {
         UnixStream::connect(path).map(Link::new)
     }
@@ -44,7 +44,7 @@ impl Link {
     /// Returns another handle to this end.
     ///
     /// # Errors
-    /// When there are too few descriptors.
+    /// Fails if there are too few descriptors.
     pub fn try_clone(&self) -> Result<Link> {
         self.stream.try_clone().map(Link::new)
     }
@@ -52,7 +52,7 @@ impl Link {
     /// Sets how long a read and a write may take; `None` stands for ever.
     ///
     /// # Errors
-    /// When the limit is zero.
+    /// Fails if the limit is zero.
     pub fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> Result<()> {
         self.stream.set_read_timeout(read)?;
         self.stream.set_write_timeout(write)
@@ -61,7 +61,7 @@ impl Link {
     /// Returns the user at the other end.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// Fails if the system does not say.
     pub fn peer_uid(&self) -> Result<u32> {
         Ok(rustix::net::sockopt::socket_peercred(&self.stream)?.uid.as_raw())
     }
@@ -79,10 +79,10 @@ impl Link {
     /// Sends all bytes; the descriptors go with the first.
     ///
     /// # Errors
-    /// When the other end is gone, or takes too long.
+    /// Fails if the other end is gone, or takes too long.
     ///
     /// # Panics
-    /// When there are more descriptors than [`DESCRIPTORS_MAX`], or no bytes to go with them.
+    /// Panics if there are more descriptors than [`DESCRIPTORS_MAX`], or no bytes to go with them.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
         if descriptors.is_empty() {
@@ -143,7 +143,7 @@ impl Link {
 /// Tells whether a descriptor and a path lead to the same file.
 ///
 /// # Errors
-/// When the system does not say.
+/// Fails if the system does not say.
 pub fn is_same_file(one: impl AsFd, path: &Path) -> Result<bool> {
     let (open, named) = (rustix::fs::fstat(one)?, rustix::fs::stat(path)?);
     let is_same =

@@ -146,7 +146,7 @@ impl Listener {
     /// a Unix socket stays with this listener.
     ///
     /// # Errors
-    /// When there are too few descriptors.
+    /// Fails if there are too few descriptors.
     pub fn try_clone(&self) -> std::io::Result<OwnedFd> {
         self.socket.try_clone()
     }
@@ -155,7 +155,7 @@ impl Listener {
     /// this one's from now on.
     ///
     /// # Errors
-    /// When the socket does not listen, or is none.
+    /// Fails if the socket does not listen, or is none.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
@@ -171,7 +171,7 @@ impl Listener {
     /// Gives the file of a Unix socket other permissions; for others there is nothing to do.
     ///
     /// # Errors
-    /// When the system refuses. A file that somebody else put there meanwhile is left alone.
+    /// Fails if the system refuses. A file that somebody else put there meanwhile is left alone.
     pub fn set_mode(&self, mode: u32) -> Result<(), Error> {
         self.file.as_ref().map_or(Ok(()), |file| file.set_mode(mode))
     }

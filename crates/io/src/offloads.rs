@@ -53,7 +53,7 @@ struct Request {
 /// Asks for the offloads of an interface.
 ///
 /// # Errors
-/// When there is no such interface, or no socket can be made.
+/// Fails if there is no such interface, or no socket can be made.
 pub fn offloads(interface: &str) -> io::Result<Offloads> {
     let mut name = [0; NAME_BYTES];
     if interface.len() >= NAME_BYTES || interface.is_empty() {

@@ -17,7 +17,7 @@ impl Process {
     /// This process, for others.
     ///
     /// # Errors
-    /// When there are too few descriptors, or the kernel does not have such a thing (before 5.3).
+    /// Fails if there are too few descriptors, or the kernel does not have such a thing (before 5.3).
     pub fn own() -> Result<Process> {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }
@@ -49,7 +49,7 @@ impl Process {
     /// so: what waits for a disk in the kernel ends later.
     ///
     /// # Errors
-    /// When it is another user's, in no namespace of processes below this one's, or has ended.
+    /// Fails if it is another user's, in no namespace of processes below this one's, or has ended.
     pub fn kill(&self) -> Result<()> {
         Ok(pidfd_send_signal(&self.pidfd, Signal::KILL)?)
     }

@@ -34,7 +34,7 @@ pub trait Network: Dial + Transport + Sized {
     /// Returns sockets of the calling thread.
     ///
     /// # Errors
-    /// When memory or descriptors do not suffice for what `config` asks.
+    /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: SocketsConfig) -> Result<Self, Error>;
 
     /// Takes part in `spread` as its worker number `worker`.
@@ -43,7 +43,7 @@ pub trait Network: Dial + Transport + Sized {
     /// Accepts connections from `listener`.
     ///
     /// # Errors
-    /// When the listener cannot be watched.
+    /// Fails if the listener cannot be watched.
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error>;
 
     /// Closes a listener. Connections that came by the listener stay.

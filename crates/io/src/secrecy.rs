@@ -8,7 +8,7 @@ use crate::Error;
 /// neither trace it nor read it (`PR_SET_DUMPABLE`, prctl(2)). Root can, still.
 ///
 /// # Errors
-/// When the system does not know how, as some sandboxes.
+/// Fails if the system does not know how, as some sandboxes.
 pub fn keep_memory_secret() -> Result<(), Error> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| Error::system("cannot keep secrets out of core dumps".to_owned(), e))

@@ -35,7 +35,7 @@ impl Latencies {
 /// Measures how long a sleeping thread takes to see a message of another thread.
 ///
 /// # Panics
-/// When no thread can be started.
+/// Panics if no thread can be started.
 pub fn wake_up() -> Latencies {
     let (send, receive) = sync_channel::<Instant>(0);
     let sleeper = thread::spawn(move || receive.iter().map(|sent| sent.elapsed()).collect());
@@ -55,7 +55,7 @@ pub fn wake_up() -> Latencies {
 /// What the network refused.
 ///
 /// # Panics
-/// When no thread can be started.
+/// Panics if no thread can be started.
 pub fn round_trip() -> std::io::Result<Latencies> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut client = TcpStream::connect(listener.local_addr()?)?;

@@ -76,7 +76,7 @@ struct Styled<'a> {
 /// The figure as an SVG document.
 ///
 /// # Errors
-/// When there is nothing to draw: no series, or no finite point.
+/// Fails if there is nothing to draw: no series, or no finite point.
 pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
     let points = || figure.series.iter().flat_map(|series| &series.points);
     if !points().any(|point| point.0.is_finite() && point.1.is_finite()) {

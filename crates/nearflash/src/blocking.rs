@@ -21,7 +21,7 @@ impl Client {
     /// Connects to a server, like [`crate::Client::connect`].
     ///
     /// # Errors
-    /// As for [`crate::Client::connect`].
+    /// Fails as [`crate::Client::connect`] does.
     pub fn connect(url: &str, options: Options) -> Result<Client, Error> {
         Ok(Client { inner: block_on(crate::Client::connect(url, options))? })
     }
@@ -29,7 +29,7 @@ impl Client {
     /// Reads bytes, like [`crate::Client::read`].
     ///
     /// # Errors
-    /// As for [`crate::Client::read`].
+    /// Fails as [`crate::Client::read`] does.
     pub fn read(&self, lba: u64, bytes: usize) -> Result<Vec<u8>, Error> {
         block_on(self.inner.read(lba, bytes))
     }
@@ -37,7 +37,7 @@ impl Client {
     /// Reads into a slice, like [`crate::Client::read_into`].
     ///
     /// # Errors
-    /// As for [`crate::Client::read_into`].
+    /// Fails as [`crate::Client::read_into`] does.
     pub fn read_into(&self, lba: u64, into: &mut [u8]) -> Result<(), Error> {
         block_on(self.inner.read_into(lba, into))
     }
@@ -45,7 +45,7 @@ impl Client {
     /// Writes data, like [`crate::Client::write`].
     ///
     /// # Errors
-    /// As for [`crate::Client::write`].
+    /// Fails as [`crate::Client::write`] does.
     pub fn write(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write(lba, data))
     }
@@ -53,7 +53,7 @@ impl Client {
     /// Writes data durably, like [`crate::Client::write_durable`].
     ///
     /// # Errors
-    /// As for [`crate::Client::write_durable`].
+    /// Fails as [`crate::Client::write_durable`] does.
     pub fn write_durable(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write_durable(lba, data))
     }
@@ -61,7 +61,7 @@ impl Client {
     /// Makes acknowledged writes durable, like [`crate::Client::flush`].
     ///
     /// # Errors
-    /// As for [`crate::Client::flush`].
+    /// Fails as [`crate::Client::flush`] does.
     pub fn flush(&self) -> Result<(), Error> {
         block_on(self.inner.flush())
     }
@@ -69,7 +69,7 @@ impl Client {
     /// Discards blocks, like [`crate::Client::discard`].
     ///
     /// # Errors
-    /// As for [`crate::Client::discard`].
+    /// Fails as [`crate::Client::discard`] does.
     pub fn discard(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         block_on(self.inner.discard(lba, blocks))
     }
@@ -77,7 +77,7 @@ impl Client {
     /// Writes zeroes, like [`crate::Client::write_zeroes`].
     ///
     /// # Errors
-    /// As for [`crate::Client::write_zeroes`].
+    /// Fails as [`crate::Client::write_zeroes`] does.
     pub fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         block_on(self.inner.write_zeroes(lba, blocks))
     }
@@ -85,7 +85,7 @@ impl Client {
     /// Compares and writes, like [`crate::Client::compare_and_write`].
     ///
     /// # Errors
-    /// As for [`crate::Client::compare_and_write`].
+    /// Fails as [`crate::Client::compare_and_write`] does.
     pub fn compare_and_write(&self, lba: u64, expected: &[u8], new: &[u8]) -> Result<(), Error> {
         block_on(self.inner.compare_and_write(lba, expected, new))
     }
@@ -93,7 +93,7 @@ impl Client {
     /// Writes data atomically, like [`crate::Client::write_atomic`].
     ///
     /// # Errors
-    /// As for [`crate::Client::write_atomic`].
+    /// Fails as [`crate::Client::write_atomic`] does.
     pub fn write_atomic(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write_atomic(lba, data))
     }
@@ -101,7 +101,7 @@ impl Client {
     /// Returns the namespace's properties, like [`crate::Client::info`].
     ///
     /// # Errors
-    /// As for [`crate::Client::info`].
+    /// Fails as [`crate::Client::info`] does.
     pub fn info(&self) -> Result<Info, Error> {
         block_on(self.inner.info())
     }
@@ -109,7 +109,7 @@ impl Client {
     /// Registers a tenant, like [`crate::Client::register`].
     ///
     /// # Errors
-    /// As for [`crate::Client::register`].
+    /// Fails as [`crate::Client::register`] does.
     pub fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
         block_on(self.inner.register(name, slo))
     }
@@ -117,7 +117,7 @@ impl Client {
     /// Changes the tenant's SLO, like [`crate::Client::renegotiate`].
     ///
     /// # Errors
-    /// As for [`crate::Client::renegotiate`].
+    /// Fails as [`crate::Client::renegotiate`] does.
     pub fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
         block_on(self.inner.renegotiate(slo))
     }
@@ -125,7 +125,7 @@ impl Client {
     /// Unregisters the tenant, like [`crate::Client::unregister`].
     ///
     /// # Errors
-    /// As for [`crate::Client::unregister`].
+    /// Fails as [`crate::Client::unregister`] does.
     pub fn unregister(&self) -> Result<(), Error> {
         block_on(self.inner.unregister())
     }

@@ -193,7 +193,7 @@ impl Client {
     /// access).
     ///
     /// # Errors
-    /// As for [`write`](Client::write).
+    /// Fails as [`write`](Client::write) does.
     pub async fn write_durable(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         self.write_pieces(lba, data, true).await
     }

@@ -54,7 +54,7 @@ pub enum Form {
 /// worker's former name and still means it.
 ///
 /// # Errors
-/// When the filter makes no sense.
+/// Fails if the filter makes no sense.
 pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
     let given = filter.map(str::to_owned).or_else(|| std::env::var("NEARFLASH_LOG").ok());
     let given = given.map(|filter| filter.replace("nearflash_target", "nearflash_worker"));

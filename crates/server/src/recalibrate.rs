@@ -568,7 +568,7 @@ impl Recalibrations {
     }
 
     /// # Errors
-    /// When there is no such device, or it has no model.
+    /// Fails if there is no such device, or it has no model.
     fn check_device(&self, device: &str) -> Result<(), Problem> {
         Ok(self.tools.tenants.registry().model(device).map(drop)?)
     }

@@ -203,7 +203,7 @@ pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, Str
 /// to it.
 ///
 /// # Errors
-/// There is no room for it.
+/// Fails if there is no room for it.
 pub(crate) fn make_default(
     at: &ListenAt,
     config: &Config,

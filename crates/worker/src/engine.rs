@@ -254,7 +254,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Counts a request that changes data in its fence, if it may go to its device now.
     ///
     /// # Errors
-    /// What became of the request otherwise.
+    /// Fails with the request's outcome if the request may not go to its device now.
     fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> Result<(), Outcome> {
         let Frontend { conns, requests, shared, .. } = &mut self.front;
         let entry = requests.get(slot);

@@ -34,7 +34,8 @@ pub(crate) struct Frontend<T, P> {
     pub(crate) progressed: bool,
     /// Slots, frames or buffers did not suffice in this turn.
     pub(crate) is_short: bool,
-    /// When the worker, which is to stop, ends its last connections; `None`: it is not to stop.
+    /// The time at which a worker that drains ends its last connections; `None` if the worker does
+    /// not drain.
     pub(crate) drain_until: Option<Instant>,
     /// Connections that were called in this turn though no request of their tenant's had ended for
     /// them.

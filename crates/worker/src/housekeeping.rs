@@ -11,7 +11,7 @@ use crate::migration::{Around, Migration};
 /// The period in which stuck connections are looked for.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// When a worker looks at all its connections.
+/// The time at which a worker next looks at all its connections.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     at: Instant,

@@ -204,7 +204,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
     /// Makes lanes for so many requests in flight.
     ///
     /// # Panics
-    /// When there are more than [`DEVICES_MAX`] devices.
+    /// Panics if there are more than [`DEVICES_MAX`] devices.
     pub(crate) fn new(mut lanes: Vec<Attached<D, S>>, in_flight_max: usize) -> Self {
         assert!(lanes.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
         lanes.iter_mut().for_each(|lane| lane.reserve(in_flight_max));
@@ -214,7 +214,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
     /// Puts a device into a place, where there is none or one that is idle.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// Panics if there is no such place.
     pub(crate) fn attach(&mut self, place: usize, mut lane: Attached<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
         lane.reserve(self.in_flight_max);

@@ -33,7 +33,7 @@ impl Lead {
 /// The listeners of a server, each in a place that is written once.
 #[derive(Debug)]
 pub struct Listeners {
-    /// By number.
+    /// The listeners' leads, by number.
     leads: Box<[OnceLock<Lead>]>,
 }
 

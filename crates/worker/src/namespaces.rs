@@ -12,7 +12,7 @@ use crate::requests::InFlight;
 /// All namespaces of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// By number less one.
+    /// The namespaces, by number less one.
     table: Vec<Option<Namespace>>,
 }
 
@@ -53,7 +53,7 @@ impl Namespaces {
     /// Puts a namespace in its place, or takes it away.
     ///
     /// # Panics
-    /// When the number is zero or larger than [`Namespaces::NUMBER_MAX`].
+    /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].
     pub fn set(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
         assert!((1..=Self::NUMBER_MAX).contains(&number.0), "{number:?} numbers no namespace");
         let index = usize::from(number.0) - 1;

@@ -330,7 +330,8 @@ impl Reader {
 /// Checks a request and gives it a slot and, for its payload, a buffer.
 ///
 /// # Errors
-/// There is no buffer now, or the tenant holds too much: the request waits in its connection.
+/// Fails if there is no buffer now, or if the tenant holds too much. The request then waits in its
+/// connection.
 fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
@@ -397,7 +398,7 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 /// gets a position in the tenant's line; the caller takes it back with what was supplied.
 ///
 /// # Errors
-/// What is short.
+/// Fails with the resource that is short.
 fn supply_in_line<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,

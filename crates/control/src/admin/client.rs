@@ -118,7 +118,7 @@ impl Client {
     /// Returns a client of the API at `address`.
     ///
     /// # Errors
-    /// When the system has no free descriptor.
+    /// Fails if the system has no free descriptor.
     pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
         Client::with_pass(address, None)
     }
@@ -127,7 +127,7 @@ impl Client {
     /// machine requires.
     ///
     /// # Errors
-    /// When the system has no free descriptor.
+    /// Fails if the system has no free descriptor.
     pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
@@ -137,7 +137,7 @@ impl Client {
     /// Returns all tenants.
     ///
     /// # Errors
-    /// See [`ClientError`], also for all other methods.
+    /// Fails as [`ClientError`] describes; so do all other methods.
     pub fn tenants(&mut self) -> Result<Vec<Tenant>, ClientError> {
         Ok(self.get::<Tenants>("/v1/tenants")?.tenants)
     }
@@ -145,7 +145,7 @@ impl Client {
     /// Returns one tenant.
     ///
     /// # Errors
-    /// When there is no tenant of this name.
+    /// Fails if there is no tenant of this name.
     pub fn tenant(&mut self, name: &str) -> Result<Tenant, ClientError> {
         self.get(&path_of(name))
     }
@@ -153,7 +153,7 @@ impl Client {
     /// Adds a tenant.
     ///
     /// # Errors
-    /// When the server refuses the tenant.
+    /// Fails if the server refuses the tenant.
     pub fn add_tenant(&mut self, tenant: &AddTenant) -> Result<Admitted, ClientError> {
         self.call(Method::POST, "/v1/tenants", Some(tenant))
     }
@@ -161,7 +161,7 @@ impl Client {
     /// Changes the SLO of a tenant, and its share of spare tokens unless the share is `None`.
     ///
     /// # Errors
-    /// When the server refuses the change; then the old SLO stands.
+    /// Fails if the server refuses the change; then the old SLO stands.
     pub fn set_tenant(&mut self, name: &str, to: &SetTenant) -> Result<Admitted, ClientError> {
         self.call(Method::PUT, &path_of(name), Some(to))
     }
@@ -169,7 +169,7 @@ impl Client {
     /// Adds, changes and removes tenants: all changes, or none.
     ///
     /// # Errors
-    /// When the server refuses a change; the message names it.
+    /// Fails if the server refuses a change; the message names it.
     pub fn change_tenants(
         &mut self,
         changes: &ChangeTenants,
@@ -180,7 +180,7 @@ impl Client {
     /// Removes a tenant.
     ///
     /// # Errors
-    /// When there is no tenant of this name, or the configuration names it.
+    /// Fails if there is no tenant of this name, or the configuration names it.
     pub fn remove_tenant(&mut self, name: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path_of(name), None::<&()>)
     }
@@ -188,7 +188,7 @@ impl Client {
     /// Checks whether an SLO would be admitted.
     ///
     /// # Errors
-    /// When the question is invalid.
+    /// Fails if the question is invalid.
     pub fn check(&mut self, question: &Check) -> Result<Verdict, ClientError> {
         self.call(Method::POST, "/v1/tenants/check", Some(question))
     }
@@ -196,7 +196,7 @@ impl Client {
     /// Returns all devices.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn devices(&mut self) -> Result<Devices, ClientError> {
         self.get("/v1/devices")
     }
@@ -204,7 +204,7 @@ impl Client {
     /// Returns one device.
     ///
     /// # Errors
-    /// When there is no device of this name.
+    /// Fails if there is no device of this name.
     pub fn device(&mut self, name: &str) -> Result<Device, ClientError> {
         self.get(&path_to("devices", name))
     }
@@ -212,7 +212,7 @@ impl Client {
     /// Opens a device.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn add_device(&mut self, device: &AddDevice) -> Result<OpenedDevice, ClientError> {
         self.call(Method::POST, "/v1/devices", Some(device))
     }
@@ -220,7 +220,7 @@ impl Client {
     /// Closes a device.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn remove_device(&mut self, name: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path_to("devices", name), None::<&()>)
     }
@@ -228,7 +228,7 @@ impl Client {
     /// Returns the model of a device.
     ///
     /// # Errors
-    /// When there is no such device, or it has no model.
+    /// Fails if there is no such device, or it has no model.
     pub fn model(&mut self, device: &str) -> Result<Model, ClientError> {
         self.get(&format!("{}/model", path_to("devices", device)))
     }
@@ -236,7 +236,7 @@ impl Client {
     /// Restores the model that the configuration names.
     ///
     /// # Errors
-    /// When the change cannot be stored, or the device is being measured.
+    /// Fails if the change cannot be stored, or the device is being measured.
     pub fn reset_model(&mut self, device: &str) -> Result<(), ClientError> {
         let path = format!("{}/model", path_to("devices", device));
         self.call(Method::DELETE, &path, None::<&()>)
@@ -245,7 +245,7 @@ impl Client {
     /// Starts a recalibration of a device.
     ///
     /// # Errors
-    /// When the server refuses it.
+    /// Fails if the server refuses the recalibration.
     pub fn recalibrate(
         &mut self,
         device: &str,
@@ -257,7 +257,7 @@ impl Client {
     /// Returns the state of a device's last recalibration.
     ///
     /// # Errors
-    /// When there was none.
+    /// Fails if the device has not been recalibrated.
     pub fn recalibration(&mut self, device: &str) -> Result<Recalibration, ClientError> {
         self.get(&recalibration_of(device))
     }
@@ -265,7 +265,7 @@ impl Client {
     /// Accepts the result of a recalibration although not all tenants fit into it.
     ///
     /// # Errors
-    /// When no result is held back.
+    /// Fails if no result is held back.
     pub fn accept_recalibration(&mut self, device: &str) -> Result<Recalibration, ClientError> {
         let to = SetRecalibration { accept: true };
         self.call(Method::PUT, &recalibration_of(device), Some(&to))
@@ -274,7 +274,7 @@ impl Client {
     /// Ends a recalibration, or discards its result.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if the device has no recalibration to end or discard.
     pub fn cancel_recalibration(&mut self, device: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &recalibration_of(device), None::<&()>)
     }
@@ -282,7 +282,7 @@ impl Client {
     /// Returns all workers.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn workers(&mut self) -> Result<Workers, ClientError> {
         self.get("/v1/workers")
     }
@@ -290,7 +290,7 @@ impl Client {
     /// Returns one worker.
     ///
     /// # Errors
-    /// When there is no worker of this number.
+    /// Fails if there is no worker of this number.
     pub fn worker(&mut self, number: usize) -> Result<Worker, ClientError> {
         self.get(&format!("/v1/workers/{number}"))
     }
@@ -298,7 +298,7 @@ impl Client {
     /// Activates a worker, or retires it: it moves its connections away and parks.
     ///
     /// # Errors
-    /// When there is no worker of this number, or it listens.
+    /// Fails if there is no worker of this number, or it listens.
     pub fn set_worker(&mut self, number: usize, state: WorkerState) -> Result<(), ClientError> {
         let to = SetWorker { state, deadline_ms: None };
         self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
@@ -307,7 +307,7 @@ impl Client {
     /// Retires a worker with a deadline, at which connections end that cannot move.
     ///
     /// # Errors
-    /// As for [`set_worker`](Client::set_worker).
+    /// Fails as [`set_worker`](Client::set_worker) does.
     pub fn drain_worker(&mut self, number: usize, deadline_ms: u64) -> Result<(), ClientError> {
         let to = SetWorker { state: WorkerState::Parked, deadline_ms: Some(deadline_ms) };
         self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
@@ -316,7 +316,7 @@ impl Client {
     /// Drains the server, which ends afterwards. With `None`, the configuration gives the deadline.
     ///
     /// # Errors
-    /// When another process takes over.
+    /// Fails if another process takes over.
     pub fn drain_server(&mut self, deadline_ms: Option<u64>) -> Result<Drain, ClientError> {
         self.call(Method::POST, "/v1/drain", Some(&DrainServer { deadline_ms }))
     }
@@ -324,7 +324,7 @@ impl Client {
     /// Returns the state of the server's drain.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn drain(&mut self) -> Result<Drain, ClientError> {
         self.get("/v1/drain")
     }
@@ -332,7 +332,7 @@ impl Client {
     /// Returns the connections of all workers.
     ///
     /// # Errors
-    /// When a worker does not answer.
+    /// Fails if a worker does not answer.
     pub fn connections(&mut self) -> Result<Connections, ClientError> {
         self.get("/v1/connections")
     }
@@ -340,7 +340,7 @@ impl Client {
     /// Returns one connection, by its listed identifier.
     ///
     /// # Errors
-    /// When there is no connection of this identifier (any more).
+    /// Fails if there is no connection of this identifier (any more).
     pub fn connection(&mut self, id: &str) -> Result<Connection, ClientError> {
         self.get(&path_to("connections", id))
     }
@@ -349,7 +349,7 @@ impl Client {
     /// ending connection.
     ///
     /// # Errors
-    /// When there is no connection of this identifier (any more).
+    /// Fails if there is no connection of this identifier (any more).
     pub fn end_connection(
         &mut self,
         id: &str,
@@ -362,7 +362,7 @@ impl Client {
     /// Moves a connection, named by its listed identifier, to another worker.
     ///
     /// # Errors
-    /// When the connection stays at its worker; the message has the reason.
+    /// Fails if the connection stays at its worker; the message has the reason.
     pub fn move_connection(&mut self, id: &str, to: usize) -> Result<HasMoved, ClientError> {
         let id = utf8_percent_encode(id, NON_ALPHANUMERIC);
         self.call(Method::POST, &format!("/v1/connections/{id}/move"), Some(&MoveTo { to }))
@@ -371,7 +371,7 @@ impl Client {
     /// Returns all namespaces.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn namespaces(&mut self) -> Result<Namespaces, ClientError> {
         self.get("/v1/namespaces")
     }
@@ -379,7 +379,7 @@ impl Client {
     /// Returns one namespace, by its name or number.
     ///
     /// # Errors
-    /// When there is no such namespace.
+    /// Fails if there is no such namespace.
     pub fn namespace(&mut self, name: &str) -> Result<Namespace, ClientError> {
         self.get(&path_to("namespaces", name))
     }
@@ -387,7 +387,7 @@ impl Client {
     /// Changes the settings of a device.
     ///
     /// # Errors
-    /// When a setting is invalid, or cannot change while the server runs.
+    /// Fails if a setting is invalid, or cannot change while the server runs.
     pub fn set_device(
         &mut self,
         name: &str,
@@ -399,7 +399,7 @@ impl Client {
     /// Adds a namespace.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn add_namespace(&mut self, namespace: &AddNamespace) -> Result<Namespace, ClientError> {
         self.call(Method::POST, "/v1/namespaces", Some(namespace))
     }
@@ -408,7 +408,7 @@ impl Client {
     /// renames it.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn set_namespace(
         &mut self,
         name: &str,
@@ -420,7 +420,7 @@ impl Client {
     /// Removes a namespace.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn remove_namespace(
         &mut self,
         name: &str,
@@ -433,7 +433,7 @@ impl Client {
     /// Returns all subsystems.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn subsystems(&mut self) -> Result<Subsystems, ClientError> {
         self.get("/v1/subsystems")
     }
@@ -441,7 +441,7 @@ impl Client {
     /// Returns one subsystem.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn subsystem(&mut self, nqn: &str) -> Result<Subsystem, ClientError> {
         self.get(&path_to("subsystems", nqn))
     }
@@ -449,7 +449,7 @@ impl Client {
     /// Adds a subsystem.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn add_subsystem(&mut self, subsystem: &AddSubsystem) -> Result<Subsystem, ClientError> {
         self.call(Method::POST, "/v1/subsystems", Some(subsystem))
     }
@@ -457,7 +457,7 @@ impl Client {
     /// Changes a subsystem.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn set_subsystem(
         &mut self,
         nqn: &str,
@@ -469,7 +469,7 @@ impl Client {
     /// Removes a subsystem.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn remove_subsystem(&mut self, nqn: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path_to("subsystems", nqn), None::<&()>)
     }
@@ -477,7 +477,7 @@ impl Client {
     /// Returns all registered hosts.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn hosts(&mut self) -> Result<Hosts, ClientError> {
         self.get("/v1/hosts")
     }
@@ -485,7 +485,7 @@ impl Client {
     /// Returns one registered host.
     ///
     /// # Errors
-    /// When the host is not registered.
+    /// Fails if the host is not registered.
     pub fn host(&mut self, nqn: &str) -> Result<Host, ClientError> {
         self.get(&path_to("hosts", nqn))
     }
@@ -493,7 +493,7 @@ impl Client {
     /// Registers a host, or changes its registration.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn set_host(&mut self, nqn: &str, to: &SetHost) -> Result<Host, ClientError> {
         self.call(Method::PUT, &path_to("hosts", nqn), Some(to))
     }
@@ -501,7 +501,7 @@ impl Client {
     /// Removes the registration of a host.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn remove_host(&mut self, nqn: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path_to("hosts", nqn), None::<&()>)
     }
@@ -509,7 +509,7 @@ impl Client {
     /// Returns all listeners.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn listeners(&mut self) -> Result<Listeners, ClientError> {
         self.get("/v1/listeners")
     }
@@ -517,7 +517,7 @@ impl Client {
     /// Opens a listener.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn add_listener(&mut self, listener: &AddListener) -> Result<Listener, ClientError> {
         self.call(Method::POST, "/v1/listeners", Some(listener))
     }
@@ -525,7 +525,7 @@ impl Client {
     /// Returns one listener, by its number or address.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn listener(&mut self, name: &str) -> Result<Listener, ClientError> {
         self.get(&path_to("listeners", name))
     }
@@ -533,7 +533,7 @@ impl Client {
     /// Closes a listener.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn remove_listener(
         &mut self,
         name: &str,
@@ -547,7 +547,7 @@ impl Client {
     /// Changes a listener's settings, for example whether it accepts connections.
     ///
     /// # Errors
-    /// When there is no listener of this number or address, or a setting cannot change.
+    /// Fails if there is no listener of this number or address, or a setting cannot change.
     pub fn set_listener(&mut self, name: &str, to: &SetListener) -> Result<Listener, ClientError> {
         self.call(Method::PUT, &path_to("listeners", name), Some(to))
     }
@@ -555,7 +555,7 @@ impl Client {
     /// Drains a listener: it refuses new connections, and its connections end.
     ///
     /// # Errors
-    /// When there is no listener of this name.
+    /// Fails if there is no listener of this name.
     pub fn drain_listener(
         &mut self,
         listener: &str,
@@ -568,7 +568,7 @@ impl Client {
     /// Resumes a listener, which accepts connections again.
     ///
     /// # Errors
-    /// When there is no listener of this name.
+    /// Fails if there is no listener of this name.
     pub fn resume_listener(&mut self, listener: &str) -> Result<Listener, ClientError> {
         let path = format!("{}/resume", path_to("listeners", listener));
         self.call(Method::POST, &path, None::<&()>)
@@ -577,7 +577,7 @@ impl Client {
     /// Sets the ANA state of namespaces through a listener.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn set_ana(&mut self, listener: &str, to: &SetAna) -> Result<Listener, ClientError> {
         let path = format!("{}/ana", path_to("listeners", listener));
         self.call(Method::PUT, &path, Some(to))
@@ -586,7 +586,7 @@ impl Client {
     /// Returns the activity of devices, workers and namespaces in the last second.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Fails as [`ClientError`] describes.
     pub fn flows(&mut self) -> Result<Flows, ClientError> {
         self.get("/v1/flows")
     }
@@ -594,7 +594,7 @@ impl Client {
     /// Returns the time per stage of a tenant's reads.
     ///
     /// # Errors
-    /// When there is no tenant of this name.
+    /// Fails if there is no tenant of this name.
     pub fn stages(&mut self, name: &str) -> Result<Stages, ClientError> {
         self.get(&format!("{}/stages", path_to("tenants", name)))
     }
@@ -603,7 +603,7 @@ impl Client {
     /// JSON.
     ///
     /// # Errors
-    /// When another trace is running.
+    /// Fails if another trace is running.
     pub fn trace(&mut self, seconds: f64, one_in: u32) -> Result<serde_json::Value, ClientError> {
         self.get(&format!("/v1/trace?seconds={seconds}&one_in={one_in}"))
     }
@@ -611,7 +611,7 @@ impl Client {
     /// Returns the HTTP status of the answer to a request without a body, whatever the answer says.
     ///
     /// # Errors
-    /// When no server answers, or the method is invalid.
+    /// Fails if no server answers, or the method is invalid.
     pub fn status(&mut self, method: &str, path: &str) -> Result<u16, ClientError> {
         let broken = |_| ClientError::Broken(format!("{method:?} is no method"));
         let method = Method::from_bytes(method.as_bytes()).map_err(broken)?;

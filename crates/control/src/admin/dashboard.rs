@@ -252,11 +252,11 @@ pub struct StandingList {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Order {
-    /// By standing: late, over, kept, best effort, idle; within a standing, the longest tail
+    /// Order by standing: late, over, kept, best effort, idle; within a standing, the longest tail
     /// latency relative to its bound first.
     #[default]
     Worst,
-    /// By name.
+    /// Order by name.
     Name,
     /// Most requests a second.
     Requests,

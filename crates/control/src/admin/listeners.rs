@@ -25,7 +25,7 @@ pub struct SetListener {
     /// and its connections end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<ListenerState>,
-    /// For a drain: time in milliseconds after which connections with requests in flight end in any
+    /// Deadline of a drain in milliseconds, at which connections with requests in flight end in any
     /// case; ten seconds by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
@@ -79,7 +79,7 @@ async fn set_listener(
 /// Checks the members that cannot change while a listener is open.
 ///
 /// # Errors
-/// One of them would change.
+/// Fails if one of these members would change.
 fn check_fixed(listener: &Listener, to: &SetListener) -> Result<(), Problem> {
     let what = match to {
         SetListener { number: Some(number), .. } if *number != listener.number => "number",

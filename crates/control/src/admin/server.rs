@@ -79,10 +79,10 @@ impl Running {
 /// it is released.
 ///
 /// # Errors
-/// When the system has no free thread or descriptor.
+/// Fails if the system has no free thread or descriptor.
 ///
 /// # Panics
-/// When the door is a TCP socket that is not on loopback.
+/// Panics if the door is a TCP socket that is not on loopback.
 pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Result<Running> {
     start_audited(router, endpoint, is_held, None, || {})
 }
@@ -92,10 +92,10 @@ pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Resu
 /// and by scrapes.
 ///
 /// # Errors
-/// When the system has no free thread or descriptor.
+/// Fails if the system has no free thread or descriptor.
 ///
 /// # Panics
-/// When the door is a TCP socket that is not on loopback.
+/// Panics if the door is a TCP socket that is not on loopback.
 pub fn start_audited(
     router: Router,
     endpoint: AdminListener,

@@ -143,7 +143,7 @@ impl TenantRegistry {
     /// Returns a tenant's admission, with the tokens that its device has left now.
     ///
     /// # Errors
-    /// When there is no such tenant.
+    /// Fails if there is no such tenant.
     pub fn admission_of(&self, name: &str) -> Result<Admission, Refusal> {
         Ok(self.admission(self.known(name)?))
     }

@@ -35,7 +35,7 @@ impl TenantRegistry {
     /// elsewhere. Returns its place.
     ///
     /// # Errors
-    /// Another process takes over, or there is a device of this name.
+    /// Fails if another process takes over, or there is a device of this name.
     pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
         self.check_thawed()?;
         if self.device(Some(&setup.name)).is_ok() {
@@ -74,7 +74,7 @@ impl TenantRegistry {
     /// Checks whether a device may be removed: it must have no tenant. Returns its place.
     ///
     /// # Errors
-    /// There is no such device, a tenant is on it, or another process takes over.
+    /// Fails if there is no such device, a tenant is on it, or another process takes over.
     pub fn check_device_end(&self, name: &str) -> Result<usize, Refusal> {
         self.check_thawed()?;
         let n = self.device(Some(name))?;
@@ -94,7 +94,7 @@ impl TenantRegistry {
     /// undisturbed.
     ///
     /// # Errors
-    /// There is no such device, or it has no model, which all features need.
+    /// Fails if there is no such device, or it has no model, which all features need.
     pub fn set_switches(
         &mut self,
         name: &str,
@@ -122,7 +122,7 @@ impl TenantRegistry {
     /// Removes a device.
     ///
     /// # Errors
-    /// See [`check_device_end`](TenantRegistry::check_device_end).
+    /// Fails as [`check_device_end`](TenantRegistry::check_device_end) does.
     pub fn remove_device(&mut self, name: &str) -> Result<(), Refusal> {
         let n = self.check_device_end(name)?;
         self.devices[n].is_gone = true;

@@ -69,7 +69,7 @@ impl TenantRegistry {
     /// Returns the configured model of a device.
     ///
     /// # Errors
-    /// When there is no such device, or it has no model.
+    /// Fails if there is no such device, or it has no model.
     pub fn configured_model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
         let device = &self.devices[self.device(Some(device))?];
         let none = || Refusal::NoModel { device: device.name.clone() };
@@ -80,7 +80,7 @@ impl TenantRegistry {
     /// device. Returns no tenant if all SLOs fit.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn displaced(&self, device: &str, model: &DeviceModel) -> Result<Vec<String>, Refusal> {
         let device = &self.devices[self.device(Some(device))?];
         let displaced = device.registry.displaced(model);
@@ -91,7 +91,7 @@ impl TenantRegistry {
     /// and best-effort tenants get nothing.
     ///
     /// # Errors
-    /// When there is no such device, or the model has no rate for a tenant's SLO.
+    /// Fails if there is no such device, or the model has no rate for a tenant's SLO.
     pub fn set_model(
         &mut self,
         device: &str,
@@ -149,7 +149,7 @@ impl TenantRegistry {
     /// Makes workers measure a device for readers of [`qos::Shared::delays`], or stops that.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn probe(&mut self, device: &str, on: bool) -> Result<(), Refusal> {
         let n = self.device(Some(device))?;
         self.devices[n].registry.probe(on);
@@ -159,7 +159,7 @@ impl TenantRegistry {
     /// Returns the place of a device, and the state that its workers share.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// Fails if there is no such device.
     pub fn shared(&self, device: &str) -> Result<(usize, std::sync::Arc<qos::Shared>), Refusal> {
         let n = self.device(Some(device))?;
         Ok((n, self.devices[n].registry.shared().clone()))

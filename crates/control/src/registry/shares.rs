@@ -10,8 +10,8 @@ impl TenantRegistry {
     /// the [default](Share::default).
     ///
     /// # Errors
-    /// When there is no such tenant, when it has an SLO, when the share is invalid, or when its
-    /// device has no model.
+    /// Fails if there is no such tenant, if it has an SLO, if the share is invalid, or if its device
+    /// has no model.
     pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
         let tenant = self.known(name)?;
         let entry = self.entry(tenant);

@@ -143,7 +143,7 @@ impl FileVolume {
     /// Returns the descriptors that another process needs to [adopt](FileVolume::adopt) the volume.
     ///
     /// # Errors
-    /// When a record of its journal could not be cleared: that would be put over what is written since,
+    /// Fails if a record of its journal could not be cleared: that would be put over what is written since,
     /// by the first start that finds it. Only a restart now can deal with it.
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, Error> {
         if self.shared.is_broken() {

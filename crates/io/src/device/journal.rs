@@ -237,7 +237,7 @@ pub(super) fn has_records(path: &Path) -> bool {
 /// Returns it with the number of records that were written.
 ///
 /// # Errors
-/// When a file cannot be read or written, or a record belongs to another file.
+/// Fails if a file cannot be read or written, or a record belongs to another file.
 pub(super) fn recover(
     journal: OwnedFd,
     journal_path: &Path,

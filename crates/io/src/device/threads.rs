@@ -62,7 +62,7 @@ impl ThreadedQueue {
     /// threads that end with it. With each completion they wake the worker whose `waker` this is.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// Fails if the system refuses a thread.
     pub fn open(volume: &FileVolume, threads: usize, waker: Waker) -> Result<ThreadedQueue, Error> {
         assert!(threads > 0, "somebody must do the work");
         let depth = ThreadedQueue::DEPTH;

@@ -38,7 +38,7 @@ impl EpollReactor {
     /// Returns an epoll instance of the calling thread.
     ///
     /// # Errors
-    /// When the system refuses one (too few descriptors).
+    /// Fails if the system refuses one (too few descriptors).
     pub fn new() -> Result<EpollReactor, Error> {
         let fail = |e: Errno| Error::system("cannot set epoll up", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fail)?;

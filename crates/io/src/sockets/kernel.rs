@@ -22,7 +22,7 @@ pub trait Kernel: Receive + Accept + Sized {
     /// Returns the interface of the calling thread.
     ///
     /// # Errors
-    /// When memory or descriptors do not suffice for what `config` asks.
+    /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: &SocketsConfig) -> Result<Self, Error>;
 
     /// Makes the kernel know the socket of a reserved place.
@@ -39,7 +39,7 @@ pub trait Kernel: Receive + Accept + Sized {
     /// Starts to connect a socket, and returns its place.
     ///
     /// # Errors
-    /// When there is no place, or the kernel refuses at once.
+    /// Fails if there is no place, or the kernel refuses at once.
     fn connect(
         &mut self,
         table: &mut Table<Self::Place>,
@@ -95,7 +95,7 @@ pub trait Accept {
     /// Accepts connections from the `n`-th listener.
     ///
     /// # Errors
-    /// When the kernel cannot watch the listener.
+    /// Fails if the kernel cannot watch the listener.
     fn listen(&mut self, listeners: &mut Listeners, n: usize) -> Result<(), Error>;
 
     /// Accepts no more from the `n`-th listener, which is about to be closed.

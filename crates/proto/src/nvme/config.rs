@@ -104,7 +104,7 @@ pub struct Port {
     pub service: String,
 }
 
-/// Another discovery subsystem that hosts are sent to.
+/// A referral: another discovery subsystem that hosts are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
     /// The number of the referred port; no port of this fabric has it.

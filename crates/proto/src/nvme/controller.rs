@@ -40,7 +40,7 @@ const LOOKS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 struct KeepAlive {
     timeout: Duration,
-    /// When to check next.
+    /// The time of the next check.
     until: Instant,
     /// The number of checks since the last command of the host.
     silent: u32,
@@ -51,7 +51,7 @@ struct KeepAlive {
 pub(super) struct Controller {
     pub(super) link: Arc<Link>,
     pub(super) association: Association,
-    /// The kin that its queues share with the queues of the host's other controllers.
+    /// The [`Kin`] that the controller's queues share with queues of the host's other controllers.
     pub(super) kin: Arc<Kin>,
     /// Queues that have ended but still have requests at a device.
     pub(super) ending: Ending,

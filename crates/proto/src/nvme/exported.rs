@@ -64,7 +64,7 @@ pub(super) struct ExportedQueue {
     /// `true` if the host had to authenticate; the next field says whether it has.
     pub(super) must_prove: bool,
     pub(super) is_proven: bool,
-    /// When the queue ends if the host has not authenticated.
+    /// The time at which the queue ends if the host has not authenticated.
     pub(super) prove_by: Instant,
     /// The source address; see [`Place`](super::Place).
     pub(super) address: Option<IpAddr>,

@@ -52,7 +52,7 @@ pub struct Fabric {
     state: Mutex<State>,
     /// `true` if actions wait for a worker, by worker.
     mail: Box<[AtomicBool]>,
-    /// When the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
+    /// The time at which the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
     expires_at: AtomicU64,
     /// The current [`Held`](super::Held).
     pub(super) held: AtomicU8,

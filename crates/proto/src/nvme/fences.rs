@@ -20,8 +20,8 @@ use super::reservation::Registrant;
 /// it.
 type Key = (Nqn, HostId, Nqn);
 
-/// The kin of all hosts that are connected, or that were connected and still have requests at a
-/// device.
+/// The [`Kin`] of each host that is connected, or that was connected and still has requests at a
+/// device. A `Kin` joins the fences of one host's queues, whose writes wait for each other.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     kin: BTreeMap<Key, Arc<Kin>>,
@@ -30,12 +30,12 @@ pub(super) struct Families {
 }
 
 impl Families {
-    /// Marks every kin as possibly having requests in another process.
+    /// Marks every [`Kin`] as possibly having requests in another process.
     pub(super) fn forget_where(&mut self) {
         self.kin.values().for_each(|kin| kin.set_all_here(false));
     }
 
-    /// Returns the kin that the queues of the host at the subsystem share, creating it if needed.
+    /// Returns the [`Kin`] that the host's queues at the subsystem share, creating it if needed.
     pub(super) fn kin_of(&mut self, association: &Association) -> Arc<Kin> {
         if self.kin.len() > 2 * self.cleaned + 64 {
             // All other references belong to fences: of queues, and of requests at devices.
@@ -47,7 +47,7 @@ impl Families {
         Arc::clone(self.kin.entry(key).or_default())
     }
 
-    /// Returns the hosts that have a kin at a subsystem.
+    /// Returns the hosts that have a [`Kin`] at a subsystem.
     pub(super) fn at<'a>(
         &'a self,
         subsystem: &'a Nqn,

@@ -94,7 +94,7 @@ pub(super) struct Record {
     pub(super) fence: Arc<Fence>,
     /// `true` if the host has to authenticate the queue before any other command.
     pub(super) must_prove: bool,
-    /// When the queue ends if the host has not authenticated.
+    /// The time at which the queue ends if the host has not authenticated.
     pub(super) prove_by: Instant,
     /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
@@ -103,7 +103,7 @@ pub(super) struct Record {
     pub(super) waiting: Option<Waiting>,
     /// A negotiation that is delayed because of earlier failures.
     pub(super) put_off: Option<PutOff>,
-    /// When the last negotiation arrived.
+    /// The time at which the last negotiation arrived.
     pub(super) negotiated_at: Instant,
 }
 

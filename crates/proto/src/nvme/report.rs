@@ -46,7 +46,7 @@ pub struct ControllerInfo {
     pub is_ready: bool,
     /// The keep-alive timeout in milliseconds; zero for none.
     pub keep_alive_ms: u32,
-    /// When it was created.
+    /// The time at which the controller was created.
     pub created: Instant,
     /// The number of errors that it has reported to its host.
     pub errors: u64,

@@ -26,7 +26,7 @@ use super::reservations::Reservations;
 pub(super) struct State {
     pub(super) inventory: Inventory,
     pub(super) controllers: Controllers,
-    /// The kin that the queues of each host at each subsystem share.
+    /// The [`Kin`](contract::Kin) of each host at each subsystem, which the host's queues share.
     pub(super) families: Families,
     pub(super) auth: AuthJobs,
     pub(super) reservations: Reservations,

@@ -128,7 +128,7 @@ enum Pending {
 
 impl ControllerSession {
     /// Creates a session for a new connection that came through a listener of this port. `desk` is
-    /// its worker's.
+    /// the connection's worker's access to the fabric.
     pub fn new(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
         ControllerSession {
             desk,

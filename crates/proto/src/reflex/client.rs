@@ -37,7 +37,7 @@ pub enum ClientEvent<'a> {
     Body {
         /// The bytes, lent for this call.
         bytes: &'a [u8],
-        /// With the last piece: `Ok`, or why the data must not be used.
+        /// The data's status, with the last piece: `Ok`, or why the data must not be used.
         end: Option<Status>,
     },
     /// The answer to the hello. If it is `Ok`, requests may be sent from here on.
@@ -166,7 +166,7 @@ impl ClientSession {
     /// Encodes the head of a request. Its payload, all of which must be given here, follows it.
     ///
     /// # Errors
-    /// Nothing was encoded. Returns `BadLength` if the range is empty or too large, or if the
+    /// Encodes nothing, and returns `BadLength` if the range is empty or too large, or if the
     /// payload does not match it. Returns `Invalid` for a stream that does not exist or, in version
     /// 1, the tag `u64::MAX`. Returns `Unsupported` for requests that the version does not have,
     /// and `Retry` before the hello's answer.
@@ -199,7 +199,7 @@ impl ClientSession {
     /// Encodes a request about the connection, as heads to send in this order.
     ///
     /// # Errors
-    /// Nothing was encoded. Returns `Unsupported` in version 1, `BadLength` for a name that is too
+    /// Encodes nothing, and returns `Unsupported` in version 1, `BadLength` for a name that is too
     /// long, `Invalid` for a hello (which is the greeting's), and `Retry` before the hello's
     /// answer.
     pub fn control(&mut self, control: &Control) -> Result<Vec<FrameHead>, Status> {

@@ -357,7 +357,7 @@ fn only_methods_that_are_allowed_are_agreed_on() {
     }
 }
 
-/// For an I/O queue the connection ends, for an admin queue the whole controller.
+/// A timeout ends the connection of an I/O queue, and the whole controller of an admin queue.
 #[test]
 fn a_host_that_stops_halfway_is_disconnected_after_a_minute() {
     let fabric = fabric(&with_keys());

@@ -171,7 +171,7 @@ impl Found {
 /// Reads the lines over a writing of the state file.
 ///
 /// # Errors
-/// When the file cannot be read, is too large, or has a whole line over the state file that only
+/// Fails if the file cannot be read, is too large, or has a whole line over the state file that only
 /// another version understands.
 pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
     match fs::metadata(path) {

@@ -21,7 +21,7 @@ impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
     ///
     /// # Errors
-    /// When the server drains, that cannot be kept, or a record of it is owed to the audit log, which would
+    /// Fails if the server drains, that cannot be kept, or a record of it is owed to the audit log, which would
     /// be lost with this process; then nothing is frozen.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {

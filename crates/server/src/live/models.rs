@@ -106,7 +106,7 @@ impl Live {
     /// it is; `None` where none is named.
     ///
     /// # Errors
-    /// When there is no such namespace, or it is none that can be given away.
+    /// Fails if there is no such namespace, or it is none that can be given away.
     pub(crate) fn with_scratch<T>(
         &self,
         device: &str,

@@ -167,7 +167,7 @@ impl HeldAt {
 /// The files of a device.
 ///
 /// # Errors
-/// When only a restart can deal with its state.
+/// Fails if only a restart can deal with its state.
 pub(super) fn files(disk: &Disk) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disk.volume.files();
     files.map_err(|why| format!("device {}: {why}; restart this server instead", disk.place + 1))
@@ -254,7 +254,7 @@ impl Estate {
     /// Our places of the devices by their places there, where `found` says which of them ours are.
     ///
     /// # Errors
-    /// When one is missing.
+    /// Fails if one is missing.
     pub(super) fn places(&self, found: &[Option<usize>]) -> Result<HashMap<usize, usize>, String> {
         let own = |n: usize| {
             let place = found.iter().position(|there| *there == Some(n)).ok_or_else(|| {
@@ -338,7 +338,7 @@ impl Estate {
     /// Checks that this process has room for all connections.
     ///
     /// # Errors
-    /// There are more than `most` connections.
+    /// Fails if there are more than `most` connections.
     pub(super) fn check_room(&self, most: usize) -> Result<(), String> {
         match self.connections <= most {
             true => Ok(()),
@@ -353,7 +353,7 @@ impl Estate {
     /// The listeners of the older process by their number there, as numbers of these.
     ///
     /// # Errors
-    /// When one is missing.
+    /// Fails if one is missing.
     pub(super) fn listeners(&self, own: &[ListenAt]) -> Result<HashMap<u16, ListenerId>, String> {
         let mut found = HashMap::new();
         let mut taken = vec![false; own.len()];
@@ -376,7 +376,7 @@ impl Estate {
     /// the names there, and the listeners.
     ///
     /// # Errors
-    /// When there are too many.
+    /// Fails if there are too many.
     pub(super) fn departed(
         &self,
         listeners: &Listeners,
@@ -399,7 +399,7 @@ impl Estate {
     /// Makes the tenants that clients have made.
     ///
     /// # Errors
-    /// When one cannot be promised what it was.
+    /// Fails if one cannot be promised what it was.
     pub(super) fn make_tenants(
         &self,
         registry: &mut TenantRegistry,

@@ -33,7 +33,8 @@ pub struct Fences {
 
 /// Requests that need their range for themselves.
 const EXCLUSIVES: u8 = 1;
-/// Writes whose fences have kin.
+/// Writes whose fence has a [`Kin`](contract::Kin): the fences of one host, whose writes wait for
+/// each other.
 const KIN: u8 = 2;
 
 /// The hellos that wait for another process.
@@ -140,9 +141,9 @@ impl Fences {
         self.hold_writes(EXCLUSIVES, hold);
     }
 
-    /// Lets writes whose fences may have kin elsewhere wait for another process, or not any more: their kin there,
-    /// of which nothing is known here, may be gone with requests at the devices
-    /// (docs/adr/0011-nvme-fences.md).
+    /// Sets whether writes wait for another process if their [`Kin`](contract::Kin) may have fences
+    /// there. Such a fence may have ended with requests still at the devices, which this process cannot
+    /// see (docs/adr/0011-nvme-fences.md).
     pub fn hold_kin(&self, hold: bool) {
         self.hold_writes(KIN, hold);
     }

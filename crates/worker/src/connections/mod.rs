@@ -31,7 +31,7 @@ pub(crate) struct Chunk {
 /// The connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Connections<P> {
-    /// By the connection's index.
+    /// The connections, by their index.
     table: Vec<Option<Box<Connection<P>>>>,
     open: usize,
     /// Received bytes, oldest first; at most as many chunks as the transport has receive buffers.
@@ -99,7 +99,7 @@ impl<P> Connections<P> {
     /// Returns a connection that is there.
     ///
     /// # Panics
-    /// When there is none in its place.
+    /// Panics if there is none in its place.
     #[inline]
     pub(crate) fn get(&mut self, id: ConnId) -> &mut Connection<P> {
         self.table[id.index as usize].as_deref_mut().expect("the caller has just seen it")
@@ -108,7 +108,7 @@ impl<P> Connections<P> {
     /// Returns a connection that is there, to look at.
     ///
     /// # Panics
-    /// When there is none in its place.
+    /// Panics if there is none in its place.
     #[inline]
     pub(crate) fn peek(&self, id: ConnId) -> &Connection<P> {
         self.table[id.index as usize].as_deref().expect("the caller has just seen it")
@@ -140,7 +140,7 @@ impl<P> Connections<P> {
     /// Puts a connection into its place.
     ///
     /// # Panics
-    /// When the place is taken.
+    /// Panics if the place is taken.
     pub(crate) fn seat(&mut self, conn: Connection<P>, meters: &Meters) {
         let index = conn.id.index as usize;
         if index >= self.table.len() {
@@ -178,7 +178,7 @@ impl<P> Connections<P> {
     /// Takes the next connection that was called. `None`: it is gone, or was called for nothing.
     ///
     /// # Panics
-    /// When no connection is called.
+    /// Panics if no connection is called.
     pub(crate) fn next_called(&mut self) -> Option<ConnId> {
         let id = self.called.pop_front().expect("the caller counted");
         let conn = self.find(id)?;

@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     failures: Failures,
-    /// By when they are looked at; at most [`WAITING_MAX`].
+    /// The delayed hellos, by the time at which they are looked at; at most [`WAITING_MAX`].
     waiting: BTreeMap<(Instant, ConnId), (IpAddr, Hello)>,
 }
 

@@ -38,9 +38,9 @@ pub(crate) struct InFlight {
     pub(crate) payload: Arrival,
     /// The fence that counts the request while the device has it, and the epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
-    /// When the last byte had arrived.
+    /// The time at which the last byte arrived.
     pub(crate) received_at: Instant,
-    /// When the device got the request.
+    /// The time at which the device got the request.
     pub(crate) submitted_at: Option<Instant>,
     /// The neighbours among those whose payload the connection awaits, later among those held behind
     /// the same barrier.

@@ -86,7 +86,7 @@ impl Requests {
     /// one of the largest buffers aside.
     ///
     /// # Panics
-    /// When the pool has fewer than two of its largest buffers.
+    /// Panics if the pool has fewer than two of its largest buffers.
     pub(crate) fn new(mut pool: BufPool, limits: &Limits) -> Requests {
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
@@ -104,7 +104,7 @@ impl Requests {
     /// Returns the request of a slot.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if there is none.
     #[inline]
     pub(crate) fn get(&mut self, slot: Slot) -> &mut InFlight {
         self.slots.get(slot)
@@ -113,7 +113,7 @@ impl Requests {
     /// Returns the request of a slot, and the buffers.
     ///
     /// # Panics
-    /// When there is no such request.
+    /// Panics if there is no such request.
     #[inline]
     pub(crate) fn get_with_buffers(&mut self, slot: Slot) -> (&mut InFlight, &mut Buffers) {
         (self.slots.get(slot), &mut self.buffers)
@@ -257,7 +257,7 @@ impl Requests {
     /// Takes the requests apart, to use their buffers again.
     ///
     /// # Panics
-    /// When a buffer is out of the pool.
+    /// Panics if a buffer is out of the pool.
     pub(crate) fn into_pool(mut self) -> BufPool {
         let Buffers { pool, spare } = &mut self.buffers;
         pool.give(spare.take().expect("a worker at rest"));

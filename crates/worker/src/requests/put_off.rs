@@ -23,9 +23,9 @@ pub(crate) struct PutOff {
 #[derive(Debug)]
 pub(crate) struct PutOffLines {
     entries: SlotTable<Entry>,
-    /// By tenant.
+    /// The lines, by tenant.
     lines: Box<[Line]>,
-    /// Tenants whose lines are not empty, each once; it is the first one's turn.
+    /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Quotas {
     holdings: Vec<Holding>,
     /// Places in lines that were given.
     positions: u64,
-    /// Tenants that have [`Holding::called_to`], each once: it is the first one's turn.
+    /// Tenants that have [`Holding::called_to`], each once. The front tenant has the next turn.
     calling: VecDeque<TenantId>,
 }
 

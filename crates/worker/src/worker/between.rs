@@ -117,10 +117,11 @@ where
         self.engine.front.requests.iter().filter(|entry| entry.tenant == tenant).count()
     }
 
-    /// Gives the worker one device more, or another one in the place of one that it has nothing at.
+    /// Gives the worker another device, in a new place or in place of an idle device.
     ///
     /// # Panics
-    /// When there is no such place, or [something](Worker::is_idle_at) is at the device that is there.
+    /// Panics if there is no such place, or if the device in it is not
+    /// [idle](Worker::is_idle_at).
     pub fn attach_device(&mut self, place: usize, attached: Attached<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
         let is_free = place == self.device_places() || self.is_idle_at(place);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rig::{Rig, UNIT};
 use contract::{ConnId, End, Instant, ListenerId, Tell};
 
-/// What ends a connection.
+/// An act that ends a connection.
 type Act<'a> = &'a dyn Fn(&mut Rig);
 
 #[test]

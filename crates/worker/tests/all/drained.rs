@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rig::{Rig, UNIT};
 use contract::{ConnId, Tell};
 
-/// It may come back, with requests that go to the device then.
+/// A connection may come back with requests, which then go to the device.
 #[test]
 fn while_a_connection_is_away_the_worker_may_come_to_a_device() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);

@@ -97,7 +97,7 @@ fn one_that_leaves_for_another_worker_ends_here() {
     assert_eq!(rig.reported(), Some(stayed));
 }
 
-/// It is nobody's then, and still there.
+/// A connection between two workers belongs to neither of them, and still exists.
 #[test]
 fn of_one_that_is_between_two_workers_is_told_where_it_is_once_it_has_landed() {
     for comes_back in [false, true] {

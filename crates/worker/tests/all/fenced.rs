@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::rig::{Rig, UNIT};
 use contract::{Fence, Kin, Start, Status};
 
-/// What the worker's only device is called.
+/// The place of the worker's only device.
 const DEVICE: usize = 0;
 
 fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {

@@ -75,8 +75,7 @@ const TENANTS: u32 = 3;
 const CONNECTIONS: u32 = 4;
 const SLOTS: usize = 9;
 
-/// What a test knows of one connection: by number of the request, whose it is and whether it was
-/// answered.
+/// The requests of one connection, by number: the request's tenant, and `true` if it was answered.
 type Asked = Vec<(u32, bool)>;
 
 /// The next number of a sequence that a seed decides, below `end`.

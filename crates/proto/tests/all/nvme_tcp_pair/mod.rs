@@ -115,7 +115,7 @@ impl Target {
         self.fabrics[self.fabrics.len() - 1].clone()
     }
 
-    /// Returns `true` if the desk returns the session's connection.
+    /// Returns `true` if the worker's fabric has news for the session's connection.
     pub fn hears_news(&self) -> bool {
         self.desks[self.moves as usize % 2].news(Instant::ZERO).is_some()
     }

@@ -30,7 +30,7 @@ use nearflash_worker::{
 /// Bytes of a write of one unit.
 pub(crate) const UNIT: usize = 4096;
 
-/// What both the worker and the test see of the network.
+/// The network, as the worker and the test share it.
 #[derive(Debug, Default)]
 struct Wire {
     events: VecDeque<NetEvent>,
@@ -152,15 +152,15 @@ impl Scheduler for Gate {
     }
 }
 
-/// See the module.
+/// A session of the rig's protocol, which the module's comment describes.
 #[derive(Debug, Default)]
 pub(crate) struct Speech {
-    /// By number of the request: the units of its payload, and what it was invited as.
+    /// The units of each request's payload and the slot of its invitation, by number of the request.
     requests: Vec<(usize, Option<Slot>)>,
-    /// The rig's, which becomes its own.
+    /// The rig's fence, which becomes the session's own.
     given: Rc<RefCell<Arc<Fence>>>,
     fence: Option<Arc<Fence>>,
-    /// By request: the epoch of the fence as of which it is allowed, where that is not the first.
+    /// The epoch of the fence from which a request is allowed, by tag; absent for the first epoch.
     as_of: HashMap<Tag, u32>,
 }
 
@@ -286,8 +286,7 @@ impl Unpack for Speech {
     }
 }
 
-/// What the control plane has told the worker, which has not read it, what it told others, and what it
-/// reported.
+/// The mailbox between control plane and worker: unread commands, commands to others, and reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letters(
     Rc<RefCell<VecDeque<Tell>>>,
@@ -378,7 +377,7 @@ impl Rig {
         Rig { worker, meters, fence, letters, network, gate, poor, paid, parts, now }
     }
 
-    /// What the worker shares with others.
+    /// Returns the fences, which all workers share.
     pub(crate) fn fences(&self) -> &Fences {
         &self.parts.fences
     }
@@ -459,24 +458,24 @@ impl Rig {
         self.turns();
     }
 
-    /// Whether the scheduler lets anything go from now on.
+    /// Sets whether the scheduler admits requests from now on.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
         self.turns()
     }
 
-    /// The scheduler lets go nothing of these tenants from now on, and what comes of all others.
+    /// Lets the scheduler admit all requests but these tenants' from now on.
     pub(crate) fn impoverish(&mut self, tenants: &[u32]) -> Vec<(u32, Vec<u8>)> {
         self.set_poor(tenants);
         self.turns()
     }
 
-    /// The same from the next turn on.
+    /// Lets the scheduler admit all requests but these tenants', without a turn.
     pub(crate) fn set_poor(&mut self, tenants: &[u32]) {
         *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
 
-    /// Time passes in which nobody says anything.
+    /// Lets time pass in which nobody sends anything.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<(u32, Vec<u8>)> {
         self.now = self.now + time;
         self.turns()
@@ -490,7 +489,7 @@ impl Rig {
         self.take_said()
     }
 
-    /// One turn: whether it wants the next at once.
+    /// Runs one turn. Returns `true` if the worker wants the next turn at once.
     pub(crate) fn turn(&mut self) -> bool {
         self.now = Instant::from_nanos(self.now.as_nanos() + 1_000);
         let turn = self.worker.turn(self.now);
