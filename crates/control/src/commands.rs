@@ -302,7 +302,7 @@ impl WorkerCommands {
     /// Moves a connection to another worker, and waits until it has landed.
     ///
     /// # Errors
-    /// The reason that the connection stays, or no answer.
+    /// Fails with the reason that the connection stays, or if the worker does not answer.
     pub fn move_connection(
         &self,
         worker: usize,
@@ -556,7 +556,7 @@ impl WorkerCommands {
     /// Sends a message to a worker.
     ///
     /// # Errors
-    /// The message comes back: the mailbox is full.
+    /// Returns the message if the mailbox is full.
     pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
         self.senders[to].send(tell)
     }

@@ -275,7 +275,7 @@ impl Share {
     /// Converts the share to units.
     ///
     /// # Errors
-    /// The name of an invalid field.
+    /// Fails with the name of an invalid field.
     pub(crate) fn portion(self) -> Result<Portion, Refusal> {
         let Share { weight, cap_tokens } = self;
         if !(1..=Share::WEIGHT_MAX).contains(&weight) {

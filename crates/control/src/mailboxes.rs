@@ -128,7 +128,7 @@ impl Mailboxes {
     /// Sends a message to a worker.
     ///
     /// # Errors
-    /// The message comes back: the worker's queue is full, or the worker is gone.
+    /// Returns the message if the worker's queue is full, or if the worker is gone.
     pub(crate) fn tell(&self, worker: usize, tell: Tell) -> Result<(), Tell> {
         self.senders[worker].send(tell)
     }

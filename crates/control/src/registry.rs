@@ -243,7 +243,7 @@ impl TenantRegistry {
     /// Registers a tenant with an SLO on a device (the first device by default).
     ///
     /// # Errors
-    /// An invalid name or SLO, or the reason that the SLO cannot be promised.
+    /// Fails if the name or SLO is invalid, or with the reason that the SLO cannot be promised.
     pub fn register(
         &mut self,
         name: &str,
@@ -326,7 +326,8 @@ impl TenantRegistry {
     /// Changes a tenant's SLO, also from and to best effort. The device stays.
     ///
     /// # Errors
-    /// An invalid SLO, or the reason that it cannot be promised; then the old SLO stands.
+    /// Fails if the SLO is invalid, or with the reason that it cannot be promised. Then the old SLO
+    /// stands.
     pub fn change(
         &mut self,
         name: &str,

@@ -52,7 +52,7 @@ impl Tenants {
     /// An SLO without a latency is best effort, and may come with a share.
     ///
     /// # Errors
-    /// An invalid name, SLO or share, or the reason that the SLO cannot be promised.
+    /// Fails if the name, SLO or share is invalid, or with the reason that the SLO cannot be promised.
     pub fn register(
         &self,
         name: &str,
@@ -68,8 +68,8 @@ impl Tenants {
     /// `None`. The device stays.
     ///
     /// # Errors
-    /// An invalid SLO or share, or the reason that the SLO cannot be promised; then the old values
-    /// stand.
+    /// Fails if the SLO or share is invalid, or with the reason that the SLO cannot be promised.
+    /// Then the old values stand.
     pub fn change(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Tenants {
     /// Makes all changes of a batch, or none of them.
     ///
     /// # Errors
-    /// The refused change, counted from zero, and the reason.
+    /// Fails with the refused change, counted from zero, and the reason.
     pub fn apply(&self, changes: &[TenantChange]) -> Result<(), (usize, Refusal)> {
         let (now, mut registry) = (self.now(), self.registry());
         // Nothing can happen in between that would require an undo.

@@ -14,10 +14,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// This process, for others.
+    /// Returns a handle of this process, which other processes can watch.
     ///
     /// # Errors
-    /// Fails if there are too few descriptors, or the kernel does not have such a thing (before 5.3).
+    /// Fails if there are too few descriptors, or if the kernel has no such handles (before 5.3).
     pub fn own() -> Result<Process> {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }

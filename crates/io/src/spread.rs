@@ -211,7 +211,7 @@ impl Spread {
     /// Gives a socket to a worker, or to the courier.
     ///
     /// # Panics
-    /// Panics if somebody has it already.
+    /// Panics if the socket was given away already.
     pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
         let shelved = self.rack().remove(&ticket.0).expect("a ticket is used once");
         self.recount(shelved.counted, worker);

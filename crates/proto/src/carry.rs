@@ -1,6 +1,6 @@
 //! A buffer for the beginning of a message that is split across segments.
 
-/// At most `N` bytes, kept between calls.
+/// A buffer of at most `N` bytes, kept between calls.
 #[derive(Debug)]
 pub(crate) struct Carry<const N: usize> {
     bytes: [u8; N],

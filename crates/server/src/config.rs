@@ -352,7 +352,8 @@ struct LimitsConfig {
     in_flight_of_connection: Option<usize>,
     /// Bytes of unread replies of a connection at which the server stops reading from it.
     unsent_of_connection: Option<String>,
-    /// Most bytes that a worker keeps of connections that it has stopped reading from.
+    /// Most bytes that a worker keeps of connections that it has stopped reading from. A connection
+    /// that would exceed the limit is ended.
     carried: Option<String>,
     /// Most connections of all workers together. A lower limit of descriptors takes precedence.
     pub(crate) connections: Option<usize>,

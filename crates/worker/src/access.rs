@@ -177,7 +177,7 @@ impl Access {
     /// names none, it is that of the listener `own`, or the default tenant.
     ///
     /// # Errors
-    /// [`Status::Denied`] when no rule lets it in.
+    /// Fails with [`Status::Denied`] if no rule admits the client.
     pub fn open(
         &self,
         peer: &Peer,

@@ -18,7 +18,7 @@ const BATCH: usize = 256;
 /// The connections that are to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
-    /// All that there are.
+    /// All connections of the worker.
     All,
     /// The connections that came by this listener.
     By(ListenerId),
@@ -73,7 +73,7 @@ impl Drains {
     /// Begins to end one connection.
     ///
     /// # Errors
-    /// The connection is gone, or too many end already.
+    /// Fails if the connection is gone, or too many end already.
     pub(crate) fn order_end<T: Transport, P: Session>(
         &mut self,
         front: &mut Frontend<T, P>,
@@ -122,7 +122,7 @@ impl Drains {
     }
 }
 
-/// Goes on with one drain.
+/// Continues one drain.
 fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T, P>) {
     let Drain { which, until, next } = *drain;
     let is_late = until <= front.now;

@@ -50,7 +50,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Returns where a request belongs, if its connection may do that at this tenant's charge.
     ///
     /// # Errors
-    /// The status to refuse the request with.
+    /// Fails with the status to refuse the request with.
     pub(crate) fn judge(
         &self,
         id: ConnId,
@@ -135,7 +135,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Hands a request to its device's scheduler.
     ///
     /// # Errors
-    /// The scheduler takes no more of the tenant's.
+    /// Fails if the scheduler takes no more requests of the tenant.
     // Where this is called, the entry was just looked at: to look again would be a quarter of it.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, slot: Slot) -> Result<(), QueueFull> {

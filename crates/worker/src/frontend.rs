@@ -95,7 +95,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Returns the tenant that a connection's requests with this handle are charged to.
     ///
     /// # Errors
-    /// The status to refuse such a request with.
+    /// Fails with the status to refuse such a request with.
     pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
         let membership = &self.conns.peek(id).membership;
         let member = match (handle, membership.entered) {
@@ -114,7 +114,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Returns a tenant, unless its number means another one by now.
     ///
     /// # Errors
-    /// [`Status::NoTenant`].
+    /// Fails with [`Status::NoTenant`] if the number means another tenant by now.
     pub(crate) fn tenant_as(&self, member: Member) -> Result<TenantId, Status> {
         if self.gauges.meter(member.tenant).epoch() == member.epoch {
             Ok(member.tenant)

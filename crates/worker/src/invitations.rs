@@ -92,7 +92,7 @@ impl Invitations {
         self.lines.withdraw(id, taken);
     }
 
-    /// Goes on with what was put off for a connection that has moved, or stays.
+    /// Asks again for the payloads whose requests a connection that has moved, or stays, had put off.
     pub(crate) fn ask_again<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -105,7 +105,8 @@ impl Invitations {
         }
     }
 
-    /// Goes on with what was put off: asks until the turn's batch is full, or nobody finds anything.
+    /// Asks for payloads of delayed requests until the turn's batch is full, or until no request finds
+    /// a slot and a buffer.
     pub(crate) fn go_on<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

@@ -106,7 +106,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     /// Queues a request in the scheduler.
     ///
     /// # Errors
-    /// The scheduler takes no more of the tenant's.
+    /// Fails if the scheduler takes no more requests of the tenant.
     #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,

@@ -11,17 +11,17 @@ pub struct Limits {
     pub batch: usize,
     /// Requests in flight over all connections; at most 65 536.
     pub in_flight: usize,
-    /// Tenants: their numbers lie below this.
+    /// The limit of tenants' numbers, which are all below it.
     pub tenants: usize,
     /// Requests in flight on one connection, beyond which it is not read from.
     pub in_flight_of_connection: usize,
     /// Bytes of replies that a connection may leave unread, or is owed by requests in flight,
     /// before it is not read from.
     pub unsent_of_connection: usize,
-    /// From so many bytes on, what is left of a payload is received straight into its buffer.
+    /// The bytes from which on the rest of a payload is received directly into its buffer.
     pub direct_min: usize,
-    /// Bytes that had arrived already when connections were stopped, over all connections; the one
-    /// that would exceed it is ended.
+    /// Bytes that had arrived already from connections when the worker stopped reading from them, over
+    /// all connections. A connection that would exceed the limit is ended.
     pub carried: usize,
     /// The time that a message may take to arrive, and replies to be taken.
     pub stuck: Duration,

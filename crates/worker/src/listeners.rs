@@ -62,7 +62,7 @@ impl Listeners {
     /// Takes a place, for good.
     ///
     /// # Errors
-    /// The place is taken, or there is none of this number.
+    /// Fails if the place is taken, or if there is no such place.
     pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
         match self.leads.get(usize::from(id.0)) {
             Some(place) => place.set(lead),

@@ -70,7 +70,7 @@ struct Leaving {
 /// The stage of a connection that is to leave.
 #[derive(Debug)]
 enum Stage {
-    /// No more payloads are asked for; the last that was asked for ends this.
+    /// The connection invites no more payloads. The last invited payload ends this.
     Settling,
     /// The connection is not received from; the last bytes that the kernel had delivered end this.
     Stilled,
@@ -262,7 +262,7 @@ where
         Ok(())
     }
 
-    /// Goes on with all moves: called in every turn in which there are any.
+    /// Continues all moves. Called in every turn while moves are in progress.
     pub(crate) fn move_on(&mut self, migration: &mut Migration) {
         for _ in 0..migration.outbox.len() {
             let (to, tell) = migration.outbox.pop_front().expect("it was just counted");
@@ -311,7 +311,7 @@ where
     /// comes, the connection's requests are withdrawn.
     ///
     /// # Errors
-    /// Why the connection stays.
+    /// Fails with the reason that the connection stays.
     fn is_quiet(&mut self, leaving: &mut Leaving) -> Result<bool, Stays> {
         let front = &mut self.engine.front;
         let (id, is_late) = (leaving.conn, front.now >= leaving.due(front.limits.quieting));

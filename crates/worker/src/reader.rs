@@ -17,7 +17,7 @@ use crate::tenancy::{self, Registrar};
 /// Why taking bytes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Every byte was taken.
+    /// All received bytes were taken.
     Empty,
     /// The turn's batch is full; the next turn goes on.
     Batch,
@@ -128,8 +128,8 @@ impl Reader {
         stop
     }
 
-    /// Goes on with connections whose stall may be over: first those that wait for what the worker
-    /// was short of, in their order.
+    /// Reads from connections whose stall may be over. Connections that wait for a resource of the
+    /// worker come first, in their order.
     fn read_called<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -160,7 +160,7 @@ impl Reader {
         }
     }
 
-    /// Goes on with a connection, if it is stalled.
+    /// Reads from a connection if it is stalled.
     fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -300,10 +300,10 @@ impl Reader {
         }
     }
 
-    /// Goes on with the requests that came along with a connection, in their order.
+    /// Continues the requests that arrived with a moved connection, in their order.
     ///
     /// # Errors
-    /// Why some of them wait on.
+    /// Fails with the shortage for which some requests still wait.
     fn unpack<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

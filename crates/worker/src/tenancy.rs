@@ -41,7 +41,7 @@ struct Delivery {
 /// The notices of a worker to its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// At most [`NOTICES_MAX`].
+    /// The notices that are on their way, at most [`NOTICES_MAX`].
     deliveries: VecDeque<Delivery>,
 }
 
@@ -445,7 +445,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
     /// (`plain`). Until the answer nothing more is read from the connection.
     ///
     /// # Errors
-    /// The status to refuse the hello with.
+    /// Fails with the status to refuse the hello with.
     fn ask_to_enter(
         &mut self,
         id: ConnId,

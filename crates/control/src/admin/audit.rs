@@ -41,14 +41,14 @@ pub trait Journal: Send + Sync {
     /// Prepares the storage for a record; writes overdue records first.
     ///
     /// # Errors
-    /// The reason that no record can be kept. Then nothing may be changed.
+    /// Fails with the reason that no record can be kept. Then nothing may be changed.
     fn ready(&self) -> Result<(), String>;
 
     /// Stores a record so that a crash does not lose it.
     ///
     /// # Errors
-    /// The reason that the record is not stored yet. The record is overdue: `ready` fails until it
-    /// is stored.
+    /// Fails with the reason that the record is not stored yet. The record is overdue: `ready` fails
+    /// until it is stored.
     fn keep(&self, record: &Record) -> Result<(), String>;
 }
 
@@ -144,7 +144,7 @@ impl Record {
     /// Writes the record to the log, and to `journal` if there is one.
     ///
     /// # Errors
-    /// The reason that the record is not stored.
+    /// Fails with the reason that the record is not stored.
     pub fn keep(&self, journal: Option<&dyn Journal>) -> Result<(), String> {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         tracing::info!(

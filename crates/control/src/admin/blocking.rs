@@ -5,7 +5,7 @@ use super::problem::{Code, Problem};
 /// Runs blocking work on a thread of its own.
 ///
 /// # Errors
-/// The error of the work, or a [`Problem`] if it panicked.
+/// Fails with the error of the work, or a [`Problem`] if it panicked.
 pub(super) async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     what: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem> {

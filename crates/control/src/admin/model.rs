@@ -436,7 +436,7 @@ mod translation {
         /// Converts to the contract's type.
         ///
         /// # Errors
-        /// The name of an invalid field, and the reason.
+        /// Fails with the name of an invalid field, and the reason.
         pub(crate) fn to_contract(&self) -> Result<contract::Slo, String> {
             if self.latency_us == 0 {
                 return Err("slo.latency_us is 0; leave `slo` out for best effort".to_owned());

@@ -51,7 +51,7 @@ impl Credentials {
     /// of admitted operators.
     ///
     /// # Errors
-    /// The fault, without anything of the key.
+    /// Fails with the fault, without anything of the key.
     pub fn new(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Credentials, String> {
         inside(certificate, key, tokens).map(|inside| Credentials(RwLock::new(inside)))
     }
@@ -59,7 +59,7 @@ impl Credentials {
     /// Replaces the credentials; open connections go on.
     ///
     /// # Errors
-    /// The fault; then the old credentials stay.
+    /// Fails with the fault; then the old credentials stay.
     pub fn replace(&self, certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<(), String> {
         let new = inside(certificate, key, tokens)?;
         *self.0.write().expect("no holder panics") = new;
@@ -99,7 +99,7 @@ impl Pass {
     /// `token` to them.
     ///
     /// # Errors
-    /// The fault, without anything of the token.
+    /// Fails with the fault, without anything of the token.
     pub fn new(authorities: &[u8], token: &str) -> Result<Pass, String> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities) {

@@ -47,7 +47,7 @@ impl Tokens {
     /// Parses a file.
     ///
     /// # Errors
-    /// The number of the line, never its text.
+    /// Fails with the number of the line, never its text.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens: Vec<Token> = Vec::new();
         for (line, number) in text.lines().zip(1..) {

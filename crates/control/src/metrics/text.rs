@@ -24,7 +24,7 @@ impl Collector for Collected {
 /// Writes a snapshot, piece by piece.
 ///
 /// # Errors
-/// The errors of the writer.
+/// Fails with the errors of the writer.
 pub fn write(snapshot: Snapshot, to: &mut impl fmt::Write) -> fmt::Result {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Collected(Arc::new(snapshot))));

@@ -70,8 +70,8 @@ impl TenantRegistry {
     /// the tokens and names that they free are for the next batch.
     ///
     /// # Errors
-    /// The refused change, counted from zero, and the reason; then nothing has changed. A second
-    /// change of one tenant is refused, too.
+    /// Fails with the refused change, counted from zero, and the reason; then nothing has changed. A
+    /// second change of one tenant is refused, too.
     pub fn begin_batch(
         &mut self,
         changes: &[TenantChange],
@@ -110,7 +110,7 @@ impl TenantRegistry {
     /// this origin. Records the former state in `undo`.
     ///
     /// # Errors
-    /// The reason for a refusal; then nothing has changed.
+    /// Fails with the reason for a refusal; then nothing has changed.
     pub fn begin_change(
         &mut self,
         change: &TenantChange,

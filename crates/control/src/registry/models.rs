@@ -109,7 +109,7 @@ impl TenantRegistry {
     /// the configured model.
     ///
     /// # Errors
-    /// As for [`set_model`](TenantRegistry::set_model), and when the device has no model.
+    /// Fails as [`set_model`](TenantRegistry::set_model) does, and if the device has no model.
     pub fn configure_model(
         &mut self,
         device: &str,

@@ -46,7 +46,7 @@ impl TenantRegistry {
     /// [Registers](TenantRegistry::register) a tenant and sets its share: both or neither.
     ///
     /// # Errors
-    /// The errors of both operations.
+    /// Fails with the errors of both operations.
     pub fn register_sharing(
         &mut self,
         name: &str,
@@ -69,7 +69,7 @@ impl TenantRegistry {
     /// [Changes](TenantRegistry::change) a tenant's SLO and its share: both or neither.
     ///
     /// # Errors
-    /// The errors of both operations; then the old values stand.
+    /// Fails with the errors of both operations; then the old values stand.
     pub fn change_sharing(
         &mut self,
         name: &str,

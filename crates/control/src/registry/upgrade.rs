@@ -19,7 +19,7 @@ impl TenantRegistry {
     /// Checks that the registry is not frozen.
     ///
     /// # Errors
-    /// The registry is frozen.
+    /// Fails if the registry is frozen.
     pub(crate) fn check_thawed(&self) -> Result<(), Refusal> {
         if self.is_frozen { Err(Refusal::Upgrading) } else { Ok(()) }
     }

@@ -143,8 +143,8 @@ impl FileVolume {
     /// Returns the descriptors that another process needs to [adopt](FileVolume::adopt) the volume.
     ///
     /// # Errors
-    /// Fails if a record of its journal could not be cleared: that would be put over what is written since,
-    /// by the first start that finds it. Only a restart now can deal with it.
+    /// Fails if a record of the journal could not be cleared. The first start that finds the record
+    /// would write it over later data. Only a restart now can deal with it.
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, Error> {
         if self.shared.is_broken() {
             return Err(Error::new("a record of its journal could not be cleared"));

@@ -205,19 +205,19 @@ pub struct Subsystem {
 /// The upper limits of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Controllers of all subsystems, discovery included.
+    /// The most controllers of all subsystems together, including discovery controllers.
     pub controllers_max: u16,
-    /// Subsystems.
+    /// The most subsystems.
     pub subsystems_max: usize,
     /// The largest namespace identifier.
     pub namespaces_max: u32,
-    /// I/O queues of a controller.
+    /// The most I/O queues of a controller.
     pub io_queues_max: u16,
-    /// Entries of a queue.
+    /// The most entries of a queue.
     pub queue_entries_max: u16,
-    /// Bytes of data that a command's capsule may carry: a multiple of 16.
+    /// The most bytes of data in a command's capsule: a multiple of 16.
     pub in_capsule_bytes: u32,
-    /// Hosts that may register for the reservation of a namespace.
+    /// The most hosts that may register for the reservation of a namespace.
     pub registrants_max: usize,
 }
 

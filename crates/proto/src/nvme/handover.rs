@@ -148,7 +148,8 @@ impl Fabric {
     /// [`Fabric::store_imported_reservations`] asks for it. Reservations of namespaces that no
     /// subsystem exports here are dropped.
     ///
-    /// # Errors Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
+    /// # Errors
+    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
     /// inconsistent. Nothing has changed then.
     pub fn import_reservations(&self, bytes: &[u8]) -> Result<(), Unfit> {
         let most = self.with(|state| state.inventory.limits().registrants_max);

@@ -159,7 +159,8 @@ impl Inventory {
 
     /// Adds a port.
     ///
-    /// # Errors Returns a [`Refusal`] if the number is taken, a text is invalid, or there are too
+    /// # Errors
+    /// Returns a [`Refusal`] if the number is taken, a text is invalid, or there are too
     /// many ports.
     pub(super) fn add_port(&mut self, port: Port) -> Result<(), Refusal> {
         if self.ports.contains_key(&port.id) {

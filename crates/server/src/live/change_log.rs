@@ -171,8 +171,8 @@ impl Found {
 /// Reads the lines over a writing of the state file.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is too large, or has a whole line over the state file that only
-/// another version understands.
+/// Fails if the file cannot be read, if it is too large, or if a whole line of it needs another
+/// version of the program.
 pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),

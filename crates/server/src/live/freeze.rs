@@ -21,8 +21,8 @@ impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
     ///
     /// # Errors
-    /// Fails if the server drains, that cannot be kept, or a record of it is owed to the audit log, which would
-    /// be lost with this process; then nothing is frozen.
+    /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a record of
+    /// a change is owed to the audit log and would be lost with this process.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;

@@ -251,10 +251,11 @@ impl Estate {
         self.devices[n].place.unwrap_or(n)
     }
 
-    /// Our places of the devices by their places there, where `found` says which of them ours are.
+    /// Returns this process's places of the devices, by their places in the older process. `found` has,
+    /// for each device here, its place there.
     ///
     /// # Errors
-    /// Fails if one is missing.
+    /// Fails if a device of the older process is missing here.
     pub(super) fn places(&self, found: &[Option<usize>]) -> Result<HashMap<usize, usize>, String> {
         let own = |n: usize| {
             let place = found.iter().position(|there| *there == Some(n)).ok_or_else(|| {
@@ -350,10 +351,10 @@ impl Estate {
         }
     }
 
-    /// The listeners of the older process by their number there, as numbers of these.
+    /// Returns this process's identifiers of the listeners, by their numbers in the older process.
     ///
     /// # Errors
-    /// Fails if one is missing.
+    /// Fails if a listener of the older process is missing here.
     pub(super) fn listeners(&self, own: &[ListenAt]) -> Result<HashMap<u16, ListenerId>, String> {
         let mut found = HashMap::new();
         let mut taken = vec![false; own.len()];
@@ -376,7 +377,7 @@ impl Estate {
     /// the names there, and the listeners.
     ///
     /// # Errors
-    /// Fails if there are too many.
+    /// Fails if there are too many such listeners.
     pub(super) fn departed(
         &self,
         listeners: &Listeners,
@@ -396,10 +397,10 @@ impl Estate {
         Ok(found)
     }
 
-    /// Makes the tenants that clients have made.
+    /// Adds the tenants that clients had registered with the older process.
     ///
     /// # Errors
-    /// Fails if one cannot be promised what it was.
+    /// Fails if a tenant's SLO is not admitted here.
     pub(super) fn make_tenants(
         &self,
         registry: &mut TenantRegistry,

@@ -67,7 +67,7 @@ impl Heir {
     /// it changes.
     ///
     /// # Errors
-    /// Fails if there is none, or it does not want to.
+    /// Fails if no server listens on the socket, or if the server refuses.
     pub(crate) fn knock(path: &Path) -> Result<Heir, String> {
         let link = Link::connect(path).map_err(|error| {
             format!("there is no server to take over from at {}: {error}", path.display())
@@ -108,7 +108,7 @@ impl Heir {
     /// Finds our devices among those of the older process, before any is opened.
     ///
     /// # Errors
-    /// Fails if one of its is none of ours.
+    /// Fails if this process lacks a device of the older process.
     pub(crate) fn find_devices(&mut self, specs: &[Spec]) -> Result<(), String> {
         for spec in specs {
             let taken: Vec<usize> = self.found.iter().flatten().copied().collect();

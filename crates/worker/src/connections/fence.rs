@@ -40,10 +40,10 @@ const KIN: u8 = 2;
 /// The hellos that wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// None.
+    /// No hello.
     #[default]
     Nobody,
-    /// All that give a name.
+    /// All hellos that name a connection.
     All,
     /// Hellos of these names, which connections there still have.
     Names(HashSet<Key>),

@@ -96,19 +96,19 @@ impl<P> Connections<P> {
         (found.id == id).then_some(found)
     }
 
-    /// Returns a connection that is there.
+    /// Returns an existing connection.
     ///
     /// # Panics
-    /// Panics if there is none in its place.
+    /// Panics if the connection does not exist.
     #[inline]
     pub(crate) fn get(&mut self, id: ConnId) -> &mut Connection<P> {
         self.table[id.index as usize].as_deref_mut().expect("the caller has just seen it")
     }
 
-    /// Returns a connection that is there, to look at.
+    /// Returns an existing connection, for reading.
     ///
     /// # Panics
-    /// Panics if there is none in its place.
+    /// Panics if the connection does not exist.
     #[inline]
     pub(crate) fn peek(&self, id: ConnId) -> &Connection<P> {
         self.table[id.index as usize].as_deref().expect("the caller has just seen it")

@@ -8,16 +8,16 @@
 
 use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// Reads that the meters have not been told of: those behind the last read that was told at once.
+/// Reads that are not in the meters yet: the reads since the last one that was counted at once.
 #[derive(Debug)]
 pub(crate) struct ReadRow {
-    /// The tenant of these reads,
+    /// The tenant of these reads.
     tenant: TenantId,
-    /// their namespace,
+    /// The namespace of these reads.
     namespace: NamespaceId,
-    /// the time at which all of them had come,
+    /// The time at which all of these reads had arrived.
     received_at: Instant,
-    /// and the bucket of their latency.
+    /// The bucket of the reads' latency.
     latency: LatencyBucket,
     ended: u32,
     ended_bytes: u64,

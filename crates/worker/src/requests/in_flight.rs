@@ -26,7 +26,8 @@ pub(crate) struct InFlight {
     /// The command as the peer named it.
     pub(crate) command: Command,
     pub(crate) namespace: NamespaceId,
-    /// Not good once a change of the namespace forbids the request: it goes to no device any more.
+    /// The status of the request's check. A change of the namespace that forbids the request makes it
+    /// an error; the request then goes to no device.
     pub(crate) verdict: Status,
     /// The device's number.
     pub(crate) device: u8,

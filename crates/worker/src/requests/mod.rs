@@ -104,7 +104,7 @@ impl Requests {
     /// Returns the request of a slot.
     ///
     /// # Panics
-    /// Panics if there is none.
+    /// Panics if the slot has no request.
     #[inline]
     pub(crate) fn get(&mut self, slot: Slot) -> &mut InFlight {
         self.slots.get(slot)

@@ -72,8 +72,8 @@ impl PutOffLines {
         self.lines[tenant.0 as usize].len > 0
     }
 
-    /// Puts a request behind its tenant's others. Returns `false` if the tenant has as many waiting as it
-    /// may, which is [`SHARE`] times as many as places are free, so that everybody finds one.
+    /// Puts a request behind its tenant's others. Returns `false` if the tenant has its most waiting
+    /// requests: [`SHARE`] times as many as places are free, so that every tenant finds a place.
     #[must_use]
     pub(crate) fn push(&mut self, tenant: TenantId, put_off: PutOff) -> bool {
         let line = &mut self.lines[tenant.0 as usize];

@@ -3,11 +3,11 @@
 //!
 //! A tenant may hold [`SHARE`] times as many slots as are free, and of each size of buffers [`SHARE`]
 //! times as many payloads as buffers of that size are free (dynamic thresholds: Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 1998). A tenant that takes all it can leaves a third, two of
-//! them leave a fifth: nobody has to say who the tenants are, and what nobody else wants is not kept from
-//! the one that does. A connection whose tenant holds too much stands in line: each request of the
-//! tenant that ends lets the first go on. The position is worth nothing once the connection was supplied
-//! in another way: it may wait for another tenant by then.
+//! IEEE/ACM Transactions on Networking 1998). A tenant that takes all it can leaves a third free, and
+//! two such tenants leave a fifth. So the number of tenants need not be known, and a tenant can use
+//! what no other tenant wants. A connection whose tenant holds too much waits in the tenant's line.
+//! When a request of the tenant ends, the front connection continues. A position is void once the
+//! connection was supplied in another way, since it may wait for another tenant by then.
 
 use std::collections::VecDeque;
 
@@ -29,14 +29,14 @@ pub(crate) struct Position {
 /// The slots and payloads that one tenant holds.
 #[derive(Debug, Default)]
 struct Holding {
-    /// Requests in flight.
+    /// The number of the tenant's requests in flight.
     slots: usize,
-    /// Payloads among them, by the size of their buffers.
+    /// The number of the tenant's payloads, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
     /// Connections of the tenant that wait until it holds less, the first in front, and some that wait
     /// no more: at most twice as many as the worker has connections.
     line: VecDeque<(ConnId, Position)>,
-    /// All up to this place are being called.
+    /// The position up to which connections of the line are being called.
     called_to: Option<u64>,
 }
 
