@@ -39,7 +39,7 @@ pub(crate) struct SimOptions {
 /// Options of `cargo xtask figures`.
 #[derive(Args)]
 pub(crate) struct FiguresOptions {
-    /// Which; all unless told, which also writes their page.
+    /// Names of the figures. Without a name, all are run and their page is written.
     names: Vec<String>,
     /// Shorter runs with fewer points, for a first look.
     #[arg(long)]

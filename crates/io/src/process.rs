@@ -45,11 +45,12 @@ impl Process {
         }
     }
 
-    /// Ends it, also one that stands still. It has ended only when [`has_ended`](Process::has_ended) says
-    /// so: what waits for a disk in the kernel ends later.
+    /// Kills the process, even a stopped one. The process has ended only when
+    /// [`has_ended`](Process::has_ended) says so: threads that wait for a disk in the kernel end later.
     ///
     /// # Errors
-    /// Fails if it is another user's, in no namespace of processes below this one's, or has ended.
+    /// Fails if the process belongs to another user, is outside the namespaces of processes below this
+    /// one's, or has ended.
     pub fn kill(&self) -> Result<()> {
         Ok(pidfd_send_signal(&self.pidfd, Signal::KILL)?)
     }

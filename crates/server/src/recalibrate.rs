@@ -154,8 +154,8 @@ impl Recalibrations {
         self.lock().policies.push(Policy::of(device));
     }
 
-    /// Other things are to be said of a device: has no probes write where they may not any more. Called
-    /// before that is kept, by who keeps others from beginning to probe.
+    /// Ends probes that write where the device's new settings forbid it. Called before the settings are
+    /// stored, by a caller that prevents new probes.
     ///
     /// # Errors
     /// That probes are in flight there. They end, and nothing may change before.
@@ -174,7 +174,7 @@ impl Recalibrations {
         self.end_probes(&orders)
     }
 
-    /// Other things are said of a device from now on, and what the server does by itself follows them.
+    /// Applies a device's new settings to automatic recalibration.
     pub(crate) fn device_changes(&self, device: &DeviceConfig) {
         let (policy, now) = (Policy::of(device), self.tools.tenants.now());
         let mut inner = self.lock();
@@ -185,11 +185,11 @@ impl Recalibrations {
         inner.policies.push(policy);
     }
 
-    /// Has no model change but by whoever holds this. To be taken before anything else is locked.
+    /// Locks all models: only the holder of the guard may change one. Taken before any other lock.
     ///
     /// # Errors
-    /// A device is being measured, or is about to be: what is found would be of the model before. Or the
-    /// disk that keeps a model does not answer.
+    /// Fails if the device is being measured, or is about to be, since the result would refer to the old
+    /// model. Fails if the disk that stores models does not answer.
     pub(crate) fn hold_models(&self, device: &str) -> Result<MutexGuard<'_, ()>, Problem> {
         let held = self.lock_models()?;
         match self.lock().jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
@@ -204,8 +204,8 @@ impl Recalibrations {
         }
     }
 
-    /// A device has another model from now on, by who has models held: what was found beside the one before
-    /// is forgotten.
+    /// Discards results that refer to a device's old model. Called by the holder of the models' lock
+    /// when the device has its new model.
     pub(crate) fn model_changes(&self, device: &str) {
         let now = self.tools.tenants.now();
         let mut inner = self.lock();
@@ -273,7 +273,8 @@ impl Recalibrations {
         Ok(all)
     }
 
-    /// Has no model change, for an operator: a measurement may have that for as long as a disk hangs.
+    /// Locks all models for an operator, with a time limit: a measurement may hold the lock while a disk
+    /// hangs.
     fn lock_models(&self) -> Result<MutexGuard<'_, ()>, Problem> {
         self.live.lock_soon(&self.modelling, &self.is_stuck)
     }

@@ -173,8 +173,8 @@ impl Access {
     }
 
     /// Returns the rights of a connection from `peer` that presents `token` and asks for `tenant`
-    /// (empty: any): the sum of the rules that let it in. The tenant is the first such rule's; where a rule
-    /// names none, it is that of the listener `own`, or the default tenant.
+    /// (empty: any): the sum of the rules that admit it. The tenant is the first such rule's. If that
+    /// rule names none, the tenant is the listener's (`own`), or the default tenant.
     ///
     /// # Errors
     /// Fails with [`Status::Denied`] if no rule admits the client.

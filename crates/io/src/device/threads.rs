@@ -55,7 +55,7 @@ impl Desk {
 impl ThreadedQueue {
     /// Requests in flight.
     pub const DEPTH: usize = 256;
-    /// Threads unless told otherwise.
+    /// The default number of threads.
     pub const THREADS: usize = 8;
 
     /// Returns a queue of [`ThreadedQueue::DEPTH`] requests to `volume`, carried out by `threads`

@@ -11,7 +11,7 @@ use nearflash_lab::figures::{ALL, Options};
 /// Makes the figures that need no real machine.
 #[derive(Parser)]
 struct Arguments {
-    /// Which; all unless told.
+    /// Names of the figures to make. By default all.
     names: Vec<String>,
     /// The seed of random numbers
     #[arg(long, default_value_t = 1)]

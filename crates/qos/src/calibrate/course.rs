@@ -43,10 +43,10 @@ impl Course {
     /// The mixes of the paper's Figure 1, reads alone aside.
     pub const READ_PERCENTS: [u8; 5] = [99, 95, 90, 75, 50];
 
-    /// Sizes unless told otherwise, in bytes.
+    /// The default sizes of requests, in bytes.
     pub const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-    /// The share by which a point may be off, unless told otherwise.
+    /// The default share by which a point may be off.
     pub const LIMIT: f64 = 0.15;
 }
 

@@ -104,8 +104,8 @@ impl ChangeLog {
         self.bytes < self.bytes_max
     }
 
-    /// Keeps a change by this number. When it returns, a restart finds it. After an error the log is of no
-    /// use any more, and a restart may find it or not.
+    /// Stores a change under this number. A restart finds the change once this has returned. After an
+    /// error the log must not be used again, and a restart may find the change or not.
     pub(super) fn append(&mut self, number: u64, steps: &[Step]) -> io::Result<()> {
         let line = self.line(number, steps)?;
         if let Some(file) = &mut self.file {

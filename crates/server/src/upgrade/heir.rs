@@ -63,8 +63,8 @@ pub(crate) struct Heir {
 type Told = Sender<Result<(), String>>;
 
 impl Heir {
-    /// Asks the server that runs, whose upgrade socket is there, to be taken over. From now on nothing of
-    /// it changes.
+    /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on nothing
+    /// changes in that server.
     ///
     /// # Errors
     /// Fails if no server listens on the socket, or if the server refuses.
@@ -541,8 +541,8 @@ impl Taker<'_> {
         Instant::from_nanos(now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX)))
     }
 
-    /// Makes a connection of what was shown, unless it does not fit. `unpack` says what its session is, and makes
-    /// that one of this process.
+    /// Makes a connection of the bytes that the older process has shown, unless they do not fit.
+    /// `unpack` finds the session in the bytes and makes it one of this process.
     fn look_at(
         &self,
         bytes: &[u8],

@@ -23,7 +23,7 @@ impl Place {
         Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..Place::new() }
     }
 
-    /// The same for servers of so many workers; two unless told.
+    /// Sets the number of workers of the servers to come; two by default.
     pub(crate) fn of_workers(self, workers: &'static str) -> Place {
         Place { workers, ..self }
     }
