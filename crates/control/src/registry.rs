@@ -326,8 +326,7 @@ impl TenantRegistry {
     /// Changes a tenant's SLO, also from and to best effort. The device stays.
     ///
     /// # Errors
-    /// Fails if the SLO is invalid, or with the reason that it cannot be promised. Then the old SLO
-    /// stands.
+    /// Fails with the reason if the SLO is invalid or not admitted. Then the old SLO stands.
     pub fn change(
         &mut self,
         name: &str,
