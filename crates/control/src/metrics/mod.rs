@@ -20,7 +20,7 @@ pub use text::{CONTENT_TYPE, write};
 
 /// Returns every family, in the order of the text.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    of_tenants::FAMILIES.iter().chain(&of_server::FAMILIES).chain(&of_events::FAMILIES)
+    of_tenants::FAMILIES.iter().chain(of_server::FAMILIES).chain(of_events::FAMILIES)
 }
 
 /// The prefix of all names.

@@ -5,56 +5,39 @@ use std::fmt;
 
 use contract::{End, Happening};
 
-use super::series::Family;
-use super::series::Series;
-use super::series::Shape::Counter;
+use super::series::{Series, families};
 
 /// Writes the counts of a label's values.
 fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, Happening); N]) -> fmt::Result {
     kinds.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
 }
 
-pub(super) const FAMILIES: [Family; 8] = [
-    Family {
-        name: "worker_connections_ended",
-        shape: Counter,
-        labels: &["worker", "cause"],
-        help: "Connections that have ended: `peer` closed it; `network`: the peer reset it, or the network failed; `protocol_error`: the peer broke the protocol; `failed_request`: a request failed, for which version 1 of `reflex` has no word; `session`: an NVMe controller was shut down, missed its keep-alives, was not let in or is not any more; `stuck`: a message, or credentials, half sent, or replies unread, for too long; `not_let_in`: no access rule, or no such tenant; `drained` with its listener, worker or server; `ordered` by an operator; `superseded` by a newer one of its client; `back_pressure`: too much was kept for stopped connections.",
-        write: |snapshot, out| {
+families! {
+    worker_connections_ended: Counter["worker", "cause"]
+        "Connections that have ended: `peer` closed it; `network`: the peer reset it, or the network failed; `protocol_error`: the peer broke the protocol; `failed_request`: a request failed, for which version 1 of `reflex` has no word; `session`: an NVMe controller was shut down, missed its keep-alives, was not let in or is not any more; `stuck`: a message, or credentials, half sent, or replies unread, for too long; `not_let_in`: no access rule, or no such tenant; `drained` with its listener, worker or server; `ordered` by an operator; `superseded` by a newer one of its client; `back_pressure`: too much was kept for stopped connections."
+        => |snapshot, out| {
             snapshot.workers.iter().enumerate().try_for_each(|(n, flow)| {
                 let mut ends = End::ALL.into_iter().zip(flow.ends);
                 ends.try_for_each(|(cause, count)| out.count([&n.to_string(), cause.word()], count))
             })
-        },
-    },
-    Family {
-        name: "worker_moves",
-        shape: Counter,
-        labels: &["worker", "outcome"],
-        help: "Connections that `left` the worker for others, `stayed` although they were to leave, and `arrived` from others.",
-        write: |snapshot, out| {
+        };
+    worker_moves: Counter["worker", "outcome"]
+        "Connections that `left` the worker for others, `stayed` although they were to leave, and `arrived` from others."
+        => |snapshot, out| {
             snapshot.workers.iter().enumerate().try_for_each(|(n, flow)| {
                 let mut moves = ["left", "stayed", "arrived"].into_iter().zip(flow.moves);
                 moves.try_for_each(|(outcome, count)| out.count([&n.to_string(), outcome], count))
             })
-        },
-    },
-    Family {
-        name: "connections_refused",
-        shape: Counter,
-        labels: &["reason"],
-        help: "Connections that were closed when they came: there were as many as may be (`full`), or their listener is drained (`drained`). Those that no rule lets in end as `not_let_in`.",
-        write: |_, out| {
+        };
+    connections_refused: Counter["reason"]
+        "Connections that were closed when they came: there were as many as may be (`full`), or their listener is drained (`drained`). Those that no rule lets in end as `not_let_in`."
+        => |_, out| {
             let (full, drained) = (Happening::RefusedFull, Happening::RefusedDrained);
             each(out, [("full", full), ("drained", drained)])
-        },
-    },
-    Family {
-        name: "authentications",
-        shape: Counter,
-        labels: &["credential", "outcome"],
-        help: "Proofs of who somebody is that `failed`, and those that were looked at late because of failures from the same address (`delayed`; wrong tokens of operators are refused instead): a client's `token`, an NVMe host's `key` (one that breaks off has failed), an operator's `admin_token`.",
-        write: |_, out| {
+        };
+    authentications: Counter["credential", "outcome"]
+        "Proofs of who somebody is that `failed`, and those that were looked at late because of failures from the same address (`delayed`; wrong tokens of operators are refused instead): a client's `token`, an NVMe host's `key` (one that breaks off has failed), an operator's `admin_token`."
+        => |_, out| {
             use Happening as Of;
             let kinds = [
                 ("token", Of::TokenFailed, Of::TokenDelayed),
@@ -65,38 +48,19 @@ pub(super) const FAMILIES: [Family; 8] = [
                 out.count([word, "failed"], failed.so_far())?;
                 out.count([word, "delayed"], delayed.so_far())
             })
-        },
-    },
-    Family {
-        name: "audit_records",
-        shape: Counter,
-        labels: &["outcome"],
-        help: "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process.",
-        write: |_, out| each(out, [("kept", Happening::AuditKept), ("owed", Happening::AuditOwed)]),
-    },
-    Family {
-        name: "log_left_out",
-        shape: Counter,
-        labels: &[],
-        help: "Events that were left out of the log, because there were too many from one place in the program.",
-        write: |_, out| out.count([], Happening::LogLeftOut.so_far()),
-    },
-    Family {
-        name: "reloads",
-        shape: Counter,
-        labels: &["outcome"],
-        help: "Configurations that were read again: taken (`done`), or `refused`, after which nothing has changed.",
-        write: |_, out| {
-            each(out, [("done", Happening::ReloadDone), ("refused", Happening::ReloadRefused)])
-        },
-    },
-    Family {
-        name: "upgrades",
-        shape: Counter,
-        labels: &["outcome"],
-        help: "`done`: 1 in a process that has taken over from another; `failed`: attempts of others to take over from this one that came to nothing.",
-        write: |_, out| {
-            each(out, [("done", Happening::UpgradeDone), ("failed", Happening::UpgradeFailed)])
-        },
-    },
-];
+        };
+    audit_records: Counter["outcome"]
+        "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."
+        => |_, out| each(out, [("kept", Happening::AuditKept), ("owed", Happening::AuditOwed)]);
+    log_left_out: Counter[]
+        "Events that were left out of the log, because there were too many from one place in the program."
+        => |_, out| out.count([], Happening::LogLeftOut.so_far());
+    reloads: Counter["outcome"]
+        "Configurations that were read again: taken (`done`), or `refused`, after which nothing has changed."
+        => |_, out|
+            each(out, [("done", Happening::ReloadDone), ("refused", Happening::ReloadRefused)]);
+    upgrades: Counter["outcome"]
+        "`done`: 1 in a process that has taken over from another; `failed`: attempts of others to take over from this one that came to nothing."
+        => |_, out|
+            each(out, [("done", Happening::UpgradeDone), ("failed", Happening::UpgradeFailed)]);
+}

@@ -6,8 +6,7 @@ use contract::{Part, Protocol, Stage, Status};
 use qos::Drift;
 
 use super::Snapshot;
-use super::series::Shape::{Counter, Gauge, Histogram};
-use super::series::{Family, Series};
+use super::series::{Series, families};
 use super::snapshot::REST;
 use crate::flows::{DeviceFlow, WorkerFlow};
 use crate::info::DeviceInfo;
@@ -74,89 +73,45 @@ fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> W
     numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))
 }
 
-pub(super) const FAMILIES: [Family; 30] = [
-    Family {
-        name: "namespace_requests",
-        shape: Counter,
-        labels: &["namespace", "op"],
-        help: "Requests carried out, by the number of the namespace.",
-        write: |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.requests)),
-    },
-    Family {
-        name: "namespace_bytes",
-        shape: Counter,
-        labels: &["namespace", "op"],
-        help: "Bytes of data that they carried.",
-        write: |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.bytes)),
-    },
-    Family {
-        name: "namespace_stage_seconds",
-        shape: Histogram,
-        labels: &["namespace", "op", "stage"],
-        help: "Where they spent their time, as in `tenant_stage_seconds`. Namespaces whose numbers are above 128 are added up as the namespace `\"rest\"`.",
-        write: stages_of_namespaces,
-    },
-    Family {
-        name: "device_requests",
-        shape: Counter,
-        labels: &["device", "op"],
-        help: "Requests carried out on all namespaces of the device.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.requests))
-        },
-    },
-    Family {
-        name: "device_bytes",
-        shape: Counter,
-        labels: &["device", "op"],
-        help: "Bytes of data that they carried.",
-        write: |snapshot, out| of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.bytes)),
-    },
-    Family {
-        name: "device_stage_seconds",
-        shape: Histogram,
-        labels: &["device", "op", "stage"],
-        help: "Where they spent their time, as in `tenant_stage_seconds`.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| out.stages(name, &flow.done.samples))
-        },
-    },
-    Family {
-        name: "device_seconds",
-        shape: Histogram,
-        labels: &["device", "op"],
-        help: "How long requests were at the device, of one in 64, picked by chance: the stage `device` in narrower buckets. `op` is `read`, or `other` for all else.",
-        write: |snapshot, out| {
+families! {
+    namespace_requests: Counter["namespace", "op"]
+        "Requests carried out, by the number of the namespace."
+        => |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.requests));
+    namespace_bytes: Counter["namespace", "op"]
+        "Bytes of data that they carried."
+        => |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.bytes));
+    namespace_stage_seconds: Histogram["namespace", "op", "stage"]
+        "Where they spent their time, as in `tenant_stage_seconds`. Namespaces whose numbers are above 128 are added up as the namespace `\"rest\"`."
+        => stages_of_namespaces;
+    device_requests: Counter["device", "op"]
+        "Requests carried out on all namespaces of the device."
+        => |snapshot, out| of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.requests));
+    device_bytes: Counter["device", "op"]
+        "Bytes of data that they carried."
+        => |snapshot, out| of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.bytes));
+    device_stage_seconds: Histogram["device", "op", "stage"]
+        "Where they spent their time, as in `tenant_stage_seconds`."
+        => |snapshot, out|
+            of_devices(snapshot, |name, _, flow| out.stages(name, &flow.done.samples));
+    device_seconds: Histogram["device", "op"]
+        "How long requests were at the device, of one in 64, picked by chance: the stage `device` in narrower buckets. `op` is `read`, or `other` for all else."
+        => |snapshot, out| {
             of_devices(snapshot, |name, _, flow| {
                 let mut ops = ["read", "other"].into_iter().zip(&flow.done.samples);
                 ops.try_for_each(|(op, of)| out.times([name, op], &of[Stage::Device as usize], 1))
             })
-        },
-    },
-    Family {
-        name: "device_depth",
-        shape: Gauge,
-        labels: &["device"],
-        help: "Requests that are at the device.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.submitted.into()))
-        },
-    },
-    Family {
-        name: "device_queued",
-        shape: Gauge,
-        labels: &["device"],
-        help: "Requests that wait in the schedulers of the device.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.queued.into()))
-        },
-    },
-    Family {
-        name: "device_tokens",
-        shape: Counter,
-        labels: &["device", "flow"],
-        help: "Tokens of the device: `generated`; `spent` on requests; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it.",
-        write: |snapshot, out| {
+        };
+    device_depth: Gauge["device"]
+        "Requests that are at the device."
+        => |snapshot, out|
+            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.submitted.into()));
+    device_queued: Gauge["device"]
+        "Requests that wait in the schedulers of the device."
+        => |snapshot, out|
+            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.queued.into()));
+    device_tokens: Counter["device", "flow"]
+        "Tokens of the device: `generated`; `spent` on requests; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it."
+        => |snapshot, out| {
             of_devices(snapshot, |name, _, flow| {
                 let tokens = &flow.tokens;
                 out.sum([name, "generated"], tokens.generated)?;
@@ -165,132 +120,74 @@ pub(super) const FAMILIES: [Family; 30] = [
                 out.sum([name, "borrowed"], tokens.borrowed)?;
                 out.sum([name, "expired"], tokens.expired)
             })
-        },
-    },
-    Family {
-        name: "device_token_rate",
-        shape: Gauge,
-        labels: &["device"],
-        help: "Tokens a second that the device makes with the tenants as they are; none without a device model.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, info, _| out.some([name], info.tokens.map(|n| n as f64)))
-        },
-    },
-    Family {
-        name: "device_tokens_promised",
-        shape: Gauge,
-        labels: &["device"],
-        help: "Tokens a second that are reserved for promises.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, info, _| out.gauge([name], info.tokens_promised as f64))
-        },
-    },
-    Family {
-        name: "device_latency_bound_seconds",
-        shape: Gauge,
-        labels: &["device"],
-        help: "The strictest latency that is promised on the device, which limits its tokens; none without promises.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, info, _| {
-                out.some([name], info.latency_us.map(|us| f64::from(us) / 1e6))
-            })
-        },
-    },
-    Family {
-        name: "device_correction_ratio",
-        shape: Gauge,
-        labels: &["device", "what"],
-        help: "What the device model is multiplied with, where `correct_online` is on: its `rate`, and its `write_price`.",
-        write: |snapshot, out| {
+        };
+    device_token_rate: Gauge["device"]
+        "Tokens a second that the device makes with the tenants as they are; none without a device model."
+        => |snapshot, out|
+            of_devices(snapshot, |name, info, _| out.some([name], info.tokens.map(|n| n as f64)));
+    device_tokens_promised: Gauge["device"]
+        "Tokens a second that are reserved for promises."
+        => |snapshot, out|
+            of_devices(snapshot, |name, info, _| out.gauge([name], info.tokens_promised as f64));
+    device_latency_bound_seconds: Gauge["device"]
+        "The strictest latency that is promised on the device, which limits its tokens; none without promises."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            out.some([name], info.latency_us.map(|us| f64::from(us) / 1e6))
+        });
+    device_correction_ratio: Gauge["device", "what"]
+        "What the device model is multiplied with, where `correct_online` is on: its `rate`, and its `write_price`."
+        => |snapshot, out| {
             of_devices(snapshot, |name, info, _| {
                 let Some(correction) = info.correction else { return Ok(()) };
                 out.gauge([name, "rate"], f64::from(correction.rate_permille) / 1e3)?;
                 out.gauge([name, "write_price"], f64::from(correction.write_permille) / 1e3)
             })
-        },
-    },
-    Family {
-        name: "device_drift_ratio",
-        shape: Gauge,
-        labels: &["device"],
-        help: "What the device serves at the p95 that its reads have at it, over what its model says that it serves there: the median of some windows; none while that is not known.",
-        write: |snapshot, out| {
-            of_devices(snapshot, |name, info, _| {
-                out.some(
-                    [name],
-                    match info.drift {
-                        Some(Drift::Fits { ratio } | Drift::Drifted { ratio, .. }) => Some(ratio),
-                        Some(Drift::Unknown(_)) | None => None,
-                    },
-                )
-            })
-        },
-    },
-    Family {
-        name: "device_drifted",
-        shape: Gauge,
-        labels: &["device"],
-        help: "1 while the device is known to differ from its model, else 0; none without a device model.",
-        write: |snapshot, out| {
+        };
+    device_drift_ratio: Gauge["device"]
+        "What the device serves at the p95 that its reads have at it, over what its model says that it serves there: the median of some windows; none while that is not known."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            out.some(
+                [name],
+                match info.drift {
+                    Some(Drift::Fits { ratio } | Drift::Drifted { ratio, .. }) => Some(ratio),
+                    Some(Drift::Unknown(_)) | None => None,
+                },
+            )
+        });
+    device_drifted: Gauge["device"]
+        "1 while the device is known to differ from its model, else 0; none without a device model."
+        => |snapshot, out| {
             of_devices(snapshot, |name, info, _| {
                 let is_drifted = |drift| matches!(drift, Drift::Drifted { .. });
                 out.some([name], info.drift.map(|drift| f64::from(u8::from(is_drifted(drift)))))
             })
-        },
-    },
-    Family {
-        name: "worker_requests",
-        shape: Counter,
-        labels: &["worker", "op"],
-        help: "Requests carried out.",
-        write: |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.requests)),
-    },
-    Family {
-        name: "worker_bytes",
-        shape: Counter,
-        labels: &["worker", "op"],
-        help: "Bytes of data that they carried.",
-        write: |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.bytes)),
-    },
-    Family {
-        name: "worker_stage_seconds",
-        shape: Histogram,
-        labels: &["worker", "op", "stage"],
-        help: "Where they spent their time, as in `tenant_stage_seconds`.",
-        write: |snapshot, out| of_workers(snapshot, |n, flow| out.stages(n, &flow.done.samples)),
-    },
-    Family {
-        name: "worker_turns",
-        shape: Counter,
-        labels: &["worker"],
-        help: "Turns that did something.",
-        write: |snapshot, out| of_workers(snapshot, |n, flow| out.count([n], flow.turns)),
-    },
-    Family {
-        name: "worker_busy_seconds",
-        shape: Counter,
-        labels: &["worker"],
-        help: "Time that these turns took, with the system call behind each: the rate of this is the share of the time in which the worker had something to do. Looking for more before it sleeps is not in it.",
-        write: |snapshot, out| of_workers(snapshot, |n, flow| out.sum([n], flow.busy)),
-    },
-    Family {
-        name: "worker_part_seconds",
-        shape: Counter,
-        labels: &["worker", "part"],
-        help: "What the time of one turn in 64, picked by chance, went into: `network` (the socket layer), `protocol` (parsing, admitting, replying), `scheduling` (rounds, and submitting what they let go), `device` (taking completions), `kernel` (the system call), `upkeep` (the rest). Only the proportions mean something.",
-        write: |snapshot, out| {
+        };
+    worker_requests: Counter["worker", "op"]
+        "Requests carried out."
+        => |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.requests));
+    worker_bytes: Counter["worker", "op"]
+        "Bytes of data that they carried."
+        => |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.bytes));
+    worker_stage_seconds: Histogram["worker", "op", "stage"]
+        "Where they spent their time, as in `tenant_stage_seconds`."
+        => |snapshot, out| of_workers(snapshot, |n, flow| out.stages(n, &flow.done.samples));
+    worker_turns: Counter["worker"]
+        "Turns that did something."
+        => |snapshot, out| of_workers(snapshot, |n, flow| out.count([n], flow.turns));
+    worker_busy_seconds: Counter["worker"]
+        "Time that these turns took, with the system call behind each: the rate of this is the share of the time in which the worker had something to do. Looking for more before it sleeps is not in it."
+        => |snapshot, out| of_workers(snapshot, |n, flow| out.sum([n], flow.busy));
+    worker_part_seconds: Counter["worker", "part"]
+        "What the time of one turn in 64, picked by chance, went into: `network` (the socket layer), `protocol` (parsing, admitting, replying), `scheduling` (rounds, and submitting what they let go), `device` (taking completions), `kernel` (the system call), `upkeep` (the rest). Only the proportions mean something."
+        => |snapshot, out| {
             of_workers(snapshot, |n, flow| {
                 let parts = Part::ALL.into_iter().zip(flow.parts);
                 parts.into_iter().try_for_each(|(part, time)| out.sum([n, part_word(part)], time))
             })
-        },
-    },
-    Family {
-        name: "worker_failures",
-        shape: Counter,
-        labels: &["worker", "status"],
-        help: "Requests that were not carried out, also those of nobody known.",
-        write: |snapshot, out| {
+        };
+    worker_failures: Counter["worker", "status"]
+        "Requests that were not carried out, also those of nobody known."
+        => |snapshot, out| {
             of_workers(snapshot, |n, flow| {
                 let counts = Status::ALL.iter().zip(flow.failures);
                 counts
@@ -298,68 +195,36 @@ pub(super) const FAMILIES: [Family; 30] = [
                     .filter(|(_, count)| *count > 0)
                     .try_for_each(|(status, count)| out.count([n, &status.to_string()], count))
             })
-        },
-    },
-    Family {
-        name: "worker_in_flight",
-        shape: Gauge,
-        labels: &["worker"],
-        help: "Requests in flight; at most `limits.in_flight`.",
-        write: |snapshot, out| {
-            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.in_flight.into()))
-        },
-    },
-    Family {
-        name: "worker_buffers",
-        shape: Gauge,
-        labels: &["worker"],
-        help: "Buffers in use.",
-        write: |snapshot, out| {
-            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.buffers.into()))
-        },
-    },
-    Family {
-        name: "worker_carried_bytes",
-        shape: Gauge,
-        labels: &["worker"],
-        help: "Bytes kept for connections that are stopped; at most `limits.carried`.",
-        write: |snapshot, out| {
-            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.carried.into()))
-        },
-    },
-    Family {
-        name: "worker_connections",
-        shape: Gauge,
-        labels: &["worker", "protocol"],
-        help: "Connections that are open, by protocol.",
-        write: |snapshot, out| {
+        };
+    worker_in_flight: Gauge["worker"]
+        "Requests in flight; at most `limits.in_flight`."
+        => |snapshot, out|
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.in_flight.into()));
+    worker_buffers: Gauge["worker"]
+        "Buffers in use."
+        => |snapshot, out|
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.buffers.into()));
+    worker_carried_bytes: Gauge["worker"]
+        "Bytes kept for connections that are stopped; at most `limits.carried`."
+        => |snapshot, out|
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.carried.into()));
+    worker_connections: Gauge["worker", "protocol"]
+        "Connections that are open, by protocol."
+        => |snapshot, out| {
             of_workers(snapshot, |n, flow| {
                 let mut each = Protocol::ALL.into_iter().zip(flow.gauges.protocols);
                 each.try_for_each(|(protocol, count)| {
                     out.gauge([n, protocol_word(protocol)], count.into())
                 })
             })
-        },
-    },
-    Family {
-        name: "protocol_requests",
-        shape: Counter,
-        labels: &["protocol", "op"],
-        help: "Requests carried out, by the protocol of their connection: exact while one protocol alone is spoken, else an estimate, as the share of each is known of one request in 64, picked by chance.",
-        write: |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.requests)),
-    },
-    Family {
-        name: "protocol_bytes",
-        shape: Counter,
-        labels: &["protocol", "op"],
-        help: "Bytes of data that they carried, known in the same way.",
-        write: |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.bytes)),
-    },
-    Family {
-        name: "protocol_stage_seconds",
-        shape: Histogram,
-        labels: &["protocol", "op", "stage"],
-        help: "Where they spent their time, as in `tenant_stage_seconds`.",
-        write: |snapshot, out| of_protocols(snapshot, |word, work| out.stages(word, &work.samples)),
-    },
-];
+        };
+    protocol_requests: Counter["protocol", "op"]
+        "Requests carried out, by the protocol of their connection: exact while one protocol alone is spoken, else an estimate, as the share of each is known of one request in 64, picked by chance."
+        => |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.requests));
+    protocol_bytes: Counter["protocol", "op"]
+        "Bytes of data that they carried, known in the same way."
+        => |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.bytes));
+    protocol_stage_seconds: Histogram["protocol", "op", "stage"]
+        "Where they spent their time, as in `tenant_stage_seconds`."
+        => |snapshot, out| of_protocols(snapshot, |word, work| out.stages(word, &work.samples));
+}

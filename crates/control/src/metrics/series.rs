@@ -67,6 +67,23 @@ pub struct Family {
     pub(super) write: fn(&Snapshot, &mut Series<'_>) -> fmt::Result,
 }
 
+/// Defines the table of a module's families: of each its name, type and labels, its description,
+/// and the function that writes its series.
+macro_rules! families {
+    ($($name:ident: $shape:ident $labels:tt $help:literal => $write:expr;)*) => {
+        pub(super) const FAMILIES: &[$crate::metrics::series::Family] = &[$(
+            $crate::metrics::series::Family {
+                name: stringify!($name),
+                shape: $crate::metrics::series::Shape::$shape,
+                labels: &$labels,
+                help: $help,
+                write: $write,
+            }
+        ),*];
+    };
+}
+pub(super) use families;
+
 impl Family {
     /// Returns the name in queries, without [`PREFIX`](super::PREFIX). Histograms have further
     /// names.
