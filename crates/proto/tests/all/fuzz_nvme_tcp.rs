@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::nvme_tcp_pair::{BLOCKS, DEPTH, Pair, Target, any_digests, feed_cut, ranged};
-use crate::support::{Chance, rounds};
+use crate::support::{Chance, Damage, rounds, variant_name as name};
 use contract::{BLOCK_BYTES, Speaks, Status};
 use nearflash_proto::nvme_tcp::{Carried, HostEvent};
 use wire::nvme::{DiscardRange, NvmOpcode, SglDescriptor, Submission};
@@ -18,6 +18,10 @@ const ROUNDS: u64 = 300;
 
 /// The number of commands in a round.
 const COMMANDS: usize = 60;
+
+/// The damage to streams.
+const DAMAGE: Damage =
+    Damage { places_least: 1, telling: [0, 1, 2, 3, 4, 6, 7, 8, 9, 0x18, 0x48, 0xff], copied: 96 };
 
 /// Calls `round` with one seed after the other.
 fn rounds(mut round: impl FnMut(&mut Chance)) {
@@ -217,36 +221,6 @@ fn both_ends_understand_each_other() {
     rounds(|chance| Conversation::begin(chance).run(chance, COMMANDS));
 }
 
-/// Changes the stream in up to four places.
-fn tamper(chance: &mut Chance, bytes: &mut Vec<u8>) {
-    const TELLING: [u8; 12] = [0, 1, 2, 3, 4, 6, 7, 8, 9, 0x18, 0x48, 0xff];
-    for _ in 0..1 + chance.below(4) {
-        let at = chance.below(bytes.len().max(1));
-        match chance.below(6) {
-            _ if bytes.is_empty() => {}
-            0 => bytes[at] ^= 1 << chance.below(8),
-            1 => bytes[at] = TELLING[chance.below(TELLING.len())],
-            2 => bytes.truncate(at),
-            3 => drop(bytes.drain(at..(at + 1 + chance.below(32)).min(bytes.len()))),
-            4 => {
-                let len = chance.below(64);
-                let noise = chance.bytes(len);
-                bytes.splice(at..at, noise);
-            }
-            _ => {
-                let from = chance.below(bytes.len());
-                let copy = bytes[from..(from + 96).min(bytes.len())].to_vec();
-                bytes.splice(at..at, copy);
-            }
-        }
-    }
-}
-
-/// Returns the name of a variant, without its value.
-fn name(debugged: &impl std::fmt::Debug) -> String {
-    format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
-}
-
 #[test]
 fn targets_stand_tampered_streams() {
     let mut marks = BTreeSet::new();
@@ -260,7 +234,7 @@ fn targets_stand_tampered_streams() {
             let len = chance.below(300);
             bytes = chance.bytes(len);
         }
-        tamper(chance, &mut bytes);
+        DAMAGE.tamper(chance, &mut bytes);
         if chance.below(12) == 0 {
             bytes.splice(0..0, conversation.pair.host.greeting());
         }
@@ -285,7 +259,7 @@ fn targets_stand_tampered_beginnings() {
         let mut bytes = host.greeting().to_vec();
         let len = chance.below(200);
         bytes.extend(chance.bytes(len));
-        tamper(chance, &mut bytes);
+        DAMAGE.tamper(chance, &mut bytes);
         feed_cut(&mut target, chance, &bytes);
     });
 }
@@ -306,7 +280,7 @@ fn hosts_stand_tampered_streams() {
             let len = chance.below(300);
             bytes = chance.bytes(len);
         }
-        tamper(chance, &mut bytes);
+        DAMAGE.tamper(chance, &mut bytes);
         let mut input = &bytes[..];
         let host = &mut conversation.pair.host;
         loop {

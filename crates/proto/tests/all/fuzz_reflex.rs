@@ -7,51 +7,29 @@
 use std::collections::BTreeSet;
 
 use crate::support::{
-    Chance, Heard, Said, client_stream, cut, listen, meet, rounds, serve, server_stream,
+    Chance, Damage, Heard, Said, client_stream, cut, listen, meet, rounds, serve, server_stream,
+    variant_name as name,
 };
 use contract::{Fatal, Status};
 
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 4000;
 
+/// The damage to streams.
+const DAMAGE: Damage = Damage {
+    places_least: 0,
+    telling: [0, 1, 2, 8, 0x18, 0x20, 0x40, 0x42, 0x4e, 0x7f, 0x80, 0xff],
+    copied: 48,
+};
+
 /// Calls `round` with one seed after the other.
 fn rounds(mut round: impl FnMut(&mut Chance)) {
     rounds::rounds(ROUNDS, |seed| round(&mut Chance(seed)));
 }
 
-/// Changes the stream in up to four places.
-fn tamper(chance: &mut Chance, bytes: &mut Vec<u8>) {
-    const TELLING: [u8; 12] = [0, 1, 2, 8, 0x18, 0x20, 0x40, 0x42, 0x4e, 0x7f, 0x80, 0xff];
-    for _ in 0..chance.below(5) {
-        let at = chance.below(bytes.len().max(1));
-        match chance.below(6) {
-            _ if bytes.is_empty() => {}
-            0 => bytes[at] ^= 1 << chance.below(8),
-            1 => bytes[at] = TELLING[chance.below(TELLING.len())],
-            2 => bytes.truncate(at),
-            3 => drop(bytes.drain(at..(at + 1 + chance.below(32)).min(bytes.len()))),
-            4 => {
-                let len = chance.below(64);
-                let noise = chance.bytes(len);
-                bytes.splice(at..at, noise);
-            }
-            _ => {
-                let from = chance.below(bytes.len());
-                let copy = bytes[from..(from + 48).min(bytes.len())].to_vec();
-                bytes.splice(at..at, copy);
-            }
-        }
-    }
-}
-
 /// Picks a version, and whether it has checksums.
 fn kind(chance: &mut Chance) -> (u8, bool) {
     [(1, false), (2, false), (2, true)][chance.below(3)]
-}
-
-/// Returns the name of a variant, without its value.
-fn name(debugged: &impl std::fmt::Debug) -> String {
-    format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -65,7 +43,7 @@ fn servers_stand_tampered_streams() {
             let len = chance.below(200);
             bytes = chance.bytes(len);
         }
-        tamper(chance, &mut bytes);
+        DAMAGE.tamper(chance, &mut bytes);
         let heard = serve([&bytes[..]], checksums);
         assert_eq!(heard, serve(cut(chance, &bytes), checksums), "the cut changed what was heard");
         marks.extend(heard.iter().map(|heard| match heard {
@@ -94,7 +72,7 @@ fn clients_stand_tampered_streams() {
             let len = chance.below(200);
             bytes = chance.bytes(len);
         }
-        tamper(chance, &mut bytes);
+        DAMAGE.tamper(chance, &mut bytes);
         let said = listen(&mut client, [&bytes[..]]);
         let mut client = meet(chance, version, checksums).client;
         assert_eq!(said, listen(&mut client, cut(chance, &bytes)), "the cut changed what was said");

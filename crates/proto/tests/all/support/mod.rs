@@ -51,6 +51,47 @@ impl Chance {
     }
 }
 
+/// The damage that a fuzz test does to a stream.
+pub(crate) struct Damage {
+    /// The smallest number of changed places; the largest is four.
+    pub(crate) places_least: usize,
+    /// Values of bytes that mean something to the protocol.
+    pub(crate) telling: [u8; 12],
+    /// The largest number of bytes that are repeated elsewhere.
+    pub(crate) copied: usize,
+}
+
+impl Damage {
+    /// Changes the stream in up to four places.
+    pub(crate) fn tamper(&self, chance: &mut Chance, bytes: &mut Vec<u8>) {
+        for _ in 0..self.places_least + chance.below(5 - self.places_least) {
+            let at = chance.below(bytes.len().max(1));
+            match chance.below(6) {
+                _ if bytes.is_empty() => {}
+                0 => bytes[at] ^= 1 << chance.below(8),
+                1 => bytes[at] = chance.of(&self.telling),
+                2 => bytes.truncate(at),
+                3 => drop(bytes.drain(at..(at + 1 + chance.below(32)).min(bytes.len()))),
+                4 => {
+                    let len = chance.below(64);
+                    let noise = chance.bytes(len);
+                    bytes.splice(at..at, noise);
+                }
+                _ => {
+                    let from = chance.below(bytes.len());
+                    let copy = bytes[from..(from + self.copied).min(bytes.len())].to_vec();
+                    bytes.splice(at..at, copy);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the name of a variant, without its value.
+pub(crate) fn variant_name(debugged: &impl std::fmt::Debug) -> String {
+    format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
 /// An event of a server's session, with the pieces of each payload joined.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
