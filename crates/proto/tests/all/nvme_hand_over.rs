@@ -12,8 +12,8 @@ use nearflash_proto::nvme::{
     Action, CloseReason, Config, ExportError, ExportedController, Fabric, Held, ImportError, Nqn,
     Queue,
 };
-use nearflash_proto::nvme_tcp::{Carried, ControllerSession, Digests, HostEvent};
-use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
+use nearflash_proto::nvme_tcp::{Carried, ControllerSession, Digests};
+use wire::nvme::{Event, Feature, NvmOpcode, Property, notice};
 
 /// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
@@ -264,31 +264,12 @@ fn the_host_is_told_what_the_new_configuration_changes() {
 /// Moves a session to another process while a write waits for its payload to be requested.
 #[test]
 fn a_write_that_was_not_asked_for_goes_on_and_is_looked_at_again() {
-    let chance = &mut Chance(7);
-    let mut pair = Pair::connect(chance, Digests { header: true, data: true });
-    let (entry, data) = (ranged(NvmOpcode::WRITE, 3, 8, 32), vec![5; 32 * 512]);
-    let mut out = Vec::new();
-    let carried = Carried { sends: data.len(), ..Carried::default() };
-    pair.host.command(&entry, carried, &[], &mut out);
-    pair.target.feed(&out);
+    let (mut pair, data) = Pair::with_a_write();
     pair.target.export(Held::Nothing);
     let fence = pair.target.fence.clone().expect("it is an I/O queue");
     assert_ne!(pair.target.session.allowed_as_of(0), fence.epoch(), "it is of no epoch here");
     assert_eq!(pair.target.session.allow_again(0), Ok(fence.epoch()));
-    assert!(pair.target.work(&mut Chance(1)));
-    let said = std::mem::take(&mut pair.target.out);
-    let Ok(Some(HostEvent::Ready(ready))) = pair.host.next_event(&mut &said[..]) else {
-        panic!("it was not asked for");
-    };
-    let (head, bytes) = pair.host.data(&ready, &data);
-    let pdu = [head.bytes(), &data[..bytes], head.tail()].concat();
-    pair.target.feed(&pdu);
-    assert!(pair.target.work(&mut Chance(1)));
-    let said = std::mem::take(&mut pair.target.out);
-    let Ok(Some(HostEvent::Ended { completion, .. })) = pair.host.next_event(&mut &said[..]) else {
-        panic!("it was not answered");
-    };
-    assert_eq!(completion.status(), Status::SUCCESS);
+    pair.end_write(&data);
 }
 
 #[test]

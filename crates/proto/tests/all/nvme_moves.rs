@@ -4,12 +4,10 @@
 use std::sync::Arc;
 
 use crate::nvme_host::{Session, config, fabric, host, place, poll};
-use crate::nvme_tcp_pair::{Pair, ranged};
-use crate::support::Chance;
+use crate::nvme_tcp_pair::Pair;
 use contract::{Instant, Movable as _, Start};
 use nearflash_proto::nvme::{Action, CloseReason, Fabric};
-use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
-use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
+use wire::nvme::{Event, Feature, Property, notice};
 
 /// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
@@ -115,43 +113,18 @@ fn an_event_finds_the_admin_queue_where_it_has_landed() {
     assert_eq!(answer.result as u32, Event::NAMESPACE.to_result());
 }
 
-/// Creates both ends with a write that waits for its payload to be requested.
-fn with_a_write() -> (Pair, Vec<u8>) {
-    let chance = &mut Chance(7);
-    let mut pair = Pair::connect(chance, Digests { header: true, data: true });
-    let (entry, data) = (ranged(NvmOpcode::WRITE, 3, 8, 32), vec![5; 32 * 512]);
-    let mut out = Vec::new();
-    let carried = Carried { sends: data.len(), ..Carried::default() };
-    pair.host.command(&entry, carried, &[], &mut out);
-    pair.target.feed(&out);
-    (pair, data)
-}
-
 #[test]
 fn a_write_is_asked_for_where_its_connection_has_landed() {
-    let (mut pair, data) = with_a_write();
+    let (mut pair, data) = Pair::with_a_write();
     let moves = pair.target.moves;
     pair.target.travel();
     assert_eq!(pair.target.moves, moves + 1, "it may move before it was asked for");
-    assert!(pair.target.work(&mut Chance(1)));
-    let said = std::mem::take(&mut pair.target.out);
-    let Ok(Some(HostEvent::Ready(ready))) = pair.host.next_event(&mut &said[..]) else {
-        panic!("it was not asked for");
-    };
-    let (head, bytes) = pair.host.data(&ready, &data);
-    let pdu = [head.bytes(), &data[..bytes], head.tail()].concat();
-    pair.target.feed(&pdu);
-    assert!(pair.target.work(&mut Chance(1)));
-    let said = std::mem::take(&mut pair.target.out);
-    let Ok(Some(HostEvent::Ended { completion, .. })) = pair.host.next_event(&mut &said[..]) else {
-        panic!("it was not answered");
-    };
-    assert_eq!(completion.status(), Status::SUCCESS);
+    pair.end_write(&data);
 }
 
 #[test]
 fn bytes_that_are_no_session_of_this_protocol_are_refused() {
-    let (mut pair, _) = with_a_write();
+    let (mut pair, _) = Pair::with_a_write();
     let packed = pair.target.session.pack();
     for cut in 0..packed.len() {
         assert!(pair.target.unpack(&packed[..cut]).is_none(), "the first {cut} bytes");

@@ -391,6 +391,37 @@ impl Pair {
         assert!(completion.status().is_ok(), "{completion:?}");
         Pair { target, host, said: Vec::new() }
     }
+
+    /// Creates both ends with a write that waits for its payload to be requested. Returns the
+    /// payload, too.
+    pub fn with_a_write() -> (Pair, Vec<u8>) {
+        let mut pair = Pair::connect(&mut Chance(7), Digests { header: true, data: true });
+        let (entry, data) = (ranged(NvmOpcode::WRITE, 3, 8, 32), vec![5; 32 * 512]);
+        let mut out = Vec::new();
+        let carried = Carried { sends: data.len(), ..Carried::default() };
+        pair.host.command(&entry, carried, &[], &mut out);
+        pair.target.feed(&out);
+        (pair, data)
+    }
+
+    /// Requests the payload of the write, passes it, and checks that the write succeeds.
+    pub fn end_write(&mut self, data: &[u8]) {
+        assert!(self.target.work(&mut Chance(1)));
+        let said = std::mem::take(&mut self.target.out);
+        let Ok(Some(HostEvent::Ready(ready))) = self.host.next_event(&mut &said[..]) else {
+            panic!("it was not asked for");
+        };
+        let (head, bytes) = self.host.data(&ready, data);
+        let pdu = [head.bytes(), &data[..bytes], head.tail()].concat();
+        self.target.feed(&pdu);
+        assert!(self.target.work(&mut Chance(1)));
+        let said = std::mem::take(&mut self.target.out);
+        let Ok(Some(HostEvent::Ended { completion, .. })) = self.host.next_event(&mut &said[..])
+        else {
+            panic!("it was not answered");
+        };
+        assert_eq!(completion.status(), wire::nvme::Status::SUCCESS);
+    }
 }
 
 /// Returns a command with a range.
