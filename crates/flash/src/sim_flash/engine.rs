@@ -71,9 +71,9 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(model: Model, pages: u64, age: f64, seed: u64) -> Self {
         let largest = REQUEST_PAGES_MAX + model.program_pages;
-        assert!(model.buffer_pages >= largest, "the buffer must hold the largest request");
+        assert!(model.buffer.pages >= largest, "the buffer must hold the largest request");
         let mut chance = Chance::new(seed);
-        let programs_max = model.buffer_pages / model.program_pages + 1;
+        let programs_max = model.buffer.pages / model.program_pages + 1;
         let block_pages = (model.block_programs * model.program_pages) as f64;
         let dies = (0..model.dies)
             .map(|_| Die::new(programs_max, block_pages * unit(&mut chance)))
@@ -91,7 +91,7 @@ impl Engine {
             channels: (0..model.channels).map(|_| Channel::new(model.transfer_ns)).collect(),
             timers: BinaryHeap::with_capacity(model.dies + 8 * programs_max),
             timer_sequence: 0,
-            buffer: WriteBuffer::new(model.buffer_pages),
+            buffer: WriteBuffer::new(model.buffer.pages),
             blank: Blank::new(pages),
             counters: Counters::default(),
             model,
@@ -189,15 +189,15 @@ impl Engine {
         self.counters.pages_read += 1;
         let hash = mix(page ^ self.hash_key);
         let place = (((hash >> 32) * self.model.dies as u64) >> 32) as usize;
-        let spread = self.model.sense_spread_ns;
-        let sense = self.model.sense_ns - spread + spread * (((hash & 0xffff) * 3) >> 16);
-        if self.buffer.is_above(self.model.urgent_above) && self.dies[place].debt() > 0 {
+        let spread = self.model.sense.spread_ns;
+        let sense = self.model.sense.medium_ns - spread + spread * (((hash & 0xffff) * 3) >> 16);
+        if self.buffer.is_above(self.model.buffer.urgent_above) && self.dies[place].debt() > 0 {
             let slice = self.dies[place].debt().min(self.program_ns());
             self.begin(place, at, slice, false);
         }
         let die = &mut self.dies[place];
         let ready = die.busy_until.max(at) + sense;
-        die.busy_until = ready + if mixed { self.model.mixed_hold_ns } else { 0 };
+        die.busy_until = ready + if mixed { self.model.sense.mixed_hold_ns } else { 0 };
         let channel = &mut self.channels[place % self.model.channels];
         channel.transfer(self.now, ready) + self.model.finish_ns
     }
@@ -208,9 +208,9 @@ impl Engine {
 
     fn acknowledgement(&mut self, at: u64) -> u64 {
         let draw = self.chance.number();
-        let jitter = (self.model.ack_jitter_ns * (draw >> 32)) >> 32;
-        let late = if draw.is_multiple_of(10) { self.model.ack_late_ns } else { 0 };
-        at + self.model.ack_ns + jitter + late
+        let jitter = (self.model.ack.jitter_ns * (draw >> 32)) >> 32;
+        let late = if draw.is_multiple_of(10) { self.model.ack.late_ns } else { 0 };
+        at + self.model.ack.min_ns + jitter + late
     }
 
     /// Puts pages into the buffer, which has room; returns the time of the acknowledgement.
@@ -236,7 +236,7 @@ impl Engine {
         let copies = self.garbage.copies(self.blank.used() / (1.0 + self.model.spare));
         let program = self.program_ns();
         let copied = copies * self.model.program_pages as f64;
-        let sensed = copied * self.model.sense_ns as f64 * self.age;
+        let sensed = copied * self.model.sense.medium_ns as f64 * self.age;
         let mut garbage = (copies * program as f64 + sensed) as u64;
         let die = &mut self.dies[place];
         die.pages_to_erase -= self.model.program_pages as f64 + copied;
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     fn flush_at(&self) -> Option<u64> {
-        self.buffer.flush_at(self.model.idle_flush_ns)
+        self.buffer.flush_at(self.model.buffer.idle_flush_ns)
     }
 
     fn fire(&mut self, timer: Timer) {
@@ -311,13 +311,13 @@ impl Engine {
         if debt == 0 {
             die.is_armed = false;
             self.indebted -= 1;
-            self.mixed_until = self.now + self.model.mixed_linger_ns;
+            self.mixed_until = self.now + self.model.sense.mixed_linger_ns;
         } else if die.busy_until > self.now {
             let at = die.busy_until;
             self.arm(Timer { at, sequence: 0, die: timer.die, looks: true, ended: 0 });
         } else {
-            let share = (debt as f64 * self.model.slice_share) as u64;
-            let slice = share.clamp(self.model.slice_ns_min, self.model.slice_ns_max);
+            let share = (debt as f64 * self.model.slice.debt_share) as u64;
+            let slice = share.clamp(self.model.slice.min_ns, self.model.slice.max_ns);
             self.begin(place, self.now, slice.min(debt), true);
         }
     }

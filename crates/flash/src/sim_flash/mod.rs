@@ -12,5 +12,5 @@ pub mod sweep;
 mod volume;
 
 pub use engine::Counters;
-pub use model::{Model, Preset};
+pub use model::{AckModel, BufferModel, Model, Preset, SenseModel, SliceModel};
 pub use volume::{SimQueue, SimVolume};

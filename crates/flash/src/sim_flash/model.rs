@@ -10,32 +10,20 @@ pub struct Model {
     pub channels: usize,
     /// Time of the controller for each page of a command. Pages are processed one after the other.
     pub command_ns: u64,
-    /// Time of a die to sense a page of medium difficulty.
-    pub sense_ns: u64,
-    /// Time that the easy third of the pages takes less, and the hard third takes more.
-    pub sense_spread_ns: u64,
-    /// Additional time that a read holds its die in mixed mode.
-    pub mixed_hold_ns: u64,
-    /// Time that a device stays in mixed mode after its last write.
-    pub mixed_linger_ns: u64,
+    /// Times of a die that reads.
+    pub sense: SenseModel,
     /// Time of one page on a channel.
     pub transfer_ns: u64,
     /// Remaining time of a read: decoding, the bus, the completion.
     pub finish_ns: u64,
-    /// Time from the controller to the acknowledgement of a buffered write, without jitter.
-    pub ack_ns: u64,
-    /// Maximum jitter of an acknowledgement, uniform from zero.
-    pub ack_jitter_ns: u64,
-    /// Additional time of one acknowledgement in ten.
-    pub ack_late_ns: u64,
-    /// Capacity of the write buffer in pages.
-    pub buffer_pages: usize,
+    /// Times of the acknowledgement of a buffered write.
+    pub ack: AckModel,
+    /// The write buffer.
+    pub buffer: BufferModel,
     /// Buffered pages that a die programs at once.
     pub program_pages: usize,
     /// Time of a new die for one program.
     pub program_ns: u64,
-    /// Time without a write after which a partial program is padded and programmed.
-    pub idle_flush_ns: u64,
     /// Number of dies drawn for a program; the die with the least debt gets the program.
     pub die_choices: usize,
     /// Time of a new die to erase a block.
@@ -44,14 +32,54 @@ pub struct Model {
     pub block_programs: usize,
     /// Physical space beyond the logical space of a new device, as a share of the logical space.
     pub spare: f64,
-    /// Minimum time that a program or erase runs before it can be suspended.
-    pub slice_ns_min: u64,
-    /// Maximum time that a program or erase runs before it can be suspended.
-    pub slice_ns_max: u64,
-    /// Share of its debt that a die works off before it can be suspended.
-    pub slice_share: f64,
+    /// Time that a program or erase runs before it can be suspended.
+    pub slice: SliceModel,
+}
+
+/// Times of a die that reads, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SenseModel {
+    /// Time of a die to sense a page of medium difficulty.
+    pub medium_ns: u64,
+    /// Time that the easy third of the pages takes less, and the hard third takes more.
+    pub spread_ns: u64,
+    /// Additional time that a read holds its die in mixed mode.
+    pub mixed_hold_ns: u64,
+    /// Time that a device stays in mixed mode after its last write.
+    pub mixed_linger_ns: u64,
+}
+
+/// Times of the acknowledgement of a buffered write, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AckModel {
+    /// Time from the controller to the acknowledgement of a buffered write, without jitter.
+    pub min_ns: u64,
+    /// Maximum jitter of an acknowledgement, uniform from zero.
+    pub jitter_ns: u64,
+    /// Additional time of one acknowledgement in ten.
+    pub late_ns: u64,
+}
+
+/// The write buffer of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BufferModel {
+    /// Capacity of the write buffer in pages.
+    pub pages: usize,
+    /// Time without a write after which a partial program is padded and programmed.
+    pub idle_flush_ns: u64,
     /// Share of the buffer above which a die alternates between programs and reads.
     pub urgent_above: f64,
+}
+
+/// Time that a program or erase runs before it can be suspended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SliceModel {
+    /// Minimum time that a program or erase runs before it can be suspended.
+    pub min_ns: u64,
+    /// Maximum time that a program or erase runs before it can be suspended.
+    pub max_ns: u64,
+    /// Share of its debt that a die works off before it can be suspended.
+    pub debt_share: f64,
 }
 
 impl Model {
@@ -60,27 +88,23 @@ impl Model {
         dies: 56,
         channels: 14,
         command_ns: 950,
-        sense_ns: 55_000,
-        sense_spread_ns: 12_000,
-        mixed_hold_ns: 47_000,
-        mixed_linger_ns: 10_000_000,
+        sense: SenseModel {
+            medium_ns: 55_000,
+            spread_ns: 12_000,
+            mixed_hold_ns: 47_000,
+            mixed_linger_ns: 10_000_000,
+        },
         transfer_ns: 6_000,
         finish_ns: 13_000,
-        ack_ns: 7_300,
-        ack_jitter_ns: 4_000,
-        ack_late_ns: 7_000,
-        buffer_pages: 4_096,
+        ack: AckModel { min_ns: 7_300, jitter_ns: 4_000, late_ns: 7_000 },
+        buffer: BufferModel { pages: 4_096, idle_flush_ns: 2_000_000, urgent_above: 0.75 },
         program_pages: 8,
         program_ns: 1_480_000,
-        idle_flush_ns: 2_000_000,
         die_choices: 1,
         erase_ns: 5_000_000,
         block_programs: 256,
         spare: 0.15,
-        slice_ns_min: 120_000,
-        slice_ns_max: 1_600_000,
-        slice_share: 0.029,
-        urgent_above: 0.75,
+        slice: SliceModel { min_ns: 120_000, max_ns: 1_600_000, debt_share: 0.029 },
     };
 
     /// Device B of the paper (§3.2.1, Figure 3): write cost 20. The paper publishes nothing else
@@ -90,12 +114,11 @@ impl Model {
         dies: 44,
         channels: 11,
         command_ns: 1_500,
-        sense_ns: 90_000,
-        mixed_hold_ns: 25_000,
+        sense: SenseModel { medium_ns: 90_000, mixed_hold_ns: 25_000, ..Model::A.sense },
         finish_ns: 8_000,
         program_ns: 2_000_000,
         spare: 0.10,
-        slice_share: 0.02,
+        slice: SliceModel { debt_share: 0.02, ..Model::A.slice },
         ..Model::A
     };
 
@@ -105,11 +128,10 @@ impl Model {
         dies: 48,
         channels: 12,
         command_ns: 1_400,
-        sense_ns: 75_000,
-        mixed_hold_ns: 20_000,
+        sense: SenseModel { medium_ns: 75_000, mixed_hold_ns: 20_000, ..Model::A.sense },
         finish_ns: 8_000,
         program_ns: 1_900_000,
-        slice_share: 0.028,
+        slice: SliceModel { debt_share: 0.028, ..Model::A.slice },
         ..Model::A
     };
 
@@ -119,13 +141,11 @@ impl Model {
         dies: 60,
         channels: 15,
         command_ns: 2_400,
-        sense_ns: 100_000,
-        mixed_hold_ns: 57_000,
+        sense: SenseModel { medium_ns: 100_000, mixed_hold_ns: 57_000, ..Model::A.sense },
         finish_ns: 10_000,
         program_ns: 1_316_000,
-        buffer_pages: 2_240,
-        slice_ns_min: 150_000,
-        slice_share: 0.04,
+        buffer: BufferModel { pages: 2_240, ..Model::A.buffer },
+        slice: SliceModel { min_ns: 150_000, debt_share: 0.04, ..Model::A.slice },
         ..Model::A
     };
 }
@@ -137,20 +157,20 @@ impl Model {
     pub const fn slowed(mut self, times: u32) -> Model {
         let times = times as u64;
         self.command_ns *= times;
-        self.sense_ns *= times;
-        self.sense_spread_ns *= times;
-        self.mixed_hold_ns *= times;
-        self.mixed_linger_ns *= times;
+        self.sense.medium_ns *= times;
+        self.sense.spread_ns *= times;
+        self.sense.mixed_hold_ns *= times;
+        self.sense.mixed_linger_ns *= times;
         self.transfer_ns *= times;
         self.finish_ns *= times;
-        self.ack_ns *= times;
-        self.ack_jitter_ns *= times;
-        self.ack_late_ns *= times;
+        self.ack.min_ns *= times;
+        self.ack.jitter_ns *= times;
+        self.ack.late_ns *= times;
         self.program_ns *= times;
-        self.idle_flush_ns *= times;
+        self.buffer.idle_flush_ns *= times;
         self.erase_ns *= times;
-        self.slice_ns_min *= times;
-        self.slice_ns_max *= times;
+        self.slice.min_ns *= times;
+        self.slice.max_ns *= times;
         self
     }
 }

@@ -241,6 +241,7 @@ impl Device for SimQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim_flash::BufferModel;
     use crate::conformance::{self, Heap, leak_buf};
     use contract::{Slot, SlotTable};
 
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn conforms_with_a_buffer_that_is_always_full() {
-        let model = Model { buffer_pages: 272, ..Model::A };
+        let model = Model { buffer: BufferModel { pages: 272, ..Model::A.buffer }, ..Model::A };
         conformance::run(&mut Heap::new(|blocks| {
             let volume = SimVolume::new(model.clone(), blocks, 1.0, 1);
             [volume.open_queue_of(64), volume.open_queue_of(64)]
@@ -372,7 +373,7 @@ mod tests {
     fn a_full_buffer_blocks_writes_and_lets_them_in_in_turn() {
         let volume = SimVolume::new(Model::A, BLOCKS, 1.0, 3);
         let (mut rig, mut other) = (Rig::new(&volume), Rig::new(&volume));
-        let room = Model::A.buffer_pages as u64 / 256;
+        let room = Model::A.buffer.pages as u64 / 256;
         for n in 0..room * 3 {
             rig.submit(0, write(n * 256, 256));
         }
