@@ -1,0 +1,107 @@
+//! Why a volume cannot be created or opened. Each sentence says what to do; nothing was written.
+
+use core::fmt;
+
+use contract::Status;
+
+use crate::layout::VERSION;
+
+/// The reason why a volume was not created or opened. The members are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// No members or too many, segments below 8 pages, or less than 2 % of spare space.
+    Shape,
+    /// The members hold too few segments for the spare space.
+    TooSmall,
+    /// More pages than the map can name.
+    TooLarge,
+    /// A member already belongs to a volume.
+    InUse(usize),
+    /// A member belongs to no volume.
+    NoVolume(usize),
+    /// Both copies of a member's superblock are damaged.
+    Damaged(usize),
+    /// A member was written by another version.
+    Version(usize, u16),
+    /// A member belongs to another volume than the first.
+    Foreign(usize),
+    /// A member stands in another member's place, which is the second number.
+    Order(usize, usize),
+    /// The volume has another number of members.
+    Count(usize, usize),
+    /// A member is smaller than it was.
+    Shrunk(usize),
+    /// A page of the checkpoint is damaged.
+    Checkpoint(u32),
+    /// A member failed to read, write or flush.
+    Failed(usize, Status),
+    /// More was written since the checkpoint than any server of this version would.
+    Log,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Shape => f.write_str(
+                "a volume needs 1 to 32 members, segments of at least 8 pages and at least 2 % of \
+                 spare space; choose other sizes",
+            ),
+            Error::TooSmall => f.write_str(
+                "the members are too small for this segment size and spare space; add members, or \
+                 choose smaller segments or more spare space",
+            ),
+            Error::TooLarge => {
+                f.write_str("a volume has at most 16 TiB of members; create several volumes")
+            }
+            Error::InUse(member) => write!(
+                f,
+                "member {member} already belongs to a volume; open that volume, or erase the first \
+                 8 KiB of the member to give it up"
+            ),
+            Error::NoVolume(member) => write!(
+                f,
+                "member {member} holds no volume; check its path, or create a volume on it"
+            ),
+            Error::Damaged(member) => write!(
+                f,
+                "both copies of the superblock of member {member} are damaged; restore its first \
+                 8 KiB from a copy of the member"
+            ),
+            Error::Version(member, version) => write!(
+                f,
+                "member {member} has format version {version}, and this program reads version \
+                 {VERSION}; use the program that wrote it"
+            ),
+            Error::Foreign(member) => write!(
+                f,
+                "member {member} belongs to another volume than member 0; name the members of one \
+                 volume"
+            ),
+            Error::Order(member, other) => write!(
+                f,
+                "member {member} is member {other} of its volume; name the members in their order"
+            ),
+            Error::Count(given, has) => {
+                write!(f, "{given} members were named, and the volume has {has}; name all of them")
+            }
+            Error::Shrunk(member) => write!(
+                f,
+                "member {member} is smaller than the volume on it; give it its old size back"
+            ),
+            Error::Checkpoint(page) => write!(
+                f,
+                "page {page} of the checkpoint is damaged; restore the volume from a copy"
+            ),
+            Error::Failed(member, status) => {
+                write!(f, "member {member} fails ({status}); replace it or try again")
+            }
+            Error::Log => f.write_str(
+                "the log since the checkpoint is longer than this version writes; use the program \
+                 that wrote it",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,61 @@
+//! Pages of hosts' writes that are staged or on their way, by hash.
+//!
+//! Two writes to one page go to one log, whose batches land in order. So the younger wins in memory
+//! as after a crash. Pages share buckets rarely; then one of them goes to the other's stream.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+/// The stream that the pages of a range have to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// None of them is on its way.
+    Free,
+    /// Some are on their way in this stream.
+    To(u8),
+    /// Some are on their way in different streams.
+    Split,
+}
+
+/// Counts of pages on their way by hash of the page.
+pub(crate) struct Flight {
+    buckets: Box<[(u8, u16)]>,
+}
+
+impl Flight {
+    /// Returns a table for at most `pages` pages on their way.
+    pub(crate) fn new(pages: usize) -> Flight {
+        Flight { buckets: vec![(0, 0); (pages * 32).next_power_of_two()].into() }
+    }
+
+    fn bucket(&mut self, page: u32) -> &mut (u8, u16) {
+        let hash = u64::from(page).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let mask = self.buckets.len() - 1;
+        &mut self.buckets[hash as usize & mask]
+    }
+
+    pub(crate) fn bound(&mut self, page: u32, pages: u32) -> Bound {
+        let mut bound = Bound::Free;
+        for page in page..page + pages {
+            match (*self.bucket(page), bound) {
+                ((_, 0), _) => {}
+                ((stream, _), Bound::Free) => bound = Bound::To(stream),
+                ((stream, _), Bound::To(other)) if stream == other => {}
+                _ => return Bound::Split,
+            }
+        }
+        bound
+    }
+
+    pub(crate) fn enter(&mut self, page: u32, stream: u8) {
+        let (of, count) = self.bucket(page);
+        assert!(*count == 0 || *of == stream, "a page is on its way in one stream");
+        *of = stream;
+        *count += 1;
+    }
+
+    pub(crate) fn leave(&mut self, page: u32) {
+        let (_, count) = self.bucket(page);
+        *count = count.checked_sub(1).expect("a page leaves once");
+    }
+}

@@ -1,0 +1,81 @@
+//! Rounds of flushes: one flush of every member, for all who asked before it began.
+
+use alloc::collections::VecDeque;
+
+use contract::Slot;
+
+/// The flushes of a volume. Rounds are numbered: `done ≤ begun ≤ wanted ≤ begun + 1`.
+pub(crate) struct Flusher {
+    wanted: u64,
+    begun: u64,
+    done: u64,
+    /// Flushes of members that the round in flight waits for.
+    outstanding: u16,
+    /// `true` after a member failed to flush: nothing will be durable any more.
+    pub(crate) failed: bool,
+    /// All batches with a lower stamp will be durable when the round ends.
+    floor: u64,
+    /// All batches with a lower stamp are durable.
+    pub(crate) durable_below: u64,
+    waiters: VecDeque<(u64, Slot)>,
+}
+
+impl Flusher {
+    pub(crate) fn new(durable_below: u64, waiters: usize) -> Flusher {
+        Flusher {
+            wanted: 0,
+            begun: 0,
+            done: 0,
+            outstanding: 0,
+            failed: false,
+            floor: 0,
+            durable_below,
+            waiters: VecDeque::with_capacity(waiters),
+        }
+    }
+
+    /// Returns the number of the round that covers everything that completed until now.
+    pub(crate) fn ask(&mut self) -> u64 {
+        self.wanted = self.begun + 1;
+        self.wanted
+    }
+
+    pub(crate) fn is_done(&self, round: u64) -> bool {
+        self.done >= round
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiters.len() < self.waiters.capacity()
+    }
+
+    /// Answers `slot` after the next round.
+    pub(crate) fn wait(&mut self, slot: Slot) {
+        let round = self.ask();
+        self.waiters.push_back((round, slot));
+    }
+
+    /// Begins a round if one is wanted and none is in flight. The caller flushes each member.
+    pub(crate) fn begin(&mut self, members: u16, floor: u64) -> bool {
+        if self.failed || self.outstanding > 0 || self.wanted == self.begun {
+            return false;
+        }
+        (self.begun, self.outstanding, self.floor) = (self.wanted, members, floor);
+        true
+    }
+
+    /// Ends a member's flush.
+    pub(crate) fn end(&mut self, ok: bool) {
+        self.outstanding -= 1;
+        self.failed |= !ok;
+        if self.outstanding == 0 && !self.failed {
+            (self.done, self.durable_below) = (self.begun, self.floor);
+        }
+    }
+
+    /// Returns a waiter whose round has ended, with `true` if its data is durable.
+    pub(crate) fn pop(&mut self) -> Option<(Slot, bool)> {
+        let (round, _) = *self.waiters.front()?;
+        let over = self.failed || self.done >= round;
+        over.then(|| self.waiters.pop_front().map(|(_, slot)| (slot, !self.failed))).flatten()
+    }
+}

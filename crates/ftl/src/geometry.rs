@@ -1,0 +1,181 @@
+//! Sizes of a volume, and where its structures lie on the members.
+//!
+//! A member holds two copies of the superblock, then its part of the two checkpoint areas, then its
+//! segments. Segment `s` is on member `s mod members`. A *place* is the number of a physical page:
+//! segment · pages of a segment + offset.
+
+use crate::error::Error;
+use crate::layout::{CHECKPOINT_BYTES, SegmentRecord, Superblock, VERSION};
+use crate::policy::Policy;
+
+/// Pages of the copies of the superblock.
+pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
+
+/// Maximum number of members.
+pub const MEMBERS_MAX: usize = 32;
+
+/// Maximum number of pages of one request, and of one batch.
+pub const BATCH_PAGES_MAX: u32 = 256;
+
+/// Pages that a segment may have.
+pub const SEGMENT_PAGES: core::ops::RangeInclusive<u32> = 8..=32_768;
+
+/// What a new volume is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The volume's identity, from a source of randomness.
+    pub uuid: [u8; 16],
+    /// Pages of a segment.
+    pub segment_pages: u32,
+    /// Physical over logical pages, less one, in thousandths.
+    pub spare_per_mille: u32,
+    /// The policy, which sets the number of streams.
+    pub policy: Policy,
+}
+
+/// The sizes of a volume. Fixed for its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// Number of members.
+    pub members: u16,
+    /// Pages of each member that the volume uses.
+    pub member_pages: u64,
+    /// Pages of a segment.
+    pub segment_pages: u32,
+    /// Logical pages.
+    pub pages: u32,
+    /// Number of streams.
+    pub streams: u8,
+}
+
+impl Geometry {
+    /// Returns the geometry of a new volume on members of these sizes in pages.
+    ///
+    /// # Errors
+    /// When the members are too small for the spare space, or there are too many of them.
+    pub fn plan(shape: &Shape, sizes: &[u64]) -> Result<Geometry, Error> {
+        let few = !sizes.is_empty() && sizes.len() <= MEMBERS_MAX;
+        if !few || !SEGMENT_PAGES.contains(&shape.segment_pages) || shape.spare_per_mille < 20 {
+            return Err(Error::Shape);
+        }
+        let member_pages = sizes.iter().copied().min().unwrap_or(0);
+        let mut geometry = Geometry {
+            uuid: shape.uuid,
+            members: sizes.len() as u16,
+            member_pages,
+            segment_pages: shape.segment_pages,
+            pages: 0,
+            streams: shape.policy.streams(),
+        };
+        // The checkpoint's size depends on the logical pages and takes space from them: the first
+        // guess, which is too large, settles it.
+        for _ in 0..2 {
+            let physical = u64::from(geometry.segments()) * u64::from(shape.segment_pages);
+            let logical = physical * 1000 / (1000 + u64::from(shape.spare_per_mille));
+            geometry.pages = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
+        }
+        if geometry.is_sound() { Ok(geometry) } else { Err(Error::TooSmall) }
+    }
+
+    /// Returns the geometry that a superblock states, or `None` if it contradicts itself.
+    pub fn of(block: &Superblock) -> Option<Geometry> {
+        let geometry = Geometry {
+            uuid: block.uuid,
+            members: block.members.get(),
+            member_pages: block.member_pages.get(),
+            segment_pages: block.segment_pages.get(),
+            pages: block.pages.get(),
+            streams: block.streams,
+        };
+        let known = (1..=MEMBERS_MAX as u16).contains(&geometry.members)
+            && SEGMENT_PAGES.contains(&geometry.segment_pages)
+            && (1..=6).contains(&geometry.streams)
+            && geometry.member_pages < 1 << 40;
+        (known && geometry.is_sound() && block.version.get() == VERSION).then_some(geometry)
+    }
+
+    /// Returns `true` if live data, packed as densely as batches permit, leaves the reserve and two
+    /// segments free.
+    fn is_sound(&self) -> bool {
+        let (segments, reserve) = (u64::from(self.segments()), u64::from(self.reserve()));
+        let places = segments * u64::from(self.segment_pages);
+        let dense = u64::from(self.dense_pages());
+        let room = segments.saturating_sub(reserve + 2) * dense;
+        self.pages > 0 && u64::from(self.pages) <= room && places < u64::from(u32::MAX) - 1
+    }
+
+    /// Returns the number of data pages that a segment holds at most.
+    pub fn dense_pages(&self) -> u32 {
+        self.segment_pages - self.segment_pages.div_ceil(BATCH_PAGES_MAX - 3)
+    }
+
+    /// Returns the number of free segments that host writes leave to the collector: one to open and
+    /// one to fill for each log, and two victims.
+    pub fn reserve(&self) -> u32 {
+        2 * u32::from(self.streams) + 2
+    }
+
+    /// Returns the pages of a checkpoint's map.
+    pub(crate) fn map_pages(&self) -> u32 {
+        self.pages.div_ceil(CHECKPOINT_BYTES as u32 / 4)
+    }
+
+    /// Returns the pages of a checkpoint's heat.
+    pub(crate) fn heat_pages(&self) -> u32 {
+        self.pages.div_ceil(CHECKPOINT_BYTES as u32)
+    }
+
+    /// Returns the pages of a checkpoint.
+    pub fn checkpoint_pages(&self) -> u32 {
+        let records = (CHECKPOINT_BYTES / size_of::<SegmentRecord>()) as u32;
+        self.map_pages() + self.heat_pages() + self.segments_guess().div_ceil(records)
+    }
+
+    /// Returns the number of segments if members held nothing else.
+    fn segments_guess(&self) -> u32 {
+        let all = self.member_pages * u64::from(self.members) / u64::from(self.segment_pages);
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the page of each member where segments begin.
+    pub(crate) fn data_at(&self) -> u64 {
+        let areas = if self.members == 1 { 2 } else { 1 };
+        SUPERBLOCK_PAGES + areas * u64::from(self.checkpoint_pages())
+    }
+
+    /// Returns the number of segments.
+    pub fn segments(&self) -> u32 {
+        let room = self.member_pages.saturating_sub(self.data_at());
+        let each = room / u64::from(self.segment_pages);
+        u32::try_from(each * u64::from(self.members)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns member and first page of checkpoint area 0 or 1.
+    pub(crate) fn area(&self, area: u64) -> (u16, u64) {
+        match self.members {
+            1 => (0, SUPERBLOCK_PAGES + area * u64::from(self.checkpoint_pages())),
+            _ => (area as u16, SUPERBLOCK_PAGES),
+        }
+    }
+
+    /// Returns member and page of a place.
+    pub(crate) fn locate(&self, place: u32) -> (u16, u64) {
+        let (segment, offset) = (place / self.segment_pages, place % self.segment_pages);
+        let members = u32::from(self.members);
+        let row = u64::from(segment / members);
+        let at = self.data_at() + row * u64::from(self.segment_pages) + u64::from(offset);
+        ((segment % members) as u16, at)
+    }
+
+    /// Returns the place of an offset in a segment.
+    pub(crate) fn place(&self, segment: u32, offset: u32) -> u32 {
+        segment * self.segment_pages + offset
+    }
+
+    /// Returns the maximum number of data pages of a batch.
+    pub fn batch_pages_max(&self) -> u32 {
+        BATCH_PAGES_MAX.min(self.segment_pages - 2)
+    }
+}

@@ -1,0 +1,337 @@
+//! The structures on the media: superblock, batch header, checkpoint page. All are little-endian
+//! and end in a CRC-32C; all carry the version of the format.
+//!
+//! | structure | bytes | place |
+//! |---|---|---|
+//! | [`Superblock`] | 4 096 | pages 0 and 1 of each member, equal after each change |
+//! | [`BatchHead`] + n × [`Entry`] | 64 + 16 n, in one or two pages | before the batch's pages |
+//! | [`CheckpointPage`] | 4 096 | one of two areas, in turns |
+//!
+//! Deliberately left out: where a structure lies (see `geometry`), and when it is written.
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a page in bytes: the unit of mapping, and of I/O to members.
+pub const PAGE_BYTES: usize = 4096;
+
+/// The version of the format that this crate reads and writes.
+pub const VERSION: u16 = 1;
+
+/// The first bytes of a superblock.
+pub const MAGIC: [u8; 8] = *b"nfftl001";
+
+/// The first bytes of a batch header.
+pub const BATCH_MAGIC: [u8; 8] = *b"nfbatch1";
+
+/// Bytes of a checkpoint page that carry its content.
+pub const CHECKPOINT_BYTES: usize = 4080;
+
+/// Maximum number of entries of a batch header: as many as two pages hold.
+pub const ENTRIES_MAX: usize = (2 * PAGE_BYTES - size_of::<BatchHead>()) / size_of::<Entry>();
+
+/// Flag of a batch: it counts only if every page of it is whole.
+pub const FLAG_ATOMIC: u8 = 1;
+
+/// The description of a volume, on each of its members.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U16,
+    /// This member's place among the members, from zero.
+    pub member: U16,
+    /// Number of members.
+    pub members: U16,
+    /// Number of streams, which is the number of logs.
+    pub streams: u8,
+    /// One if the volume was closed in order and not opened since.
+    pub clean: u8,
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// Number of changes of the superblock.
+    pub generation: U64,
+    /// Number of openings of the volume.
+    pub session: U64,
+    /// Pages of each member that the volume uses.
+    pub member_pages: U64,
+    /// Logical pages.
+    pub pages: U32,
+    /// Pages of a segment.
+    pub segment_pages: U32,
+    /// The checkpoint's identity: the generation that made it valid.
+    pub checkpoint: U64,
+    /// Stamp from which batches may not be in the checkpoint.
+    pub horizon: U64,
+    /// A stamp above all stamps at the checkpoint's end.
+    pub next_stamp: U64,
+    /// Pages written by hosts in the volume's life.
+    pub written: U64,
+    /// The checkpoint's area, 0 or 1.
+    pub area: u8,
+    /// Zero.
+    pub reserved: [u8; 3995],
+    /// CRC-32C of all bytes before.
+    pub crc: U32,
+}
+
+/// The head of a batch header. Entries follow, those with data first.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct BatchHead {
+    /// [`BATCH_MAGIC`].
+    pub magic: [u8; 8],
+    /// First eight bytes of the volume's identity.
+    pub volume: [u8; 8],
+    /// The life of the segment: session · 2³² + number of the opening in the session.
+    pub life: U64,
+    /// Stamp of the batch; batches of a volume are ordered by it.
+    pub base: U64,
+    /// All batches with a lower stamp are durable.
+    pub durable_below: U64,
+    /// Number of the segment.
+    pub segment: U32,
+    /// Page in the segment where this header begins.
+    pub offset: U32,
+    /// How often the segment was opened.
+    pub wear: U32,
+    /// Entries with data; the pages follow the header in this order.
+    pub data: U16,
+    /// Entries without data.
+    pub records: U16,
+    /// [`FLAG_ATOMIC`].
+    pub flags: u8,
+    /// The stream whose log this is.
+    pub stream: u8,
+    /// [`VERSION`].
+    pub version: U16,
+    /// CRC-32C of the head before this field and of the entries.
+    pub crc: U32,
+}
+
+/// An entry of a batch header.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Entry {
+    /// The logical page.
+    pub page: U32,
+    /// CRC-32C of the data; for a record, the number of logical pages from `page` on.
+    pub check: U32,
+    /// Stamp (48 bits), heat (8 bits), kind (8 bits).
+    word: U64,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A page that a host wrote.
+    Host,
+    /// A page that the collector moved. Keeps the stamp of the host's write.
+    Moved,
+    /// A record: a run of pages was discarded.
+    Discarded,
+    /// A record: a page's data is lost.
+    Poisoned,
+}
+
+impl Entry {
+    /// Returns an entry. Stamps lie below 2⁴⁸.
+    pub fn new(page: u32, kind: Kind, heat: u8, stamp: u64, check: u32) -> Entry {
+        assert!(stamp < 1 << 48, "a volume writes fewer than 2^48 pages");
+        let word = stamp | u64::from(heat) << 48 | (kind as u64) << 56;
+        Entry { page: page.into(), check: check.into(), word: word.into() }
+    }
+
+    /// Returns the stamp.
+    pub fn stamp(self) -> u64 {
+        self.word.get() & ((1 << 48) - 1)
+    }
+
+    /// Returns the heat of the page when the entry was written.
+    pub fn heat(self) -> u8 {
+        (self.word.get() >> 48) as u8
+    }
+
+    /// Returns the kind, or `None` for a number that this version does not know.
+    pub fn kind(self) -> Option<Kind> {
+        [Kind::Host, Kind::Moved, Kind::Discarded, Kind::Poisoned]
+            .get((self.word.get() >> 56) as usize)
+            .copied()
+    }
+}
+
+/// A page of a checkpoint.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CheckpointPage {
+    /// Entries of the map, bytes of heat, or [`SegmentRecord`]s.
+    pub content: [u8; CHECKPOINT_BYTES],
+    /// The checkpoint's identity.
+    pub checkpoint: U64,
+    /// Number of the page in the checkpoint.
+    pub index: U32,
+    /// CRC-32C of all bytes before.
+    pub crc: U32,
+}
+
+/// A segment in a checkpoint.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SegmentRecord {
+    /// The life; zero if the segment was never opened.
+    pub life: U64,
+    /// Pages that hosts had written when the segment was closed.
+    pub closed_at: U64,
+    /// Stamp of the segment's last batch.
+    pub last: U64,
+    /// How often the segment was opened.
+    pub wear: U32,
+    /// The stream.
+    pub stream: u8,
+    /// One if the segment is open.
+    pub open: u8,
+    /// Pages of the segment's batches.
+    pub fill: U16,
+}
+
+const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES);
+const _: () = assert!(offset_of!(Superblock, reserved) == 97);
+const _: () = assert!(size_of::<BatchHead>() == 64);
+const _: () = assert!(size_of::<Entry>() == 16);
+const _: () = assert!(ENTRIES_MAX == 508);
+const _: () = assert!(size_of::<CheckpointPage>() == PAGE_BYTES);
+const _: () = assert!(size_of::<SegmentRecord>() == 32);
+
+/// Returns the CRC-32C of `bytes`.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Returns the number of pages of the header of a batch of this many entries.
+pub const fn header_pages(entries: usize) -> usize {
+    (size_of::<BatchHead>() + entries * size_of::<Entry>()).div_ceil(PAGE_BYTES)
+}
+
+/// What a page that should hold a superblock holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<T> {
+    /// A sound structure.
+    Sound(T),
+    /// Ours, of this version of the format, which this crate cannot read.
+    Version(u16),
+    /// Ours, and damaged.
+    Damaged,
+    /// Nothing of ours.
+    Nothing,
+}
+
+impl Superblock {
+    /// Reads a page.
+    pub fn decode(page: &[u8]) -> Found<Superblock> {
+        let Ok(block) = Superblock::read_from_bytes(page) else { return Found::Nothing };
+        if block.magic != MAGIC {
+            return Found::Nothing;
+        }
+        let crc_at = offset_of!(Superblock, crc);
+        match block.version.get() {
+            _ if block.crc.get() != checksum(&page[..crc_at]) => Found::Damaged,
+            VERSION => Found::Sound(block),
+            other => Found::Version(other),
+        }
+    }
+
+    /// Writes the superblock with its checksum into `page`.
+    pub fn encode(&self, page: &mut [u8]) {
+        page.copy_from_slice(self.as_bytes());
+        let crc_at = offset_of!(Superblock, crc);
+        let crc = checksum(&page[..crc_at]);
+        page[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn batch_checksum(head: &[u8], entries: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&head[..offset_of!(BatchHead, crc)]);
+    digest.update(entries);
+    digest.finalize() as u32
+}
+
+impl BatchHead {
+    /// Returns the number of entries.
+    pub fn entries(&self) -> usize {
+        usize::from(self.data.get()) + usize::from(self.records.get())
+    }
+
+    /// Returns the pages of header and data.
+    pub fn pages(&self) -> u32 {
+        (header_pages(self.entries()) + usize::from(self.data.get())) as u32
+    }
+
+    /// Reads the head of a batch without proof: only what tells how much to read for the rest.
+    pub fn peek(page: &[u8]) -> Option<BatchHead> {
+        let (head, _) = BatchHead::read_from_prefix(page).ok()?;
+        let counts = head.entries() > 0 && head.entries() <= ENTRIES_MAX;
+        (head.magic == BATCH_MAGIC && head.version.get() == VERSION && counts).then_some(head)
+    }
+
+    /// Reads a whole header, one or two pages, and checks it.
+    pub fn decode(bytes: &[u8]) -> Option<(BatchHead, &[Entry])> {
+        let head = BatchHead::peek(bytes)?;
+        let rest = bytes.get(size_of::<BatchHead>()..)?;
+        let raw = rest.get(..head.entries() * size_of::<Entry>())?;
+        let sound = batch_checksum(bytes, raw) == head.crc.get();
+        let entries = <[Entry]>::ref_from_bytes(raw).ok()?;
+        (sound && entries.iter().all(|entry| entry.kind().is_some())).then_some((head, entries))
+    }
+
+    /// Writes head and entries with their checksum into `bytes`, one or two pages.
+    pub fn encode(&self, entries: impl Iterator<Item = Entry>, bytes: &mut [u8]) {
+        let (head, rest) = bytes.split_at_mut(size_of::<BatchHead>());
+        head.copy_from_slice(self.as_bytes());
+        let raw_bytes = self.entries() * size_of::<Entry>();
+        let mut count = 0;
+        for (entry, place) in entries.zip(rest.chunks_exact_mut(size_of::<Entry>())) {
+            place.copy_from_slice(entry.as_bytes());
+            count += 1;
+        }
+        assert_eq!(count, self.entries(), "the head counts its entries");
+        rest[raw_bytes..].fill(0);
+        let crc = batch_checksum(head, &rest[..raw_bytes]);
+        head[offset_of!(BatchHead, crc)..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+impl CheckpointPage {
+    /// Completes a page whose content is in place.
+    pub fn seal(page: &mut [u8], checkpoint: u64, index: u32) {
+        page[CHECKPOINT_BYTES..][..8].copy_from_slice(&checkpoint.to_le_bytes());
+        page[CHECKPOINT_BYTES + 8..][..4].copy_from_slice(&index.to_le_bytes());
+        let crc_at = offset_of!(CheckpointPage, crc);
+        let crc = checksum(&page[..crc_at]);
+        page[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Returns the content of a page if it is page `index` of this checkpoint, and whole.
+    pub fn open(page: &[u8], checkpoint: u64, index: u32) -> Option<&[u8]> {
+        let read = CheckpointPage::ref_from_bytes(page).ok()?;
+        let is_it = read.checkpoint.get() == checkpoint && read.index.get() == index;
+        let sound = read.crc.get() == checksum(&page[..offset_of!(CheckpointPage, crc)]);
+        (is_it && sound).then_some(&read.content)
+    }
+}

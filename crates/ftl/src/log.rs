@@ -1,0 +1,184 @@
+//! The logs: for each stream an open segment, a batch that fills and a batch on its way.
+//!
+//! One batch of a log is on its way at a time. So the batches of a segment are durable in order, and
+//! recovery may end at the first that is missing. While one is on its way the next one fills: alone,
+//! a write leaves at once; under load, batches grow by themselves.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contract::Slot;
+
+use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, header_pages};
+
+/// Bytes before the first data page of a staged batch: room for the longest header.
+const HEADER_BYTES: usize = 2 * PAGE_BYTES;
+
+/// A page or a record on its way to the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) page: u32,
+    pub(crate) kind: Kind,
+    pub(crate) heat: u8,
+    /// Stamp; zero for a host's page until the batch is closed.
+    pub(crate) stamp: u64,
+    /// CRC of the data, or number of pages of the run.
+    pub(crate) check: u32,
+    /// The place that a moved page leaves.
+    pub(crate) from: u32,
+}
+
+/// A request that ends with a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) slot: Slot,
+    /// `true` if the reply waits for a flush as well.
+    pub(crate) fua: bool,
+}
+
+/// A batch: staged pages, then records.
+pub(crate) struct Batch {
+    bytes: Box<[u8]>,
+    pub(crate) data: Vec<Item>,
+    pub(crate) records: Vec<Item>,
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) atomic: bool,
+    /// Pages of header and data that the batch may have; zero while it is empty.
+    limit: usize,
+    /// Stamp of the batch, once it is closed.
+    pub(crate) base: u64,
+    /// The lowest stamp of a host's page, once it is closed.
+    pub(crate) first: u64,
+    pub(crate) offset: u32,
+    pub(crate) failures: u8,
+}
+
+impl Batch {
+    fn new(pages: usize, keeps_data: bool) -> Batch {
+        let bytes = HEADER_BYTES + if keeps_data { pages * PAGE_BYTES } else { 0 };
+        Batch {
+            bytes: vec![0; bytes].into(),
+            data: Vec::with_capacity(pages),
+            records: Vec::with_capacity(ENTRIES_MAX - pages),
+            waiters: Vec::with_capacity(ENTRIES_MAX),
+            atomic: false,
+            limit: 0,
+            base: 0,
+            first: 0,
+            offset: 0,
+            failures: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.records.is_empty()
+    }
+
+    /// Returns the pages of header and data with this much more.
+    fn pages_with(&self, data: usize, records: usize) -> usize {
+        let (data, records) = (self.data.len() + data, self.records.len() + records);
+        header_pages(data + records) + data
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        self.pages_with(0, 0)
+    }
+
+    pub(crate) fn header_pages(&self) -> usize {
+        header_pages(self.data.len() + self.records.len())
+    }
+
+    /// Returns `true` if this much more fits.
+    fn fits(&self, data: usize, records: usize) -> bool {
+        self.data.len() + data <= self.data.capacity()
+            && self.records.len() + records <= self.records.capacity()
+            && self.waiters.len() < self.waiters.capacity()
+            && self.pages_with(data, records) <= self.limit
+    }
+
+    /// Returns where the next page's data goes; nothing on members without data.
+    pub(crate) fn push(&mut self, item: Item) -> Option<&mut [u8]> {
+        let at = HEADER_BYTES + self.data.len() * PAGE_BYTES;
+        self.data.push(item);
+        self.bytes.get_mut(at..at + PAGE_BYTES)
+    }
+
+    /// Writes the header into its place before the data.
+    pub(crate) fn encode(&mut self, head: &BatchHead) {
+        let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
+        let items = self.data.iter().chain(&self.records);
+        let entries = items.map(|i| Entry::new(i.page, i.kind, i.heat, i.stamp, i.check));
+        head.encode(entries, &mut self.bytes[begin..HEADER_BYTES]);
+    }
+
+    /// Returns header and data as they go to the member.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
+        let end = (HEADER_BYTES + self.data.len() * PAGE_BYTES).min(self.bytes.len());
+        &self.bytes[begin..end]
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+        self.records.clear();
+        self.waiters.clear();
+        (self.atomic, self.limit, self.failures) = (false, 0, 0);
+    }
+}
+
+/// A log.
+pub(crate) struct Log {
+    /// The open segment; none before the first batch and after a failure.
+    pub(crate) segment: Option<u32>,
+    /// First page of the segment that no batch has.
+    pub(crate) cursor: u32,
+    pub(crate) filling: Batch,
+    pub(crate) flying: Batch,
+    pub(crate) is_flying: bool,
+    segment_pages: u32,
+}
+
+impl Log {
+    pub(crate) fn new(segment_pages: u32, batch_pages: usize, keeps_data: bool) -> Log {
+        Log {
+            segment: None,
+            cursor: segment_pages,
+            filling: Batch::new(batch_pages, keeps_data),
+            flying: Batch::new(batch_pages, keeps_data),
+            is_flying: false,
+            segment_pages,
+        }
+    }
+
+    /// Returns the pages that the open segment has left.
+    pub(crate) fn left(&self) -> u32 {
+        self.segment_pages - self.cursor
+    }
+
+    /// Returns `true` if this much more fits into the batch that fills. The first decides whether
+    /// the batch goes to the open segment, or to a new one, for which `may_open` must hold.
+    pub(crate) fn takes(&mut self, data: usize, records: usize, may_open: bool) -> bool {
+        if self.filling.is_empty() {
+            let fits_here = self.filling.pages_with(data, records) <= self.left() as usize;
+            self.filling.limit = match fits_here {
+                true => self.left() as usize,
+                false if may_open => self.segment_pages as usize,
+                false => 0,
+            };
+        }
+        self.filling.fits(data, records)
+    }
+
+    /// Swaps the batches: the filled one is on its way.
+    pub(crate) fn launch(&mut self) {
+        core::mem::swap(&mut self.filling, &mut self.flying);
+        self.is_flying = true;
+    }
+
+    /// Ends the batch on its way.
+    pub(crate) fn land(&mut self) {
+        self.flying.clear();
+        self.is_flying = false;
+    }
+}

@@ -1,0 +1,529 @@
+//! Creating a volume, and opening it after a clean or an unclean stop.
+//!
+//! Both happen before a volume serves, over [`Media`], whose calls may block. An unclean stop is
+//! recovered from: load the checkpoint, walk the batches that are younger than its horizon, prove
+//! those that no flush covered, and apply them in the order of their stamps. Recovery writes a new
+//! checkpoint and nothing else. So a crash during recovery is a crash before it.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contract::Status;
+use zerocopy::FromBytes;
+
+use crate::checkpoint::{PIECE_PAGES, encode_page};
+use crate::error::Error;
+use crate::geometry::{Geometry, Shape};
+use crate::layout::{
+    BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Found, Kind, PAGE_BYTES,
+    SegmentRecord, Superblock, checksum, header_pages,
+};
+use crate::map::{POISONED, UNMAPPED};
+use crate::sabotage::Sabotage;
+use crate::segment::{Segment, State};
+use crate::volume::{Clock, Settings, Volume};
+
+/// The members while no volume serves. Calls may block.
+pub trait Media {
+    /// Returns the number of members.
+    fn members(&self) -> usize;
+
+    /// Returns the size of a member in pages.
+    fn pages(&self, member: usize) -> u64;
+
+    /// Reads whole pages from page `at` on.
+    ///
+    /// # Errors
+    /// The status of the member.
+    fn read(&mut self, member: usize, at: u64, into: &mut [u8]) -> Result<(), Status>;
+
+    /// Writes whole pages from page `at` on.
+    ///
+    /// # Errors
+    /// The status of the member.
+    fn write(&mut self, member: usize, at: u64, from: &[u8]) -> Result<(), Status>;
+
+    /// Makes a member's writes durable.
+    ///
+    /// # Errors
+    /// The status of the member.
+    fn flush(&mut self, member: usize) -> Result<(), Status>;
+}
+
+/// What opening a volume found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// `true` if the volume had been closed in order.
+    pub clean: bool,
+    /// Copies of the superblock that were damaged. The next change writes them anew.
+    pub damaged_copies: u32,
+    /// Pages read.
+    pub read_pages: u64,
+    /// Pages written: the checkpoint after recovery, and superblocks.
+    pub written_pages: u64,
+    /// Batches applied.
+    pub batches: u64,
+    /// Pages whose checksum proved that their write was never durable.
+    pub torn_pages: u64,
+}
+
+/// A batch that recovery found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    base: u64,
+    segment: u32,
+    offset: u32,
+}
+
+/// Media that counts.
+struct Counted<'a, M> {
+    media: &'a mut M,
+    opened: Opened,
+}
+
+impl<M: Media> Counted<'_, M> {
+    fn read(&mut self, member: u16, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.opened.read_pages += (into.len() / PAGE_BYTES) as u64;
+        let member = usize::from(member);
+        self.media.read(member, at, into).map_err(|status| Error::Failed(member, status))
+    }
+
+    fn write(&mut self, member: u16, at: u64, from: &[u8]) -> Result<(), Error> {
+        self.opened.written_pages += (from.len() / PAGE_BYTES) as u64;
+        let member = usize::from(member);
+        self.media.write(member, at, from).map_err(|status| Error::Failed(member, status))
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        for member in 0..self.media.members() {
+            self.media.flush(member).map_err(|status| Error::Failed(member, status))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock: copy A, a flush, copy B, a flush.
+    fn commit(&mut self, block: &Superblock) -> Result<(), Error> {
+        let mut page = vec![0; PAGE_BYTES];
+        for copy in 0..2 {
+            for member in 0..block.members.get() {
+                Superblock { member: member.into(), ..*block }.encode(&mut page);
+                self.write(member, copy, &page)?;
+            }
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Creates a volume on members that hold none.
+///
+/// # Errors
+/// When a member holds a volume or the sizes do not fit: then nothing was written. When a member
+/// fails.
+pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error> {
+    let sizes: Vec<u64> = (0..media.members()).map(|member| media.pages(member)).collect();
+    let geometry = Geometry::plan(shape, &sizes)?;
+    let mut counted = Counted { media, opened: Opened::default() };
+    let mut page = vec![0; PAGE_BYTES];
+    for member in 0..geometry.members {
+        for copy in 0..2 {
+            counted.read(member, copy, &mut page)?;
+            if !matches!(Superblock::decode(&page), Found::Nothing) {
+                return Err(Error::InUse(usize::from(member)));
+            }
+        }
+    }
+    let clock = Clock { next_stamp: 1, session: 0, opened: 0, written: 0 };
+    let settings = Settings::new(shape.policy);
+    let mut volume = Volume::new(geometry, settings, clock);
+    write_checkpoint(&mut volume, &mut counted)?;
+    counted.commit(&volume.superblock(true))?;
+    Ok(geometry)
+}
+
+/// Opens a volume for service.
+///
+/// # Errors
+/// When the members are not those of one volume in their order, or damaged, or fail. Then nothing
+/// was written, unless a member fails to write.
+pub fn open<M: Media>(media: &mut M, settings: Settings) -> Result<(Volume, Opened), Error> {
+    open_with(media, settings, None)
+}
+
+pub(crate) fn open_with<M: Media>(
+    media: &mut M,
+    settings: Settings,
+    sabotage: Option<Sabotage>,
+) -> Result<(Volume, Opened), Error> {
+    let mut counted = Counted { media, opened: Opened::default() };
+    let block = find_superblock(&mut counted)?;
+    let geometry = Geometry::of(&block).ok_or(Error::Damaged(0))?;
+    for member in 0..counted.media.members() {
+        if counted.media.pages(member) < geometry.member_pages {
+            return Err(Error::Shrunk(member));
+        }
+    }
+    let clock = Clock {
+        next_stamp: block.next_stamp.get(),
+        session: block.session.get() + 1,
+        opened: 0,
+        written: block.written.get(),
+    };
+    let mut volume = Volume::new(geometry, settings, clock);
+    #[cfg(test)]
+    (volume.sabotage = sabotage);
+    let _ = sabotage;
+    let checkpointer = &mut volume.checkpointer;
+    checkpointer.generation = block.generation.get();
+    (checkpointer.valid, checkpointer.area) = (block.checkpoint.get(), block.area);
+    checkpointer.horizon = block.horizon.get();
+    let records = load_checkpoint(&mut volume, &mut counted)?;
+    adopt(&mut volume, &records);
+    // A clean superblock beside a damaged copy may be an old one: then nothing is taken on trust.
+    counted.opened.clean = block.clean == 1 && counted.opened.damaged_copies == 0;
+    if !counted.opened.clean {
+        recover(&mut volume, &mut counted)?;
+    }
+    count_live(&mut volume);
+    counted.flush()?;
+    if !counted.opened.clean {
+        write_checkpoint(&mut volume, &mut counted)?;
+    } else {
+        volume.checkpointer.generation += 1;
+    }
+    counted.commit(&volume.superblock(false))?;
+    volume.flusher = crate::flush::Flusher::new(volume.clock.next_stamp, crate::REQUESTS_MAX);
+    volume.checkpointer.records_below = volume.checkpointer.horizon;
+    let opened = counted.opened;
+    Ok((volume, opened))
+}
+
+/// Returns the newest superblock, after checking that the members belong together.
+fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, Error> {
+    let mut newest: Option<Superblock> = None;
+    let mut page = vec![0; PAGE_BYTES];
+    let given = media.media.members();
+    for member in 0..given {
+        let mut own: Option<Superblock> = None;
+        let (mut damaged, mut version) = (0, None);
+        for copy in 0..2 {
+            media.read(member as u16, copy, &mut page)?;
+            match Superblock::decode(&page) {
+                Found::Sound(block) => {
+                    let newer = own.is_none_or(|own| own.generation < block.generation);
+                    own = if newer { Some(block) } else { own };
+                }
+                Found::Version(other) => version = Some(other),
+                Found::Damaged => damaged += 1,
+                // Erased beside a sound copy, it is damaged as well.
+                Found::Nothing => {}
+            }
+        }
+        let block = match (own, version) {
+            (_, Some(version)) => return Err(Error::Version(member, version)),
+            (Some(block), None) => block,
+            (None, None) if damaged > 0 => return Err(Error::Damaged(member)),
+            (None, None) => return Err(Error::NoVolume(member)),
+        };
+        media.opened.damaged_copies += damaged;
+        if newest.is_some_and(|first| first.uuid != block.uuid) {
+            return Err(Error::Foreign(member));
+        }
+        if usize::from(block.members.get()) != given {
+            return Err(Error::Count(given, usize::from(block.members.get())));
+        }
+        if usize::from(block.member.get()) != member {
+            return Err(Error::Order(member, usize::from(block.member.get())));
+        }
+        if newest.is_none_or(|newest| newest.generation < block.generation) {
+            newest = Some(block);
+        }
+    }
+    newest.ok_or(Error::Shape)
+}
+
+/// Fills map and heat from the valid checkpoint, and returns its records of segments.
+fn load_checkpoint<M: Media>(
+    volume: &mut Volume,
+    media: &mut Counted<'_, M>,
+) -> Result<Box<[SegmentRecord]>, Error> {
+    let geometry = volume.geometry;
+    let mut records = vec![SegmentRecord::default(); geometry.segments() as usize];
+    let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
+    let (member, begin) = geometry.area(u64::from(volume.checkpointer.area));
+    let per_page = CHECKPOINT_BYTES / size_of::<SegmentRecord>();
+    for index in 0..geometry.checkpoint_pages() {
+        let in_piece = (index % PIECE_PAGES) as usize * PAGE_BYTES;
+        if in_piece == 0 {
+            let pages = (geometry.checkpoint_pages() - index).min(PIECE_PAGES) as usize;
+            media.read(member, begin + u64::from(index), &mut piece[..pages * PAGE_BYTES])?;
+        }
+        let page = &piece[in_piece..in_piece + PAGE_BYTES];
+        let content = CheckpointPage::open(page, volume.checkpointer.valid, index)
+            .ok_or(Error::Checkpoint(index))?;
+        let heat_at = geometry.map_pages();
+        let records_at = heat_at + geometry.heat_pages();
+        if index < heat_at {
+            let pages = (index * (CHECKPOINT_BYTES as u32 / 4)..geometry.pages)
+                .zip(content.chunks_exact(4));
+            for (page, place) in pages {
+                let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+                volume.map.set(page, place);
+            }
+        } else if index < records_at {
+            let first = (index - heat_at) * CHECKPOINT_BYTES as u32;
+            for (page, heat) in (first..geometry.pages).zip(content) {
+                volume.map.set_heat(page, *heat);
+            }
+        } else {
+            let first = (index - records_at) as usize * per_page;
+            let raw = content.chunks_exact(size_of::<SegmentRecord>());
+            for (record, raw) in records.iter_mut().skip(first).zip(raw) {
+                *record =
+                    SegmentRecord::read_from_bytes(raw).map_err(|_| Error::Checkpoint(index))?;
+            }
+        }
+    }
+    let places = geometry.segments() * geometry.segment_pages;
+    if volume.map.places().iter().any(|&place| place >= places && place < POISONED) {
+        return Err(Error::Checkpoint(0));
+    }
+    Ok(records.into())
+}
+
+fn adopt(volume: &mut Volume, records: &[SegmentRecord]) {
+    for (index, record) in (0..).zip(records) {
+        let segment = volume.segments.at_mut(index);
+        let state = if record.open == 1 { State::Open } else { State::Free };
+        *segment = Segment {
+            state,
+            life: record.life.get(),
+            last: record.last.get(),
+            closed_at: record.closed_at.get(),
+            wear: record.wear.get(),
+            stream: record.stream,
+            fill: u32::from(record.fill.get()).min(volume.geometry.segment_pages),
+            ..*segment
+        };
+    }
+}
+
+/// Counts live pages, and makes each segment free or closed.
+fn count_live(volume: &mut Volume) {
+    let pages = volume.geometry.segment_pages;
+    for page in 0..volume.geometry.pages {
+        let place = volume.map.place(page);
+        if place < POISONED {
+            volume.segments.at_mut(place / pages).valid += 1;
+        }
+    }
+    let mut closed: Vec<(u64, u32)> = Vec::new();
+    for segment in 0..volume.geometry.segments() {
+        let entry = volume.segments.at_mut(segment);
+        match entry.valid {
+            0 => volume.segments.release(segment),
+            _ => closed.push((entry.closed_at, segment)),
+        }
+    }
+    closed.sort_unstable();
+    for (closed_at, segment) in closed {
+        volume.segments.close(segment, closed_at);
+    }
+}
+
+/// Replays what is younger than the checkpoint.
+fn recover<M: Media>(volume: &mut Volume, media: &mut Counted<'_, M>) -> Result<(), Error> {
+    let mut header = vec![0; 2 * PAGE_BYTES];
+    let mut found = Vec::new();
+    let mut durable_below = volume.checkpointer.horizon;
+    for segment in 0..volume.geometry.segments() {
+        walk(volume, media, segment, &mut header, (&mut found, &mut durable_below))?;
+    }
+    found.sort_unstable();
+    let mut replay = Replay {
+        known: vec![0; volume.geometry.pages as usize].into(),
+        horizon: volume.checkpointer.horizon,
+        durable_below,
+        data: vec![0; volume.geometry.segment_pages as usize * PAGE_BYTES].into(),
+    };
+    for place in found {
+        replay.batch(volume, media, place, &mut header)?;
+    }
+    Ok(())
+}
+
+/// Reads the header at an offset of a segment, if a sound one of this volume is there.
+fn read_header<'a, M: Media>(
+    volume: &Volume,
+    media: &mut Counted<'_, M>,
+    (segment, offset): (u32, u32),
+    header: &'a mut [u8],
+) -> Result<Option<(BatchHead, &'a [Entry])>, Error> {
+    let geometry = &volume.geometry;
+    if offset >= geometry.segment_pages {
+        return Ok(None);
+    }
+    let (member, at) = geometry.locate(geometry.place(segment, offset));
+    header.fill(0);
+    media.read(member, at, &mut header[..PAGE_BYTES])?;
+    let Some(peek) = BatchHead::peek(header) else { return Ok(None) };
+    if offset + peek.pages() > geometry.segment_pages {
+        return Ok(None);
+    }
+    if header_pages(peek.entries()) == 2 {
+        media.read(member, at + 1, &mut header[PAGE_BYTES..])?;
+    }
+    let is_ours = |head: &BatchHead| {
+        head.volume == geometry.uuid[..8]
+            && (head.segment.get(), head.offset.get()) == (segment, offset)
+    };
+    Ok(BatchHead::decode(header).filter(|(head, _)| is_ours(head)))
+}
+
+/// Collects the batches of a segment that the checkpoint may not have.
+fn walk<M: Media>(
+    volume: &mut Volume,
+    media: &mut Counted<'_, M>,
+    segment: u32,
+    header: &mut [u8],
+    (found, durable_below): (&mut Vec<Place>, &mut u64),
+) -> Result<(), Error> {
+    let entry = *volume.segments.at(segment);
+    let Some((first, _)) = read_header(volume, media, (segment, 0), header)? else { return Ok(()) };
+    let life = first.life.get();
+    let horizon = volume.checkpointer.horizon;
+    let known = life == entry.life && entry.state != State::Open && entry.last < horizon;
+    if known || life < entry.life {
+        return Ok(());
+    }
+    let mut last = first;
+    let mut offset = 0;
+    while let Some((head, _)) = read_header(volume, media, (segment, offset), header)? {
+        if head.life.get() != life {
+            break;
+        }
+        *durable_below = head.durable_below.get().max(*durable_below);
+        let next = head.base.get() + head.entries() as u64 + 1;
+        volume.clock.next_stamp = volume.clock.next_stamp.max(next);
+        if head.base.get() >= horizon {
+            found.push(Place { base: head.base.get(), segment, offset });
+        }
+        offset += head.pages();
+        last = head;
+    }
+    let written = volume.clock.written;
+    let entry = volume.segments.at_mut(segment);
+    (entry.life, entry.wear, entry.stream) = (life, last.wear.get(), last.stream);
+    (entry.fill, entry.last, entry.closed_at) = (offset, last.base.get(), written);
+    Ok(())
+}
+
+/// The replay of batches in the order of their stamps.
+struct Replay {
+    /// For each page, the stamp of what is known of it: less the horizon, plus one; zero for what
+    /// the checkpoint has.
+    known: Box<[u32]>,
+    horizon: u64,
+    durable_below: u64,
+    data: Box<[u8]>,
+}
+
+impl Replay {
+    /// Applies a batch, as far as it is whole.
+    fn batch<M: Media>(
+        &mut self,
+        volume: &mut Volume,
+        media: &mut Counted<'_, M>,
+        place: Place,
+        header: &mut [u8],
+    ) -> Result<(), Error> {
+        let at = (place.segment, place.offset);
+        let Some((head, entries)) = read_header(volume, media, at, header)? else { return Ok(()) };
+        let data = usize::from(head.data.get());
+        let data_at = place.offset + head.pages() - data as u32;
+        let first = volume.geometry.place(place.segment, data_at);
+        let proves = head.base.get() >= self.durable_below && volume.settings.data;
+        if proves && data > 0 && !volume.is_sabotaged(Sabotage::UnprovenPages) {
+            let (member, at) = volume.geometry.locate(first);
+            media.read(member, at, &mut self.data[..data * PAGE_BYTES])?;
+            let torn = (0..data).filter(|&page| !self.is_whole(page, &entries[page])).count();
+            media.opened.torn_pages += torn as u64;
+            let single = volume.is_sabotaged(Sabotage::SinglePages);
+            if torn > 0 && head.flags & FLAG_ATOMIC != 0 && !single {
+                return Ok(());
+            }
+        }
+        media.opened.batches += 1;
+        for (page, entry) in entries[..data].iter().enumerate() {
+            if !proves || volume.is_sabotaged(Sabotage::UnprovenPages) || self.is_whole(page, entry)
+            {
+                self.apply(volume, entry.page.get(), entry, first + page as u32)?;
+            }
+        }
+        for entry in &entries[data..] {
+            let forgets = volume.is_sabotaged(Sabotage::ForgottenDiscards);
+            let (begin, count) = (entry.page.get(), entry.check.get());
+            match entry.kind() {
+                Some(Kind::Poisoned) => self.apply(volume, begin, entry, POISONED)?,
+                Some(Kind::Discarded) if !forgets => {
+                    for page in begin..begin.saturating_add(count) {
+                        self.apply(volume, page, entry, UNMAPPED)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self, page: usize, entry: &Entry) -> bool {
+        checksum(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) == entry.check.get()
+    }
+
+    /// Sets the place of a page, unless something younger is known of it.
+    fn apply(
+        &mut self,
+        volume: &mut Volume,
+        page: u32,
+        entry: &Entry,
+        place: u32,
+    ) -> Result<(), Error> {
+        let Some(known) = self.known.get_mut(page as usize) else { return Ok(()) };
+        let stamp = (entry.stamp() + 1).saturating_sub(self.horizon);
+        let stamp = u32::try_from(stamp).map_err(|_| Error::Log)?;
+        if stamp >= *known {
+            *known = stamp;
+            volume.map.set(page, place);
+            volume.map.set_heat(page, entry.heat());
+        }
+        Ok(())
+    }
+}
+
+/// Writes a whole checkpoint to the area that the valid one does not use, and makes it durable. The
+/// caller commits the superblock.
+fn write_checkpoint<M: Media>(
+    volume: &mut Volume,
+    media: &mut Counted<'_, M>,
+) -> Result<(), Error> {
+    let geometry = volume.geometry;
+    let checkpointer = &mut volume.checkpointer;
+    checkpointer.generation += 1;
+    checkpointer.valid = checkpointer.generation;
+    checkpointer.area = 1 - checkpointer.area;
+    checkpointer.horizon = volume.clock.next_stamp;
+    let identity = checkpointer.valid;
+    let (member, begin) = geometry.area(u64::from(checkpointer.area));
+    let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
+    let mut index = 0;
+    while index < geometry.checkpoint_pages() {
+        let pages = (geometry.checkpoint_pages() - index).min(PIECE_PAGES);
+        for (number, page) in (index..index + pages).zip(piece.chunks_exact_mut(PAGE_BYTES)) {
+            encode_page(&geometry, &volume.map, &volume.segments, (identity, number), page);
+        }
+        media.write(member, begin + u64::from(index), &piece[..pages as usize * PAGE_BYTES])?;
+        index += pages;
+    }
+    media.flush()
+}

@@ -1,0 +1,75 @@
+//! Where pages are placed and which segment is collected.
+
+/// How written and moved pages are separated into streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// One stream.
+    None,
+    /// Three streams by heat.
+    Heat3,
+    /// Six streams by heat.
+    Heat6,
+}
+
+/// How the collector chooses among the closed segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victims {
+    /// The fewest live pages among the oldest segments, in per cent of all closed ones: the
+    /// baseline of the FlashNet paper (section 7.1.4).
+    GreedyWindow {
+        /// The share of the closed segments, 1 to 100.
+        percent: u8,
+    },
+    /// The highest age · (1 − u)/u, where u is the live share.
+    AgeBenefit,
+}
+
+/// Placement and victims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The placement.
+    pub placement: Placement,
+    /// The choice of victims.
+    pub victims: Victims,
+}
+
+impl Policy {
+    /// Three streams by heat, victims by age and benefit.
+    pub const HEAT3: Policy = Policy { placement: Placement::Heat3, victims: Victims::AgeBenefit };
+
+    /// Six streams by heat, victims by age and benefit.
+    pub const HEAT6: Policy = Policy { placement: Placement::Heat6, victims: Victims::AgeBenefit };
+
+    /// One stream, the fewest live pages among the oldest `percent` per cent.
+    pub const fn baseline(percent: u8) -> Policy {
+        Policy { placement: Placement::None, victims: Victims::GreedyWindow { percent } }
+    }
+
+    /// Returns the number of streams.
+    pub const fn streams(self) -> u8 {
+        match self.placement {
+            Placement::None => 1,
+            Placement::Heat3 => 3,
+            Placement::Heat6 => 6,
+        }
+    }
+
+    /// Returns the policy that a volume of this many streams uses.
+    pub const fn of_streams(streams: u8) -> Policy {
+        match streams {
+            1 => Policy { placement: Placement::None, victims: Victims::AgeBenefit },
+            6 => Policy::HEAT6,
+            _ => Policy::HEAT3,
+        }
+    }
+
+    /// Returns the stream of a page of this heat, the hottest first.
+    pub fn stream(self, heat: u8) -> u8 {
+        let edges: &[u8] = match self.placement {
+            Placement::None => &[],
+            Placement::Heat3 => &[240, 24],
+            Placement::Heat6 => &[240, 120, 48, 18, 6],
+        };
+        edges.iter().take_while(|&&edge| heat < edge).count() as u8
+    }
+}

@@ -1,0 +1,65 @@
+//! Counters of a volume, in pages, since it was opened.
+
+/// What a volume did and how it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Pages that hosts wrote.
+    pub host_pages: u64,
+    /// Pages that the collector moved.
+    pub moved_pages: u64,
+    /// Pages of batches: data and headers.
+    pub log_pages: u64,
+    /// Pages of batch headers.
+    pub header_pages: u64,
+    /// Pages of checkpoints and superblocks.
+    pub checkpoint_pages: u64,
+    /// Pages that the collector read.
+    pub collect_read_pages: u64,
+    /// Victims taken.
+    pub victims: u64,
+    /// Rounds of flushes.
+    pub flushes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Pages whose data was lost.
+    pub poisoned: u64,
+    /// Batches that a member did not write.
+    pub write_failures: u64,
+    /// Segments with live pages that cannot be found.
+    pub stuck: u64,
+    /// Free segments.
+    pub free: u32,
+    /// The least wear of a segment.
+    pub wear_min: u32,
+    /// The sum of the wear of all segments.
+    pub wear_sum: u64,
+    /// The greatest wear of a segment.
+    pub wear_max: u32,
+    /// `true` if the volume takes no writes any more.
+    pub read_only: bool,
+    /// Pages written since the last flush began.
+    pub(crate) unflushed_pages: u32,
+}
+
+impl Report {
+    /// Returns the pages written to members, metadata included, for each page that hosts wrote.
+    pub fn amplification(&self) -> f64 {
+        (self.log_pages + self.checkpoint_pages) as f64 / self.host_pages.max(1) as f64
+    }
+
+    /// Returns the counters since `earlier`, with the state now.
+    pub fn since(&self, earlier: &Report) -> Report {
+        Report {
+            host_pages: self.host_pages - earlier.host_pages,
+            moved_pages: self.moved_pages - earlier.moved_pages,
+            log_pages: self.log_pages - earlier.log_pages,
+            header_pages: self.header_pages - earlier.header_pages,
+            checkpoint_pages: self.checkpoint_pages - earlier.checkpoint_pages,
+            collect_read_pages: self.collect_read_pages - earlier.collect_read_pages,
+            victims: self.victims - earlier.victims,
+            flushes: self.flushes - earlier.flushes,
+            checkpoints: self.checkpoints - earlier.checkpoints,
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The table of segments: states, live pages, wear, and the choice of victims.
+
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::vec;
+use core::cmp::Reverse;
+
+use crate::policy::Victims;
+
+/// The end of the list of closed segments.
+const NONE: u32 = u32::MAX;
+
+/// Difference of wear from which on the least worn segment is collected although it is full.
+const WEAR_SPREAD_MAX: u32 = 64;
+
+/// What a segment is for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Holds nothing. Ends when a log opens it.
+    Free,
+    /// The end of a log. Ends when it is full.
+    Open,
+    /// Full. Ends when it is a victim.
+    Closed,
+    /// A victim whose live pages are being moved. Ends with the last live page.
+    Victim,
+    /// A victim without live pages. Ends after a flush, the last read and a discard.
+    Emptied,
+    /// Holds live pages that cannot be found. Ends with the volume.
+    Stuck,
+}
+
+/// A segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) state: State,
+    pub(crate) stream: u8,
+    /// Live pages.
+    pub(crate) valid: u32,
+    /// Pages of reads in flight.
+    pub(crate) reads: u32,
+    /// Number of times the segment was opened.
+    pub(crate) wear: u32,
+    pub(crate) life: u64,
+    /// Pages of the batches that were written.
+    pub(crate) fill: u32,
+    /// Stamp of the last batch.
+    pub(crate) last: u64,
+    /// Stamp of the last batch with records: they must be in a checkpoint before the segment goes.
+    pub(crate) records: u64,
+    /// Pages that hosts had written when the segment was closed.
+    pub(crate) closed_at: u64,
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+/// All segments of a volume.
+pub(crate) struct Segments {
+    table: Box<[Segment]>,
+    /// Free segments by wear, the least worn first.
+    free: BinaryHeap<Reverse<(u32, u32)>>,
+    oldest: u32,
+    newest: u32,
+    closed: u32,
+    wear_max: u32,
+}
+
+impl Segments {
+    pub(crate) fn new(count: u32) -> Segments {
+        let empty = Segment {
+            state: State::Free,
+            stream: 0,
+            valid: 0,
+            reads: 0,
+            wear: 0,
+            life: 0,
+            fill: 0,
+            last: 0,
+            records: 0,
+            closed_at: 0,
+            prev: NONE,
+            next: NONE,
+        };
+        Segments {
+            table: vec![empty; count as usize].into(),
+            free: BinaryHeap::with_capacity(count as usize),
+            oldest: NONE,
+            newest: NONE,
+            closed: 0,
+            wear_max: 0,
+        }
+    }
+
+    pub(crate) fn at(&self, segment: u32) -> &Segment {
+        &self.table[segment as usize]
+    }
+
+    pub(crate) fn at_mut(&mut self, segment: u32) -> &mut Segment {
+        &mut self.table[segment as usize]
+    }
+
+    pub(crate) fn all(&self) -> &[Segment] {
+        &self.table
+    }
+
+    /// Returns the number of free segments.
+    pub(crate) fn free(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Puts a segment that holds nothing among the free ones.
+    pub(crate) fn release(&mut self, segment: u32) {
+        let entry = &mut self.table[segment as usize];
+        assert!(entry.valid == 0 && entry.reads == 0, "a segment in use is not released");
+        entry.state = State::Free;
+        self.wear_max = self.wear_max.max(entry.wear);
+        self.free.push(Reverse((entry.wear, segment)));
+    }
+
+    /// Opens the least worn free segment with a new life.
+    pub(crate) fn open(&mut self, stream: u8, life: u64) -> Option<u32> {
+        let Reverse((_, segment)) = self.free.pop()?;
+        let entry = &mut self.table[segment as usize];
+        assert!(entry.state == State::Free && entry.valid == 0, "only free segments are opened");
+        let (wear, prev, next) = (entry.wear + 1, NONE, NONE);
+        *entry = Segment { state: State::Open, stream, life, wear, prev, next, ..*entry };
+        (entry.last, entry.records, entry.fill) = (0, 0, 0);
+        self.wear_max = self.wear_max.max(wear);
+        Some(segment)
+    }
+
+    /// Closes a segment, which from now on may be a victim.
+    pub(crate) fn close(&mut self, segment: u32, written: u64) {
+        let newest = self.newest;
+        let entry = &mut self.table[segment as usize];
+        entry.state = State::Closed;
+        entry.closed_at = written;
+        (entry.prev, entry.next) = (newest, NONE);
+        match newest {
+            NONE => self.oldest = segment,
+            other => self.table[other as usize].next = segment,
+        }
+        self.newest = segment;
+        self.closed += 1;
+    }
+
+    /// Takes a closed segment out of the list of victims.
+    pub(crate) fn take(&mut self, segment: u32, state: State) {
+        let entry = &mut self.table[segment as usize];
+        assert!(entry.state == State::Closed, "only closed segments are victims");
+        entry.state = state;
+        let (prev, next) = (entry.prev, entry.next);
+        match prev {
+            NONE => self.oldest = next,
+            other => self.table[other as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = prev,
+            other => self.table[other as usize].prev = prev,
+        }
+        self.closed -= 1;
+    }
+
+    /// Returns the best victim, or `None` if no closed segment would give space. Segments with
+    /// records from `horizon` on wait for a checkpoint.
+    ///
+    /// The list of closed segments is scanned: about a nanosecond for each, once for as many writes
+    /// as a segment has pages (docs/adr/0025-flash-translation.md).
+    pub(crate) fn victim(
+        &self,
+        victims: Victims,
+        dense: u32,
+        written: u64,
+        horizon: u64,
+    ) -> Option<u32> {
+        let window = match victims {
+            Victims::GreedyWindow { percent } => {
+                (self.closed as usize * usize::from(percent) / 100).max(1)
+            }
+            Victims::AgeBenefit => self.closed as usize,
+        };
+        let mut best: Option<(f64, u32)> = None;
+        let mut least: Option<(u32, u32)> = None;
+        let mut seen = 0;
+        let mut next = self.oldest;
+        while next != NONE && (seen < window || best.is_none()) {
+            let (segment, entry) = (next, &self.table[next as usize]);
+            next = entry.next;
+            seen += 1;
+            if entry.records >= horizon && entry.records > 0 {
+                continue;
+            }
+            if least.is_none_or(|(wear, _)| entry.wear < wear) {
+                least = Some((entry.wear, segment));
+            }
+            if entry.valid >= dense {
+                continue;
+            }
+            let score = match victims {
+                Victims::GreedyWindow { .. } => -f64::from(entry.valid),
+                Victims::AgeBenefit if entry.valid == 0 => f64::INFINITY,
+                Victims::AgeBenefit => {
+                    let age = (written - entry.closed_at.min(written) + 1) as f64;
+                    f64::from(dense - entry.valid) / f64::from(entry.valid) * age
+                }
+            };
+            if best.is_none_or(|(other, _)| score > other) {
+                best = Some((score, segment));
+            }
+        }
+        match (best, least) {
+            (Some(_), Some((wear, segment))) if self.wear_max - wear > WEAR_SPREAD_MAX => {
+                Some(segment)
+            }
+            (best, _) => best.map(|(_, segment)| segment),
+        }
+    }
+
+    /// Returns the least, the sum and the greatest of the segments' wear.
+    pub(crate) fn wear(&self) -> (u32, u64, u32) {
+        let wear = |segment: &Segment| segment.wear;
+        let least = self.table.iter().map(wear).min().unwrap_or(0);
+        let sum = self.table.iter().map(|segment| u64::from(segment.wear)).sum();
+        (least, sum, self.table.iter().map(wear).max().unwrap_or(0))
+    }
+}

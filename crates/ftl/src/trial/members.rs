@@ -1,0 +1,158 @@
+//! Members in memory, with a volatile cache of sectors and a power switch.
+
+use std::vec;
+use std::vec::Vec;
+
+use contract::Status;
+
+use crate::layout::PAGE_BYTES;
+use crate::open::Media;
+
+/// What survives a loss of power as one.
+pub(crate) const SECTOR_BYTES: usize = 512;
+
+/// A pseudo-random generator (SplitMix64).
+#[derive(Clone)]
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// A member: what reads see, what is durable, and the writes between.
+#[derive(Clone)]
+pub(crate) struct Member {
+    seen: Vec<u8>,
+    durable: Vec<u8>,
+    cache: Vec<(usize, Vec<u8>)>,
+    /// `true` if flushes do nothing.
+    pub(crate) lies: bool,
+}
+
+impl Member {
+    fn new(pages: u64) -> Member {
+        let bytes = vec![0; pages as usize * PAGE_BYTES];
+        Member { seen: bytes.clone(), durable: bytes, cache: Vec::new(), lies: false }
+    }
+
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
+        let at = at as usize * PAGE_BYTES;
+        into.copy_from_slice(&self.seen[at..at + into.len()]);
+    }
+
+    pub(crate) fn write(&mut self, at: u64, from: &[u8]) {
+        let at = at as usize * PAGE_BYTES;
+        self.seen[at..at + from.len()].copy_from_slice(from);
+        self.cache.push((at, from.to_vec()));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if !self.lies {
+            for (at, bytes) in self.cache.drain(..) {
+                self.durable[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// Returns the number of writes that no flush covers.
+    pub(crate) fn unflushed(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Loses power: of each unflushed write, the sectors that `survives` names are kept.
+    pub(crate) fn cut(&mut self, mut survives: impl FnMut(usize, usize) -> bool) {
+        for (number, (at, bytes)) in self.cache.drain(..).enumerate() {
+            for (sector, bytes) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                if survives(number, sector) {
+                    let at = at + sector * SECTOR_BYTES;
+                    self.durable[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+        }
+        self.seen.copy_from_slice(&self.durable);
+    }
+
+    /// Changes a byte of a page, for good.
+    pub(crate) fn damage(&mut self, at: u64, byte: usize) {
+        let at = at as usize * PAGE_BYTES + byte;
+        self.seen[at] ^= 0x40;
+        self.durable[at] ^= 0x40;
+    }
+}
+
+/// The members of a volume.
+#[derive(Clone)]
+pub(crate) struct Members(pub(crate) Vec<Member>);
+
+impl Members {
+    pub(crate) fn new(count: usize, pages: u64) -> Members {
+        Members((0..count).map(|_| Member::new(pages)).collect())
+    }
+
+    /// Loses power: each unflushed sector survives by chance, in one of a few manners.
+    pub(crate) fn cut(&mut self, chance: &mut Chance) {
+        let manner = chance.below(4);
+        for member in &mut self.0 {
+            let mut whole = Vec::new();
+            member.cut(|write, _| {
+                while whole.len() <= write {
+                    whole.push(chance.one_in(2));
+                }
+                match manner {
+                    0 => false,
+                    1 => whole[write],
+                    2 => chance.one_in(2),
+                    _ => !chance.one_in(20),
+                }
+            });
+        }
+    }
+
+    /// The process dies: what was written to members stays.
+    pub(crate) fn keep_all(&mut self) {
+        self.0.iter_mut().for_each(|member| member.cut(|_, _| true));
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
+        self.0.iter().map(|member| member.seen.clone()).collect()
+    }
+}
+
+impl Media for Members {
+    fn members(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pages(&self, member: usize) -> u64 {
+        (self.0[member].seen.len() / PAGE_BYTES) as u64
+    }
+
+    fn read(&mut self, member: usize, at: u64, into: &mut [u8]) -> Result<(), Status> {
+        self.0[member].read(at, into);
+        Ok(())
+    }
+
+    fn write(&mut self, member: usize, at: u64, from: &[u8]) -> Result<(), Status> {
+        self.0[member].write(at, from);
+        Ok(())
+    }
+
+    fn flush(&mut self, member: usize) -> Result<(), Status> {
+        self.0[member].flush();
+        Ok(())
+    }
+}

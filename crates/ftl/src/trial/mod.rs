@@ -1,0 +1,7 @@
+//! Trials: members that lose power, a model of what a host may see, and runs of both.
+
+mod failures;
+mod members;
+mod model;
+mod power;
+mod run;

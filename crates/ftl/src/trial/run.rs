@@ -1,0 +1,398 @@
+//! A volume over members that end commands in any order, driven beside its model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::format;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use contract::{Slot, Status};
+
+use super::members::{Chance, Members, SECTOR_BYTES};
+use super::model::Model;
+use crate::geometry::Shape;
+use crate::layout::PAGE_BYTES;
+use crate::open::{create, open_with};
+use crate::policy::Policy;
+use crate::sabotage::Sabotage;
+use crate::volume::{Command, Into, Op, Request, Settings, Volume};
+
+/// A request under way.
+enum Doing {
+    Read { page: u32, legal: Vec<BTreeSet<u64>>, data: Vec<u8> },
+    Write { page: u32, pages: u32, value: u64, durable: bool },
+    Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
+}
+
+/// Fills a page so that each sector tells page and value.
+fn fill(bytes: &mut [u8], page: u32, value: u64) {
+    for sector in bytes.chunks_mut(SECTOR_BYTES) {
+        sector[..8].copy_from_slice(&value.to_le_bytes());
+        sector[8..12].copy_from_slice(&page.to_le_bytes());
+    }
+}
+
+/// Returns the value that a page holds.
+///
+/// # Errors
+/// When sectors differ, or belong to another page.
+fn value_of(bytes: &[u8], page: u32) -> Result<u64, &'static str> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let value = word(0);
+    for at in (0..bytes.len()).step_by(SECTOR_BYTES) {
+        if word(at) != value {
+            return Err("torn");
+        }
+        let other = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().expect("four bytes"));
+        if value != 0 && other != page {
+            return Err("another page's data");
+        }
+    }
+    Ok(value)
+}
+
+/// The sizes of a trial.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) members: usize,
+    pub(crate) member_pages: u64,
+    pub(crate) segment_pages: u32,
+    pub(crate) spare_per_mille: u32,
+    pub(crate) policy: Policy,
+}
+
+/// A run.
+pub(crate) struct Run {
+    pub(crate) members: Members,
+    pub(crate) volume: Volume,
+    pub(crate) model: Model,
+    pub(crate) chance: Chance,
+    /// Commands that members carry out.
+    pub(crate) flying: Vec<Command>,
+    doing: BTreeMap<u32, Doing>,
+    next_slot: u32,
+    pub(crate) next_value: u64,
+    settings: Settings,
+    pub(crate) sabotage: Option<Sabotage>,
+    /// Atomic writes since the last opening: page, pages, value.
+    atomics: Vec<(u32, u32, u64)>,
+    /// Pages moved in all sessions.
+    pub(crate) moved: u64,
+    /// Checkpoints in all sessions.
+    pub(crate) checkpoints: u64,
+}
+
+/// What a trial found wrong.
+pub(crate) type Verdict = Result<(), String>;
+
+impl Run {
+    pub(crate) fn new(sizes: &Sizes, seed: u64, sabotage: Option<Sabotage>) -> Run {
+        let mut members = Members::new(sizes.members, sizes.member_pages);
+        let shape = Shape {
+            uuid: *b"a volume's name.",
+            segment_pages: sizes.segment_pages,
+            spare_per_mille: sizes.spare_per_mille,
+            policy: sizes.policy,
+        };
+        create(&mut members, &shape).expect("the members are large enough");
+        let settings = Settings { flush_pages: 200, ..Settings::new(sizes.policy) };
+        let (volume, _) = open_with(&mut members, settings, sabotage).expect("it was created");
+        for member in &mut members.0 {
+            member.lies = sabotage == Some(Sabotage::LyingFlush);
+        }
+        let model = Model::new(volume.geometry().pages);
+        Run {
+            members,
+            volume,
+            model,
+            chance: Chance(seed),
+            flying: Vec::new(),
+            doing: BTreeMap::new(),
+            next_slot: 0,
+            next_value: 1,
+            settings,
+            sabotage,
+            atomics: Vec::new(),
+            moved: 0,
+            checkpoints: 0,
+        }
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.next_slot += 1;
+        Slot::from_bits(self.next_slot)
+    }
+
+    /// Submits a write; returns `false` if the volume has no room now.
+    pub(crate) fn write(&mut self, page: u32, pages: u32, fua: bool, atomic: bool) -> bool {
+        let (slot, value) = (self.slot(), self.next_value);
+        let mut data = vec![0; pages as usize * PAGE_BYTES];
+        for (page, bytes) in (page..).zip(data.chunks_mut(PAGE_BYTES)) {
+            fill(bytes, page, value);
+        }
+        let request = Request::Write { page, pages, data: &data, fua, atomic };
+        if self.volume.submit(slot, request).is_err() {
+            return false;
+        }
+        self.next_value += 1;
+        if atomic {
+            self.atomics.push((page, pages, value));
+        }
+        self.begin(slot, page, pages, value, fua || atomic);
+        true
+    }
+
+    pub(crate) fn discard(&mut self, page: u32, pages: u32) -> bool {
+        let slot = self.slot();
+        // A page is discarded once at a time, so that zero is one value among those on their way.
+        let busy = self.doing.values().any(|doing| {
+            matches!(doing, Doing::Write { page: p, pages: n, value: 0, .. }
+                if *p < page + pages && page < *p + *n)
+        });
+        if busy || self.volume.submit(slot, Request::Discard { page, pages }).is_err() {
+            return false;
+        }
+        self.begin(slot, page, pages, 0, false);
+        true
+    }
+
+    fn begin(&mut self, slot: Slot, page: u32, pages: u32, value: u64, durable: bool) {
+        self.model.begin(page, pages, value);
+        for doing in self.doing.values_mut() {
+            match doing {
+                Doing::Flush { since, .. } => {
+                    for page in page..page + pages {
+                        since.entry(page).or_default().insert(value);
+                    }
+                }
+                Doing::Read { page: first, legal, .. } => {
+                    for (at, legal) in (*first..).zip(legal) {
+                        if (page..page + pages).contains(&at) {
+                            legal.insert(value);
+                        }
+                    }
+                }
+                Doing::Write { .. } => {}
+            }
+        }
+        self.doing.insert(slot.to_bits(), Doing::Write { page, pages, value, durable });
+    }
+
+    pub(crate) fn flush(&mut self) -> bool {
+        if self.doing.values().any(|doing| matches!(doing, Doing::Flush { .. })) {
+            return false;
+        }
+        let slot = self.slot();
+        if self.volume.submit(slot, Request::Flush).is_err() {
+            return false;
+        }
+        let mut since = BTreeMap::new();
+        for doing in self.doing.values() {
+            if let Doing::Write { page, pages, value, .. } = doing {
+                for page in *page..page + pages {
+                    since.entry(page).or_insert_with(BTreeSet::new).insert(*value);
+                }
+            }
+        }
+        let snapshot = self.model.snapshot();
+        self.doing.insert(slot.to_bits(), Doing::Flush { snapshot, since });
+        true
+    }
+
+    pub(crate) fn read(&mut self, page: u32, pages: u32) -> bool {
+        let slot = self.slot();
+        if self.volume.submit(slot, Request::Read { page, pages }).is_err() {
+            return false;
+        }
+        let legal = (page..page + pages).map(|page| self.model.survivors(page, false)).collect();
+        let data = vec![0xee; pages as usize * PAGE_BYTES];
+        self.doing.insert(slot.to_bits(), Doing::Read { page, legal, data });
+        true
+    }
+
+    /// Lets the volume advance, and carries its new commands to the members.
+    pub(crate) fn turn(&mut self) -> Verdict {
+        self.volume.advance();
+        while let Some(command) = self.volume.command() {
+            match command.op {
+                Op::Zero { slot, first, pages } => {
+                    let zeroes = vec![0; pages as usize * PAGE_BYTES];
+                    self.fill_read(slot, first, &zeroes);
+                }
+                Op::Write { at, .. } => {
+                    // In the member's cache from now on, whether or not it completes.
+                    let bytes = self.volume.bytes(command.token).to_vec();
+                    self.members.0[usize::from(command.member)].write(at, &bytes);
+                    self.flying.push(command);
+                }
+                _ => self.flying.push(command),
+            }
+        }
+        self.replies()
+    }
+
+    fn fill_read(&mut self, slot: Slot, first: u32, bytes: &[u8]) {
+        let Some(Doing::Read { data, .. }) = self.doing.get_mut(&slot.to_bits()) else { return };
+        data[first as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Ends one command in flight.
+    pub(crate) fn complete(&mut self, index: usize) -> Verdict {
+        self.end(index, Status::Ok)
+    }
+
+    pub(crate) fn end(&mut self, index: usize, status: Status) -> Verdict {
+        let command = self.flying.remove(index);
+        let member = &mut self.members.0[usize::from(command.member)];
+        match command.op {
+            Op::Read { at, pages, into: Into::Host(slot, first) } => {
+                let mut bytes = vec![0; pages as usize * PAGE_BYTES];
+                member.read(at, &mut bytes);
+                self.fill_read(slot, first, &bytes);
+            }
+            Op::Read { at, pages, into: Into::Volume } => {
+                let to = &mut self.volume.bytes_mut(command.token)[..pages as usize * PAGE_BYTES];
+                member.read(at, to);
+            }
+            Op::Flush => member.flush(),
+            Op::Discard { at, pages } => {
+                member.write(at, &vec![0; pages as usize * PAGE_BYTES]);
+            }
+            Op::Write { .. } | Op::Zero { .. } => {}
+        }
+        self.volume.complete(command.token, status);
+        self.replies()
+    }
+
+    fn replies(&mut self) -> Verdict {
+        while let Some(reply) = self.volume.reply() {
+            let doing = self.doing.remove(&reply.slot.to_bits()).expect("one reply to a request");
+            if !reply.status.is_ok() {
+                return Err(format!("a request ended with {}", reply.status));
+            }
+            match doing {
+                Doing::Read { page, legal, data } => {
+                    for ((page, legal), bytes) in (page..).zip(legal).zip(data.chunks(PAGE_BYTES)) {
+                        let value = value_of(bytes, page)?;
+                        let fine = legal.contains(&value) || self.model.may_read(page, value);
+                        if !fine {
+                            return Err(format!("page {page} reads {value}, of {legal:?}"));
+                        }
+                    }
+                }
+                Doing::Write { page, pages, value, durable } => {
+                    self.model.end(page, pages, value, durable);
+                }
+                Doing::Flush { snapshot, since } => self.model.flushed(snapshot, &since),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends everything in flight.
+    pub(crate) fn drain(&mut self) -> Verdict {
+        for _ in 0..100_000 {
+            self.turn()?;
+            if self.flying.is_empty() {
+                return if self.doing.is_empty() { Ok(()) } else { Err("a request hangs".into()) };
+            }
+            let index = self.chance.below(self.flying.len());
+            self.complete(index)?;
+        }
+        Err("it never ends".into())
+    }
+
+    /// Loses power, or only the process; opens the volume again and compares all pages.
+    pub(crate) fn crash(&mut self, power: bool) -> Verdict {
+        match power {
+            true => self.members.cut(&mut self.chance),
+            false => self.members.keep_all(),
+        }
+        self.reopen(power)
+    }
+
+    /// Opens the volume after a crash and compares.
+    pub(crate) fn reopen(&mut self, power: bool) -> Verdict {
+        let report = self.volume.report();
+        self.moved += report.moved_pages;
+        self.checkpoints += report.checkpoints;
+        self.flying.clear();
+        self.doing.clear();
+        // The first opening loses power as well, so the second recovers from its rests.
+        if power && self.chance.one_in(3) {
+            let mut rests = self.members.clone();
+            open_with(&mut rests, self.settings, self.sabotage).map_err(|e| format!("{e}"))?;
+            let first = self.values(&mut rests)?;
+            let again = self.values(&mut rests)?;
+            if first != again {
+                return Err("a second opening finds something else".into());
+            }
+        }
+        let opened = open_with(&mut self.members, self.settings, self.sabotage);
+        (self.volume, _) = opened.map_err(|error| format!("{error}"))?;
+        let values = self.read_all()?;
+        for (page, &value) in (0..).zip(&values) {
+            let legal = self.model.survivors(page, power);
+            if !legal.contains(&value) {
+                return Err(format!("page {page} holds {value}, of {legal:?}"));
+            }
+        }
+        for &(page, pages, value) in &self.atomics {
+            let range = &values[page as usize..(page + pages) as usize];
+            let newer = |&other: &u64| other >= value || other == 0;
+            if range.contains(&value) && !range.iter().all(newer) {
+                return Err(format!("atomic write {value} is in parts: {range:?}"));
+            }
+        }
+        self.atomics.clear();
+        self.model.settle(&values);
+        Ok(())
+    }
+
+    fn values(&self, members: &mut Members) -> Result<Vec<u64>, String> {
+        let (volume, _) =
+            open_with(members, self.settings, self.sabotage).map_err(|e| format!("{e}"))?;
+        values_of(&volume, members)
+    }
+
+    /// Returns the value of each page, read directly.
+    pub(crate) fn read_all(&mut self) -> Result<Vec<u64>, String> {
+        values_of(&self.volume, &mut self.members)
+    }
+
+    /// Submits a request by chance.
+    pub(crate) fn request(&mut self, pages: u32) {
+        let batch = self.volume.geometry().batch_pages_max().min(6) as usize;
+        // Three quarters of the requests go to an eighth of the pages.
+        let span = if self.chance.one_in(4) { pages } else { pages.div_ceil(8) };
+        let page = self.chance.below(span as usize) as u32;
+        let long = 1 + self.chance.below(batch) as u32;
+        let count = if self.chance.one_in(3) { long.min(pages - page) } else { 1 };
+        let fua = self.chance.one_in(12);
+        match self.chance.below(20) {
+            0..11 => drop(self.write(page, count, fua, false)),
+            11 | 12 => drop(self.write(page, long.min(pages - page), false, true)),
+            13 => drop(self.discard(page, count)),
+            14 | 15 => drop(self.flush()),
+            _ => drop(self.read(page, count)),
+        }
+    }
+}
+
+fn values_of(volume: &Volume, members: &mut Members) -> Result<Vec<u64>, String> {
+    let mut bytes = vec![0; PAGE_BYTES];
+    let mut values = Vec::new();
+    for page in 0..volume.geometry().pages {
+        let place = volume.map.place(page);
+        match place {
+            crate::map::UNMAPPED => values.push(0),
+            crate::map::POISONED => return Err(format!("page {page} is poisoned")),
+            _ => {
+                let (member, at) = volume.geometry().locate(place);
+                members.0[usize::from(member)].read(at, &mut bytes);
+                values.push(value_of(&bytes, page).map_err(|e| format!("page {page}: {e}"))?);
+            }
+        }
+    }
+    Ok(values)
+}
