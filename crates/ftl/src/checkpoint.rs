@@ -48,6 +48,9 @@ pub(crate) struct Checkpointer {
     /// Stamps from here on may be missing in the valid checkpoint.
     pub(crate) horizon: u64,
     next_horizon: u64,
+    /// The next stamp when the valid checkpoint began.
+    pub(crate) begun: u64,
+    next_begun: u64,
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
     pub(crate) records_below: u64,
     pub(crate) generation: u64,
@@ -71,6 +74,8 @@ impl Checkpointer {
             log_pages: 0,
             horizon: 0,
             next_horizon: 0,
+            begun: 0,
+            next_begun: 0,
             records_below: 0,
             generation: 0,
             valid: 0,
@@ -189,6 +194,7 @@ impl Volume {
     fn begin_checkpoint(&mut self) {
         let first = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.first);
         self.checkpointer.next_horizon = first.min().unwrap_or(self.clock.next_stamp);
+        self.checkpointer.next_begun = self.clock.next_stamp;
         self.checkpointer.next_page = 0;
         self.checkpointer.log_pages = 0;
         self.checkpointer.phase = Phase::Writing;
@@ -242,7 +248,8 @@ impl Volume {
             next_stamp: self.clock.next_stamp.into(),
             written: self.clock.written.into(),
             area: checkpointer.area,
-            reserved: [0; 3995],
+            begun: checkpointer.begun.into(),
+            reserved: [0; 3987],
             crc: 0.into(),
         }
     }
@@ -254,6 +261,7 @@ impl Volume {
             checkpointer.valid = checkpointer.generation;
             checkpointer.area = 1 - checkpointer.area;
             checkpointer.horizon = checkpointer.next_horizon;
+            checkpointer.begun = checkpointer.next_begun;
             let block = self.superblock(self.checkpointer.closing && self.is_quiet());
             let pages = self.checkpointer.blocks.chunks_exact_mut(PAGE_BYTES);
             for (member, page) in (0..self.geometry.members).zip(pages) {

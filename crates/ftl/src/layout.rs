@@ -73,8 +73,10 @@ pub struct Superblock {
     pub written: U64,
     /// The checkpoint's area, 0 or 1.
     pub area: u8,
+    /// The next stamp when the checkpoint began: pages moved by batches below it are in place.
+    pub begun: U64,
     /// Zero.
-    pub reserved: [u8; 3995],
+    pub reserved: [u8; 3987],
     /// CRC-32C of all bytes before.
     pub crc: U32,
 }
@@ -211,7 +213,7 @@ pub struct SegmentRecord {
 }
 
 const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES);
-const _: () = assert!(offset_of!(Superblock, reserved) == 97);
+const _: () = assert!(offset_of!(Superblock, reserved) == 105);
 const _: () = assert!(size_of::<BatchHead>() == 64);
 const _: () = assert!(size_of::<Entry>() == 16);
 const _: () = assert!(ENTRIES_MAX == 508);

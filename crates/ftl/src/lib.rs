@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod amplification;
 mod checkpoint;
 mod collect;
 mod error;

@@ -177,7 +177,7 @@ pub(crate) fn open_with<M: Media>(
     let checkpointer = &mut volume.checkpointer;
     checkpointer.generation = block.generation.get();
     (checkpointer.valid, checkpointer.area) = (block.checkpoint.get(), block.area);
-    checkpointer.horizon = block.horizon.get();
+    (checkpointer.horizon, checkpointer.begun) = (block.horizon.get(), block.begun.get());
     let records = load_checkpoint(&mut volume, &mut counted)?;
     adopt(&mut volume, &records);
     // A clean superblock beside a damaged copy may be an old one: then nothing is taken on trust.
@@ -455,13 +455,23 @@ impl Replay {
             }
         }
         media.opened.batches += 1;
+        // What a batch moved before the checkpoint began is in it, unless a host was faster.
+        let early = head.base.get() < volume.checkpointer.begun;
+        let is_settled = |entry: &Entry| early && entry.stamp() < self.horizon;
+        let settled: Vec<bool> = entries.iter().map(is_settled).collect();
         for (page, entry) in entries[..data].iter().enumerate() {
+            if settled[page] {
+                continue;
+            }
             if !proves || volume.is_sabotaged(Sabotage::UnprovenPages) || self.is_whole(page, entry)
             {
                 self.apply(volume, entry.page.get(), entry, first + page as u32)?;
             }
         }
-        for entry in &entries[data..] {
+        for (entry, settled) in entries[data..].iter().zip(&settled[data..]) {
+            if *settled {
+                continue;
+            }
             let forgets = volume.is_sabotaged(Sabotage::ForgottenDiscards);
             let (begin, count) = (entry.page.get(), entry.check.get());
             match entry.kind() {
@@ -513,6 +523,7 @@ fn write_checkpoint<M: Media>(
     checkpointer.valid = checkpointer.generation;
     checkpointer.area = 1 - checkpointer.area;
     checkpointer.horizon = volume.clock.next_stamp;
+    checkpointer.begun = volume.clock.next_stamp;
     let identity = checkpointer.valid;
     let (member, begin) = geometry.area(u64::from(checkpointer.area));
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];

@@ -1,0 +1,263 @@
+//! Write amplification of a volume in the steady state, over members without data.
+//!
+//! The controller is the one that serves. Its members keep batch headers only, which is all that the
+//! collector needs. Metadata counts: headers, checkpoints and superblocks.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use contract::{Slot, Status};
+
+use crate::geometry::Shape;
+use crate::layout::PAGE_BYTES;
+use crate::open::{Media, create, open};
+use crate::policy::Policy;
+use crate::report::Report;
+use crate::volume::{Op, Request, Settings, Volume};
+
+/// How hosts choose pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Skew {
+    /// Each page equally often.
+    Uniform,
+    /// By a Zipf distribution whose most frequent fifth of the pages gets this share of the writes.
+    Zipf(f64),
+}
+
+/// A point of the surface.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Logical pages, about.
+    pub pages: u32,
+    /// Pages of a segment.
+    pub segment_pages: u32,
+    /// Physical over logical pages, less one, in thousandths.
+    pub spare_per_mille: u32,
+    /// The choice of pages.
+    pub skew: Skew,
+    /// The policy.
+    pub policy: Policy,
+    /// Writes of one page that are under way at once.
+    pub depth: u32,
+    /// Overwrites of the volume before the measurement, and during it.
+    pub overwrites: u32,
+}
+
+/// A member that keeps the pages that a volume without data writes.
+#[derive(Default)]
+struct Headers {
+    pages: u64,
+    kept: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Media for Headers {
+    fn members(&self) -> usize {
+        1
+    }
+
+    fn pages(&self, _member: usize) -> u64 {
+        self.pages
+    }
+
+    fn read(&mut self, _member: usize, at: u64, into: &mut [u8]) -> Result<(), Status> {
+        for (at, page) in (at..).zip(into.chunks_exact_mut(PAGE_BYTES)) {
+            match self.kept.get(&at) {
+                Some(kept) => page.copy_from_slice(kept),
+                None => page.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, _member: usize, at: u64, from: &[u8]) -> Result<(), Status> {
+        for (at, page) in (at..).zip(from.chunks_exact(PAGE_BYTES)) {
+            match self.kept.get_mut(&at) {
+                Some(kept) => kept.copy_from_slice(page),
+                None => drop(self.kept.insert(at, page.to_vec())),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _member: usize) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// Draws pages by the alias method.
+struct Draw {
+    state: u64,
+    odds: Vec<f64>,
+    alias: Vec<u32>,
+    page: Vec<u32>,
+}
+
+impl Draw {
+    fn new(pages: u32, skew: Skew) -> Draw {
+        let count = pages as usize;
+        let exponent = match skew {
+            Skew::Uniform => 0.0,
+            Skew::Zipf(share) => exponent(count, share),
+        };
+        let weight = |rank: usize| libm::pow(rank as f64 + 1.0, -exponent);
+        let sum: f64 = (0..count).map(weight).sum();
+        let mut odds: Vec<f64> = (0..count).map(|rank| weight(rank) * count as f64 / sum).collect();
+        let mut alias: Vec<u32> = (0..pages).collect();
+        let is_small = |odds: &[f64], rank: &usize| odds[*rank] < 1.0;
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
+            (0..count).partition(|rank| is_small(&odds, rank));
+        while let (Some(low), Some(&high)) = (small.pop(), large.last()) {
+            alias[low] = high as u32;
+            odds[high] += odds[low] - 1.0;
+            if odds[high] < 1.0 {
+                large.pop();
+                small.push(high);
+            }
+        }
+        let mut draw = Draw { state: 1, odds, alias, page: (0..pages).collect() };
+        for last in (1..count).rev() {
+            let other = draw.below(last as u64 + 1) as usize;
+            draw.page.swap(last, other);
+        }
+        draw
+    }
+
+    /// Returns a number below `bound` (xorshift; good enough to place writes).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        ((u128::from(self.state) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn page(&mut self) -> u32 {
+        let rank = self.below(self.odds.len() as u64) as usize;
+        let unit = self.below(1 << 32) as f64 / (1_u64 << 32) as f64;
+        let rank = if unit < self.odds[rank] { rank } else { self.alias[rank] as usize };
+        self.page[rank]
+    }
+}
+
+/// Returns the Zipf exponent for which the most frequent fifth gets this share.
+fn exponent(pages: usize, share: f64) -> f64 {
+    let (mut low, mut high) = (0.1, 2.5);
+    for _ in 0..25 {
+        let middle = (low + high) / 2.0;
+        let (mut sum, mut hot) = (0.0, 0.0);
+        for rank in 0..pages {
+            let weight = libm::pow(rank as f64 + 1.0, -middle);
+            sum += weight;
+            hot += if rank < pages / 5 { weight } else { 0.0 };
+        }
+        if hot / sum < share { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
+}
+
+/// Carries out what the volume wants, until it wants nothing.
+fn settle(volume: &mut Volume, media: &mut Headers) {
+    loop {
+        volume.advance();
+        let mut busy = false;
+        while let Some(command) = volume.command() {
+            busy = true;
+            match command.op {
+                Op::Read { at, pages, .. } => {
+                    let into = volume.bytes_mut(command.token);
+                    // Live pages have no data here: only headers are read.
+                    if pages <= 2 {
+                        let bytes = into.len().min(pages as usize * PAGE_BYTES);
+                        let _ = media.read(0, at, &mut into[..bytes]);
+                    }
+                }
+                Op::Write { at, .. } => drop(media.write(0, at, volume.bytes(command.token))),
+                Op::Flush | Op::Discard { .. } | Op::Zero { .. } => {}
+            }
+            if !matches!(command.op, Op::Zero { .. }) {
+                volume.complete(command.token, Status::Ok);
+            }
+        }
+        while volume.reply().is_some() {}
+        if !busy {
+            return;
+        }
+    }
+}
+
+/// Measures a case. Returns the counters of the measured overwrites.
+///
+/// # Panics
+/// When the case is no possible volume.
+pub fn measure(case: &Case) -> Report {
+    let physical = u64::from(case.pages) * u64::from(1000 + case.spare_per_mille) / 1000;
+    let mut media = Headers { pages: physical + physical / 500 + 64, kept: BTreeMap::new() };
+    let shape = Shape {
+        uuid: *b"an amplification",
+        segment_pages: case.segment_pages,
+        spare_per_mille: case.spare_per_mille,
+        policy: case.policy,
+    };
+    create(&mut media, &shape).expect("a possible volume");
+    let settings = Settings { data: false, discards: false, ..Settings::new(case.policy) };
+    let (mut volume, _) = open(&mut media, settings).expect("it was created");
+    let pages = volume.geometry().pages;
+    let mut draw = Draw::new(pages, case.skew);
+    for page in 0..pages {
+        write(&mut volume, &mut media, page);
+        if page % case.depth == 0 {
+            settle(&mut volume, &mut media);
+        }
+    }
+    let mut before = volume.report();
+    for round in 0..2 * case.overwrites {
+        if round == case.overwrites {
+            before = volume.report();
+        }
+        for number in 0..pages {
+            let page = draw.page();
+            write(&mut volume, &mut media, page);
+            if number % case.depth == 0 {
+                settle(&mut volume, &mut media);
+            }
+        }
+    }
+    volume.report().since(&before)
+}
+
+fn write(volume: &mut Volume, media: &mut Headers, page: u32) {
+    let slot = Slot::from_bits(page);
+    let write = Request::Write { page, pages: 1, data: &[], fua: false, atomic: false };
+    let mut tries = 0;
+    while volume.submit(slot, write).is_err() {
+        settle(volume, media);
+        tries += 1;
+        assert!(tries < 1000, "a volume that is settled takes a write");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amplification(skew: Skew, policy: Policy) -> f64 {
+        let case = Case {
+            pages: 32_768,
+            segment_pages: 64,
+            spare_per_mille: 200,
+            skew,
+            policy,
+            depth: 128,
+            overwrites: 3,
+        };
+        measure(&case).amplification()
+    }
+
+    #[test]
+    fn separation_and_age_save_writes_under_skew() {
+        let less = |skew| {
+            1.0 - amplification(skew, Policy::HEAT3) / amplification(skew, Policy::baseline(10))
+        };
+        let (mild, steep) = (less(Skew::Zipf(0.8)), less(Skew::Zipf(0.95)));
+        assert!(mild > 0.25 && steep > mild, "{mild:.2} {steep:.2}");
+    }
+}
