@@ -8,14 +8,15 @@ use alloc::vec::Vec;
 
 use contract::{Slot, Status};
 
+use crate::command::{Op, Request, Settings};
 use crate::geometry::Shape;
 use crate::layout::PAGE_BYTES;
 use crate::open::{Media, create, open};
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::volume::{Op, Request, Settings, Volume};
+use crate::volume::Volume;
 
-/// How hosts choose pages.
+/// The choice of pages by hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
     /// Each page equally often.

@@ -10,13 +10,15 @@ use alloc::vec;
 
 use contract::Status;
 
+use crate::command::{Op, Token};
 use crate::geometry::{Geometry, MEMBERS_MAX};
 use crate::layout::{
-    CHECKPOINT_BYTES, CheckpointPage, MAGIC, PAGE_BYTES, SegmentRecord, Superblock, VERSION,
+    CHECKPOINT_BYTES, CheckpointPage, CheckpointRecord, MAGIC, PAGE_BYTES, SegmentRecord,
+    SizesRecord, Superblock, VERSION,
 };
 use crate::map::Map;
 use crate::segment::{Segments, State};
-use crate::volume::{Command, Op, Token, Volume};
+use crate::store::Store;
 use zerocopy::IntoBytes;
 
 /// Pages of one write of a checkpoint.
@@ -25,7 +27,7 @@ pub(crate) const PIECE_PAGES: u32 = 16;
 /// A checkpoint follows after as many times its own size of log.
 const LOG_FACTOR: u64 = 64;
 
-/// What the checkpointer does.
+/// A step of the checkpointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing. Ends when enough log was written.
@@ -40,46 +42,60 @@ enum Phase {
     Superblock(u8),
 }
 
+/// The distance of the collector from rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Motion {
+    /// No victim, and no page between two places.
+    Idle,
+    /// No page between two places.
+    Between,
+    /// Pages between two places.
+    Moving,
+}
+
+/// A checkpoint, and what of the log is in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    /// The generation that made the checkpoint valid.
+    pub(crate) identity: u64,
+    pub(crate) area: u8,
+    /// Stamps from here on may be missing.
+    pub(crate) horizon: u64,
+    /// The next stamp when the checkpoint began.
+    pub(crate) begun: u64,
+}
+
 /// The checkpointer's state.
 pub(crate) struct Checkpointer {
     phase: Phase,
-    /// Pages of the log since the last checkpoint.
-    pub(crate) log_pages: u64,
-    /// Stamps from here on may be missing in the valid checkpoint.
-    pub(crate) horizon: u64,
-    next_horizon: u64,
-    /// The next stamp when the valid checkpoint began.
-    pub(crate) begun: u64,
-    next_begun: u64,
+    /// Pages of the log when the last checkpoint began.
+    log_pages_then: u64,
+    valid: Mark,
+    /// Horizon and beginning of the one that is being written.
+    next: Mark,
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
-    pub(crate) records_below: u64,
-    pub(crate) generation: u64,
-    /// The valid checkpoint's identity.
-    pub(crate) valid: u64,
-    pub(crate) area: u8,
+    records_below: u64,
+    generation: u64,
     next_page: u32,
     /// Pages of the write in flight.
     piece_pages: u32,
     outstanding: u16,
-    pub(crate) closing: bool,
-    pub(crate) closed: bool,
+    closing: bool,
+    closed: bool,
     piece: Box<[u8]>,
     blocks: Box<[u8]>,
 }
 
 impl Checkpointer {
-    pub(crate) fn new() -> Checkpointer {
+    /// Returns the checkpointer of a volume whose valid checkpoint is `valid`.
+    pub(crate) fn new(valid: Mark, generation: u64) -> Checkpointer {
         Checkpointer {
             phase: Phase::Idle,
-            log_pages: 0,
-            horizon: 0,
-            next_horizon: 0,
-            begun: 0,
-            next_begun: 0,
+            log_pages_then: 0,
+            valid,
+            next: Mark::default(),
             records_below: 0,
-            generation: 0,
-            valid: 0,
-            area: 0,
+            generation,
             next_page: 0,
             piece_pages: 0,
             outstanding: 0,
@@ -88,6 +104,40 @@ impl Checkpointer {
             piece: vec![0; PIECE_PAGES as usize * PAGE_BYTES].into(),
             blocks: vec![0; MEMBERS_MAX * PAGE_BYTES].into(),
         }
+    }
+
+    /// Returns the valid checkpoint.
+    pub(crate) fn valid(&self) -> Mark {
+        self.valid
+    }
+
+    /// Counts a change of the superblock, and makes the checkpoint in the other area valid.
+    pub(crate) fn make_valid(&mut self, horizon: u64, begun: u64) {
+        self.generation += 1;
+        let (identity, area) = (self.generation, 1 - self.valid.area);
+        self.valid = Mark { identity, area, horizon, begun };
+    }
+
+    /// Counts a change of the superblock that keeps the checkpoint.
+    pub(crate) fn keep_valid(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Notes that both copies of the superblock name the valid checkpoint.
+    pub(crate) fn trust_records(&mut self) {
+        self.records_below = self.valid.horizon;
+    }
+
+    pub(crate) fn records_below(&self) -> u64 {
+        self.records_below
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     pub(crate) fn want(&mut self) {
@@ -109,7 +159,7 @@ impl Checkpointer {
         &self.piece[..self.piece_pages as usize * PAGE_BYTES]
     }
 
-    pub(crate) fn superblock(&self, member: u16) -> &[u8] {
+    pub(crate) fn superblock_bytes(&self, member: u16) -> &[u8] {
         &self.blocks[usize::from(member) * PAGE_BYTES..][..PAGE_BYTES]
     }
 }
@@ -155,153 +205,138 @@ pub(crate) fn encode_page(
     CheckpointPage::seal(page, checkpoint, index);
 }
 
-impl Volume {
-    /// Begins to end the volume's service in order: no more requests are to come. Commands go on
-    /// until [`is_closed`](Volume::is_closed).
-    pub fn close(&mut self) {
-        self.checkpointer.closing = true;
-    }
-
-    /// Returns `true` if the volume is closed and its members say so.
-    pub fn is_closed(&self) -> bool {
-        self.checkpointer.closed
-    }
-
+impl Checkpointer {
     /// Does the checkpointer's next step if nothing stands in its way.
-    pub(crate) fn advance_checkpoint(&mut self) {
-        let due = LOG_FACTOR * u64::from(self.geometry.checkpoint_pages());
-        match self.checkpointer.phase {
-            Phase::Idle if self.checkpointer.closed => {}
-            Phase::Idle if self.checkpointer.closing => {
-                let quiet = self.logs.iter().all(|l| !l.is_flying && l.filling.is_empty());
-                let idle = self.discards.is_empty() && self.collector.is_idle();
-                if quiet && idle {
-                    (0..self.logs.len()).for_each(|log| self.seal(log));
-                    self.begin_checkpoint();
-                }
+    pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
+        let due = LOG_FACTOR * u64::from(store.geometry.checkpoint_pages());
+        match self.phase {
+            Phase::Idle if self.closed => {}
+            Phase::Idle if self.closing && !(store.is_quiet() && motion == Motion::Idle) => {}
+            Phase::Idle if self.closing => {
+                (0..store.logs.len()).for_each(|log| store.seal(log));
+                self.begin(store);
             }
-            Phase::Idle if self.checkpointer.log_pages >= due => self.checkpointer.want(),
+            Phase::Idle if store.report.log_pages - self.log_pages_then >= due => self.want(),
             Phase::Idle => {}
-            Phase::Wanted if self.collector.is_between() => self.begin_checkpoint(),
-            Phase::Flushing(round, 2) if self.flusher.is_done(round) => self.end_superblocks(),
-            Phase::Flushing(round, copy) if self.flusher.is_done(round) => {
-                self.write_superblocks(copy);
+            Phase::Wanted if motion != Motion::Moving => self.begin(store),
+            Phase::Flushing(round, 2) if store.flusher.is_done(round) => {
+                self.end_superblocks(store)
+            }
+            Phase::Flushing(round, copy) if store.flusher.is_done(round) => {
+                self.write_superblocks(store, copy);
             }
             _ => {}
         }
     }
 
-    fn begin_checkpoint(&mut self) {
-        let first = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.first);
-        self.checkpointer.next_horizon = first.min().unwrap_or(self.clock.next_stamp);
-        self.checkpointer.next_begun = self.clock.next_stamp;
-        self.checkpointer.next_page = 0;
-        self.checkpointer.log_pages = 0;
-        self.checkpointer.phase = Phase::Writing;
-        self.write_piece();
+    fn begin(&mut self, store: &mut Store) {
+        let first = store.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.first);
+        self.next.horizon = first.min().unwrap_or(store.clock.next_stamp);
+        self.next.begun = store.clock.next_stamp;
+        self.next_page = 0;
+        self.log_pages_then = store.report.log_pages;
+        self.phase = Phase::Writing;
+        self.write_piece(store);
     }
 
     /// Writes the next pages of the checkpoint to the area that the valid one does not use.
-    fn write_piece(&mut self) {
-        let checkpointer = &mut self.checkpointer;
-        let left = self.geometry.checkpoint_pages() - checkpointer.next_page;
+    fn write_piece(&mut self, store: &mut Store) {
+        let left = store.geometry.checkpoint_pages() - self.next_page;
         if left == 0 {
-            checkpointer.phase = Phase::Flushing(self.flusher.ask(), 0);
+            self.phase = Phase::Flushing(store.flusher.ask(), 0);
             return;
         }
         let pages = left.min(PIECE_PAGES);
-        let identity = checkpointer.generation + 1;
-        for (index, page) in checkpointer.piece.chunks_exact_mut(PAGE_BYTES).enumerate() {
-            let index = checkpointer.next_page + index as u32;
-            if index < self.geometry.checkpoint_pages() {
-                let (map, segments) = (&self.map, &self.segments);
-                encode_page(&self.geometry, map, segments, (identity, index), page);
+        let identity = self.generation + 1;
+        for (index, page) in self.piece.chunks_exact_mut(PAGE_BYTES).enumerate() {
+            let index = self.next_page + index as u32;
+            if index < store.geometry.checkpoint_pages() {
+                let (map, segments) = (&store.map, &store.segments);
+                encode_page(&store.geometry, map, segments, (identity, index), page);
             }
         }
-        let (member, begin) = self.geometry.area(u64::from(1 - checkpointer.area));
-        let at = begin + u64::from(checkpointer.next_page);
-        checkpointer.next_page += pages;
-        checkpointer.piece_pages = pages;
-        self.report.checkpoint_pages += u64::from(pages);
+        let (member, begin) = store.geometry.area(u64::from(1 - self.valid.area));
+        let at = begin + u64::from(self.next_page);
+        self.next_page += pages;
+        self.piece_pages = pages;
+        store.report.checkpoint_pages += u64::from(pages);
         let op = Op::Write { at, pages };
-        self.out.commands.push_back(Command { token: Token::Checkpoint, member, op });
+        store.send(Token::Checkpoint, member, op);
     }
 
     /// Returns the superblock as it is now; `clean` if the volume is closed in order.
-    pub(crate) fn superblock(&self, clean: bool) -> Superblock {
-        let checkpointer = &self.checkpointer;
+    pub(crate) fn superblock(&self, store: &Store, clean: bool) -> Superblock {
         Superblock {
             magic: MAGIC,
             version: VERSION.into(),
             member: 0.into(),
-            members: self.geometry.members.into(),
-            streams: self.geometry.streams,
+            members: store.geometry.members.into(),
+            streams: store.geometry.streams,
             clean: u8::from(clean),
-            uuid: self.geometry.uuid,
-            generation: checkpointer.generation.into(),
-            session: self.clock.session.into(),
-            member_pages: self.geometry.member_pages.into(),
-            pages: self.geometry.pages.into(),
-            segment_pages: self.geometry.segment_pages.into(),
-            checkpoint: checkpointer.valid.into(),
-            horizon: checkpointer.horizon.into(),
-            next_stamp: self.clock.next_stamp.into(),
-            written: self.clock.written.into(),
-            area: checkpointer.area,
-            begun: checkpointer.begun.into(),
+            uuid: store.geometry.uuid,
+            generation: self.generation.into(),
+            session: store.clock.session.into(),
+            sizes: SizesRecord {
+                member_pages: store.geometry.member_pages.into(),
+                pages: store.geometry.pages.into(),
+                segment_pages: store.geometry.segment_pages.into(),
+            },
+            checkpoint: CheckpointRecord {
+                identity: self.valid.identity.into(),
+                horizon: self.valid.horizon.into(),
+                begun: self.valid.begun.into(),
+                area: self.valid.area,
+            },
+            next_stamp: store.clock.next_stamp.into(),
+            written: store.clock.written.into(),
             reserved: [0; 3987],
             crc: 0.into(),
         }
     }
 
-    fn write_superblocks(&mut self, copy: u8) {
+    fn write_superblocks(&mut self, store: &mut Store, copy: u8) {
         if copy == 0 {
-            let checkpointer = &mut self.checkpointer;
-            checkpointer.generation += 1;
-            checkpointer.valid = checkpointer.generation;
-            checkpointer.area = 1 - checkpointer.area;
-            checkpointer.horizon = checkpointer.next_horizon;
-            checkpointer.begun = checkpointer.next_begun;
-            let block = self.superblock(self.checkpointer.closing && self.is_quiet());
-            let pages = self.checkpointer.blocks.chunks_exact_mut(PAGE_BYTES);
-            for (member, page) in (0..self.geometry.members).zip(pages) {
+            self.make_valid(self.next.horizon, self.next.begun);
+            let block = self.superblock(store, self.closing && self.is_complete(store));
+            let pages = self.blocks.chunks_exact_mut(PAGE_BYTES);
+            for (member, page) in (0..store.geometry.members).zip(pages) {
                 Superblock { member: member.into(), ..block }.encode(page);
             }
         }
-        self.checkpointer.phase = Phase::Superblock(copy);
-        self.checkpointer.outstanding = self.geometry.members;
-        for member in 0..self.geometry.members {
+        self.phase = Phase::Superblock(copy);
+        self.outstanding = store.geometry.members;
+        for member in 0..store.geometry.members {
             let op = Op::Write { at: u64::from(copy), pages: 1 };
             let token = Token::Superblock(member);
-            self.report.checkpoint_pages += 1;
-            self.out.commands.push_back(Command { token, member, op });
+            store.report.checkpoint_pages += 1;
+            store.send(token, member, op);
         }
     }
 
     /// Returns `true` if the log has nothing that the checkpoint does not have.
-    fn is_quiet(&self) -> bool {
-        self.checkpointer.next_horizon == self.clock.next_stamp
+    fn is_complete(&self, store: &Store) -> bool {
+        self.next.horizon == store.clock.next_stamp
     }
 
-    fn end_superblocks(&mut self) {
-        self.report.checkpoints += 1;
-        self.checkpointer.records_below = self.checkpointer.horizon;
-        self.checkpointer.phase = Phase::Idle;
-        self.checkpointer.closed = self.checkpointer.closing && self.is_quiet();
+    fn end_superblocks(&mut self, store: &mut Store) {
+        store.report.checkpoints += 1;
+        self.trust_records();
+        self.phase = Phase::Idle;
+        self.closed = self.closing && self.is_complete(store);
     }
 
-    /// Ends a write of the checkpointer. A member that fails makes the volume read-only.
-    pub(crate) fn end_checkpoint(&mut self, status: Status) {
+    /// Ends a write of the self. A member that fails makes the volume read-only.
+    pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         if !status.is_ok() {
-            self.read_only = true;
+            store.read_only = true;
             return;
         }
-        match self.checkpointer.phase {
-            Phase::Writing => self.write_piece(),
+        match self.phase {
+            Phase::Writing => self.write_piece(store),
             Phase::Superblock(copy) => {
-                self.checkpointer.outstanding -= 1;
-                if self.checkpointer.outstanding == 0 {
-                    self.checkpointer.phase = Phase::Flushing(self.flusher.ask(), copy + 1);
+                self.outstanding -= 1;
+                if self.outstanding == 0 {
+                    self.phase = Phase::Flushing(store.flusher.ask(), copy + 1);
                 }
             }
             other => panic!("the checkpointer writes nothing in {other:?}"),

@@ -10,11 +10,13 @@ use alloc::vec::Vec;
 
 use contract::Status;
 
+use crate::checkpoint::{Checkpointer, Motion};
+use crate::command::{Into, Op, Token};
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, checksum};
 use crate::log::Item;
 use crate::sabotage::Sabotage;
 use crate::segment::State;
-use crate::volume::{Command, Into, Op, Token, Volume};
+use crate::store::Store;
 
 /// Pages of one read of live pages: 128 KiB.
 const RUN_PAGES_MAX: usize = 32;
@@ -22,7 +24,7 @@ const RUN_PAGES_MAX: usize = 32;
 /// Victims that may be under way at once.
 const VICTIMS_MAX: u32 = 4;
 
-/// What the collector does.
+/// A step of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing. Ends when space is short.
@@ -61,12 +63,8 @@ pub(crate) struct Collector {
     /// `true` if the run could not be read.
     unreadable: bool,
     buffer: Box<[u8]>,
-    /// Victims that are not free yet.
-    pub(crate) victims: u32,
-    /// Moved pages and poison records that are staged or on their way.
-    pub(crate) moves: u64,
     /// `true` if batches are to be closed although nobody waits for them.
-    pub(crate) hurries: bool,
+    hurries: bool,
 }
 
 impl Collector {
@@ -81,8 +79,6 @@ impl Collector {
             start: 0,
             unreadable: false,
             buffer: vec![0; RUN_PAGES_MAX * PAGE_BYTES].into(),
-            victims: 0,
-            moves: 0,
             hurries: false,
         }
     }
@@ -100,183 +96,186 @@ impl Collector {
         (last.place - first.place) as usize + 1
     }
 
-    /// Returns `true` if no page is between its old place and its new one.
-    pub(crate) fn is_between(&self) -> bool {
-        !matches!(self.phase, Phase::ReadingPages | Phase::Staging) && self.moves == 0
+    /// Returns `true` if batches are to be closed although nobody waits for them.
+    pub(crate) fn hurries(&self) -> bool {
+        self.hurries
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle && self.moves == 0
+    /// Returns how far the collector is from rest.
+    pub(crate) fn motion(&self, store: &Store) -> Motion {
+        match self.phase {
+            Phase::ReadingPages | Phase::Staging => Motion::Moving,
+            _ if store.moves > 0 => Motion::Moving,
+            Phase::Idle => Motion::Idle,
+            _ => Motion::Between,
+        }
     }
-}
 
-impl Volume {
     /// Does the collector's next steps that need no completion.
-    pub(crate) fn advance_collector(&mut self) {
-        self.collector.hurries = self.segments.free() <= self.geometry.reserve() / 2;
+    pub(crate) fn advance(&mut self, store: &mut Store, gate: &mut Checkpointer) {
+        self.hurries = store.segments.free() <= store.geometry.reserve() / 2;
         loop {
-            let before = (self.collector.phase, self.collector.victim, self.collector.offset);
-            match self.collector.phase {
-                Phase::Idle => self.choose_victim(),
-                Phase::Header => self.read_header(),
-                Phase::Pages => self.read_pages(),
-                Phase::Staging => self.stage(),
+            let before = (self.phase, self.victim, self.offset);
+            match self.phase {
+                Phase::Idle => self.choose_victim(store, gate),
+                Phase::Header => self.read_header(store),
+                Phase::Pages => self.read_pages(store, gate),
+                Phase::Staging => self.stage(store),
                 Phase::ReadingHeader | Phase::ReadingPages => return,
             }
-            if before == (self.collector.phase, self.collector.victim, self.collector.offset) {
+            if before == (self.phase, self.victim, self.offset) {
                 return;
             }
         }
     }
 
-    fn choose_victim(&mut self) {
-        let enough = self.segments.free() > self.geometry.reserve() + 1;
-        if enough || self.checkpointer.waits_for_moves() {
+    fn choose_victim(&mut self, store: &mut Store, gate: &mut Checkpointer) {
+        let enough = store.segments.free() > store.geometry.reserve() + 1;
+        if enough || gate.waits_for_moves() {
             return;
         }
-        if self.collector.victims >= VICTIMS_MAX {
-            self.collector.hurries = true;
+        if store.segments.victims() >= VICTIMS_MAX {
+            self.hurries = true;
             return;
         }
-        let dense = self.geometry.dense_pages();
-        let (written, horizon) = (self.clock.written, self.checkpointer.records_below);
-        let victims = self.settings.policy.victims;
-        let Some(victim) = self.segments.victim(victims, dense, written, horizon) else {
+        let dense = store.geometry.dense_pages();
+        let (written, horizon) = (store.clock.written, gate.records_below());
+        let victims = store.settings.policy.victims;
+        let Some(victim) = store.segments.victim(victims, dense, written, horizon) else {
             // The only segments with space may be those whose records no checkpoint has.
-            self.collector.hurries = true;
-            self.checkpointer.want();
+            self.hurries = true;
+            gate.want();
             return;
         };
-        self.report.victims += 1;
-        self.collector.victims += 1;
-        self.segments.take(victim, State::Victim);
-        if self.segments.at(victim).valid == 0 {
-            return self.empty(victim);
+        store.report.victims += 1;
+        store.segments.take(victim, State::Victim);
+        if store.segments.at(victim).valid == 0 {
+            return store.empty(victim);
         }
-        self.segments.at_mut(victim).reads += 1;
-        (self.collector.victim, self.collector.offset) = (victim, 0);
-        self.collector.phase = Phase::Header;
+        store.segments.at_mut(victim).reads += 1;
+        (self.victim, self.offset) = (victim, 0);
+        self.phase = Phase::Header;
     }
 
-    fn read_header(&mut self) {
-        let (victim, offset) = (self.collector.victim, self.collector.offset);
-        let segment = *self.segments.at(victim);
+    fn read_header(&mut self, store: &mut Store) {
+        let (victim, offset) = (self.victim, self.offset);
+        let segment = *store.segments.at(victim);
         if offset >= segment.fill || segment.valid == 0 {
-            return self.leave_victim();
+            return self.leave_victim(store);
         }
-        let pages = 2.min(self.geometry.segment_pages - offset);
-        let (member, at) = self.geometry.locate(self.geometry.place(victim, offset));
-        self.collector.phase = Phase::ReadingHeader;
-        self.read_for_collector(member, at, pages);
+        let pages = 2.min(store.geometry.segment_pages - offset);
+        let (member, at) = store.geometry.locate(store.geometry.place(victim, offset));
+        self.phase = Phase::ReadingHeader;
+        Collector::send_read(store, member, at, pages);
     }
 
-    fn read_for_collector(&mut self, member: u16, at: u64, pages: u32) {
-        self.report.collect_read_pages += u64::from(pages);
+    fn send_read(store: &mut Store, member: u16, at: u64, pages: u32) {
+        store.report.collect_read_pages += u64::from(pages);
         let op = Op::Read { at, pages, into: Into::Volume };
-        self.out.commands.push_back(Command { token: Token::Collect, member, op });
+        store.send(Token::Collect, member, op);
     }
 
-    fn leave_victim(&mut self) {
-        self.segments.at_mut(self.collector.victim).reads -= 1;
-        self.collector.phase = Phase::Idle;
+    fn leave_victim(&mut self, store: &mut Store) {
+        store.segments.at_mut(self.victim).reads -= 1;
+        self.phase = Phase::Idle;
     }
 
-    /// Ends a read of the collector.
-    pub(crate) fn end_collect(&mut self, status: Status) {
-        match self.collector.phase {
-            Phase::ReadingHeader => self.take_header(status),
+    /// Ends a read of the self.
+    pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
+        match self.phase {
+            Phase::ReadingHeader => self.take_header(store, status),
             Phase::ReadingPages => {
-                self.collector.unreadable = !status.is_ok();
-                self.collector.phase = Phase::Staging;
+                self.unreadable = !status.is_ok();
+                self.phase = Phase::Staging;
             }
             other => panic!("the collector reads nothing in {other:?}"),
         }
     }
 
-    fn take_header(&mut self, status: Status) {
-        let (victim, offset) = (self.collector.victim, self.collector.offset);
-        let segment = *self.segments.at(victim);
-        let collector = &mut self.collector;
-        collector.candidates.clear();
-        (collector.begin, collector.end) = (0, 0);
-        let header = BatchHead::decode(&collector.buffer[..2 * PAGE_BYTES]);
+    fn take_header(&mut self, store: &mut Store, status: Status) {
+        let (victim, offset) = (self.victim, self.offset);
+        let segment = *store.segments.at(victim);
+        self.candidates.clear();
+        (self.begin, self.end) = (0, 0);
+        let header = BatchHead::decode(&self.buffer[..2 * PAGE_BYTES]);
         let is_it = |head: &BatchHead| {
             head.life.get() == segment.life && head.offset.get() == offset && status.is_ok()
         };
         let Some((head, entries)) = header.filter(|(head, _)| is_it(head)) else {
             // The pages behind are read as before, but nobody knows any more which they are.
-            self.report.stuck += 1;
-            if self.segments.at(victim).state == State::Victim {
-                self.segments.at_mut(victim).state = State::Stuck;
+            store.report.stuck += 1;
+            if store.segments.at(victim).state == State::Victim {
+                store.segments.set_state(victim, State::Stuck);
             }
-            return self.leave_victim();
+            return self.leave_victim(store);
         };
         let data_at = offset + head.pages() - u32::from(head.data.get());
-        let first = self.geometry.place(victim, data_at);
+        let first = store.geometry.place(victim, data_at);
         for (place, entry) in (first..).zip(&entries[..usize::from(head.data.get())]) {
-            if entry.page.get() < self.geometry.pages && self.map.place(entry.page.get()) == place {
-                collector.candidates.push(Candidate { place, entry: *entry });
+            if entry.page.get() < store.geometry.pages && store.map.place(entry.page.get()) == place
+            {
+                self.candidates.push(Candidate { place, entry: *entry });
             }
         }
-        collector.offset += head.pages();
-        collector.phase = Phase::Pages;
+        self.offset += head.pages();
+        self.phase = Phase::Pages;
     }
 
     /// Reads the next live pages that lie close together.
-    fn read_pages(&mut self) {
-        if self.checkpointer.is_wanted() {
+    fn read_pages(&mut self, store: &mut Store, gate: &Checkpointer) {
+        if gate.is_wanted() {
             return;
         }
-        let collector = &mut self.collector;
-        let is_live = |c: &Candidate| self.map.place(c.entry.page.get()) == c.place;
-        let rest = &collector.candidates[collector.end..];
+        let is_live = |c: &Candidate| store.map.place(c.entry.page.get()) == c.place;
+        let rest = &self.candidates[self.end..];
         let Some(skipped) = rest.iter().position(is_live) else {
-            collector.phase = Phase::Header;
+            self.phase = Phase::Header;
             return;
         };
-        collector.begin = collector.end + skipped;
-        let first = collector.candidates[collector.begin].place;
+        self.begin = self.end + skipped;
+        let first = self.candidates[self.begin].place;
         let near = |c: &&Candidate| ((c.place - first) as usize) < RUN_PAGES_MAX;
-        let run = collector.candidates[collector.begin..].iter().take_while(near).count();
-        collector.end = collector.begin + run;
-        collector.start = first;
-        let pages = collector.run_pages() as u32;
-        collector.phase = Phase::ReadingPages;
-        let (member, at) = self.geometry.locate(first);
-        self.read_for_collector(member, at, pages);
+        let run = self.candidates[self.begin..].iter().take_while(near).count();
+        self.end = self.begin + run;
+        self.start = first;
+        let pages = self.run_pages() as u32;
+        self.phase = Phase::ReadingPages;
+        let (member, at) = store.geometry.locate(first);
+        Collector::send_read(store, member, at, pages);
     }
 
     /// Copies the pages that were read, and are live still, into the logs' batches.
-    fn stage(&mut self) {
-        let start = self.collector.start;
-        while self.collector.begin < self.collector.end {
-            let Candidate { place, entry } = self.collector.candidates[self.collector.begin];
+    fn stage(&mut self, store: &mut Store) {
+        let start = self.start;
+        while self.begin < self.end {
+            let Candidate { place, entry } = self.candidates[self.begin];
             let page = entry.page.get();
-            if self.map.place(page) == place && !self.stage_page(place - start, page, entry) {
-                self.collector.hurries = true;
+            if store.map.place(page) == place && !self.stage_page(store, place - start, page, entry)
+            {
+                self.hurries = true;
                 return;
             }
-            self.collector.begin += 1;
+            self.begin += 1;
         }
-        self.collector.phase = Phase::Pages;
+        self.phase = Phase::Pages;
     }
 
-    fn stage_page(&mut self, index: u32, page: u32, entry: Entry) -> bool {
+    fn stage_page(&mut self, store: &mut Store, index: u32, page: u32, entry: Entry) -> bool {
         let at = index as usize * PAGE_BYTES;
-        let bytes = &self.collector.buffer[at..at + PAGE_BYTES];
-        let whole = !self.collector.unreadable
-            && (!self.settings.data || checksum(bytes) == entry.check.get());
-        let heat = self.map.heat(page);
-        let coldest = self.geometry.streams - 1;
-        let scarce = self.segments.free() <= u32::from(self.geometry.streams);
-        let stream = if scarce { coldest } else { self.settings.policy.stream(heat) };
-        let from = self.map.place(page);
+        let bytes = &self.buffer[at..at + PAGE_BYTES];
+        let whole =
+            !self.unreadable && (!store.settings.data || checksum(bytes) == entry.check.get());
+        let heat = store.map.heat(page);
+        let coldest = store.geometry.streams - 1;
+        let scarce = store.segments.free() <= u32::from(store.geometry.streams);
+        let stream = if scarce { coldest } else { store.settings.policy.stream(heat) };
+        let from = store.map.place(page);
         let check = entry.check.get();
-        let stamp = match self.is_sabotaged(Sabotage::NewStamps) {
-            true => self.clock.next_stamp,
+        let stamp = match store.is_sabotaged(Sabotage::NewStamps) {
+            true => store.clock.next_stamp,
             false => entry.stamp(),
         };
-        let log = &mut self.logs[usize::from(stream)];
+        let log = &mut store.logs[usize::from(stream)];
         if !log.takes(usize::from(whole), usize::from(!whole), true) {
             return false;
         }
@@ -286,12 +285,12 @@ impl Volume {
             if let Some(to) = filling.push(item) {
                 to.copy_from_slice(bytes);
             }
-            self.report.moved_pages += 1;
+            store.report.moved_pages += 1;
         } else {
             let item = Item { page, kind: Kind::Poisoned, heat, stamp, check: 1, from };
             filling.records.push(item);
         }
-        self.collector.moves += 1;
+        store.moves += 1;
         true
     }
 }

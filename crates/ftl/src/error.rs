@@ -34,6 +34,8 @@ pub enum Error {
     Shrunk(usize),
     /// A page of the checkpoint is damaged.
     Checkpoint(u32),
+    /// A durable batch of a segment is damaged, and a later one is sound.
+    Batch(u32),
     /// A member failed to read, write or flush.
     Failed(usize, Status),
     /// More was written since the checkpoint than any server of this version would.
@@ -92,6 +94,11 @@ impl fmt::Display for Error {
             Error::Checkpoint(page) => write!(
                 f,
                 "page {page} of the checkpoint is damaged; restore the volume from a copy"
+            ),
+            Error::Batch(segment) => write!(
+                f,
+                "a batch in segment {segment} is damaged that the checkpoint does not have; restore \
+                 the volume from a copy"
             ),
             Error::Failed(member, status) => {
                 write!(f, "member {member} fails ({status}); replace it or try again")

@@ -20,7 +20,7 @@ pub const BATCH_PAGES_MAX: u32 = 256;
 /// Pages that a segment may have.
 pub const SEGMENT_PAGES: core::ops::RangeInclusive<u32> = 8..=32_768;
 
-/// What a new volume is to be.
+/// The wishes for a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The volume's identity, from a source of randomness.
@@ -84,9 +84,9 @@ impl Geometry {
         let geometry = Geometry {
             uuid: block.uuid,
             members: block.members.get(),
-            member_pages: block.member_pages.get(),
-            segment_pages: block.segment_pages.get(),
-            pages: block.pages.get(),
+            member_pages: block.sizes.member_pages.get(),
+            segment_pages: block.sizes.segment_pages.get(),
+            pages: block.sizes.pages.get(),
             streams: block.streams,
         };
         let known = (1..=MEMBERS_MAX as u16).contains(&geometry.members)

@@ -4,7 +4,7 @@
 //! | structure | bytes | place |
 //! |---|---|---|
 //! | [`Superblock`] | 4 096 | pages 0 and 1 of each member, equal after each change |
-//! | [`BatchHead`] + n × [`Entry`] | 64 + 16 n, in one or two pages | before the batch's pages |
+//! | [`BatchHead`] + n × [`Entry`] | 72 + 16 n, in one or two pages | before the batch's pages |
 //! | [`CheckpointPage`] | 4 096 | one of two areas, in turns |
 //!
 //! Deliberately left out: where a structure lies (see `geometry`), and when it is written.
@@ -35,6 +35,32 @@ pub const ENTRIES_MAX: usize = (2 * PAGE_BYTES - size_of::<BatchHead>()) / size_
 /// Flag of a batch: it counts only if every page of it is whole.
 pub const FLAG_ATOMIC: u8 = 1;
 
+/// The sizes of a volume.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SizesRecord {
+    /// Pages of each member that the volume uses.
+    pub member_pages: U64,
+    /// Logical pages.
+    pub pages: U32,
+    /// Pages of a segment.
+    pub segment_pages: U32,
+}
+
+/// The valid checkpoint.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CheckpointRecord {
+    /// The checkpoint's identity: the generation that made it valid.
+    pub identity: U64,
+    /// Stamp from which batches may not be in the checkpoint.
+    pub horizon: U64,
+    /// The next stamp when the checkpoint began: pages moved by batches below it are in place.
+    pub begun: U64,
+    /// The checkpoint's area, 0 or 1.
+    pub area: u8,
+}
+
 /// The description of a volume, on each of its members.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -49,7 +75,7 @@ pub struct Superblock {
     pub members: U16,
     /// Number of streams, which is the number of logs.
     pub streams: u8,
-    /// One if the volume was closed in order and not opened since.
+    /// 1 if the volume was closed in order and not opened since.
     pub clean: u8,
     /// The volume's identity.
     pub uuid: [u8; 16],
@@ -57,24 +83,14 @@ pub struct Superblock {
     pub generation: U64,
     /// Number of openings of the volume.
     pub session: U64,
-    /// Pages of each member that the volume uses.
-    pub member_pages: U64,
-    /// Logical pages.
-    pub pages: U32,
-    /// Pages of a segment.
-    pub segment_pages: U32,
-    /// The checkpoint's identity: the generation that made it valid.
-    pub checkpoint: U64,
-    /// Stamp from which batches may not be in the checkpoint.
-    pub horizon: U64,
+    /// The sizes.
+    pub sizes: SizesRecord,
+    /// The valid checkpoint.
+    pub checkpoint: CheckpointRecord,
     /// A stamp above all stamps at the checkpoint's end.
     pub next_stamp: U64,
     /// Pages written by hosts in the volume's life.
     pub written: U64,
-    /// The checkpoint's area, 0 or 1.
-    pub area: u8,
-    /// The next stamp when the checkpoint began: pages moved by batches below it are in place.
-    pub begun: U64,
     /// Zero.
     pub reserved: [u8; 3987],
     /// CRC-32C of all bytes before.
@@ -93,13 +109,15 @@ pub struct BatchHead {
     pub life: U64,
     /// Stamp of the batch; batches of a volume are ordered by it.
     pub base: U64,
+    /// Stamp of the batch before this one in the segment; zero for the first.
+    pub previous: U64,
     /// All batches with a lower stamp are durable.
     pub durable_below: U64,
     /// Number of the segment.
     pub segment: U32,
     /// Page in the segment where this header begins.
     pub offset: U32,
-    /// How often the segment was opened.
+    /// The number of times the segment was opened.
     pub wear: U32,
     /// Entries with data; the pages follow the header in this order.
     pub data: U16,
@@ -202,11 +220,11 @@ pub struct SegmentRecord {
     pub closed_at: U64,
     /// Stamp of the segment's last batch.
     pub last: U64,
-    /// How often the segment was opened.
+    /// The number of times the segment was opened.
     pub wear: U32,
     /// The stream.
     pub stream: u8,
-    /// One if the segment is open.
+    /// 1 if the segment is open.
     pub open: u8,
     /// Pages of the segment's batches.
     pub fill: U16,
@@ -214,9 +232,9 @@ pub struct SegmentRecord {
 
 const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES);
 const _: () = assert!(offset_of!(Superblock, reserved) == 105);
-const _: () = assert!(size_of::<BatchHead>() == 64);
+const _: () = assert!(size_of::<BatchHead>() == 72);
 const _: () = assert!(size_of::<Entry>() == 16);
-const _: () = assert!(ENTRIES_MAX == 508);
+const _: () = assert!(ENTRIES_MAX == 507);
 const _: () = assert!(size_of::<CheckpointPage>() == PAGE_BYTES);
 const _: () = assert!(size_of::<SegmentRecord>() == 32);
 
@@ -230,7 +248,7 @@ pub const fn header_pages(entries: usize) -> usize {
     (size_of::<BatchHead>() + entries * size_of::<Entry>()).div_ceil(PAGE_BYTES)
 }
 
-/// What a page that should hold a superblock holds.
+/// The content of a page that should hold a superblock.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<T> {
     /// A sound structure.

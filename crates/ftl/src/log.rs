@@ -1,7 +1,7 @@
 //! The logs: for each stream an open segment, a batch that fills and a batch on its way.
 //!
-//! One batch of a log is on its way at a time. So the batches of a segment are durable in order, and
-//! recovery may end at the first that is missing. While one is on its way the next one fills: alone,
+//! At most one batch of a log is on its way. So the batches of a segment complete in order, and none
+//! is durable by a flush that does not cover those before it. While one is on its way the next one fills: alone,
 //! a write leaves at once; under load, batches grow by themselves.
 
 use alloc::boxed::Box;

@@ -9,7 +9,7 @@ pub(crate) const UNMAPPED: u32 = u32::MAX;
 /// The place of a page whose data is lost: reading it is an error.
 pub(crate) const POISONED: u32 = u32::MAX - 1;
 
-/// What a host's write adds to a page's heat.
+/// The warmth that a host's write adds to a page's heat.
 const WARMTH: u8 = 16;
 
 /// Four bytes of place and one of heat for each logical page.

@@ -12,8 +12,10 @@ use alloc::vec::Vec;
 use contract::Status;
 use zerocopy::FromBytes;
 
-use crate::checkpoint::{PIECE_PAGES, encode_page};
+use crate::checkpoint::{Checkpointer, Mark, PIECE_PAGES, encode_page};
+use crate::command::{REQUESTS_MAX, Settings};
 use crate::error::Error;
+use crate::flush::Flusher;
 use crate::geometry::{Geometry, Shape};
 use crate::layout::{
     BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Found, Kind, PAGE_BYTES,
@@ -22,7 +24,8 @@ use crate::layout::{
 use crate::map::{POISONED, UNMAPPED};
 use crate::sabotage::Sabotage;
 use crate::segment::{Segment, State};
-use crate::volume::{Clock, Settings, Volume};
+use crate::store::{Clock, Store};
+use crate::volume::Volume;
 
 /// The members while no volume serves. Calls may block.
 pub trait Media {
@@ -51,7 +54,7 @@ pub trait Media {
     fn flush(&mut self, member: usize) -> Result<(), Status>;
 }
 
-/// What opening a volume found and did.
+/// The findings and work of opening a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// `true` if the volume had been closed in order.
@@ -136,9 +139,10 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
     }
     let clock = Clock { next_stamp: 1, session: 0, opened: 0, written: 0 };
     let settings = Settings::new(shape.policy);
-    let mut volume = Volume::new(geometry, settings, clock);
-    write_checkpoint(&mut volume, &mut counted)?;
-    counted.commit(&volume.superblock(true))?;
+    let store = Store::new(geometry, settings, clock);
+    let mut checkpointer = Checkpointer::new(Mark::default(), 0);
+    write_checkpoint(&store, &mut checkpointer, &mut counted)?;
+    counted.commit(&checkpointer.superblock(&store, true))?;
     Ok(geometry)
 }
 
@@ -170,33 +174,37 @@ pub(crate) fn open_with<M: Media>(
         opened: 0,
         written: block.written.get(),
     };
-    let mut volume = Volume::new(geometry, settings, clock);
+    let mut store = Store::new(geometry, settings, clock);
     #[cfg(test)]
-    (volume.sabotage = sabotage);
+    store.set_sabotage(sabotage);
     let _ = sabotage;
-    let checkpointer = &mut volume.checkpointer;
-    checkpointer.generation = block.generation.get();
-    (checkpointer.valid, checkpointer.area) = (block.checkpoint.get(), block.area);
-    (checkpointer.horizon, checkpointer.begun) = (block.horizon.get(), block.begun.get());
-    let records = load_checkpoint(&mut volume, &mut counted)?;
-    adopt(&mut volume, &records);
+    let named = block.checkpoint;
+    let mark = Mark {
+        identity: named.identity.get(),
+        area: named.area,
+        horizon: named.horizon.get(),
+        begun: named.begun.get(),
+    };
+    let mut checkpointer = Checkpointer::new(mark, block.generation.get());
+    let records = load_checkpoint(&mut store, mark, &mut counted)?;
+    adopt(&mut store, &records);
     // A clean superblock beside a damaged copy may be an old one: then nothing is taken on trust.
     counted.opened.clean = block.clean == 1 && counted.opened.damaged_copies == 0;
     if !counted.opened.clean {
-        recover(&mut volume, &mut counted)?;
+        recover(&mut store, mark, &mut counted)?;
     }
-    count_live(&mut volume);
+    count_live(&mut store);
     counted.flush()?;
     if !counted.opened.clean {
-        write_checkpoint(&mut volume, &mut counted)?;
+        write_checkpoint(&store, &mut checkpointer, &mut counted)?;
     } else {
-        volume.checkpointer.generation += 1;
+        checkpointer.keep_valid();
     }
-    counted.commit(&volume.superblock(false))?;
-    volume.flusher = crate::flush::Flusher::new(volume.clock.next_stamp, crate::REQUESTS_MAX);
-    volume.checkpointer.records_below = volume.checkpointer.horizon;
+    counted.commit(&checkpointer.superblock(&store, false))?;
+    store.flusher = Flusher::new(store.clock.next_stamp, REQUESTS_MAX);
+    checkpointer.trust_records();
     let opened = counted.opened;
-    Ok((volume, opened))
+    Ok((Volume::new(store, checkpointer), opened))
 }
 
 /// Returns the newest superblock, after checking that the members belong together.
@@ -245,13 +253,14 @@ fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, E
 
 /// Fills map and heat from the valid checkpoint, and returns its records of segments.
 fn load_checkpoint<M: Media>(
-    volume: &mut Volume,
+    store: &mut Store,
+    mark: Mark,
     media: &mut Counted<'_, M>,
 ) -> Result<Box<[SegmentRecord]>, Error> {
-    let geometry = volume.geometry;
+    let geometry = store.geometry;
     let mut records = vec![SegmentRecord::default(); geometry.segments() as usize];
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
-    let (member, begin) = geometry.area(u64::from(volume.checkpointer.area));
+    let (member, begin) = geometry.area(u64::from(mark.area));
     let per_page = CHECKPOINT_BYTES / size_of::<SegmentRecord>();
     for index in 0..geometry.checkpoint_pages() {
         let in_piece = (index % PIECE_PAGES) as usize * PAGE_BYTES;
@@ -260,8 +269,8 @@ fn load_checkpoint<M: Media>(
             media.read(member, begin + u64::from(index), &mut piece[..pages * PAGE_BYTES])?;
         }
         let page = &piece[in_piece..in_piece + PAGE_BYTES];
-        let content = CheckpointPage::open(page, volume.checkpointer.valid, index)
-            .ok_or(Error::Checkpoint(index))?;
+        let content =
+            CheckpointPage::open(page, mark.identity, index).ok_or(Error::Checkpoint(index))?;
         let heat_at = geometry.map_pages();
         let records_at = heat_at + geometry.heat_pages();
         if index < heat_at {
@@ -269,12 +278,12 @@ fn load_checkpoint<M: Media>(
                 .zip(content.chunks_exact(4));
             for (page, place) in pages {
                 let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-                volume.map.set(page, place);
+                store.map.set(page, place);
             }
         } else if index < records_at {
             let first = (index - heat_at) * CHECKPOINT_BYTES as u32;
             for (page, heat) in (first..geometry.pages).zip(content) {
-                volume.map.set_heat(page, *heat);
+                store.map.set_heat(page, *heat);
             }
         } else {
             let first = (index - records_at) as usize * per_page;
@@ -286,15 +295,15 @@ fn load_checkpoint<M: Media>(
         }
     }
     let places = geometry.segments() * geometry.segment_pages;
-    if volume.map.places().iter().any(|&place| place >= places && place < POISONED) {
+    if store.map.places().iter().any(|&place| place >= places && place < POISONED) {
         return Err(Error::Checkpoint(0));
     }
     Ok(records.into())
 }
 
-fn adopt(volume: &mut Volume, records: &[SegmentRecord]) {
+fn adopt(store: &mut Store, records: &[SegmentRecord]) {
     for (index, record) in (0..).zip(records) {
-        let segment = volume.segments.at_mut(index);
+        let segment = store.segments.at_mut(index);
         let state = if record.open == 1 { State::Open } else { State::Free };
         *segment = Segment {
             state,
@@ -303,64 +312,90 @@ fn adopt(volume: &mut Volume, records: &[SegmentRecord]) {
             closed_at: record.closed_at.get(),
             wear: record.wear.get(),
             stream: record.stream,
-            fill: u32::from(record.fill.get()).min(volume.geometry.segment_pages),
+            fill: u32::from(record.fill.get()).min(store.geometry.segment_pages),
             ..*segment
         };
     }
 }
 
 /// Counts live pages, and makes each segment free or closed.
-fn count_live(volume: &mut Volume) {
-    let pages = volume.geometry.segment_pages;
-    for page in 0..volume.geometry.pages {
-        let place = volume.map.place(page);
+fn count_live(store: &mut Store) {
+    let pages = store.geometry.segment_pages;
+    for page in 0..store.geometry.pages {
+        let place = store.map.place(page);
         if place < POISONED {
-            volume.segments.at_mut(place / pages).valid += 1;
+            store.segments.at_mut(place / pages).valid += 1;
         }
     }
     let mut closed: Vec<(u64, u32)> = Vec::new();
-    for segment in 0..volume.geometry.segments() {
-        let entry = volume.segments.at_mut(segment);
+    for segment in 0..store.geometry.segments() {
+        let entry = store.segments.at_mut(segment);
         match entry.valid {
-            0 => volume.segments.release(segment),
+            0 => store.segments.release(segment),
             _ => closed.push((entry.closed_at, segment)),
         }
     }
     closed.sort_unstable();
     for (closed_at, segment) in closed {
-        volume.segments.close(segment, closed_at);
+        store.segments.close(segment, closed_at);
     }
 }
 
+/// A batch behind a gap in its segment, where no sound header stands.
+struct Orphan {
+    place: Place,
+    /// Stamp of the batch before it in the segment, which is in the gap.
+    previous: u64,
+}
+
+/// The batches that recovery finds on the members.
+struct Walk {
+    /// Stamps from here on may not be in the checkpoint.
+    horizon: u64,
+    found: Vec<Place>,
+    /// Batches behind a gap in their segments.
+    orphans: Vec<Orphan>,
+    /// All batches with a lower stamp are durable.
+    durable_below: u64,
+}
+
 /// Replays what is younger than the checkpoint.
-fn recover<M: Media>(volume: &mut Volume, media: &mut Counted<'_, M>) -> Result<(), Error> {
+fn recover<M: Media>(
+    store: &mut Store,
+    mark: Mark,
+    media: &mut Counted<'_, M>,
+) -> Result<(), Error> {
     let mut header = vec![0; 2 * PAGE_BYTES];
-    let mut found = Vec::new();
-    let mut durable_below = volume.checkpointer.horizon;
-    for segment in 0..volume.geometry.segments() {
-        walk(volume, media, segment, &mut header, (&mut found, &mut durable_below))?;
+    let horizon = mark.horizon;
+    let (found, orphans) = (Vec::new(), Vec::new());
+    let mut walk = Walk { horizon, found, orphans, durable_below: horizon };
+    for segment in 0..store.geometry.segments() {
+        walk.segment(store, media, segment, &mut header)?;
     }
-    found.sort_unstable();
+    walk.found.sort_unstable();
     let mut replay = Replay {
-        known: vec![0; volume.geometry.pages as usize].into(),
-        horizon: volume.checkpointer.horizon,
-        durable_below,
-        data: vec![0; volume.geometry.segment_pages as usize * PAGE_BYTES].into(),
+        known: vec![0; store.geometry.pages as usize].into(),
+        mark,
+        durable_below: walk.durable_below,
+        data: vec![0; store.geometry.segment_pages as usize * PAGE_BYTES].into(),
     };
-    for place in found {
-        replay.batch(volume, media, place, &mut header)?;
+    for place in walk.found {
+        replay.batch(store, media, place, &mut header)?;
+    }
+    for orphan in walk.orphans.iter().filter(|orphan| orphan.previous < walk.durable_below) {
+        replay.judge(store, media, orphan.place, &mut header)?;
     }
     Ok(())
 }
 
 /// Reads the header at an offset of a segment, if a sound one of this volume is there.
 fn read_header<'a, M: Media>(
-    volume: &Volume,
+    store: &Store,
     media: &mut Counted<'_, M>,
     (segment, offset): (u32, u32),
     header: &'a mut [u8],
 ) -> Result<Option<(BatchHead, &'a [Entry])>, Error> {
-    let geometry = &volume.geometry;
+    let geometry = &store.geometry;
     if offset >= geometry.segment_pages {
         return Ok(None);
     }
@@ -381,42 +416,69 @@ fn read_header<'a, M: Media>(
     Ok(BatchHead::decode(header).filter(|(head, _)| is_ours(head)))
 }
 
-/// Collects the batches of a segment that the checkpoint may not have.
-fn walk<M: Media>(
-    volume: &mut Volume,
-    media: &mut Counted<'_, M>,
-    segment: u32,
-    header: &mut [u8],
-    (found, durable_below): (&mut Vec<Place>, &mut u64),
-) -> Result<(), Error> {
-    let entry = *volume.segments.at(segment);
-    let Some((first, _)) = read_header(volume, media, (segment, 0), header)? else { return Ok(()) };
-    let life = first.life.get();
-    let horizon = volume.checkpointer.horizon;
-    let known = life == entry.life && entry.state != State::Open && entry.last < horizon;
-    if known || life < entry.life {
-        return Ok(());
-    }
-    let mut last = first;
-    let mut offset = 0;
-    while let Some((head, _)) = read_header(volume, media, (segment, offset), header)? {
-        if head.life.get() != life {
-            break;
+impl Walk {
+    /// Collects the batches of a segment that the checkpoint may not have.
+    fn segment<M: Media>(
+        &mut self,
+        store: &mut Store,
+        media: &mut Counted<'_, M>,
+        segment: u32,
+        header: &mut [u8],
+    ) -> Result<(), Error> {
+        let entry = *store.segments.at(segment);
+        let Some((first, _)) = read_header(store, media, (segment, 0), header)? else {
+            return Ok(());
+        };
+        let life = first.life.get();
+        let known = life == entry.life && entry.state != State::Open && entry.last < self.horizon;
+        if known || life < entry.life {
+            return Ok(());
         }
-        *durable_below = head.durable_below.get().max(*durable_below);
-        let next = head.base.get() + head.entries() as u64 + 1;
-        volume.clock.next_stamp = volume.clock.next_stamp.max(next);
-        if head.base.get() >= horizon {
-            found.push(Place { base: head.base.get(), segment, offset });
+        let mut last = first;
+        let mut offset = 0;
+        while let Some((head, _)) = read_header(store, media, (segment, offset), header)? {
+            if head.life.get() != life {
+                break;
+            }
+            self.durable_below = head.durable_below.get().max(self.durable_below);
+            let next = head.base.get() + head.entries() as u64 + 1;
+            store.clock.next_stamp = store.clock.next_stamp.max(next);
+            if head.base.get() >= self.horizon {
+                self.found.push(Place { base: head.base.get(), segment, offset });
+            }
+            offset += head.pages();
+            last = head;
         }
-        offset += head.pages();
-        last = head;
+        let written = store.clock.written;
+        let entry = store.segments.at_mut(segment);
+        (entry.life, entry.wear, entry.stream) = (life, last.wear.get(), last.stream);
+        (entry.fill, entry.last, entry.closed_at) = (offset, last.base.get(), written);
+        self.look_behind(store, media, (segment, offset + 1), life, header)
     }
-    let written = volume.clock.written;
-    let entry = volume.segments.at_mut(segment);
-    (entry.life, entry.wear, entry.stream) = (life, last.wear.get(), last.stream);
-    (entry.fill, entry.last, entry.closed_at) = (offset, last.base.get(), written);
-    Ok(())
+
+    /// Looks for a batch of this life behind the place where a segment's batches end. The batch
+    /// before it in the segment is missing: lost with power, or damaged if it was durable.
+    fn look_behind<M: Media>(
+        &mut self,
+        store: &mut Store,
+        media: &mut Counted<'_, M>,
+        (segment, from): (u32, u32),
+        life: u64,
+        header: &mut [u8],
+    ) -> Result<(), Error> {
+        for offset in from..store.geometry.segment_pages {
+            let found = read_header(store, media, (segment, offset), header)?;
+            let Some((head, _)) = found.filter(|(head, _)| head.life.get() == life) else {
+                continue;
+            };
+            self.durable_below = head.durable_below.get().max(self.durable_below);
+            let next = head.base.get() + head.entries() as u64 + 1;
+            store.clock.next_stamp = store.clock.next_stamp.max(next);
+            let place = Place { base: head.base.get(), segment, offset };
+            self.orphans.push(Orphan { place, previous: head.previous.get() });
+        }
+        Ok(())
+    }
 }
 
 /// The replay of batches in the order of their stamps.
@@ -424,7 +486,7 @@ struct Replay {
     /// For each page, the stamp of what is known of it: less the horizon, plus one; zero for what
     /// the checkpoint has.
     known: Box<[u32]>,
-    horizon: u64,
+    mark: Mark,
     durable_below: u64,
     data: Box<[u8]>,
 }
@@ -433,58 +495,82 @@ impl Replay {
     /// Applies a batch, as far as it is whole.
     fn batch<M: Media>(
         &mut self,
-        volume: &mut Volume,
+        store: &mut Store,
         media: &mut Counted<'_, M>,
         place: Place,
         header: &mut [u8],
     ) -> Result<(), Error> {
         let at = (place.segment, place.offset);
-        let Some((head, entries)) = read_header(volume, media, at, header)? else { return Ok(()) };
+        let Some((head, entries)) = read_header(store, media, at, header)? else { return Ok(()) };
         let data = usize::from(head.data.get());
         let data_at = place.offset + head.pages() - data as u32;
-        let first = volume.geometry.place(place.segment, data_at);
-        let proves = head.base.get() >= self.durable_below && volume.settings.data;
-        if proves && data > 0 && !volume.is_sabotaged(Sabotage::UnprovenPages) {
-            let (member, at) = volume.geometry.locate(first);
+        let first = store.geometry.place(place.segment, data_at);
+        let proves = head.base.get() >= self.durable_below && store.settings.data;
+        if proves && data > 0 && !store.is_sabotaged(Sabotage::UnprovenPages) {
+            let (member, at) = store.geometry.locate(first);
             media.read(member, at, &mut self.data[..data * PAGE_BYTES])?;
             let torn = (0..data).filter(|&page| !self.is_whole(page, &entries[page])).count();
             media.opened.torn_pages += torn as u64;
-            let single = volume.is_sabotaged(Sabotage::SinglePages);
+            let single = store.is_sabotaged(Sabotage::SinglePages);
             if torn > 0 && head.flags & FLAG_ATOMIC != 0 && !single {
                 return Ok(());
             }
         }
         media.opened.batches += 1;
         // What a batch moved before the checkpoint began is in it, unless a host was faster.
-        let early = head.base.get() < volume.checkpointer.begun;
-        let is_settled = |entry: &Entry| early && entry.stamp() < self.horizon;
+        let early = head.base.get() < self.mark.begun;
+        let is_settled = |entry: &Entry| early && entry.stamp() < self.mark.horizon;
         let settled: Vec<bool> = entries.iter().map(is_settled).collect();
         for (page, entry) in entries[..data].iter().enumerate() {
             if settled[page] {
                 continue;
             }
-            if !proves || volume.is_sabotaged(Sabotage::UnprovenPages) || self.is_whole(page, entry)
+            if !proves || store.is_sabotaged(Sabotage::UnprovenPages) || self.is_whole(page, entry)
             {
-                self.apply(volume, entry.page.get(), entry, first + page as u32)?;
+                self.apply(store, entry.page.get(), entry, first + page as u32)?;
             }
         }
         for (entry, settled) in entries[data..].iter().zip(&settled[data..]) {
             if *settled {
                 continue;
             }
-            let forgets = volume.is_sabotaged(Sabotage::ForgottenDiscards);
+            let forgets = store.is_sabotaged(Sabotage::ForgottenDiscards);
             let (begin, count) = (entry.page.get(), entry.check.get());
             match entry.kind() {
-                Some(Kind::Poisoned) => self.apply(volume, begin, entry, POISONED)?,
+                Some(Kind::Poisoned) => self.apply(store, begin, entry, POISONED)?,
                 Some(Kind::Discarded) if !forgets => {
                     for page in begin..begin.saturating_add(count) {
-                        self.apply(volume, page, entry, UNMAPPED)?;
+                        self.apply(store, page, entry, UNMAPPED)?;
                     }
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Judges a gap whose batches were durable, by a batch behind it. A segment that was emptied may
+    /// have lost any of its headers to a discard. If one of its pages is live, a header is damaged.
+    fn judge<M: Media>(
+        &self,
+        store: &Store,
+        media: &mut Counted<'_, M>,
+        orphan: Place,
+        header: &mut [u8],
+    ) -> Result<(), Error> {
+        let at = (orphan.segment, orphan.offset);
+        let Some((_, entries)) = read_header(store, media, at, header)? else { return Ok(()) };
+        let is_newer = |entry: &Entry| {
+            let known = self.known.get(entry.page.get() as usize);
+            let stamp = (entry.stamp() + 1).saturating_sub(self.mark.horizon);
+            known.is_some_and(|&known| stamp > u64::from(known))
+        };
+        let pages = store.geometry.segment_pages;
+        let mut places = store.map.places().iter().filter(|place| **place < POISONED);
+        match entries.iter().any(is_newer) || places.any(|place| place / pages == orphan.segment) {
+            true => Err(Error::Batch(orphan.segment)),
+            false => Ok(()),
+        }
     }
 
     fn is_whole(&self, page: usize, entry: &Entry) -> bool {
@@ -494,18 +580,18 @@ impl Replay {
     /// Sets the place of a page, unless something younger is known of it.
     fn apply(
         &mut self,
-        volume: &mut Volume,
+        store: &mut Store,
         page: u32,
         entry: &Entry,
         place: u32,
     ) -> Result<(), Error> {
         let Some(known) = self.known.get_mut(page as usize) else { return Ok(()) };
-        let stamp = (entry.stamp() + 1).saturating_sub(self.horizon);
+        let stamp = (entry.stamp() + 1).saturating_sub(self.mark.horizon);
         let stamp = u32::try_from(stamp).map_err(|_| Error::Log)?;
         if stamp >= *known {
             *known = stamp;
-            volume.map.set(page, place);
-            volume.map.set_heat(page, entry.heat());
+            store.map.set(page, place);
+            store.map.set_heat(page, entry.heat());
         }
         Ok(())
     }
@@ -514,24 +600,20 @@ impl Replay {
 /// Writes a whole checkpoint to the area that the valid one does not use, and makes it durable. The
 /// caller commits the superblock.
 fn write_checkpoint<M: Media>(
-    volume: &mut Volume,
+    store: &Store,
+    checkpointer: &mut Checkpointer,
     media: &mut Counted<'_, M>,
 ) -> Result<(), Error> {
-    let geometry = volume.geometry;
-    let checkpointer = &mut volume.checkpointer;
-    checkpointer.generation += 1;
-    checkpointer.valid = checkpointer.generation;
-    checkpointer.area = 1 - checkpointer.area;
-    checkpointer.horizon = volume.clock.next_stamp;
-    checkpointer.begun = volume.clock.next_stamp;
-    let identity = checkpointer.valid;
-    let (member, begin) = geometry.area(u64::from(checkpointer.area));
+    let geometry = store.geometry;
+    checkpointer.make_valid(store.clock.next_stamp, store.clock.next_stamp);
+    let Mark { identity, area, .. } = checkpointer.valid();
+    let (member, begin) = geometry.area(u64::from(area));
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
     let mut index = 0;
     while index < geometry.checkpoint_pages() {
         let pages = (geometry.checkpoint_pages() - index).min(PIECE_PAGES);
         for (number, page) in (index..index + pages).zip(piece.chunks_exact_mut(PAGE_BYTES)) {
-            encode_page(&geometry, &volume.map, &volume.segments, (identity, number), page);
+            encode_page(&geometry, &store.map, &store.segments, (identity, number), page);
         }
         media.write(member, begin + u64::from(index), &piece[..pages as usize * PAGE_BYTES])?;
         index += pages;

@@ -1,9 +1,9 @@
-//! Where pages are placed and which segment is collected.
+//! The streams where pages are placed and which segment is collected.
 
-/// How written and moved pages are separated into streams.
+/// The separation of written and moved pages into streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// One stream.
+    /// A single stream.
     None,
     /// Three streams by heat.
     Heat3,
@@ -11,7 +11,7 @@ pub enum Placement {
     Heat6,
 }
 
-/// How the collector chooses among the closed segments.
+/// The choice of the collector among the closed segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victims {
     /// The fewest live pages among the oldest segments, in per cent of all closed ones: the
@@ -40,7 +40,7 @@ impl Policy {
     /// Six streams by heat, victims by age and benefit.
     pub const HEAT6: Policy = Policy { placement: Placement::Heat6, victims: Victims::AgeBenefit };
 
-    /// One stream, the fewest live pages among the oldest `percent` per cent.
+    /// A single stream, the fewest live pages among the oldest `percent` per cent.
     pub const fn baseline(percent: u8) -> Policy {
         Policy { placement: Placement::None, victims: Victims::GreedyWindow { percent } }
     }

@@ -1,6 +1,17 @@
 //! Counters of a volume, in pages, since it was opened.
 
-/// What a volume did and how it stands.
+/// The wear of a volume: how often its segments were opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// The least wear of a segment.
+    pub least: u32,
+    /// The sum of the wear of all segments.
+    pub sum: u64,
+    /// The greatest wear of a segment.
+    pub greatest: u32,
+}
+
+/// Counters and state of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Pages that hosts wrote.
@@ -29,16 +40,10 @@ pub struct Report {
     pub stuck: u64,
     /// Free segments.
     pub free: u32,
-    /// The least wear of a segment.
-    pub wear_min: u32,
-    /// The sum of the wear of all segments.
-    pub wear_sum: u64,
-    /// The greatest wear of a segment.
-    pub wear_max: u32,
+    /// The wear.
+    pub wear: Wear,
     /// `true` if the volume takes no writes any more.
     pub read_only: bool,
-    /// Pages written since the last flush began.
-    pub(crate) unflushed_pages: u32,
 }
 
 impl Report {

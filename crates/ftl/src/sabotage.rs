@@ -1,7 +1,5 @@
 //! Faults that tests put into a volume, to prove that they would be found.
 
-use crate::volume::Volume;
-
 /// A fault of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
@@ -22,18 +20,4 @@ pub(crate) enum Sabotage {
     /// A flush is answered by members although they flushed nothing.
     #[cfg(test)]
     LyingFlush,
-}
-
-impl Volume {
-    /// Returns `true` if tests put this fault in.
-    #[cfg(test)]
-    pub(crate) fn is_sabotaged(&self, fault: Sabotage) -> bool {
-        self.sabotage == Some(fault)
-    }
-
-    /// Returns `false`: there are faults in tests only.
-    #[cfg(not(test))]
-    pub(crate) fn is_sabotaged(&self, _fault: Sabotage) -> bool {
-        false
-    }
 }

@@ -6,6 +6,7 @@ use alloc::vec;
 use core::cmp::Reverse;
 
 use crate::policy::Victims;
+use crate::report::Wear;
 
 /// The end of the list of closed segments.
 const NONE: u32 = u32::MAX;
@@ -13,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// Difference of wear from which on the least worn segment is collected although it is full.
 const WEAR_SPREAD_MAX: u32 = 64;
 
-/// What a segment is for now.
+/// The use of a segment now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Holds nothing. Ends when a log opens it.
@@ -62,6 +63,8 @@ pub(crate) struct Segments {
     oldest: u32,
     newest: u32,
     closed: u32,
+    /// Segments that are collected: victims, and emptied ones.
+    victims: u32,
     wear_max: u32,
 }
 
@@ -87,6 +90,7 @@ impl Segments {
             oldest: NONE,
             newest: NONE,
             closed: 0,
+            victims: 0,
             wear_max: 0,
         }
     }
@@ -108,13 +112,27 @@ impl Segments {
         self.free.len() as u32
     }
 
+    /// Returns the number of segments that are being collected.
+    pub(crate) fn victims(&self) -> u32 {
+        self.victims
+    }
+
+    pub(crate) fn set_state(&mut self, segment: u32, state: State) {
+        let entry = &mut self.table[segment as usize];
+        let counts = |state| matches!(state, State::Victim | State::Emptied);
+        self.victims += u32::from(counts(state));
+        self.victims -= u32::from(counts(entry.state));
+        entry.state = state;
+    }
+
     /// Puts a segment that holds nothing among the free ones.
     pub(crate) fn release(&mut self, segment: u32) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.valid == 0 && entry.reads == 0, "a segment in use is not released");
-        entry.state = State::Free;
-        self.wear_max = self.wear_max.max(entry.wear);
-        self.free.push(Reverse((entry.wear, segment)));
+        let wear = entry.wear;
+        self.set_state(segment, State::Free);
+        self.wear_max = self.wear_max.max(wear);
+        self.free.push(Reverse((wear, segment)));
     }
 
     /// Opens the least worn free segment with a new life.
@@ -148,8 +166,8 @@ impl Segments {
     pub(crate) fn take(&mut self, segment: u32, state: State) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.state == State::Closed, "only closed segments are victims");
-        entry.state = state;
         let (prev, next) = (entry.prev, entry.next);
+        self.set_state(segment, state);
         match prev {
             NONE => self.oldest = next,
             other => self.table[other as usize].next = next,
@@ -216,11 +234,13 @@ impl Segments {
         }
     }
 
-    /// Returns the least, the sum and the greatest of the segments' wear.
-    pub(crate) fn wear(&self) -> (u32, u64, u32) {
+    /// Returns the segments' wear.
+    pub(crate) fn wear(&self) -> Wear {
         let wear = |segment: &Segment| segment.wear;
-        let least = self.table.iter().map(wear).min().unwrap_or(0);
-        let sum = self.table.iter().map(|segment| u64::from(segment.wear)).sum();
-        (least, sum, self.table.iter().map(wear).max().unwrap_or(0))
+        Wear {
+            least: self.table.iter().map(wear).min().unwrap_or(0),
+            sum: self.table.iter().map(|segment| u64::from(segment.wear)).sum(),
+            greatest: self.table.iter().map(wear).max().unwrap_or(0),
+        }
     }
 }

@@ -8,12 +8,12 @@ use contract::Status;
 
 use super::members::Members;
 use super::run::{Run, Sizes};
+use crate::command::{Settings, Token};
 use crate::error::Error;
 use crate::geometry::Shape;
 use crate::layout::{Superblock, VERSION, checksum};
 use crate::open::{create, open};
 use crate::policy::Policy;
-use crate::volume::{Settings, Token};
 
 const SIZES: Sizes = Sizes {
     members: 2,
@@ -148,4 +148,39 @@ fn a_failed_batch_goes_to_another_segment_and_the_third_failure_ends_writes() {
     assert!(run.volume.report().read_only);
     assert!(run.read(3, 1));
     run.turn().unwrap();
+}
+
+/// Returns the members of a run whose process died after three writes of two pages, and the page of
+/// the middle one's header. `flushed` of the writes are durable.
+fn three_batches(flushed: usize) -> (Members, u64) {
+    let sizes = Sizes { members: 1, member_pages: 400, segment_pages: 16, ..SIZES };
+    let mut run = Run::new(&sizes, 9, None);
+    for number in 1..=3 {
+        assert!(run.write(2 * number as u32, 2, false, false));
+        run.drain().unwrap();
+        if number == flushed {
+            assert!(run.flush());
+            run.drain().unwrap();
+        }
+    }
+    run.members.keep_all();
+    let at = run.volume.geometry().locate(run.volume.store.map.place(4)).1 - 1;
+    (run.members, at)
+}
+
+#[test]
+fn a_damaged_durable_batch_with_a_later_one_behind_is_refused() {
+    for byte in [3, 30, 70, 90] {
+        let (mut members, at) = three_batches(2);
+        members.0[0].damage(at, byte);
+        assert!(matches!(refusal(members), Error::Batch(_)), "byte {byte}");
+    }
+}
+
+#[test]
+fn a_batch_that_no_flush_covers_may_be_missing_before_a_later_one() {
+    let (mut members, at) = three_batches(1);
+    members.0[0].damage(at, 30);
+    let (_, opened) = open(&mut members, Settings::new(Policy::HEAT3)).unwrap();
+    assert_eq!(opened.batches, 1);
 }

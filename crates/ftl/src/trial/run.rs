@@ -10,12 +10,13 @@ use contract::{Slot, Status};
 
 use super::members::{Chance, Members, SECTOR_BYTES};
 use super::model::Model;
+use crate::command::{Command, Into, Op, Request, Settings};
 use crate::geometry::Shape;
 use crate::layout::PAGE_BYTES;
 use crate::open::{create, open_with};
 use crate::policy::Policy;
 use crate::sabotage::Sabotage;
-use crate::volume::{Command, Into, Op, Request, Settings, Volume};
+use crate::volume::Volume;
 
 /// A request under way.
 enum Doing {
@@ -383,7 +384,7 @@ fn values_of(volume: &Volume, members: &mut Members) -> Result<Vec<u64>, String>
     let mut bytes = vec![0; PAGE_BYTES];
     let mut values = Vec::new();
     for page in 0..volume.geometry().pages {
-        let place = volume.map.place(page);
+        let place = volume.store.map.place(page);
         match place {
             crate::map::UNMAPPED => values.push(0),
             crate::map::POISONED => return Err(format!("page {page} is poisoned")),

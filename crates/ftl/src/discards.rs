@@ -1,0 +1,86 @@
+//! Discards under way: runs of pages that records in the log make read as zeroes.
+
+use alloc::vec::Vec;
+
+use contract::Slot;
+
+use crate::flight::{Bound, Flight};
+use crate::layout::Kind;
+use crate::log::{Item, Log};
+use crate::map::UNMAPPED;
+
+/// Pages of a discard that one record carries.
+const RUN_PAGES_MAX: u32 = 1024;
+
+/// Discards that may be under way at once.
+const DISCARDS_MAX: usize = 8;
+
+/// A discard: `begin ≤ next ≤ end`.
+#[derive(Clone, Copy, Debug)]
+struct Discarding {
+    slot: Slot,
+    begin: u32,
+    next: u32,
+    end: u32,
+    /// `true` while a record is on its way.
+    sent: bool,
+}
+
+/// The discards under way.
+pub(crate) struct Discards {
+    all: Vec<Discarding>,
+}
+
+impl Discards {
+    pub(crate) fn new() -> Discards {
+        Discards { all: Vec::with_capacity(DISCARDS_MAX) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns `true` if a page from `page` to `end` is being discarded.
+    pub(crate) fn overlaps(&self, page: u32, end: u32) -> bool {
+        self.all.iter().any(|d| d.begin < end && page < d.end)
+    }
+
+    /// Adds a discard; returns `false` if it has to wait.
+    pub(crate) fn push(&mut self, slot: Slot, page: u32, end: u32) -> bool {
+        let waits = self.overlaps(page, end) || self.all.len() == DISCARDS_MAX;
+        if !waits {
+            self.all.push(Discarding { slot, begin: page, next: page, end, sent: false });
+        }
+        !waits
+    }
+
+    /// Stages the next records. A discard waits until no write to its pages is on its way; new
+    /// writes to them wait for the discard.
+    pub(crate) fn advance(&mut self, log: &mut Log, flight: &mut Flight, may_open: bool) {
+        for discard in &mut self.all {
+            let run = RUN_PAGES_MAX.min(discard.end - discard.next);
+            let waits = discard.sent || flight.bound(discard.next, run) != Bound::Free;
+            if waits || !log.takes(0, 1, may_open) {
+                continue;
+            }
+            let (page, kind) = (discard.next, Kind::Discarded);
+            let item = Item { page, kind, heat: 0, stamp: 0, check: run, from: UNMAPPED };
+            log.filling.records.push(item);
+            discard.sent = true;
+        }
+    }
+
+    /// Ends the record of a run. Returns the request if the run was its last.
+    pub(crate) fn land(&mut self, page: u32, pages: u32) -> Option<Slot> {
+        // Not there: the volume became read-only meanwhile, and the request was answered.
+        let index = self.all.iter().position(|d| d.sent && d.next == page)?;
+        let discard = &mut self.all[index];
+        (discard.next, discard.sent) = (page + pages, false);
+        (discard.next == discard.end).then(|| self.all.swap_remove(index).slot)
+    }
+
+    /// Gives a discard up.
+    pub(crate) fn pop(&mut self) -> Option<Slot> {
+        self.all.pop().map(|discard| discard.slot)
+    }
+}

@@ -1,0 +1,109 @@
+//! Reads of hosts: a read becomes one command for each run of places, and ends with the last.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use contract::{Slot, Status};
+
+use crate::command::{Busy, Into, Op, REQUESTS_MAX, Reply, Token};
+use crate::map::{POISONED, UNMAPPED};
+use crate::store::{COMMANDS_MAX, Store};
+
+/// A read of a host.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    slot: Slot,
+    parts: u32,
+    status: Status,
+}
+
+/// The reads under way.
+pub(crate) struct Reads {
+    table: Box<[Option<Read>]>,
+    free: Vec<u16>,
+}
+
+impl Reads {
+    pub(crate) fn new() -> Reads {
+        Reads {
+            table: (0..REQUESTS_MAX).map(|_| None).collect(),
+            free: (0..REQUESTS_MAX as u16).rev().collect(),
+        }
+    }
+
+    /// Begins a read.
+    pub(crate) fn begin(
+        &mut self,
+        store: &mut Store,
+        slot: Slot,
+        (page, pages): (u32, u32),
+    ) -> Result<(), Busy> {
+        let room = store.commands.len() + pages as usize <= COMMANDS_MAX;
+        let Some(&index) = self.free.last().filter(|_| room) else { return Err(Busy) };
+        let places = &store.map.places()[page as usize..(page + pages) as usize];
+        if places.contains(&POISONED) {
+            return store.answer(slot, Status::MediaError);
+        }
+        let mut parts = 0;
+        let mut first = 0;
+        while first < pages {
+            let place = store.map.place(page + first);
+            let mut run = 1;
+            while first + run < pages && follows(store, place, run, page + first + run) {
+                run += 1;
+            }
+            let (token, member, op) = if place == UNMAPPED {
+                (Token::Collect, 0, Op::Zero { slot, first, pages: run })
+            } else {
+                let (member, at) = store.geometry.locate(place);
+                store.segments.at_mut(place / store.geometry.segment_pages).reads += run;
+                parts += 1;
+                let read = Op::Read { at, pages: run, into: Into::Host(slot, first) };
+                (Token::Read(index, place, run), member, read)
+            };
+            store.send(token, member, op);
+            first += run;
+        }
+        if parts == 0 {
+            return store.answer(slot, Status::Ok);
+        }
+        self.free.pop();
+        self.table[usize::from(index)] = Some(Read { slot, parts, status: Status::Ok });
+        Ok(())
+    }
+
+    /// Ends a part of a read.
+    pub(crate) fn end(
+        &mut self,
+        store: &mut Store,
+        index: u16,
+        (place, pages): (u32, u32),
+        status: Status,
+    ) {
+        let segment = place / store.geometry.segment_pages;
+        store.segments.at_mut(segment).reads -= pages;
+        let entry = &mut self.table[usize::from(index)];
+        let read = entry.as_mut().expect("the read is in flight");
+        read.parts -= 1;
+        if !status.is_ok() {
+            read.status = status;
+        }
+        if read.parts == 0 {
+            store.replies.push_back(Reply { slot: read.slot, status: read.status });
+            *entry = None;
+            self.free.push(index);
+        }
+    }
+}
+
+/// Returns `true` if the page at `next` goes on where `run` pages from `place` end.
+fn follows(store: &Store, place: u32, run: u32, next: u32) -> bool {
+    let after = store.map.place(next);
+    match place {
+        UNMAPPED => after == UNMAPPED,
+        _ => {
+            let segment = store.geometry.segment_pages;
+            after == place + run && after / segment == place / segment
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The state that the parts of a volume share: the map, the segments, the logs, and what goes out.
+//!
+//! A batch leaves a log, lands, and changes the map; a segment without live pages waits for a flush
+//! and becomes free. Deliberately left out: who fills the logs (`volume`, `collect`, `discards`).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use contract::{Slot, Status};
+
+use crate::command::{Busy, Command, Op, REQUESTS_MAX, Reply, Settings, Token};
+use crate::discards::Discards;
+use crate::flight::Flight;
+use crate::flush::Flusher;
+use crate::geometry::Geometry;
+use crate::layout::{BATCH_MAGIC, BatchHead, FLAG_ATOMIC, Kind, VERSION};
+use crate::log::{Item, Log};
+use crate::map::{Map, POISONED, UNMAPPED};
+use crate::report::Report;
+use crate::sabotage::Sabotage;
+use crate::segment::{Segments, State};
+
+/// Commands that may wait for the caller to take them.
+pub(crate) const COMMANDS_MAX: usize = 4096;
+
+/// Stamps, sessions and the clock of ages.
+pub(crate) struct Clock {
+    pub(crate) next_stamp: u64,
+    pub(crate) session: u64,
+    pub(crate) opened: u32,
+    /// Pages that hosts wrote in the volume's life.
+    pub(crate) written: u64,
+}
+
+/// The shared state of a volume.
+pub(crate) struct Store {
+    pub(crate) geometry: Geometry,
+    pub(crate) settings: Settings,
+    pub(crate) map: Map,
+    pub(crate) segments: Segments,
+    pub(crate) logs: Box<[Log]>,
+    pub(crate) flight: Flight,
+    pub(crate) clock: Clock,
+    pub(crate) flusher: Flusher,
+    pub(crate) discards: Discards,
+    /// Moved pages and poison records that are staged or on their way.
+    pub(crate) moves: u64,
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) report: Report,
+    /// `true` after failures that no other segment mended.
+    pub(crate) read_only: bool,
+    /// Segments without live pages, with the round of flushes that they wait for.
+    emptied: VecDeque<(u64, u32)>,
+    upkeep: Upkeep,
+}
+
+/// Counters of the store for itself.
+#[derive(Default)]
+struct Upkeep {
+    /// Pages written since the last flush began.
+    unflushed_pages: u32,
+    #[cfg(test)]
+    sabotage: Option<Sabotage>,
+}
+
+impl Store {
+    /// Returns a store with an empty map.
+    pub(crate) fn new(geometry: Geometry, settings: Settings, clock: Clock) -> Store {
+        let batch = geometry.batch_pages_max() as usize;
+        let streams = usize::from(geometry.streams);
+        let log = |_| Log::new(geometry.segment_pages, batch, settings.data);
+        let durable_below = clock.next_stamp;
+        Store {
+            geometry,
+            settings,
+            map: Map::new(geometry.pages),
+            segments: Segments::new(geometry.segments()),
+            logs: (0..streams).map(log).collect(),
+            flight: Flight::new(2 * streams * batch),
+            clock,
+            flusher: Flusher::new(durable_below, REQUESTS_MAX),
+            discards: Discards::new(),
+            moves: 0,
+            commands: VecDeque::with_capacity(COMMANDS_MAX),
+            replies: VecDeque::with_capacity(2 * REQUESTS_MAX),
+            report: Report::default(),
+            read_only: false,
+            emptied: VecDeque::with_capacity(geometry.segments() as usize),
+            upkeep: Upkeep::default(),
+        }
+    }
+
+    /// Puts a fault in.
+    #[cfg(test)]
+    pub(crate) fn set_sabotage(&mut self, fault: Option<Sabotage>) {
+        self.upkeep.sabotage = fault;
+    }
+
+    /// Returns `true` if tests put this fault in.
+    #[cfg(test)]
+    pub(crate) fn is_sabotaged(&self, fault: Sabotage) -> bool {
+        self.upkeep.sabotage == Some(fault)
+    }
+
+    /// Returns `false`: there are faults in tests only.
+    #[cfg(not(test))]
+    pub(crate) fn is_sabotaged(&self, _fault: Sabotage) -> bool {
+        false
+    }
+
+    /// Returns `true` if the logs have nothing to write.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let quiet = self.logs.iter().all(|log| !log.is_flying && log.filling.is_empty());
+        quiet && self.discards.is_empty()
+    }
+
+    /// Begins a round of flushes if one is wanted.
+    pub(crate) fn begin_flush(&mut self) {
+        let floor = self.lowest_base();
+        if self.flusher.begin(self.geometry.members, floor) {
+            self.report.flushes += 1;
+            self.upkeep.unflushed_pages = 0;
+            for member in 0..self.geometry.members {
+                self.send(Token::Flush(member), member, Op::Flush);
+            }
+        }
+    }
+
+    /// Yields a command.
+    pub(crate) fn send(&mut self, token: Token, member: u16, op: Op) {
+        self.commands.push_back(Command { token, member, op });
+    }
+
+    pub(crate) fn answer(&mut self, slot: Slot, status: Status) -> Result<(), Busy> {
+        self.replies.push_back(Reply { slot, status });
+        Ok(())
+    }
+
+    /// Returns the lowest stamp of a batch on its way, or the next stamp.
+    fn lowest_base(&self) -> u64 {
+        let flying = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.base);
+        flying.min().unwrap_or(self.clock.next_stamp)
+    }
+
+    pub(crate) fn close_batch(&mut self, index: usize, hurry: bool) {
+        let log = &mut self.logs[index];
+        if log.is_flying || log.filling.is_empty() {
+            return;
+        }
+        let waited_for = !log.filling.waiters.is_empty() || !log.filling.records.is_empty();
+        if !(waited_for || hurry || !log.takes(1, 0, false)) {
+            return;
+        }
+        if log.left() < log.filling.pages() as u32 && !self.open_segment(index) {
+            return;
+        }
+        let log = &mut self.logs[index];
+        let base = self.clock.next_stamp;
+        (log.filling.base, log.filling.first) = (base, base);
+        for item in log.filling.data.iter_mut().chain(&mut log.filling.records) {
+            if matches!(item.kind, Kind::Host | Kind::Discarded) {
+                item.stamp = self.clock.next_stamp;
+            }
+            self.clock.next_stamp += 1;
+        }
+        log.launch();
+        self.send_batch(index);
+    }
+
+    /// Closes the log's segment and opens another; returns `false` if none is free.
+    fn open_segment(&mut self, index: usize) -> bool {
+        if self.segments.free() == 0 {
+            return false;
+        }
+        self.seal(index);
+        let life = self.clock.session << 32 | u64::from(self.clock.opened);
+        self.clock.opened += 1;
+        let opened = self.segments.open(index as u8, life);
+        let log = &mut self.logs[index];
+        (log.segment, log.cursor) = (opened, 0);
+        true
+    }
+
+    /// Closes the log's open segment, if it has one.
+    pub(crate) fn seal(&mut self, index: usize) {
+        let log = &mut self.logs[index];
+        log.cursor = self.geometry.segment_pages;
+        if let Some(segment) = log.segment.take() {
+            self.segments.close(segment, self.clock.written);
+        }
+    }
+
+    /// Writes the batch on its way to the log's open segment.
+    fn send_batch(&mut self, index: usize) {
+        let log = &mut self.logs[index];
+        let segment = log.segment.expect("a segment was opened");
+        let pages = log.flying.pages() as u32;
+        log.flying.offset = log.cursor;
+        log.cursor += pages;
+        let entry = self.segments.at_mut(segment);
+        let previous = entry.last;
+        (entry.last, entry.fill) = (log.flying.base, log.cursor);
+        if !log.flying.records.is_empty() {
+            entry.records = log.flying.base;
+        }
+        let mut volume = [0; 8];
+        volume.copy_from_slice(&self.geometry.uuid[..8]);
+        let head = BatchHead {
+            magic: BATCH_MAGIC,
+            volume,
+            life: entry.life.into(),
+            base: log.flying.base.into(),
+            previous: previous.into(),
+            durable_below: self.flusher.durable_below.into(),
+            segment: segment.into(),
+            offset: log.flying.offset.into(),
+            wear: entry.wear.into(),
+            data: (log.flying.data.len() as u16).into(),
+            records: (log.flying.records.len() as u16).into(),
+            flags: if log.flying.atomic { FLAG_ATOMIC } else { 0 },
+            stream: index as u8,
+            version: VERSION.into(),
+            crc: 0.into(),
+        };
+        log.flying.encode(&head);
+        let (member, at) = self.geometry.locate(self.geometry.place(segment, log.flying.offset));
+        let token = Token::Batch(index as u8);
+        self.report.log_pages += u64::from(pages);
+        self.report.header_pages += log.flying.header_pages() as u64;
+        self.upkeep.unflushed_pages += pages;
+        self.send(token, member, Op::Write { at, pages });
+        if self.upkeep.unflushed_pages >= self.settings.flush_pages {
+            self.flusher.ask();
+        }
+    }
+
+    pub(crate) fn end_flush(&mut self, status: Status) {
+        self.flusher.end(status.is_ok());
+        self.read_only |= self.flusher.failed;
+        while let Some((slot, durable)) = self.flusher.pop() {
+            let status = if durable { Status::Ok } else { Status::MediaError };
+            self.replies.push_back(Reply { slot, status });
+        }
+    }
+
+    /// Installs the pages of a batch that was written, and answers its requests.
+    pub(crate) fn land(&mut self, index: usize) {
+        let log = &self.logs[index];
+        let segment = log.segment.expect("the batch's segment is open");
+        let data_at = log.flying.offset + log.flying.header_pages() as u32;
+        for at in 0..self.logs[index].flying.data.len() {
+            let item = self.logs[index].flying.data[at];
+            let place = self.geometry.place(segment, data_at + at as u32);
+            match item.kind {
+                Kind::Host => self.flight.leave(item.page),
+                _ => {
+                    self.moves -= 1;
+                    let blind = self.is_sabotaged(Sabotage::BlindMoves);
+                    if self.map.place(item.page) != item.from && !blind {
+                        continue;
+                    }
+                }
+            }
+            let old = self.map.set(item.page, place);
+            self.segments.at_mut(segment).valid += 1;
+            self.invalidate(old);
+        }
+        for at in 0..self.logs[index].flying.records.len() {
+            let item = self.logs[index].flying.records[at];
+            self.land_record(item);
+        }
+        for at in 0..self.logs[index].flying.waiters.len() {
+            let waiter = self.logs[index].flying.waiters[at];
+            match waiter.fua {
+                true => self.flusher.wait(waiter.slot),
+                false => self.replies.push_back(Reply { slot: waiter.slot, status: Status::Ok }),
+            }
+        }
+        self.logs[index].land();
+    }
+
+    fn land_record(&mut self, item: Item) {
+        if item.kind == Kind::Poisoned {
+            self.moves -= 1;
+            if self.map.place(item.page) == item.from {
+                self.map.set(item.page, POISONED);
+                self.invalidate(item.from);
+                self.report.poisoned += 1;
+            }
+            return;
+        }
+        for page in item.page..item.page + item.check {
+            let old = self.map.set(page, UNMAPPED);
+            self.invalidate(old);
+        }
+        if let Some(slot) = self.discards.land(item.page, item.check) {
+            self.replies.push_back(Reply { slot, status: Status::Ok });
+        }
+    }
+
+    /// Counts a place as dead. A victim's last one makes it wait for a flush.
+    fn invalidate(&mut self, place: u32) {
+        if place >= POISONED {
+            return;
+        }
+        let segment = place / self.geometry.segment_pages;
+        let entry = self.segments.at_mut(segment);
+        entry.valid -= 1;
+        if entry.valid == 0 && matches!(entry.state, State::Victim | State::Stuck) {
+            self.empty(segment);
+        }
+    }
+
+    pub(crate) fn empty(&mut self, segment: u32) {
+        self.segments.set_state(segment, State::Emptied);
+        let early = self.is_sabotaged(Sabotage::EarlyReuse);
+        let round = if early { 0 } else { self.flusher.ask() };
+        self.emptied.push_back((round, segment));
+    }
+
+    fn is_read(&self, segment: u32) -> bool {
+        self.segments.at(segment).reads > 0 && !self.is_sabotaged(Sabotage::UnpinnedReads)
+    }
+
+    /// Frees emptied segments that were flushed and are not read: at once, or after a discard.
+    pub(crate) fn advance_emptied(&mut self) {
+        for _ in 0..self.emptied.len() {
+            let Some((round, segment)) = self.emptied.pop_front() else { return };
+            if !self.flusher.is_done(round) || self.is_read(segment) {
+                self.emptied.push_back((round, segment));
+            } else if self.settings.discards {
+                let (member, at) = self.geometry.locate(self.geometry.place(segment, 0));
+                let op = Op::Discard { at, pages: self.geometry.segment_pages };
+                let token = Token::Discard(segment);
+                self.send(token, member, op);
+            } else {
+                self.segments.release(segment);
+            }
+        }
+    }
+
+    /// Writes a batch that failed to another segment. After three, the volume is read-only.
+    pub(crate) fn repeat(&mut self, index: usize) {
+        self.report.write_failures += 1;
+        let log = &mut self.logs[index];
+        log.flying.failures += 1;
+        if log.flying.failures < 3 && self.open_segment(index) {
+            // A stamp of its own, above the failed copy's: recovery prefers this one.
+            let log = &mut self.logs[index];
+            log.flying.base = self.clock.next_stamp;
+            self.clock.next_stamp += 1;
+            return self.send_batch(index);
+        }
+        self.read_only = true;
+        for index in 0..self.logs.len() {
+            self.abandon(index);
+        }
+    }
+
+    /// Answers the requests of batches that will not be written.
+    fn abandon(&mut self, index: usize) {
+        let log = &mut self.logs[index];
+        let fails = log.is_flying && log.flying.failures > 0;
+        for at in 0..log.filling.waiters.len() {
+            let slot = log.filling.waiters[at].slot;
+            self.replies.push_back(Reply { slot, status: Status::ReadOnly });
+        }
+        log.filling.waiters.clear();
+        for at in 0..if fails { log.flying.waiters.len() } else { 0 } {
+            let slot = log.flying.waiters[at].slot;
+            self.replies.push_back(Reply { slot, status: Status::MediaError });
+        }
+        if fails {
+            log.land();
+        }
+        while let Some(slot) = self.discards.pop() {
+            self.replies.push_back(Reply { slot, status: Status::ReadOnly });
+        }
+    }
+}
