@@ -8,7 +8,7 @@ use contract::Status;
 use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 
-/// What survives a loss of power as one.
+/// The unit that survives a loss of power whole.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
 /// A pseudo-random generator (SplitMix64).

@@ -1,4 +1,4 @@
-//! What a host may see: for each page, the values that are legal now and after a loss of power.
+//! The values that a host may see: for each page, those that are legal now and after a loss of power.
 //!
 //! Deliberately simple: sets of numbers. Zero is the value of a page without data.
 

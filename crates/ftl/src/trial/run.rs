@@ -83,7 +83,7 @@ pub(crate) struct Run {
     pub(crate) checkpoints: u64,
 }
 
-/// What a trial found wrong.
+/// The fault that a trial found, if any.
 pub(crate) type Verdict = Result<(), String>;
 
 impl Run {
