@@ -241,8 +241,8 @@ impl Device for SimQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim_flash::BufferModel;
     use crate::conformance::{self, Heap, leak_buf};
+    use crate::sim_flash::BufferModel;
     use contract::{Slot, SlotTable};
 
     #[test]
