@@ -1,14 +1,15 @@
 //! Events of the network: turns received bytes into replies, and replies into ended requests.
 
 use contract::{
-    Buf, CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
-    Notice, Slot, Status, Tag, TenantReply,
+    Buf, CloseReason, ConnId, Dial, Fatal, Frame, FrameHead, Instant, NetEvent, Notice, Slot,
+    Status, Tag,
 };
 use proto::reflex::ClientEvent;
 
-use super::interface::{Done, Loss, Report, Ticket};
+use super::Initiator;
+use super::interface::{Loss, Report, Ticket};
 use super::link::LinkState;
-use super::{Flight, Initiator, Work, address, slot_of, tag_of};
+use super::requests::{Flight, Work};
 
 impl<T: Dial> Initiator<T> {
     pub(super) fn handle(&mut self, now: Instant, event: NetEvent) {
@@ -33,7 +34,9 @@ impl<T: Dial> Initiator<T> {
                 self.filled(now, link, buf, at, len);
             }
             NetEvent::Sent { conn, buf } => {
-                self.take_back(self.link_of(conn), buf);
+                if let Some((slot, status)) = self.requests.take_back(self.link_of(conn), buf) {
+                    self.finish(slot, status);
+                }
             }
             NetEvent::Closed { conn, reason } => {
                 let link = self.link_of(conn).expect("only what was dialled closes");
@@ -100,19 +103,19 @@ impl<T: Dial> Initiator<T> {
                 },
                 ClientEvent::Info { tag, info } => {
                     let ticket = self.end_control(link, tag)?;
-                    self.report(Report::Info(ticket, info));
+                    self.requests.report(Report::Info(ticket, info));
                 }
                 ClientEvent::Tenant { tag, status, reply } => {
                     let ticket = self.end_control(link, tag)?;
-                    self.report(Report::Tenant(ticket, status, reply));
+                    self.requests.report(Report::Tenant(ticket, status, reply));
                 }
                 ClientEvent::Pong { tag } => {
                     let ticket = self.end_control(link, tag)?;
-                    self.report(Report::Pong(ticket, Status::Ok));
+                    self.requests.report(Report::Pong(ticket, Status::Ok));
                 }
                 ClientEvent::Notice(notice) => {
                     self.links[link].draining |= notice == Notice::Draining;
-                    self.report(Report::Notice { link, notice });
+                    self.requests.report(Report::Notice { link, notice });
                     self.leave_if_drained(link);
                 }
             }
@@ -123,26 +126,22 @@ impl<T: Dial> Initiator<T> {
     /// Returns the request with this tag, if it was sent on this connection and is not answered
     /// yet.
     fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
-        let slot = slot_of(tag).ok_or(Fatal::UnknownTag(tag))?;
-        match self.flights.find(slot) {
-            Some(flight) if flight.link == link && flight.sent && flight.answer.is_none() => {
-                self.links[link].failures = 0;
-                Ok((slot, flight))
-            }
-            _ => Err(Fatal::UnknownTag(tag)),
-        }
+        let owed = self.requests.owed(link, tag)?;
+        self.links[link].failures = 0;
+        Ok(owed)
     }
 
     fn answer(&mut self, link: usize, tag: Tag, status: Status, body: usize) -> Result<(), Fatal> {
         let draining = self.links[link].draining;
         let (slot, flight) = self.owed(link, tag)?;
-        let is_lent = flight.lent.is_some();
+        let is_lent = flight.is_lent();
         let Work::Data { command, .. } = flight.work else { return Err(Fatal::UnknownTag(tag)) };
         if body != if status.is_ok() { command.reply_bytes() } else { 0 } {
             return Err(Fatal::BadLength(body as u64));
         }
-        if status == Status::Retry && draining && !is_lent && !self.is_ordered(slot) {
-            self.put_back(link, slot);
+        if status == Status::Retry && draining && !is_lent && !self.requests.is_ordered(slot) {
+            self.requests.put_back(slot);
+            self.leave_if_drained(link);
         } else if body > 0 {
             self.links[link].arriving = Some((slot, 0));
         } else {
@@ -155,8 +154,7 @@ impl<T: Dial> Initiator<T> {
         let arriving = &mut self.links[link].arriving;
         let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
         let slot = *slot;
-        let flight = self.flights.get(slot);
-        if let Work::Data { command, buf: Some(buf), .. } = &mut flight.work {
+        if let Work::Data { command, buf: Some(buf), .. } = self.requests.work(slot) {
             let room = buf.prefix_mut(command.reply_bytes());
             room[*filled..*filled + bytes.len()].copy_from_slice(bytes);
         }
@@ -185,7 +183,7 @@ impl<T: Dial> Initiator<T> {
                 continue;
             };
             let bytes = owner.session.expects();
-            let Work::Data { buf: home, .. } = &mut self.flights.get(slot).work else { continue };
+            let Work::Data { buf: home, .. } = self.requests.work(slot) else { continue };
             let Some(buf) = home.take() else { continue };
             match self.transport.receive_into(conn, buf, at, at + bytes) {
                 Ok(()) => self.links[link].filling = Some(slot),
@@ -211,7 +209,7 @@ impl<T: Dial> Initiator<T> {
                 Some(other) => unreachable!("a body was expected, not {other:?}"),
             }),
         };
-        let Work::Data { buf: home, .. } = &mut self.flights.get(slot).work else {
+        let Work::Data { buf: home, .. } = self.requests.work(slot) else {
             unreachable!("only requests with data have a buffer")
         };
         *home = Some(buf);
@@ -228,61 +226,11 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Takes back a payload from the transport. Without a link, the connection ended before.
-    fn take_back(&mut self, link: Option<usize>, buf: Buf) {
-        let key = address(&buf);
-        let flights = &mut self.flights;
-        let lent = match link {
-            Some(link) => &mut self.links[link].lent,
-            None => &mut self.orphans,
-        };
-        // The first slot nearly always matches; a transport that copies nothing may return payloads
-        // in another order.
-        let place = lent
-            .iter()
-            .position(|&slot| flights.get(slot).lent == Some(key))
-            .expect("the transport gives back what it was lent");
-        let slot = lent.remove(place).expect("it was found");
-        let flight = self.flights.get(slot);
-        flight.lent = None;
-        let answer = flight.answer.take();
-        let Work::Data { buf: home, .. } = &mut flight.work else {
-            unreachable!("only requests with data lend a payload")
-        };
-        *home = Some(buf);
-        if let Some(status) = answer {
-            self.finish(slot, status);
-        } else if link.is_none() {
-            self.queue_again(slot);
-        }
-    }
-
     /// Ends the request. The request leaves the tables as soon as its buffer is back.
-    pub(super) fn finish(&mut self, slot: Slot, status: Status) {
-        let flight = self.flights.get(slot);
-        if flight.lent.is_some() {
-            flight.answer = Some(status);
-            return;
+    fn finish(&mut self, slot: Slot, status: Status) {
+        if let Some(link) = self.requests.finish(slot, status) {
+            self.leave_if_drained(link);
         }
-        let flight = self.retire(slot);
-        match flight.work {
-            Work::Data { command, buf, .. } => {
-                self.done.push(Done { ticket: Ticket(slot), command, status, buf });
-            }
-            Work::Control(control) => self.report(unanswered(Ticket(slot), &control, status)),
-        }
-    }
-
-    /// Removes the request from the tables.
-    fn retire(&mut self, slot: Slot) -> Flight {
-        let flight = self.flights.remove(slot);
-        let owner = &mut self.links[flight.link];
-        owner.load -= 1;
-        if flight.sent {
-            owner.sent -= 1;
-            self.leave_if_drained(flight.link);
-        }
-        flight
     }
 
     fn end_control(&mut self, link: usize, tag: Tag) -> Result<Ticket, Fatal> {
@@ -290,69 +238,20 @@ impl<T: Dial> Initiator<T> {
         if let Work::Data { .. } = flight.work {
             return Err(Fatal::UnknownTag(tag));
         }
-        self.retire(slot);
+        self.requests.retire(slot);
+        self.leave_if_drained(link);
         Ok(Ticket(slot))
     }
 
     /// Closes the connection to a draining server once no request is outstanding: the server waits
     /// only for the client's end.
-    pub(super) fn leave_if_drained(&mut self, link: usize) {
+    fn leave_if_drained(&mut self, link: usize) {
         let owner = &self.links[link];
         if owner.draining
-            && owner.sent == 0
+            && !self.requests.is_owed(link)
             && let LinkState::Up { .. } = owner.state
         {
             self.hang_up(link, Loss::Network(CloseReason::Peer));
-        }
-    }
-
-    pub(super) fn issue_control(&mut self, now: Instant, link: usize, slot: Slot, conn: ConnId) {
-        let flight = self.flights.get(slot);
-        let Work::Control(control) = &mut flight.work else { unreachable!("the caller looked") };
-        let tag = tag_of(slot);
-        match &mut **control {
-            Control::Hello(hello) => hello.tag = tag,
-            Control::Register(register) | Control::Renegotiate(register) => register.tag = tag,
-            Control::Info { tag: place, .. }
-            | Control::Unregister { tag: place, .. }
-            | Control::Ping { tag: place } => *place = tag,
-        }
-        match self.links[link].session.control(control) {
-            Ok(heads) => {
-                flight.sent = true;
-                self.owe(now, link);
-                self.send_heads(now, conn, heads);
-            }
-            Err(status) => self.refused.push((slot, status)),
-        }
-    }
-}
-
-/// Returns the report of a control request that ended without an answer.
-fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
-    match control {
-        Control::Info { .. } => Report::Info(ticket, Err(status)),
-        Control::Ping { .. } | Control::Hello(_) => Report::Pong(ticket, status),
-        Control::Register(_) | Control::Renegotiate(_) | Control::Unregister { .. } => {
-            Report::Tenant(ticket, status, TenantReply::default())
-        }
-    }
-}
-
-/// Returns `true` if a request that may have been carried out already may be sent again.
-pub(super) fn may_repeat(work: &Work, fenced: bool) -> bool {
-    match work {
-        Work::Data { command, .. } => match command {
-            Command::Read(_) | Command::Compare(_) => true,
-            Command::Write { .. }
-            | Command::Flush
-            | Command::Discard(_)
-            | Command::WriteZeroes { .. }
-            | Command::Barrier => fenced,
-            Command::WriteAtomic(_) | Command::CompareAndWrite(_) => false,
-        },
-        Work::Control(control) => {
-            matches!(**control, Control::Info { .. } | Control::Ping { .. })
         }
     }
 }

@@ -1,6 +1,5 @@
-//! A connection of an initiator to its server, and the requests that belong to it.
+//! A connection of an initiator to its server.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use contract::{ConnId, Instant, Slot};
@@ -44,22 +43,12 @@ impl LinkState {
 pub(super) struct Link {
     pub(super) state: LinkState,
     pub(super) session: ClientSession,
-    /// Number of requests that belong to this link, waiting or sent.
-    pub(super) load: usize,
-    /// Number of requests sent on the current connection: `sent ≤ load`.
-    pub(super) sent: usize,
-    /// Requests that wait to be sent, in order.
-    pub(super) ready: VecDeque<Slot>,
-    /// Requests whose payload the transport holds, in the order of sending.
-    pub(super) lent: VecDeque<Slot>,
     /// The read whose data is arriving, and the number of bytes received so far.
     pub(super) arriving: Option<(Slot, usize)>,
     /// The read whose buffer the transport has, to receive into it.
     pub(super) filling: Option<Slot>,
     /// `true` once the server has announced that it stops: nothing more is sent on this connection.
     pub(super) draining: bool,
-    /// `true` while the link is listed among those with something to send.
-    pub(super) eager: bool,
     /// Time at which the server last said something, or last came to owe an answer.
     pub(super) heard: Instant,
     /// Number of failed attempts in a row.
@@ -69,20 +58,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(session: ClientSession, in_flight_max: usize) -> Self {
-        // Each queue can hold every request; small ones start with that capacity.
-        let capacity = in_flight_max.min(64);
+    pub(super) fn new(session: ClientSession) -> Self {
         Link {
             state: LinkState::Resting { until: Instant::ZERO },
             session,
-            load: 0,
-            sent: 0,
-            ready: VecDeque::with_capacity(capacity),
-            lent: VecDeque::with_capacity(capacity),
             arriving: None,
             filling: None,
             draining: false,
-            eager: false,
             heard: Instant::ZERO,
             failures: 0,
             down_since: Instant::ZERO,
@@ -94,13 +76,14 @@ impl Link {
         matches!(self.state, LinkState::Up { .. }) && !self.draining
     }
 
-    /// Returns the time at which the link needs attention without an event of the network.
-    pub(super) fn deadline(&self, silence_max: Duration) -> Option<Instant> {
+    /// Returns the time at which the link needs attention without an event of the network. The
+    /// server owes an answer if `is_owed`.
+    pub(super) fn deadline(&self, is_owed: bool, silence_max: Duration) -> Option<Instant> {
         match self.state {
             LinkState::Resting { until }
             | LinkState::Dialling { until, .. }
             | LinkState::Greeting { until, .. } => Some(until),
-            LinkState::Up { .. } if self.sent > 0 => Some(self.heard + silence_max),
+            LinkState::Up { .. } if is_owed => Some(self.heard + silence_max),
             LinkState::Up { .. } | LinkState::Closing { .. } => None,
         }
     }
