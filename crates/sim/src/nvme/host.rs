@@ -26,7 +26,8 @@ use wire::nvme::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::line::{Line, Stage, Use};
+use super::agenda::Agenda;
+use super::line::{Association, Line, Stage, Use};
 use super::work::{Work, discarding, status_of};
 use super::{Controllers, QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
 use crate::layout::{self, COMPARED, HOT};
@@ -85,28 +86,14 @@ pub(crate) struct NvmeHost {
     controllers: Rc<RefCell<Controllers>>,
     bufs: BufPool,
     chance: Chance,
-    /// The connections, that of the admin queue first; empty while there is none.
-    lines: Vec<Line>,
-    cntlid: u16,
-    /// The time to dial again, while there is no connection.
-    rested_at: Instant,
-    /// The time to send the next keep-alive.
-    keep_alive_at: Instant,
-    /// The time at which a connection is to be cut; its output was cut already.
-    cut: Option<Instant>,
+    association: Association,
     /// The requests, by place.
     works: Vec<Option<Work>>,
     /// The places of the requests to send, in order.
     ready: VecDeque<usize>,
-    /// The number of connections so far.
-    associations: u64,
-    quota: u32,
-    probes: u32,
-    is_calm: bool,
+    agenda: Agenda,
     /// The content last seen in the blocks that are compared and written.
     seen: HashMap<u64, Content>,
-    rests_until: Instant,
-    backs_off: bool,
     events: Vec<NetEvent>,
     marks: Marks,
     pub(crate) ended: u64,
@@ -129,20 +116,11 @@ impl NvmeHost {
             controllers,
             bufs,
             chance: Chance::new(habits.seed),
-            lines: Vec::new(),
-            cntlid: 0,
-            rested_at: Instant::ZERO,
-            keep_alive_at: Instant::ZERO,
-            cut: None,
+            association: Association::default(),
             works: vec![None; habits.in_flight_max],
             ready: VecDeque::new(),
-            associations: 0,
-            quota: habits.quota,
-            probes: 0,
-            is_calm: false,
+            agenda: Agenda::new(habits.quota),
             seen: HashMap::new(),
-            rests_until: Instant::ZERO,
-            backs_off: false,
             events: Vec::new(),
             marks,
             ended: 0,
@@ -160,17 +138,16 @@ impl NvmeHost {
         }
         self.events = events;
         progressed |= self.tend(now);
-        if std::mem::take(&mut self.backs_off) {
-            self.rests_until = now + PROBE_PAUSE;
-        }
-        if self.rests_until <= now && self.wants_more() {
+        self.agenda.back_off(now, PROBE_PAUSE);
+        if self.agenda.rests_until <= now && self.wants_more() {
             self.burst(now);
             let think = self.chance.within(self.habits.think.clone());
-            self.rests_until = self.rests_until.max(now + Duration::from_nanos(think));
+            self.agenda.rests_until =
+                self.agenda.rests_until.max(now + Duration::from_nanos(think));
             progressed = true;
         }
         self.issue(now);
-        for line in &mut self.lines {
+        for line in &mut self.association.lines {
             progressed |= line.flush(now, &mut self.port, &mut self.bufs);
         }
         self.port.kick(now);
@@ -182,21 +159,19 @@ impl NvmeHost {
     }
 
     fn wants_more(&self) -> bool {
-        (self.quota > 0 || self.probes > 0) && self.in_flight() < self.habits.in_flight_max
+        !self.agenda.is_empty() && self.in_flight() < self.habits.in_flight_max
     }
 
     pub(crate) fn calm_down(&mut self) {
-        self.is_calm = true;
-        self.quota = 0;
-        self.probes = PROBES;
+        self.agenda.calm_down(PROBES);
     }
 
     pub(crate) fn is_content(&self) -> bool {
-        self.quota == 0 && self.probes == 0 && self.in_flight() == 0
+        self.agenda.is_empty() && self.in_flight() == 0
     }
 
     pub(crate) fn has_sent(&self) -> bool {
-        self.quota == 0
+        self.agenda.has_sent()
     }
 
     pub(crate) fn port(&mut self) -> &mut Port {
@@ -204,22 +179,22 @@ impl NvmeHost {
     }
 
     pub(crate) fn wake_at(&self) -> Option<Instant> {
-        let think = self.wants_more().then_some(self.rests_until);
-        let dial = self.lines.is_empty().then_some(self.rested_at);
-        let silent = self.lines.iter().filter_map(Line::silent_since).min();
+        let think = self.wants_more().then_some(self.agenda.rests_until);
+        let dial = self.association.lines.is_empty().then_some(self.association.rested_at);
+        let silent = self.association.silent_since();
         let silent = silent.map(|since| since + self.habits.silence_max);
-        let keep_alive = self.keeps_alive().then_some(self.keep_alive_at);
-        [think, dial, silent, keep_alive, self.cut].into_iter().flatten().min()
+        let keep_alive = self.keeps_alive().then_some(self.association.keep_alive_at);
+        [think, dial, silent, keep_alive, self.association.cut].into_iter().flatten().min()
     }
 
     pub(crate) fn describe(&self) -> String {
-        let stages: Vec<_> = self.lines.iter().map(|line| line.stage).collect();
+        let stages: Vec<_> = self.association.lines.iter().map(|line| line.stage).collect();
         format!(
             "host {}: {:?}, {} to send, {} probes left, {} ready, wakes {:?}\n  {:?}\n  {:?}",
             self.number,
             stages,
-            self.quota,
-            self.probes,
+            self.agenda.quota(),
+            self.agenda.probes(),
             self.ready.len(),
             self.wake_at(),
             self.works.iter().flatten().map(|work| (work.op, work.command)).collect::<Vec<_>>(),
@@ -236,14 +211,14 @@ impl NvmeHost {
 
     /// Returns `true` if the host sends keep-alives.
     fn keeps_alive(&self) -> bool {
-        let is_up = self.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
+        let is_up = self.association.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
         is_up && !self.habits.keep_alive.is_zero() && self.habits.lapses.dozes == 0.0
     }
 
     /// Does what is due by the clock. Returns `true` if that was anything.
     fn tend(&mut self, now: Instant) -> bool {
-        if self.lines.is_empty() {
-            let dials = self.rested_at <= now;
+        if self.association.lines.is_empty() {
+            let dials = self.association.rested_at <= now;
             if dials {
                 self.dial(now);
             }
@@ -252,16 +227,18 @@ impl NvmeHost {
         let is_silent = |line: &Line| {
             line.silent_since().is_some_and(|since| since + self.habits.silence_max <= now)
         };
-        if self.cut.is_some_and(|at| at <= now) || self.lines.iter().any(is_silent) {
+        if self.association.cut.is_some_and(|at| at <= now)
+            || self.association.lines.iter().any(is_silent)
+        {
             self.lose(now);
             return true;
         }
-        let may_say = self.cut.is_none() && self.lines[0].has_room(1);
-        if self.keeps_alive() && self.keep_alive_at <= now && may_say {
-            self.keep_alive_at = now + self.habits.keep_alive / 2;
-            let name = self.lines[0].name(Use::KeepAlive, now);
+        let may_say = self.association.cut.is_none() && self.association.lines[0].has_room(1);
+        if self.keeps_alive() && self.association.keep_alive_at <= now && may_say {
+            self.association.keep_alive_at = now + self.habits.keep_alive / 2;
+            let name = self.association.lines[0].name(Use::KeepAlive, now);
             let entry = Submission::new(AdminOpcode::KEEP_ALIVE.0, name, 0);
-            self.lines[0].command(&entry, Carried::default(), &[]);
+            self.association.lines[0].command(&entry, Carried::default(), &[]);
             return true;
         }
         false
@@ -269,18 +246,18 @@ impl NvmeHost {
 
     fn dial(&mut self, now: Instant) {
         let conn = self.port.dial(now);
-        let commands = if self.lines.is_empty() { 32 } else { self.habits.entries - 1 };
-        self.lines.push(Line::new(conn, self.habits.digests, commands, now));
+        let commands = if self.association.lines.is_empty() { 32 } else { self.habits.entries - 1 };
+        self.association.lines.push(Line::new(conn, self.habits.digests, commands, now));
     }
 
     /// Gives up all connections, and takes back the requests that were sent on them.
     fn lose(&mut self, now: Instant) {
-        let mut sent: Vec<usize> = self.lines.iter().flat_map(Line::works).collect();
-        for line in std::mem::take(&mut self.lines) {
+        let mut sent: Vec<usize> = self.association.lines.iter().flat_map(Line::works).collect();
+        for line in std::mem::take(&mut self.association.lines) {
             self.port.close(line.conn);
         }
-        self.cut = None;
-        self.rested_at =
+        self.association.cut = None;
+        self.association.rested_at =
             now + Duration::from_nanos(self.chance.within(self.habits.backoff.clone()));
         // Both halves of a request have the same place.
         sent.sort_unstable();
@@ -301,22 +278,18 @@ impl NvmeHost {
         }
     }
 
-    fn line_of(&self, conn: ConnId) -> Option<usize> {
-        self.lines.iter().position(|line| line.conn == conn)
-    }
-
     fn handle(&mut self, now: Instant, event: NetEvent) {
         match event {
             NetEvent::Opened { conn, .. } => {
-                if let Some(n) = self.line_of(conn) {
-                    self.lines[n].stage = Stage::Greeting;
-                    self.lines[n].hear(now);
-                    self.lines[n].greet();
+                if let Some(n) = self.association.line_of(conn) {
+                    self.association.lines[n].stage = Stage::Greeting;
+                    self.association.lines[n].hear(now);
+                    self.association.lines[n].greet();
                 }
             }
             NetEvent::Received { conn, buf, len } => {
                 // A connection to be cut sends nothing more, so the host need not read from it.
-                if self.cut.is_none() {
+                if self.association.cut.is_none() {
                     self.receive(now, conn, &buf.bytes()[..len]);
                 }
                 self.port.give(buf);
@@ -324,8 +297,9 @@ impl NvmeHost {
             NetEvent::Sent { buf, .. } => self.bufs.give(buf),
             NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Closed { conn, .. } => {
-                if self.line_of(conn).is_some() {
-                    if self.rests_until > now + PROBE_PAUSE && self.habits.lapses.dozes > 0.0 {
+                if self.association.line_of(conn).is_some() {
+                    if self.agenda.rests_until > now + PROBE_PAUSE && self.habits.lapses.dozes > 0.0
+                    {
                         self.marks.hit(Mark::NvmeDozed);
                     }
                     self.lose(now);
@@ -335,8 +309,8 @@ impl NvmeHost {
     }
 
     fn receive(&mut self, now: Instant, conn: ConnId, mut input: &[u8]) {
-        while let Some(n) = self.line_of(conn) {
-            let line = &mut self.lines[n];
+        while let Some(n) = self.association.line_of(conn) {
+            let line = &mut self.association.lines[n];
             line.hear(now);
             match line.session.next_event(&mut input) {
                 Ok(None) => return,
@@ -361,10 +335,10 @@ impl NvmeHost {
 
     /// Sends the Connect after the controller has accepted the connection.
     fn connect(&mut self, now: Instant, n: usize) {
-        let name = self.lines[n].name(Use::Connect, now);
+        let name = self.association.lines[n].name(Use::Connect, now);
         let (size, cntlid) = match n {
             0 => (32, CONNECT_CNTLID_DYNAMIC),
-            _ => (self.habits.entries, self.cntlid),
+            _ => (self.habits.entries, self.association.cntlid),
         };
         let (bytes, millis) = (size_of::<ConnectData>(), self.habits.keep_alive.as_millis());
         let command = ConnectCommand {
@@ -386,19 +360,19 @@ impl NvmeHost {
             host_nqn: host_nqn(self.number).to_field(),
             ..ConnectData::new_zeroed()
         };
-        self.lines[n].command(command.entry(), Carried::default(), data.as_bytes());
+        self.association.lines[n].command(command.entry(), Carried::default(), data.as_bytes());
     }
 
     /// Handles the end of a command.
     fn completed(&mut self, now: Instant, n: usize, completion: &Completion) {
         let status = completion.status();
-        let line = &mut self.lines[n];
+        let line = &mut self.association.lines[n];
         match line.release(completion.cid.get()) {
             Use::Work(place) => return self.answered(place, status),
             // The server has no room for another controller, or ends this one: start over.
             _ if !status.is_ok() => return self.lose(now),
             Use::Connect if n == 0 => {
-                self.cntlid = completion.result.get() as u16;
+                self.association.cntlid = completion.result.get() as u16;
                 let command = PropertyCommand {
                     opcode: FABRICS_OPCODE,
                     flags: Submission::FLAGS_SGL,
@@ -423,15 +397,15 @@ impl NvmeHost {
                 let name = line.name(Use::Event, now);
                 let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, name, 0);
                 line.command(&entry, Carried::default(), &[]);
-                self.keep_alive_at = now + self.habits.keep_alive / 2;
+                self.association.keep_alive_at = now + self.habits.keep_alive / 2;
                 (0..self.habits.queues).for_each(|_| self.dial(now));
             }
             Use::Connect => {
                 line.stage = Stage::Up;
                 self.marks.hit(Mark::NvmeConnected);
                 if n == self.habits.queues {
-                    self.associations += 1;
-                    if self.associations > 1 {
+                    self.association.count += 1;
+                    if self.association.count > 1 {
                         self.marks.hit(Mark::NvmeReconnected);
                     }
                 }
@@ -439,13 +413,13 @@ impl NvmeHost {
             Use::KeepAlive => self.marks.hit(Mark::NvmeKeptAlive),
             Use::Event => panic!("host {}: an event, where nothing changes", self.number),
         }
-        self.lines[n].hear(now);
+        self.association.lines[n].hear(now);
     }
 
     /// Sends a payload that the controller has requested.
     fn invited(&mut self, n: usize, ready: &Ready) {
         self.marks.hit(Mark::NvmeInvited);
-        let line = &mut self.lines[n];
+        let line = &mut self.association.lines[n];
         let Use::Work(place) = line.find(ready.cid) else { panic!("only requests have payloads") };
         let work = self.works[place].as_ref().expect("it is in progress");
         // The identifiers of a pair were taken in order, but have no order themselves.
@@ -458,35 +432,34 @@ impl NvmeHost {
             if !self.wants_more() {
                 break;
             }
-            let is_probe = self.quota == 0;
-            match is_probe {
-                true => self.probes -= 1,
-                false => self.quota -= 1,
-            }
+            let is_probe = self.agenda.take();
             self.submit(is_probe);
         }
-        if self.is_calm || self.lines.is_empty() {
+        if self.agenda.is_calm() || self.association.lines.is_empty() {
             return;
         }
         if self.chance.happens(self.habits.lapses.dozes) {
-            self.rests_until = now + DOZE;
+            self.agenda.rests_until = now + DOZE;
         }
-        let is_whole = self.lines.len() > self.habits.queues
-            && self.lines.iter().all(|line| line.stage == Stage::Up);
-        if is_whole && self.cut.is_none() && self.chance.happens(self.habits.lapses.hangs_up) {
+        let is_whole = self.association.is_whole(self.habits.queues);
+        if is_whole
+            && self.association.cut.is_none()
+            && self.chance.happens(self.habits.lapses.hangs_up)
+        {
             self.issue(now);
-            self.cut = Some(now + Duration::from_nanos(self.chance.within(0..=5_000_000)));
+            self.association.cut =
+                Some(now + Duration::from_nanos(self.chance.within(0..=5_000_000)));
         }
-        if self.cut.is_none() && self.chance.happens(self.habits.lapses.cuts) {
+        if self.association.cut.is_none() && self.chance.happens(self.habits.lapses.cuts) {
             self.issue(now);
-            let n = self.chance.within(0..=self.lines.len() as u64 - 1) as usize;
-            let line = &mut self.lines[n];
+            let n = self.chance.within(0..=self.association.lines.len() as u64 - 1) as usize;
+            let line = &mut self.association.lines[n];
             if line.unsent() > 1 {
                 self.marks.hit(Mark::NvmeCut);
                 let left = self.chance.within(1..=line.unsent() as u64 - 1) as usize;
                 line.truncate(left);
                 let soon = Duration::from_nanos(self.chance.within(0..=1_000_000));
-                self.cut = Some(now + soon);
+                self.association.cut = Some(now + soon);
             }
         }
     }
@@ -543,7 +516,7 @@ impl NvmeHost {
 
     fn probe(&mut self) -> Command {
         let range = Range::new(self.chance.within(HOT.lba..=HOT.lba + 3), 1);
-        if self.probes.is_multiple_of(2) {
+        if self.agenda.probes().is_multiple_of(2) {
             Command::Write { range, fua: false }
         } else {
             Command::Read(range)
@@ -578,18 +551,20 @@ impl NvmeHost {
 
     /// Sends waiting requests as far as the queues have room; a full queue holds up the others.
     fn issue(&mut self, now: Instant) {
-        if self.cut.is_some() {
+        if self.association.cut.is_some() {
             return;
         }
         while let Some(&place) = self.ready.front() {
             let work = self.works[place].as_mut().expect("it waits");
-            let line = self.lines.get_mut(work.queue);
+            let line = self.association.lines.get_mut(work.queue);
             let Some(line) = line.filter(|line| line.stage == Stage::Up) else { return };
             if !line.has_room(work.commands()) {
                 return;
             }
             self.ready.pop_front();
-            if work.rewrites() && has_others(&self.controllers, self.number, self.cntlid) {
+            if work.rewrites()
+                && has_others(&self.controllers, self.number, self.association.cntlid)
+            {
                 self.marks.hit(Mark::NvmeNotRewritten);
                 self.finish(place, Status::ConnectionLost);
                 continue;
@@ -651,8 +626,7 @@ impl NvmeHost {
         }
         self.ledger.borrow_mut().done(op, status, data);
         if is_probe && !status.is_ok() {
-            self.probes += 1;
-            self.backs_off = true;
+            self.agenda.repeat_probe();
         }
     }
 

@@ -151,3 +151,37 @@ impl Line {
         sent > 0
     }
 }
+
+/// The connections of a host to one controller at a time.
+#[derive(Debug, Default)]
+pub(super) struct Association {
+    /// The connections, that of the admin queue first; empty while there is none.
+    pub(super) lines: Vec<Line>,
+    /// The controller's identifier, once the admin queue is connected.
+    pub(super) cntlid: u16,
+    /// The time to dial again, while there is no connection.
+    pub(super) rested_at: Instant,
+    /// The time to send the next keep-alive.
+    pub(super) keep_alive_at: Instant,
+    /// The time at which a connection is to be cut; its output was cut already.
+    pub(super) cut: Option<Instant>,
+    /// The number of times that all queues were connected.
+    pub(super) count: u64,
+}
+
+impl Association {
+    /// Returns the place of a connection.
+    pub(super) fn line_of(&self, conn: ConnId) -> Option<usize> {
+        self.lines.iter().position(|line| line.conn == conn)
+    }
+
+    /// Returns `true` if the admin queue and all I/O queues accept commands.
+    pub(super) fn is_whole(&self, queues: usize) -> bool {
+        self.lines.len() > queues && self.lines.iter().all(|line| line.stage == Stage::Up)
+    }
+
+    /// Returns the time since which the controller has owed an answer, of the longest silence.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.lines.iter().filter_map(Line::silent_since).min()
+    }
+}

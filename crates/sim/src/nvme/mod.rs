@@ -3,6 +3,7 @@
 //! Deliberately left out: discovery, authentication, reservations and changes of the fabric, which
 //! have tests of their own.
 
+mod agenda;
 mod host;
 mod line;
 mod work;
