@@ -335,8 +335,8 @@ impl Sessions<Speech> for Speeches {
         Speech { given: self.given.clone(), ..Speech::default() }
     }
 
-    fn unpack(&mut self, _: &[u8]) -> Option<Speech> {
-        None
+    fn unpack(&mut self, packed: &[u8]) -> Option<Speech> {
+        Unpack::unpack(packed)
     }
 }
 
