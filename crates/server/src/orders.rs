@@ -69,6 +69,20 @@ impl Default for Seen {
     }
 }
 
+/// Time that an ended server waits for the answer to its drain to leave.
+const ANSWER_TIME: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// An operator ordered the drain over the API, which answers.
+static IS_ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// Waits, at the end of a drain that an operator ordered, until the answer has left: idle workers
+/// end sooner than the API answers.
+pub(crate) fn let_answer_leave() {
+    if IS_ANSWERED.load(Ordering::Acquire) {
+        std::thread::sleep(ANSWER_TIME);
+    }
+}
+
 /// The orders to all workers, and the workers' progress with them.
 #[derive(Debug)]
 pub(crate) struct Orders {
@@ -134,6 +148,12 @@ impl Orders {
     /// Tells all to drain; whether they had been told before.
     pub(crate) fn stop(&self, wakers: &[Waker]) -> bool {
         self.tell(STOP, true, wakers) & STOP != 0
+    }
+
+    /// Orders the end like [`stop_by`](Orders::stop_by) for an operator, who reads the answer to that.
+    pub(crate) fn end_by(&self, until: Instant, wakers: &[Waker]) {
+        IS_ANSWERED.store(true, Ordering::Release);
+        self.stop_by(until, wakers);
     }
 
     /// Tells all to drain, which is to be over by then; said again, the time is another.

@@ -381,6 +381,7 @@ fn serve(
     let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
     let failed = threads.into_iter().fold(false, join);
     courier.see_out();
+    crate::orders::let_answer_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -16,7 +16,7 @@ impl Live {
             if *is_given {
                 return Err(Problem::new(Code::Busy, UPGRADING));
             }
-            gate.orders.stop_by(self.ground.clock.now() + limit, &gate.wakers);
+            gate.orders.end_by(self.ground.clock.now() + limit, &gate.wakers);
         }
         tracing::info!(limit_ms = limit.as_millis() as u64, "the server drains, as it was told");
         self.told_drain()
