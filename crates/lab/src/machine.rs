@@ -52,7 +52,7 @@ pub fn wake_up() -> Latencies {
 /// Measures how long 64 bytes take there and back over loopback, between threads that block.
 ///
 /// # Errors
-/// What the network refused.
+/// The refusals of the network.
 ///
 /// # Panics
 /// Panics if no thread can be started.

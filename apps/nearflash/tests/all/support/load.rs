@@ -32,7 +32,7 @@ pub(crate) fn loading(url: &str, words: &str) -> Child {
     bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// What came of a load, which ends now; it must succeed.
+/// Returns the result of a load, which ends now and must succeed.
 pub(crate) fn result(bench: Child) -> Value {
     // This closes its standard input, and so ends it.
     let output = bench.wait_with_output().unwrap();
