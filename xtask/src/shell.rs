@@ -86,8 +86,14 @@ fn add_cpu_seconds(id: u32) {
     if ended.is_some_and(|ended| ended.is_ok())
         && let Ok(text) = std::fs::read_to_string(format!("/proc/{id}/stat"))
     {
-        CPU_SECONDS.set(CPU_SECONDS.get() + stat_seconds(&text));
+        count_cpu_seconds(stat_seconds(&text));
     }
+}
+
+/// Adds processor seconds to those of this thread, such as those of a thread that has run a part of its
+/// work.
+pub fn count_cpu_seconds(seconds: f64) {
+    CPU_SECONDS.set(CPU_SECONDS.get() + seconds);
 }
 
 /// Sums the times of a line of `/proc/ID/stat`: user and system, of the process and of its children.

@@ -2,10 +2,11 @@
 //! fuzzing, docs.
 
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use super::floor;
-use super::programs::{self, built};
+use super::programs::{self, TestProgram, built};
 use super::step::{Counts, Lane, List, Outcome, Run, Step};
 use crate::runs::FUZZ;
 use crate::{lists, tidy};
@@ -75,14 +76,30 @@ fn build(_: &Run) -> Result<Outcome, String> {
     built().map(|_| Outcome::Passed)
 }
 
-/// Runs all tests that belong to no other step.
+/// Runs all tests that belong to no other step. The end-to-end tests, which mostly wait for each other's
+/// programs, run beside those of the crates.
 fn tests(_: &Run) -> Result<Outcome, String> {
+    let (programs, crates): (Vec<_>, Vec<_>) =
+        built()?.tests.iter().partition(|program| program.package == APP);
     let mut counts = Counts::default();
-    for program in &built()?.tests {
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| (run_all(&programs), shell::cpu_seconds()));
+        counts.add(run_all(&crates)?);
+        let (ran, cpu_seconds) = beside.join().expect("a runner of tests does not panic");
+        shell::count_cpu_seconds(cpu_seconds);
+        counts.add(ran?);
+        Ok(Outcome::Counted(counts))
+    })
+}
+
+/// Runs test programs one after another. The fuzz targets have a step of their own.
+fn run_all(programs: &[&TestProgram]) -> Result<Counts, String> {
+    let mut counts = Counts::default();
+    for program in programs {
         let words: &[&str] = if program.package == PROTO { &["--skip", FUZZ] } else { &[] };
         counts.add(program.run(words, &[])?);
     }
-    Ok(Outcome::Counted(counts))
+    Ok(counts)
 }
 
 fn epoll(run: &Run) -> Result<Outcome, String> {
