@@ -96,20 +96,23 @@ fn ours(root: &Path, path: &str) -> Option<String> {
 }
 
 /// Adds up a profile of callgrind by file: lines of costs belong to the last file that was named,
-/// and the line behind `calls=` has the cost of the callee.
+/// and the line behind `calls=` has the cost of the callee. A callee's file may be named there first.
 fn by_file(profile: &str, ours: impl Fn(&str) -> Option<String>) -> Counts {
     let (mut names, mut counts) = (BTreeMap::new(), Counts::new());
     let mut file = None;
     let mut lines = profile.lines();
     while let Some(line) = lines.next() {
-        let named = ["fl=", "fi=", "fe="].iter().find_map(|word| line.strip_prefix(word));
+        let words = ["fl=", "fi=", "fe=", "cfl=", "cfi="];
+        let named = words.iter().find_map(|word| line.strip_prefix(word));
         if let Some(named) = named {
             // `(7) path` gives a number, `(7)` refers to it.
             let (number, path) = named.split_once(' ').unwrap_or((named, ""));
             if !path.is_empty() {
                 names.insert(number, ours(path));
             }
-            file = names.get(number).cloned().flatten();
+            if !line.starts_with('c') {
+                file = names.get(number).cloned().flatten();
+            }
         } else if line.starts_with("calls=") {
             lines.next();
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
@@ -138,8 +141,8 @@ mod tests {
     #[test]
     fn a_profile_is_added_up_by_file_without_what_is_called() {
         let profile = "events: Ir\nfl=(1) crates/a/src/lib.rs\nfn=(1) f\n10 5\n+1 2\nfi=(2) /std.rs\n\
-                       7 100\nfe=(1)\n* 3\ncfn=(2)\ncalls=1 2\n12 1000\n-3 1\nfl=(3) crates/b/src/b.rs\n\
-                       fn=(3) g\n1 4\ntotals: 115\n";
+                       7 100\nfe=(1)\n* 3\ncfi=(3) crates/b/src/b.rs\ncfn=(2)\ncalls=1 2\n12 1000\n-3 1\n\
+                       fl=(3)\nfn=(3) g\n1 4\ntotals: 115\n";
         let ours = |path: &str| path.starts_with("crates/").then(|| path.to_owned());
         let counts = by_file(profile, ours);
         assert_eq!(counts["crates/a/src/lib.rs"], 11);
