@@ -25,6 +25,7 @@ mod mailbox;
 mod meters;
 mod namespace;
 mod parcel;
+mod promise;
 mod scheduler;
 mod session;
 mod slo;
@@ -54,6 +55,7 @@ pub use mailbox::{
 pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
+pub use promise::{Promise, Share};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Expected, Fatal, Fenced, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, Movable,

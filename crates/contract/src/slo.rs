@@ -21,6 +21,8 @@ pub struct Slo {
 impl Slo {
     /// The percentile of an objective that names none, in tenths of a percent.
     pub const PERCENTILE_TENTHS: u16 = 950;
+    /// The share of reads in percent, of an objective that names none.
+    pub const READ_PERCENT: u8 = 100;
     /// The size in bytes of a typical request, of an objective that names none.
     pub const REQUEST_BYTES: u32 = 4_096;
 

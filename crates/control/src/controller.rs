@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use contract::{
-    Answer, Ask, Instant, LimitedBy, Member, Report, Slo, Status, Tell, TenantId, Wish,
+    Answer, Ask, Instant, LimitedBy, Member, Promise, Report, Status, Tell, TenantId, Wish,
 };
 
 use crate::commands::WorkerCommands;
@@ -190,7 +190,7 @@ fn strain_of(registry: &TenantRegistry) -> f64 {
     let of = |entry: &Entry| {
         let measured = &entry.window.measured;
         let waits = measured.throttled >= NOTICE_SHARE;
-        let slo = entry.slo.filter(|_| entry.state == State::Active && !waits);
+        let slo = entry.promise.slo().filter(|_| entry.state == State::Active && !waits);
         let tail = slo.zip(measured.slo_percentile_us);
         tail.map_or(0.0, |(slo, us)| us / f64::from(slo.latency_us))
     };
@@ -211,12 +211,13 @@ fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
         }
         entry.noticed_at = Some(now);
         let (iops, read_percent) = (measured.iops, measured.read_percent.unwrap_or(0.0));
+        let slo = entry.promise.slo();
         tracing::warn!(
             tenant = entry.name,
             iops = iops.round(),
             read_percent = read_percent.round(),
-            promised_iops = entry.slo.map_or(0, |slo| slo.iops),
-            promised_read_percent = entry.slo.map_or(0, |slo| slo.read_percent),
+            promised_iops = slo.map_or(0, |slo| slo.iops),
+            promised_read_percent = slo.map_or(0, |slo| slo.read_percent),
             "exceeds its SLO"
         );
         tells.push(Tell::Renegotiate {
@@ -251,7 +252,7 @@ fn end_orphans(registry: &mut TenantRegistry, now: Instant) {
 fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Instant) -> Answer {
     match wish {
         Wish::Register { name, slo, device } => {
-            register(registry, asker, &name, slo, usize::from(device), now)
+            register(registry, asker, &name, slo.into(), usize::from(device), now)
         }
         Wish::Enter { name } => match registry.find(&name) {
             Some(tenant) if registry.entry(tenant).origin == Origin::Operator => {
@@ -266,7 +267,7 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
             if !may_change(registry, asker, member.tenant) {
                 return Answer::bare(Status::Denied);
             }
-            match registry.change_of(member.tenant, slo, now) {
+            match registry.change_of(member.tenant, slo.into(), now) {
                 Ok(admission) => admitted(registry, admission.tenant),
                 Err(refusal) => refused(registry, &refusal),
             }
@@ -289,7 +290,7 @@ fn register(
     registry: &mut TenantRegistry,
     asker: TenantId,
     name: &str,
-    slo: Option<Slo>,
+    promise: Promise,
     device: usize,
     now: Instant,
 ) -> Answer {
@@ -302,7 +303,7 @@ fn register(
             false => Answer::bare(Status::Denied),
         };
     }
-    match registry.register_on(name, slo, device, Origin::Client(asker), now) {
+    match registry.register_on(name, promise, device, Origin::Client(asker), now) {
         Ok(admission) => {
             tracing::info!(
                 tenant = name,
@@ -384,7 +385,7 @@ mod tests {
 
     use super::*;
     use crate::registry::{DeviceSetup, Switches};
-    use contract::{ConnId, Mailbox};
+    use contract::{ConnId, Mailbox, Slo};
     use qos::DeviceModel;
 
     const CONN: ConnId = ConnId { index: 3, generation: 1 };

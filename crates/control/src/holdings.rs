@@ -77,6 +77,7 @@ impl TenantRegistry {
 mod tests {
     use super::*;
     use crate::{DeviceSetup, Origin, Switches};
+    use contract::Promise;
 
     fn registry(devices: usize) -> TenantRegistry {
         let setup = |n| DeviceSetup {
@@ -86,8 +87,8 @@ mod tests {
         };
         let mut registry = TenantRegistry::new((0..devices).map(setup).collect(), 1, 8);
         for name in ["one", "other"] {
-            let slo = None;
-            registry.register(name, slo, None, Origin::Configured, Instant::ZERO).unwrap();
+            let promise = Promise::default();
+            registry.register(name, promise, None, Origin::Configured, Instant::ZERO).unwrap();
         }
         registry
     }

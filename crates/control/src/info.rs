@@ -3,10 +3,9 @@
 
 use std::fmt;
 
-use contract::{Slo, TenantId};
-use qos::{Adjustment, Class, Drift, Percentile, Portion};
+use contract::{Promise, TenantId};
+use qos::{Adjustment, Class, Drift, Percentile};
 
-use crate::registry::TOKEN;
 use crate::{Measured, Origin};
 
 /// The figures of an admitted tenant.
@@ -242,67 +241,16 @@ pub struct TenantInfo {
     pub class: Class,
     /// The device of the SLO.
     pub device: String,
-    /// The SLO.
-    pub slo: Option<Slo>,
+    /// The promise.
+    pub promise: Promise,
     /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
-    /// The share of a best-effort tenant.
-    pub share: Share,
     /// The measurements of the last window.
     pub measured: Measured,
     /// Connections that belong to the tenant or hold a handle on it.
     pub connections: u32,
     /// Requests admitted and not yet answered, on all workers.
     pub in_flight: u32,
-}
-
-/// A best-effort tenant's share of the tokens that SLOs leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Weight relative to the other tenants, from 1 to [`Share::WEIGHT_MAX`]; 1 by default.
-    pub weight: u32,
-    /// Maximum tokens per second, whatever others leave.
-    pub cap_tokens: Option<u64>,
-}
-
-impl Share {
-    /// The largest weight.
-    pub const WEIGHT_MAX: u32 = Portion::WEIGHT_MAX;
-
-    /// The largest cap in tokens per second.
-    const CAP_TOKENS_MAX: u64 = 1_000_000_000;
-
-    /// Converts the share to units.
-    ///
-    /// # Errors
-    /// Fails with the name of an invalid field.
-    pub(crate) fn portion(self) -> Result<Portion, Refusal> {
-        let Share { weight, cap_tokens } = self;
-        if !(1..=Share::WEIGHT_MAX).contains(&weight) {
-            let most = Share::WEIGHT_MAX;
-            let why = format!("weight is {weight}; expected a number from 1 to {most}");
-            return Err(Refusal::Invalid(why));
-        }
-        if cap_tokens.is_some_and(|cap| !(1..=Share::CAP_TOKENS_MAX).contains(&cap)) {
-            let (cap, most) = (cap_tokens.unwrap_or_default(), Share::CAP_TOKENS_MAX);
-            let why = format!("cap_tokens is {cap}; expected a number from 1 to {most}");
-            return Err(Refusal::Invalid(why));
-        }
-        Ok(Portion { weight, cap: cap_tokens.map(|tokens| tokens * TOKEN) })
-    }
-}
-
-impl Default for Share {
-    /// Returns an equal share without a cap.
-    fn default() -> Share {
-        Share::from(Portion::default())
-    }
-}
-
-impl From<Portion> for Share {
-    fn from(portion: Portion) -> Share {
-        Share { weight: portion.weight, cap_tokens: portion.cap.map(|units| units / TOKEN) }
-    }
 }
 
 /// The description of a device for operators.

@@ -40,9 +40,7 @@ pub use compliance::{BURST, Compliance};
 pub use controller::{GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use holdings::Held;
-pub use info::{
-    Admission, DeviceInfo, Refusal, Share, State, TenantInfo, UPGRADING, Verdict, Ways,
-};
+pub use info::{Admission, DeviceInfo, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways};
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
 pub use registry::{DeviceSetup, Origin, Switches, TenantChange, TenantRegistry, Undo};

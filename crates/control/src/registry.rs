@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Instant, Meter, Meters, Namespace, NamespaceId, Reading, Slo, Tell, TenantId, Traces,
+    Instant, Meter, Meters, Namespace, NamespaceId, Promise, Reading, Share, Slo, Tell, TenantId,
+    Traces,
 };
 use qos::{
     AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
@@ -114,9 +115,9 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) origin: Origin,
     pub(crate) state: State,
-    /// The device of the SLO.
+    /// The device of the promise.
     pub(crate) device: usize,
-    pub(crate) slo: Option<Slo>,
+    pub(crate) promise: Promise,
     pub(crate) tokens_needed: u64,
     /// The configuration item that names the tenant and so prevents its removal.
     pinned_by: Option<String>,
@@ -131,10 +132,10 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn class(&self) -> Class {
-        match (self.state, self.slo) {
+        match (self.state, self.promise) {
             (State::Leaving, _) => Class::Leaving,
-            (State::Active, None) => Class::BestEffort,
-            (State::Active, Some(_)) => Class::LatencyCritical,
+            (State::Active, Promise::BestEffort(_)) => Class::BestEffort,
+            (State::Active, Promise::LatencyCritical(_)) => Class::LatencyCritical,
         }
     }
 }
@@ -240,26 +241,26 @@ impl TenantRegistry {
         Refusal::NoTenant { name: name.to_owned(), known, others }
     }
 
-    /// Registers a tenant with an SLO on a device (the first device by default).
+    /// Registers a tenant with a promise on a device (the first device by default).
     ///
     /// # Errors
-    /// Fails if the name or SLO is invalid, or with the reason that the SLO cannot be promised.
+    /// Fails if the name or promise is invalid, or with the reason that it cannot be promised.
     pub fn register(
         &mut self,
         name: &str,
-        slo: Option<Slo>,
+        promise: Promise,
         device: Option<&str>,
         origin: Origin,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         let device = self.device(device)?;
-        self.register_on(name, slo, device, origin, now)
+        self.register_on(name, promise, device, origin, now)
     }
 
     pub(crate) fn register_on(
         &mut self,
         name: &str,
-        slo: Option<Slo>,
+        promise: Promise,
         device: usize,
         origin: Origin,
         now: Instant,
@@ -272,13 +273,13 @@ impl TenantRegistry {
         if self.devices[device].is_gone {
             return Err(self.no_device(&self.devices[device].name));
         }
-        self.check_model(device, slo)?;
+        self.check_promise(device, promise)?;
         let tenant = self.room(name, origin).or_else(|_| {
             // Leaving tenants may have left by now.
             self.settle(now);
             self.room(name, origin)
         })?;
-        let admission = self.devices[device].registry.register_as(tenant, slo, now);
+        let admission = self.devices[device].registry.register_as(tenant, promise.slo(), now);
         let admission = admission.map_err(|refusal| self.named(refusal))?;
         for (n, other) in self.devices.iter_mut().enumerate().filter(|(n, _)| *n != device) {
             let best_effort = other.registry.register_as(tenant, None, now);
@@ -290,7 +291,7 @@ impl TenantRegistry {
             origin,
             state: State::Active,
             device,
-            slo,
+            promise,
             tokens_needed: tokens_up(admission.needed),
             pinned_by: None,
             window: Window::start(self.reading(tenant), now),
@@ -300,6 +301,9 @@ impl TenantRegistry {
         });
         self.names.insert(name.to_owned(), tenant);
         self.free.remove(&tenant);
+        if promise.share() != Share::default() {
+            self.put_share(tenant, promise.share(), now);
+        }
         if let Origin::Client(by) = origin {
             *self.made.entry(by).or_default() += 1;
         }
@@ -323,34 +327,40 @@ impl TenantRegistry {
         free.copied().ok_or(Refusal::TableFull { tenants_max: self.entries.len() })
     }
 
-    /// Changes a tenant's SLO, also from and to best effort. The device stays.
+    /// Changes a tenant's promise, also from and to best effort. The device stays.
     ///
     /// # Errors
-    /// Fails with the reason if the SLO is invalid or not admitted. Then the old SLO stands.
+    /// Fails with the reason if the promise is invalid or not admitted. Then the old one stands.
     pub fn change(
         &mut self,
         name: &str,
-        slo: Option<Slo>,
+        to: Promise<Option<Share>>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         let tenant = self.known(name)?;
-        self.change_of(tenant, slo, now)
+        self.change_of(tenant, to, now)
     }
 
     pub(crate) fn change_of(
         &mut self,
         tenant: TenantId,
-        slo: Option<Slo>,
+        to: Promise<Option<Share>>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         self.check_thawed()?;
         let device = self.entry(tenant).device;
-        self.check_model(device, slo)?;
-        let changed = self.devices[device].registry.change(tenant, slo, now);
+        let promise = to.over(self.share_of(tenant));
+        if to != Promise::BestEffort(None) {
+            self.check_promise(device, promise)?;
+        }
+        let changed = self.devices[device].registry.change(tenant, promise.slo(), now);
         let admission = changed.map_err(|refusal| self.named(refusal))?;
         let entry = self.entry_mut(tenant);
-        entry.slo = slo;
+        entry.promise = promise;
         entry.tokens_needed = tokens_up(admission.needed);
+        if let Promise::BestEffort(Some(share)) = to {
+            self.put_share(tenant, share, now);
+        }
         Ok(self.admission(tenant))
     }
 
@@ -471,7 +481,8 @@ impl TenantRegistry {
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
             let workers = self.meters_of(tenant).filter(|meter| meter.connections() > 0).count();
             let entry = self.entry_mut(tenant);
-            let promised = entry.slo.map(|slo| Promised { slo, tokens: entry.tokens_needed });
+            let slo = entry.promise.slo();
+            let promised = slo.map(|slo| Promised { slo, tokens: entry.tokens_needed });
             let class = entry.class();
             let between = entry.window.end(reading, usage, workers, now, promised);
             all.add_reads(&between);
@@ -480,7 +491,7 @@ impl TenantRegistry {
             all.bytes[0] += measured.read_bytes;
             all.bytes[1] += measured.written_bytes;
             all.failures += measured.failures;
-            let standing = Standing::with(entry.state, entry.slo, entry.tokens_needed, measured);
+            let standing = Standing::with(entry.state, slo, entry.tokens_needed, measured);
             all.standings[standing as usize] += 1;
             self.classes[class_index(class)].add(&(&between).into());
         }
@@ -555,25 +566,25 @@ impl TenantRegistry {
     ///
     /// # Errors
     /// Fails if there is no such device.
-    pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
+    pub fn check(&self, slo: Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
         let device = self.device(device)?;
         if let Err(refusal) = self.check_model(device, slo) {
             return Ok(Verdict::Refused { refusal, ways: Ways::default() });
         }
-        Ok(self.verdict(self.devices[device].registry.check(slo)))
+        Ok(self.verdict(self.devices[device].registry.check(Some(slo))))
     }
 
     /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
     /// Fails if there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
+    pub fn check_change(&self, name: &str, slo: Slo) -> Result<Verdict, Refusal> {
         let tenant = self.known(name)?;
         let device = self.entry(tenant).device;
         if let Err(refusal) = self.check_model(device, slo) {
             return Ok(Verdict::Refused { refusal, ways: Ways::default() });
         }
-        Ok(self.verdict(self.devices[device].registry.check_change(tenant, slo)))
+        Ok(self.verdict(self.devices[device].registry.check_change(tenant, Some(slo))))
     }
 
     /// Converts a device's verdict to names and tokens.
@@ -593,9 +604,9 @@ impl TenantRegistry {
         }
     }
 
-    fn check_model(&self, device: usize, slo: Option<Slo>) -> Result<(), Refusal> {
+    /// Checks whether a device knows what such an SLO needs.
+    fn check_model(&self, device: usize, slo: Slo) -> Result<(), Refusal> {
         let device = &self.devices[device];
-        let Some(slo) = slo else { return Ok(()) };
         if !device.has_model {
             return Err(Refusal::NoModel { device: device.name.clone() });
         }
@@ -716,9 +727,8 @@ impl TenantRegistry {
             origin: entry.origin,
             class: entry.class(),
             device: self.devices[entry.device].name.clone(),
-            slo: entry.slo,
+            promise: entry.promise,
             tokens_needed: entry.tokens_needed,
-            share: self.devices[entry.device].registry.portion(tenant).into(),
             measured: entry.window.measured.clone(),
             connections: self.connections(tenant),
             in_flight: self.meters_of(tenant).map(Meter::in_flight).sum(),

@@ -36,7 +36,7 @@ impl Standing {
 
     /// Returns the standing of a tenant.
     pub fn of(info: &TenantInfo) -> Standing {
-        Standing::with(info.state, info.slo, info.tokens_needed, &info.measured)
+        Standing::with(info.state, info.promise.slo(), info.tokens_needed, &info.measured)
     }
 
     /// Returns the standing of a tenant in this state, with this SLO of `tokens_needed` tokens per
@@ -62,5 +62,5 @@ impl Standing {
 /// without reads or SLO.
 pub fn tail_share(info: &TenantInfo) -> Option<f64> {
     let us = info.measured.slo_percentile_us?;
-    info.slo.map(|slo| us / f64::from(slo.latency_us))
+    info.promise.slo().map(|slo| us / f64::from(slo.latency_us))
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use contract::{Instant, Meters, Slo, TenantId, Traces};
+use contract::{Instant, Meters, Promise, Share, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
-use crate::info::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
+use crate::info::{Admission, DeviceInfo, Refusal, TenantInfo, Verdict};
 use crate::registry::{DeviceSetup, Origin, TenantChange, TenantRegistry};
 
 /// A function that returns the time, from the clock that the workers use as well.
@@ -48,36 +48,29 @@ impl Tenants {
         (self.clock)()
     }
 
-    /// Registers a tenant for an operator, with an SLO on a device (the first device by default).
-    /// An SLO without a latency is best effort, and may come with a share.
+    /// Registers a tenant for an operator, with a promise on a device (the first device by
+    /// default).
     ///
     /// # Errors
-    /// Fails if the name, SLO or share is invalid, or with the reason that the SLO cannot be promised.
+    /// Fails if the name or promise is invalid, or with the reason that it cannot be promised.
     pub fn register(
         &self,
         name: &str,
-        slo: Option<Slo>,
-        share: Option<Share>,
+        promise: Promise,
         device: Option<&str>,
     ) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.registry().register_sharing(name, slo, share, device, Origin::Operator, now)
+        self.registry().register(name, promise, device, Origin::Operator, now)
     }
 
-    /// Changes a tenant's SLO, also from and to best effort, and its share unless `share` is
-    /// `None`. The device stays.
+    /// Changes a tenant's promise, also from and to best effort. The device stays.
     ///
     /// # Errors
-    /// Fails if the SLO or share is invalid, or with the reason that the SLO cannot be promised.
-    /// Then the old values stand.
-    pub fn change(
-        &self,
-        name: &str,
-        slo: Option<Slo>,
-        share: Option<Share>,
-    ) -> Result<Admission, Refusal> {
+    /// Fails if the promise is invalid, or with the reason that it cannot be promised. Then the old
+    /// one stands.
+    pub fn change(&self, name: &str, to: Promise<Option<Share>>) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.registry().change_sharing(name, slo, share, now)
+        self.registry().change(name, to, now)
     }
 
     /// Unregisters a tenant. Its rate and its name are free at once. The tenant is listed as
@@ -123,7 +116,7 @@ impl Tenants {
     ///
     /// # Errors
     /// Fails if there is no such device.
-    pub fn check(&self, slo: Option<Slo>, device: Option<&str>) -> Result<Verdict, Refusal> {
+    pub fn check(&self, slo: Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
         self.registry().check(slo, device)
     }
 
@@ -131,7 +124,7 @@ impl Tenants {
     ///
     /// # Errors
     /// Fails if there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: Option<Slo>) -> Result<Verdict, Refusal> {
+    pub fn check_change(&self, name: &str, slo: Slo) -> Result<Verdict, Refusal> {
         self.registry().check_change(name, slo)
     }
 

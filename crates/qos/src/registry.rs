@@ -66,7 +66,7 @@ pub struct Portion {
 
 impl Portion {
     /// The largest weight.
-    pub const WEIGHT_MAX: u32 = 1_000;
+    pub const WEIGHT_MAX: u32 = contract::Share::WEIGHT_MAX;
 }
 
 impl Default for Portion {

@@ -7,8 +7,8 @@ mod authentication;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
-use control::{Share, Switches, TenantInfo};
+use contract::{BLOCK_BYTES, NamespaceId, Promise, Rights, Share, Slo, TenantId};
+use control::{Refusal, Switches, TenantInfo};
 use flash::{Spec, parse_size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -287,10 +287,20 @@ impl TenantConfig {
         })
     }
 
+    /// Returns the promise to the tenant.
+    ///
+    /// # Errors
+    /// Fails if the tenant has both an SLO and a share.
+    pub(crate) fn promise(&self) -> Result<Promise, Refusal> {
+        let promise = Promise::of(self.slo(), self.share());
+        let promise = promise.map_err(|why| Refusal::Invalid(why.to_owned()))?;
+        Ok(promise.over(Share::default()))
+    }
+
     /// Returns the configuration of a tenant as it is now.
     pub(crate) fn of(info: &TenantInfo) -> TenantConfig {
-        let slo = info.slo;
-        let share = Some(info.share).filter(|share| slo.is_none() && *share != Share::default());
+        let slo = info.promise.slo();
+        let share = Some(info.promise.share()).filter(|share| *share != Share::default());
         TenantConfig {
             name: info.name.clone(),
             latency_us: slo.map_or(0, |slo| slo.latency_us),
@@ -305,17 +315,11 @@ impl TenantConfig {
         }
     }
 
-    /// Returns `true` if the tenant has neither an SLO nor a share of its own.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.latency_us == 0 && self.share().is_none()
-    }
-
-    /// Returns `true` if both tenants have the same SLO, share and device once the defaults are
-    /// filled in. `first` is the first device, which is the default one.
+    /// Returns `true` if both tenants have the same promise and device once the defaults are filled
+    /// in. `first` is the first device, which is the default one.
     pub(crate) fn means_the_same(&self, other: &TenantConfig, first: Option<&str>) -> bool {
         let device = |one: &TenantConfig| one.device.clone().or(first.map(str::to_owned));
-        let share = |one: &TenantConfig| one.share().unwrap_or_default();
-        (self.slo(), share(self), device(self)) == (other.slo(), share(other), device(other))
+        (self.promise(), device(self)) == (other.promise(), device(other))
     }
 
     /// Fills in the defaults of absent keys.
@@ -332,7 +336,7 @@ impl TenantConfig {
     }
 
     /// Returns the tenant's share of the tokens that promises leave; `None` if none is configured.
-    pub(crate) fn share(&self) -> Option<Share> {
+    fn share(&self) -> Option<Share> {
         let (weight, cap_tokens) = (self.weight, self.cap_tokens);
         let weight_or_one = weight.unwrap_or(Share::default().weight);
         (weight.is_some() || cap_tokens.is_some())

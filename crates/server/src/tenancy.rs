@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use contract::TenantId;
+use contract::{Promise, TenantId};
 use control::{Clock, DeviceSetup, Origin, Refusal, Switches, TenantRegistry, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
@@ -49,12 +49,13 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
             continue;
         }
         let device = tenant.device.as_deref();
-        let (slo, share) = (tenant.slo(), tenant.share());
         let configured =
             said.contains(tenant.name.as_str()) || tenant.name == TenantRegistry::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
-        let registered = register_again(&mut registry, &tenant.name, now, |registry| {
-            registry.register_sharing(&tenant.name, slo, share, device, origin, now)
+        let registered = tenant.promise().and_then(|promise| {
+            register_again(&mut registry, &tenant.name, now, |registry| {
+                registry.register(&tenant.name, promise, device, origin, now)
+            })
         });
         if let Err(refusal) = registered {
             if are_known || matches!(refusal, Refusal::NoDevice { .. }) {
@@ -62,7 +63,7 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
                 mistakes.add(tenant.nth.key("tenant", key_of(&refusal)), what);
             }
             // Whoever names it is right.
-            let _ = registry.register(&tenant.name, None, None, origin, now);
+            let _ = registry.register(&tenant.name, Promise::default(), None, origin, now);
         }
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
@@ -87,7 +88,7 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
                 mistakes.add(place, what);
                 continue;
             }
-            let made = registry.register(name, None, None, Origin::Configured, now);
+            let made = registry.register(name, Promise::default(), None, Origin::Configured, now);
             let made = made.map_err(|refusal| format!("{by}: {refusal}"));
             if mistakes.take(place, made).is_none() {
                 continue;
@@ -214,7 +215,8 @@ pub(crate) fn make_default(
     if !by_default || at.tenant.is_some() || registry.find(TenantRegistry::DEFAULT).is_some() {
         return Ok(());
     }
-    let made = registry.register(TenantRegistry::DEFAULT, None, None, Origin::Configured, now);
+    let (name, origin) = (TenantRegistry::DEFAULT, Origin::Configured);
+    let made = registry.register(name, Promise::default(), None, origin, now);
     made.map_err(|refusal| format!("{}: {refusal}", by(at)))?;
     let tenant = registry.find(TenantRegistry::DEFAULT).expect("it was just made");
     registry.pin(tenant, NO_OTHER);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meters, Report, Slo, Stays, Tell, TenantId};
+use contract::{Instant, Meters, Promise, Report, Slo, Stays, Tell, TenantId};
 use control::{
     DeviceSetup, Origin, State, Switches, TenantRegistry, Tenants, WorkerController, WorkerMailbox,
 };
@@ -70,7 +70,7 @@ impl Office {
         let tenants = Tenants::new(vec![device], workers, TENANTS, clock);
         let mut registry = tenants.registry();
         for name in [TenantRegistry::DEFAULT, HOSTILE] {
-            let made = registry.register(name, None, None, Origin::Configured, now);
+            let made = registry.register(name, Promise::default(), None, Origin::Configured, now);
             registry.pin(made.expect("there is room").tenant, "the world");
         }
         drop(registry);
@@ -203,7 +203,7 @@ impl Office {
         };
         match self.chance.within(0..=3) {
             0 | 1 => {
-                let registered = registry.register(&name, slo, None, Origin::Operator, now);
+                let registered = registry.register(&name, slo.into(), None, Origin::Operator, now);
                 match registered {
                     Ok(_) => self.marks.hit(Mark::TenantOfOperator),
                     Err(_) => self.marks.hit(Mark::TenantRefused),
@@ -211,7 +211,7 @@ impl Office {
             }
             2 => {
                 let name = any(&registry, &mut self.chance);
-                if registry.change(&name, slo, now).is_ok() {
+                if registry.change(&name, slo.into(), now).is_ok() {
                     self.marks.hit(Mark::TenantChanged);
                 }
             }

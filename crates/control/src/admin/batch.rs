@@ -8,7 +8,7 @@ use super::audit::Note;
 use super::blocking::blocking;
 use super::model::{ChangeTenant, ChangeTenants, ChangedTenants, RemoveNamed, SetNamed};
 use super::problem::{Code, Failure, Problem};
-use super::routes::{Api, Body, contract_slo};
+use super::routes::{Api, Body};
 use crate::info::Refusal;
 use crate::registry::TenantChange;
 
@@ -93,22 +93,14 @@ fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
 
 /// Converts a change to the registry's form.
 fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
-    let slo_of = |slo, name: &str| {
-        contract_slo(slo)
-            .map_err(|problem| Problem { message: about(n, name, &problem.message), ..problem })
-    };
-    Ok(match change {
-        ChangeTenant::Add(one) => TenantChange::Add {
-            slo: slo_of(&one.slo, &one.name)?,
-            share: one.share.map(Into::into),
-            device: one.device,
-            name: one.name,
-        },
-        ChangeTenant::Set(SetNamed { name, slo, share }) => {
-            TenantChange::Set { slo: slo_of(&slo, &name)?, share: share.map(Into::into), name }
+    let name = match &change {
+        ChangeTenant::Add(one) => one.name.clone(),
+        ChangeTenant::Set(SetNamed { name, .. }) | ChangeTenant::Remove(RemoveNamed { name }) => {
+            name.clone()
         }
-        ChangeTenant::Remove(RemoveNamed { name }) => TenantChange::Remove { name },
-    })
+    };
+    let meant = TenantChange::try_from(change);
+    meant.map_err(|why| Problem::new(Code::Invalid, about(n, &name, &why)))
 }
 
 /// Returns the problem of a refused batch, which names the refused change by its position, counted

@@ -429,8 +429,10 @@ pub struct Workers {
 
 /// Conversions between the control plane's types and those of the API.
 mod translation {
+    use contract::Promise;
+
     use super::*;
-    use crate::info;
+    use crate::{TenantChange, info};
 
     impl Slo {
         /// Converts to the contract's type.
@@ -474,7 +476,7 @@ mod translation {
 
     impl From<info::TenantInfo> for Tenant {
         fn from(info: info::TenantInfo) -> Tenant {
-            let slo = info.slo.map(Slo::from);
+            let (slo, share) = (info.promise.slo().map(Slo::from), info.promise.share());
             Tenant {
                 name: info.name,
                 number: info.tenant.0,
@@ -491,7 +493,7 @@ mod translation {
                 device: info.device,
                 slo,
                 tokens_needed: info.tokens_needed,
-                share: Share { weight: info.share.weight, cap_tokens: info.share.cap_tokens },
+                share: Share { weight: share.weight, cap_tokens: share.cap_tokens },
                 measured: info.measured.into(),
                 connections: info.connections,
                 in_flight: info.in_flight,
@@ -499,9 +501,32 @@ mod translation {
         }
     }
 
-    impl From<Share> for info::Share {
-        fn from(share: Share) -> info::Share {
-            info::Share { weight: share.weight, cap_tokens: share.cap_tokens }
+    /// Makes a promise of the members of a request.
+    fn promise(
+        slo: Option<&Slo>,
+        share: Option<Share>,
+    ) -> Result<Promise<Option<contract::Share>>, String> {
+        let slo = slo.map(Slo::to_contract).transpose()?;
+        let share =
+            share.map(|Share { weight, cap_tokens }| contract::Share { weight, cap_tokens });
+        Ok(Promise::of(slo, share)?)
+    }
+
+    impl TryFrom<ChangeTenant> for TenantChange {
+        type Error = String;
+
+        /// Converts a change to the registry's form.
+        fn try_from(change: ChangeTenant) -> Result<TenantChange, String> {
+            Ok(match change {
+                ChangeTenant::Add(AddTenant { name, device, slo, share }) => {
+                    let promise = promise(slo.as_ref(), share)?.over(contract::Share::default());
+                    TenantChange::Add { name, promise, device }
+                }
+                ChangeTenant::Set(SetNamed { name, slo, share }) => {
+                    TenantChange::Set { name, to: promise(slo.as_ref(), share)? }
+                }
+                ChangeTenant::Remove(RemoveNamed { name }) => TenantChange::Remove { name },
+            })
         }
     }
 

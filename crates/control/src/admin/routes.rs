@@ -9,6 +9,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use axum::{Json, Router};
+use contract::Promise;
 use serde::de::DeserializeOwned;
 
 use super::audit::Note;
@@ -18,8 +19,8 @@ use super::devices::Recalibrator;
 use super::extract::Path;
 use super::inventory_routes::Inventory;
 use super::model::{
-    AddTenant, Admitted, Check, Device, Devices, Drift, SetTenant, Slo, Strictest, Tenant, Tenants,
-    Verdict, Worker, Workers,
+    AddTenant, Admitted, ChangeTenant, Check, Device, Devices, Drift, SetNamed, SetTenant,
+    Strictest, Tenant, Tenants, Verdict, Worker, Workers,
 };
 use super::openapi;
 use super::problem::{Code, Failure, Problem};
@@ -141,11 +142,9 @@ fn promise_of(tenant: &info::TenantInfo) -> SetTenant {
     SetTenant { slo: shown.slo, share: Some(shown.share) }
 }
 
-pub(super) fn contract_slo(slo: &Option<Slo>) -> Result<Option<contract::Slo>, Problem> {
-    match slo {
-        None => Ok(None),
-        Some(slo) => slo.to_contract().map(Some).map_err(|why| Problem::new(Code::Invalid, why)),
-    }
+/// Converts a change of a tenant to the registry's form.
+fn meant(change: ChangeTenant) -> Result<TenantChange, Problem> {
+    TenantChange::try_from(change).map_err(|why| Problem::new(Code::Invalid, why))
 }
 
 /// Lists all tenants, with their measurements of the last second.
@@ -172,11 +171,9 @@ async fn add_tenant(
     note: Note,
     Body(wanted): Body<AddTenant>,
 ) -> Result<Response, Problem> {
-    let slo = contract_slo(&wanted.slo)?;
+    let meant = meant(ChangeTenant::Add(wanted.clone()))?;
     let admission = change(note, move |note| {
-        let (name, device) = (wanted.name.clone(), wanted.device.clone());
-        let share = wanted.share.clone().map(Into::into);
-        let admission = make(&api, &TenantChange::Add { name, slo, share, device })?;
+        let admission = make(&api, &meant)?;
         tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
         note.after(&wanted);
         Ok(admission)
@@ -190,9 +187,13 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
         return problem;
     }
     let checked = match wanted {
-        TenantChange::Add { slo, device, .. } => api.tenants.check(*slo, device.as_deref()),
-        TenantChange::Set { name, slo, .. } => api.tenants.check_change(name, *slo),
-        TenantChange::Remove { .. } => return problem,
+        TenantChange::Add { promise: Promise::LatencyCritical(slo), device, .. } => {
+            api.tenants.check(*slo, device.as_deref())
+        }
+        TenantChange::Set { name, to: Promise::LatencyCritical(slo) } => {
+            api.tenants.check_change(name, *slo)
+        }
+        _ => return problem,
     };
     match checked {
         Ok(info::Verdict::Refused { refusal, ways }) => Problem::refused(refusal, ways),
@@ -237,11 +238,11 @@ async fn set_tenant(
     Path(name): Path<String>,
     Body(wanted): Body<SetTenant>,
 ) -> Result<Json<Admitted>, Problem> {
-    let slo = contract_slo(&wanted.slo)?;
+    let SetTenant { slo, share } = wanted;
+    let meant = meant(ChangeTenant::Set(SetNamed { name: name.clone(), slo, share }))?;
     let admission = change(note, move |note| {
         let before = api.tenants.get(&name);
-        let share = wanted.share.map(Into::into);
-        let admission = make(&api, &TenantChange::Set { name: name.clone(), slo, share })?;
+        let admission = make(&api, &meant)?;
         note.before(&before.as_ref().map(promise_of));
         note.after(&api.tenants.get(&name).as_ref().map(promise_of));
         tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
@@ -299,7 +300,7 @@ async fn check_tenant(
         let message = "tenants are made by POST to /v1/tenants and changed by PUT";
         return Err(Problem::new(Code::NoMethod, message));
     }
-    let slo = contract_slo(&Some(question.slo))?;
+    let slo = question.slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why))?;
     let verdict = match (&question.tenant, question.device.as_deref()) {
         (None, device) => api.tenants.check(slo, device)?,
         (Some(tenant), None) => api.tenants.check_change(tenant, slo)?,
@@ -346,7 +347,7 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
         let latency_us = device.latency_us?;
         let whose = tenants.iter().find(|tenant| {
             let promised = tenant.state == info::State::Active && tenant.device == device.name;
-            promised && tenant.slo.is_some_and(|slo| slo.latency_us == latency_us)
+            promised && tenant.promise.slo().is_some_and(|slo| slo.latency_us == latency_us)
         })?;
         Some(Strictest { latency_us, tenant: whose.name.clone() })
     };

@@ -102,7 +102,7 @@ impl Snapshot {
             name: info.name,
             device: info.device,
             class: info.class,
-            slo: info.slo,
+            slo: info.promise.slo(),
             tokens_needed: info.tokens_needed,
             connections: info.connections,
             in_flight: info.in_flight,

@@ -38,8 +38,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::{
-        CoarseBucket, DEVICES_MAX, Instant, Kind, NAMESPACES_MAX, NamespaceId, Part, Protocol, Slo,
-        Stage, Status,
+        CoarseBucket, DEVICES_MAX, Instant, Kind, NAMESPACES_MAX, NamespaceId, Part, Promise,
+        Protocol, Slo, Stage, Status,
     };
     use qos::DeviceModel;
 
@@ -54,7 +54,8 @@ mod tests {
         let slo = Some(Slo::new(500, 1_000, 100));
         let mut registry = tenants.registry();
         for (name, slo) in [(TenantRegistry::DEFAULT, None), ("web", slo), ("a\\b", None)] {
-            let made = registry.register(name, slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let (promise, origin) = (slo.into(), Origin::Operator);
+            let made = registry.register(name, promise, None, origin, Instant::ZERO).unwrap();
             let meters = registry.meters(0);
             let meter = meters.get(made.tenant).unwrap();
             (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
@@ -221,8 +222,8 @@ mod tests {
             let mut registry = tenants.registry();
             let meters = registry.meters(0);
             if sign == "+" {
-                let slo = None;
-                let made = registry.register(name, slo, None, Origin::Operator, now).unwrap();
+                let promise = Promise::default();
+                let made = registry.register(name, promise, None, Origin::Operator, now).unwrap();
                 meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
             } else {
                 let tenant = registry.find(name).unwrap();
@@ -288,8 +289,9 @@ mod tests {
         for n in 0..TENANTS - 1 {
             let slo = Some(Slo::new(2_000, 10, 100));
             let name = format!("customer-{n:05}");
-            let made =
-                registry.register(&name, slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let made = registry
+                .register(&name, slo.into(), None, Origin::Operator, Instant::ZERO)
+                .unwrap();
             let meter = meters.get(made.tenant).unwrap();
             meter.record(Kind::Read, 4096, 90_000);
             meter.fail(Status::Retry);

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use contract::{Instant, Slo, TenantId};
+use contract::{Instant, Promise, Share, TenantId};
 use qos::Lot;
 
 use super::{Origin, TenantRegistry};
-use crate::info::{Admission, Refusal, Share};
+use crate::info::{Admission, Refusal};
 
 /// A change of a tenant.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,21 +15,17 @@ pub enum TenantChange {
     Add {
         /// Name of the tenant.
         name: String,
-        /// The SLO.
-        slo: Option<Slo>,
-        /// The share of a best-effort tenant.
-        share: Option<Share>,
-        /// The device of the SLO; the first device by default.
+        /// The promise.
+        promise: Promise,
+        /// The device of the promise; the first device by default.
         device: Option<String>,
     },
-    /// Changes the SLO of a tenant.
+    /// Changes the promise of a tenant.
     Set {
         /// Name of the tenant.
         name: String,
-        /// The new SLO.
-        slo: Option<Slo>,
-        /// The share of a best-effort tenant; unchanged if `None`.
-        share: Option<Share>,
+        /// The new promise.
+        to: Promise<Option<Share>>,
     },
     /// Unregisters a tenant.
     Remove {
@@ -49,11 +45,11 @@ impl TenantChange {
     }
 }
 
-/// A tenant's state before a batch: its SLO, the tokens that the SLO needs, and its lot on each
+/// A tenant's state before a batch: its promise, the tokens that it needs, and its lot on each
 /// device.
 #[derive(Debug)]
 struct Before {
-    slo: Option<Slo>,
+    promise: Promise,
     tokens_needed: u64,
     lots: Vec<Lot>,
 }
@@ -119,14 +115,14 @@ impl TenantRegistry {
         undo: &mut Undo,
     ) -> Result<(), Refusal> {
         match change {
-            TenantChange::Add { name, slo, share, device } => {
-                self.register_sharing(name, *slo, *share, device.as_deref(), origin, now)?;
+            TenantChange::Add { name, promise, device } => {
+                self.register(name, *promise, device.as_deref(), origin, now)?;
                 undo.0.push((name.clone(), self.known(name)?, None));
             }
-            TenantChange::Set { name, slo, share } => {
+            TenantChange::Set { name, to } => {
                 let tenant = self.known(name)?;
                 let before = self.before(tenant);
-                self.change_sharing(name, *slo, *share, now)?;
+                self.change_of(tenant, *to, now)?;
                 undo.0.push((name.clone(), tenant, Some(before)));
             }
             TenantChange::Remove { name } => drop(self.check_end(name)?),
@@ -137,7 +133,7 @@ impl TenantRegistry {
     fn before(&self, tenant: TenantId) -> Before {
         let entry = self.entry(tenant);
         let lots = self.devices.iter().map(|device| device.registry.lot_of(tenant));
-        Before { slo: entry.slo, tokens_needed: entry.tokens_needed, lots: lots.collect() }
+        Before { promise: entry.promise, tokens_needed: entry.tokens_needed, lots: lots.collect() }
     }
 
     /// Returns a tenant's admission, with the tokens that its device has left now.
@@ -165,7 +161,7 @@ impl TenantRegistry {
                     device.registry.put_back(tenant, lot, now);
                 }
                 let entry = registry.entry_mut(tenant);
-                (entry.slo, entry.tokens_needed) = (before.slo, before.tokens_needed);
+                (entry.promise, entry.tokens_needed) = (before.promise, before.tokens_needed);
             }
         });
     }

@@ -1,7 +1,6 @@
 //! Tests of the registry.
 
 use super::*;
-use crate::info::Share;
 use contract::{Feedback, Kind, Scheduler};
 
 const NOW: Instant = Instant::ZERO;
@@ -21,7 +20,7 @@ fn registry() -> TenantRegistry {
 }
 
 fn add(registry: &mut TenantRegistry, name: &str, slo: Option<Slo>) -> Result<Admission, Refusal> {
-    registry.register(name, slo, None, Origin::Operator, NOW)
+    registry.register(name, slo.into(), None, Origin::Operator, NOW)
 }
 
 #[test]
@@ -54,12 +53,13 @@ fn refusals_speak_in_names() {
     );
     assert!(text(add(&mut registry, "gold", slo(0, 0, 0))).contains("already"));
     assert!(text(add(&mut registry, "", slo(0, 0, 0))).contains("no name"));
-    let disk = registry.register("x", slo(500, 1, 100), Some("disk"), Origin::Operator, NOW);
+    let disk = registry.register("x", slo(500, 1, 100).into(), Some("disk"), Origin::Operator, NOW);
     assert!(text(disk).contains("nearflash calibrate"));
-    let none = registry.register("x", slo(0, 0, 0), Some("tape"), Origin::Operator, NOW);
+    let none = registry.register("x", slo(0, 0, 0).into(), Some("tape"), Origin::Operator, NOW);
     assert_eq!(text(none), "there is no device \"tape\"; there are: a, disk");
-    assert!(text(registry.change("lead", slo(0, 0, 0), NOW)).contains("there are: gold"));
-    let Ok(Verdict::Refused { ways, .. }) = registry.check(slo(500, 400_000, 100), None) else {
+    assert!(text(registry.change("lead", slo(0, 0, 0).into(), NOW)).contains("there are: gold"));
+    let Ok(Verdict::Refused { ways, .. }) = registry.check(Slo::new(500, 400_000, 100), None)
+    else {
         panic!("it cannot fit");
     };
     assert_eq!((ways.iops, ways.leave), (Some(300_000), vec!["gold".to_owned()]));
@@ -99,22 +99,25 @@ fn a_percentile_needs_its_rates_and_a_share_a_model() {
     assert!(unknown.contains("device \"a\" has no rates for p99"), "{unknown}");
     add(&mut registry, "batch", slo(0, 0, 0)).unwrap();
     let share = Share { weight: 3, cap_tokens: Some(500) };
-    registry.set_share("batch", share, NOW).unwrap();
-    assert_eq!(registry.list()[0].share, share);
+    let to = |share| Promise::BestEffort(Some(share));
+    registry.change("batch", to(share), NOW).unwrap();
+    assert_eq!(registry.list()[0].promise, Promise::BestEffort(share));
     // Without a model, there are no tokens to share.
     let portions = [0, 1].map(|n| registry.devices[n].registry.portion(TenantId(1)).weight);
     assert_eq!(portions, [3, 1]);
     for bad in [Share { weight: 1_001, ..share }, Share { cap_tokens: Some(0), ..share }] {
-        let why = text(registry.set_share("batch", bad, NOW).unwrap_err());
+        let why = text(registry.change("batch", to(bad), NOW).unwrap_err());
         assert!(why.contains("expected a number from 1"), "{why}");
     }
-    registry.register("tape", slo(0, 0, 0), Some("disk"), Origin::Operator, NOW).unwrap();
-    let why = text(registry.set_share("tape", share, NOW).unwrap_err());
+    registry.register("tape", slo(0, 0, 0).into(), Some("disk"), Origin::Operator, NOW).unwrap();
+    let why = text(registry.change("tape", to(share), NOW).unwrap_err());
     assert!(why.contains("\"disk\" has none"), "{why}");
-    let (gold, slo) = (Some(share), slo(500, 1_000, 100));
-    let refused = registry.register_sharing("gold", slo, gold, None, Origin::Operator, NOW);
-    assert!(text(refused.unwrap_err()).contains("promised a latency"));
-    assert_eq!(registry.find("gold"), None);
+    let best_effort = Promise::BestEffort(share);
+    let refused = registry.register("iron", best_effort, Some("disk"), Origin::Operator, NOW);
+    assert!(text(refused.unwrap_err()).contains("\"disk\" has none"));
+    assert_eq!(registry.find("iron"), None);
+    // The default share needs no model.
+    registry.change("tape", to(Share::default()), NOW).unwrap();
 }
 
 #[test]
@@ -126,7 +129,9 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
     };
     let mut registry = TenantRegistry::new(vec![device("new", true), device("old", false)], 1, 4);
     for (name, device) in [("gold", "new"), ("iron", "old")] {
-        registry.register(name, slo(500, 10_000, 50), Some(device), Origin::Operator, NOW).unwrap();
+        registry
+            .register(name, slo(500, 10_000, 50).into(), Some(device), Origin::Operator, NOW)
+            .unwrap();
     }
     let mut schedulers =
         [0, 1].map(|n| registry.scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
@@ -158,7 +163,7 @@ fn what_the_configuration_names_stays() {
     registry.pin(tenant, "access rule 1");
     let refusal = registry.unregister("gold", NOW).unwrap_err();
     assert!(refusal.to_string().contains("access rule 1"), "{refusal}");
-    registry.change("gold", slo(0, 0, 0), NOW).unwrap();
+    registry.change("gold", slo(0, 0, 0).into(), NOW).unwrap();
     assert_eq!(registry.list()[0].class, Class::BestEffort);
 }
 
@@ -172,7 +177,7 @@ fn a_frozen_book_stays_as_it_is_and_knows_names() {
     assert_eq!(registry.name_of(gold, Some(1)), None, "that is somebody else");
     registry.freeze(true);
     assert_eq!(add(&mut registry, "silver", slo(0, 0, 0)).unwrap_err(), Refusal::Upgrading);
-    assert_eq!(registry.change("gold", slo(0, 0, 0), NOW).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(registry.change("gold", slo(0, 0, 0).into(), NOW).unwrap_err(), Refusal::Upgrading);
     assert_eq!(registry.unregister("gold", NOW).unwrap_err(), Refusal::Upgrading);
     registry.freeze(false);
     registry.unregister("gold", NOW).unwrap();
@@ -184,7 +189,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     let mut registry = registry();
     let share = Share { weight: 3, cap_tokens: None };
     let origin = Origin::Operator;
-    registry.register_sharing("old", slo(0, 0, 0), Some(share), None, origin, NOW).unwrap();
+    registry.register("old", Promise::BestEffort(share), None, origin, NOW).unwrap();
     let setup = DeviceSetup {
         name: "new".to_owned(),
         model: Some(DeviceModel::device_a()),
@@ -192,8 +197,8 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     };
     assert_eq!(registry.add_device(setup, NOW), Ok(2));
     let old = registry.find("old").unwrap();
-    assert_eq!(Share::from(registry.devices[2].registry.portion(old)), share);
-    registry.register("gold", slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
+    assert_eq!(registry.devices[2].registry.portion(old).weight, share.weight);
+    registry.register("gold", slo(500, 120_000, 100).into(), Some("new"), origin, NOW).unwrap();
     let told = registry.remove_device("new").unwrap_err().to_string();
     assert_eq!(told, "device \"new\" cannot be removed: tenant \"gold\" is on it");
     assert!(registry.remove_device("a").is_err(), "a tenant is there that named none");
@@ -227,7 +232,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
         (registry.tokens_left(0), registry.tokens_left(3)),
         (registry.device_infos()[0].tokens_left, None)
     );
-    let on_gone = registry.register_on("late", slo(0, 0, 0), 2, origin, NOW);
+    let on_gone = registry.register_on("late", Promise::default(), 2, origin, NOW);
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
 
@@ -236,8 +241,8 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     use crate::registry::batch::TenantChange;
     let strict = Some(Slo::new(500, 100_000, 100));
     let changes = [
-        TenantChange::Set { name: "gold".to_owned(), slo: None, share: None },
-        TenantChange::Add { name: "new".to_owned(), slo: strict, share: None, device: None },
+        TenantChange::Set { name: "gold".to_owned(), to: None.into() },
+        TenantChange::Add { name: "new".to_owned(), promise: strict.into(), device: None },
         TenantChange::Remove { name: "gone".to_owned() },
     ];
     for is_kept in [false, true] {
@@ -248,7 +253,7 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
         registry.freeze(true);
         let promised = |registry: &TenantRegistry, name: &str| {
             let tenant = registry.find(name)?;
-            Some(registry.info(tenant).slo.map_or(0, |slo| slo.latency_us))
+            Some(registry.info(tenant).promise.slo().map_or(0, |slo| slo.latency_us))
         };
         if is_kept {
             registry.end_batch(&changes, NOW);
@@ -277,7 +282,7 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let mine = Some(Slo::new(500, 100_000, 100));
     let tenant = add(&mut registry, "gold", mine).unwrap().tenant;
     let name = "gold".to_owned();
-    let changes = [TenantChange::Set { name, slo: None, share: None }];
+    let changes = [TenantChange::Set { name, to: None.into() }];
     let ends = |registry: &mut TenantRegistry| {
         let undo = registry.begin_batch(&changes, NOW).unwrap();
         registry.unregister("gold", NOW).unwrap();
@@ -291,6 +296,6 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let undo = ends(&mut registry);
     assert_eq!(add(&mut registry, "other", slo(0, 0, 0)).unwrap().tenant, tenant);
     registry.undo_batch(undo, NOW);
-    assert_eq!(registry.info(tenant).slo, None);
+    assert_eq!(registry.info(tenant).promise.slo(), None);
     assert_eq!(registry.device_infos()[0].tokens_promised, 0);
 }

@@ -501,7 +501,7 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
     let tenants = tenants();
     let meters = tenants.meters(0);
     for n in 0..1_000 {
-        let made = tenants.register(&format!("t{n}"), None, None, None);
+        let made = tenants.register(&format!("t{n}"), None.into(), None);
         let meter = meters.get(made.unwrap().tenant).unwrap();
         meter.record(contract::Kind::Read, 4096, 90_000);
     }
@@ -546,7 +546,7 @@ fn a_page_is_told_of_few_tenants_however_many_there_are() {
     let api = Api::start();
     for n in 0..1_000 {
         let promise = (n % 10 == 0).then(|| slo(2_000, 100, 100));
-        api.tenants.register(&format!("Tenant {n:03}"), to_contract(promise), None, None).unwrap();
+        api.tenants.register(&format!("Tenant {n:03}"), to_contract(promise).into(), None).unwrap();
     }
     let (code, stood) = api.ask("GET", "/v1/standing", "");
     assert_eq!((code, &stood["total"], &stood["matched"]), (200, &json!(1_000), &json!(1_000)));
@@ -571,7 +571,7 @@ fn a_page_is_told_of_few_tenants_however_many_there_are() {
 #[test]
 fn the_last_seconds_are_told_once() {
     let api = Api::start();
-    api.tenants.register("gold", to_contract(Some(slo(500, 1_000, 100))), None, None).unwrap();
+    api.tenants.register("gold", to_contract(Some(slo(500, 1_000, 100))).into(), None).unwrap();
     let meters = api.tenants.meters(0);
     let gold = api.tenants.find("gold").unwrap();
     meters.get(gold).unwrap().record(Kind::Read, 4_096, 700_000);

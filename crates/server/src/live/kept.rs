@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::slice;
 use std::sync::Arc;
 
+use contract::Promise;
 use control::admin::{Problem, in_batch};
 use control::{Admission, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
@@ -273,7 +274,7 @@ fn changed_tenant(
         // Made because a rule, a listener or nobody names it.
         None => {
             let is_made = info.origin == Origin::Configured || info.name == TenantRegistry::DEFAULT;
-            is_made && one.is_plain()
+            is_made && info.promise == Promise::default()
         }
     };
     (!is_same).then_some(one)

@@ -144,15 +144,21 @@ impl Live {
                     continue;
                 }
             }
-            let (name, slo, share) = (tenant.name.clone(), tenant.slo(), tenant.share());
+            let (name, device) = (tenant.name.clone(), tenant.device.clone());
             let change = match before {
-                _ if is_changed(&tenant.name) => None,
-                Some(before) if before == tenant => None,
-                Some(_) => Some(TenantChange::Set { name, slo, share }),
-                None => Some(TenantChange::Add { name, slo, share, device: tenant.device.clone() }),
+                _ if is_changed(&tenant.name) => Ok(None),
+                Some(before) if before == tenant => Ok(None),
+                Some(_) => tenant
+                    .promise()
+                    .map(|promise| Some(TenantChange::Set { name, to: promise.into() })),
+                None => tenant
+                    .promise()
+                    .map(|promise| Some(TenantChange::Add { name, promise, device })),
             };
-            let done = change.map_or(Ok(()), |change| {
-                tenants.registry().begin_change(&change, Origin::Configured, now, &mut undo)
+            let done = change.and_then(|change| {
+                change.map_or(Ok(()), |change| {
+                    tenants.registry().begin_change(&change, Origin::Configured, now, &mut undo)
+                })
             });
             match done {
                 Ok(()) => kept.push(tenant.clone()),

@@ -90,7 +90,7 @@ pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
 
 /// A tenant that is promised nothing.
 fn plain(name: &str) -> TenantChange {
-    TenantChange::Add { name: name.to_owned(), slo: None, share: None, device: None }
+    TenantChange::Add { name: name.to_owned(), promise: None.into(), device: None }
 }
 
 #[test]
@@ -311,11 +311,11 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
         let device = &tenants.devices()[0];
         assert!(device.tokens_promised > device.tokens.unwrap(), "{device:?}");
         let gold = tenants.get("gold").unwrap();
-        (gold.slo.unwrap().iops, gold.tokens_needed)
+        (gold.promise.slo().unwrap().iops, gold.tokens_needed)
     };
     assert_eq!(promised(), (70_000, 70_000));
-    let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().slo.unwrap() };
-    let less = TenantChange::Set { name: "gold".to_owned(), slo: Some(slo), share: None };
+    let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().promise.slo().unwrap() };
+    let less = TenantChange::Set { name: "gold".to_owned(), to: Some(slo).into() };
     let made = power::set_fault(Fault::None);
     power::set_fault(Fault::From(made));
     assert_eq!(live.change_tenant(&less).unwrap_err().code, Code::NotKept);
@@ -329,7 +329,7 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     // It would not be promised that today.
     live.change_tenant(&less).unwrap();
     let slo = contract::Slo { iops: 70_000, ..slo };
-    let more = TenantChange::Set { name: "gold".to_owned(), slo: Some(slo), share: None };
+    let more = TenantChange::Set { name: "gold".to_owned(), to: Some(slo).into() };
     assert_eq!(live.change_tenant(&more).unwrap_err().code, Code::TooMuch);
 }
 

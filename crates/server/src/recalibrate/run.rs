@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, TenantId};
+use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
 use io::{EpollSockets, Sockets};
 use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
@@ -100,7 +100,8 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     let name = format!("(recalibration of device {n})");
     let tenant = {
         let mut registry = tools.tenants.registry();
-        let admission = registry.register(&name, None, Some(order.device), Origin::Configured, now);
+        let (device, origin) = (Some(order.device), Origin::Configured);
+        let admission = registry.register(&name, Promise::default(), device, origin, now);
         let tenant = admission.map_err(|refusal| refusal.to_string())?.tenant;
         registry.pin(tenant, "the recalibration of its device");
         tenant

@@ -412,10 +412,10 @@ impl Estate {
             };
             let maker = registry.find(maker);
             let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
-            let (slo, share) = (tenant.slo(), tenant.share());
             let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
+            let promise = tenant.promise().map_err(|refusal| refused(refusal.to_string()))?;
             register_again(registry, &tenant.name, now, |registry| {
-                registry.register_sharing(&tenant.name, slo, share, device, origin, now)
+                registry.register(&tenant.name, promise, device, origin, now)
             })
             .map_err(|refusal| refused(refusal.to_string()))?;
         }

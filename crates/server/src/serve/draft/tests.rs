@@ -297,9 +297,11 @@ fn meaning(text: &str) -> String {
         .list()
         .into_iter()
         .map(|info| {
-            let promise =
-                (info.tokens_needed, info.slo.map(|slo| (slo.latency_us, slo.read_percent)));
-            format!("{:?}", (info.name, info.class, info.device, promise, info.share))
+            let promise = (
+                info.tokens_needed,
+                info.promise.slo().map(|slo| (slo.latency_us, slo.read_percent)),
+            );
+            format!("{:?}", (info.name, info.class, info.device, promise, info.promise.share()))
         })
         .collect();
     let mut mistakes = Mistakes::default();
