@@ -384,7 +384,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::registry::{DeviceSetup, Switches};
+    use crate::{DeviceSetup, Switches};
     use contract::{ConnId, Mailbox, Slo};
     use qos::DeviceModel;
 

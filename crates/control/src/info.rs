@@ -5,6 +5,7 @@ use std::fmt;
 
 use contract::{Promise, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
+use spec::{Nth, Tenant};
 
 use crate::{Measured, Origin};
 
@@ -251,6 +252,18 @@ pub struct TenantInfo {
     pub connections: u32,
     /// Requests admitted and not yet answered, on all workers.
     pub in_flight: u32,
+}
+
+impl TenantInfo {
+    /// Returns the tenant as a specification has it.
+    pub fn spec(&self) -> Tenant {
+        Tenant {
+            name: self.name.clone(),
+            promise: self.promise,
+            device: Some(self.device.clone()),
+            nth: Nth::default(),
+        }
+    }
 }
 
 /// The description of a device for operators.

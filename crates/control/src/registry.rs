@@ -16,6 +16,7 @@ use qos::{
     AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
     Usage,
 };
+use spec::{Switches, Tenant};
 
 use crate::flows::Flows;
 use crate::history::{self, History};
@@ -24,9 +25,6 @@ use crate::measured::{Promised, Window};
 use crate::standing::Standing;
 use crate::totals::TenantTotals;
 use crate::work::Work;
-
-/// Maximum length of a name in bytes (protocol `reflex` version 2, "Limits").
-const NAME_BYTES_MAX: usize = 64;
 
 /// Maximum number of known names in the refusal of an unknown name.
 const NAMES_TOLD_MAX: usize = 20;
@@ -44,30 +42,6 @@ pub struct DeviceSetup {
     pub model: Option<DeviceModel>,
     /// Features of its scheduling beyond the paper.
     pub switches: Switches,
-}
-
-/// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the
-/// paper"). All of them need a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// `true` to correct the device's rate and price of writes by measured delays.
-    pub correct_online: bool,
-    /// `true` to limit the requests at the device to what the strictest latency bound allows.
-    pub bound_depth: bool,
-    /// `true` to refuse at once requests that would miss their latency bound.
-    pub fail_fast: bool,
-}
-
-impl Switches {
-    /// Returns the name of an enabled feature, if there is one.
-    pub fn any(&self) -> Option<&'static str> {
-        let each = [
-            ("correct_online", self.correct_online),
-            ("bound_depth", self.bound_depth),
-            ("fail_fast", self.fail_fast),
-        ];
-        each.into_iter().find_map(|(name, on)| on.then_some(name))
-    }
 }
 
 /// The origin of a tenant.
@@ -266,7 +240,7 @@ impl TenantRegistry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         self.check_thawed()?;
-        check_name(name)?;
+        Tenant::check_name(name).map_err(Refusal::Invalid)?;
         if self.names.contains_key(name) {
             return Err(Refusal::Taken(name.to_owned()));
         }
@@ -748,17 +722,6 @@ pub(crate) fn class_index(class: Class) -> usize {
 /// Converts units to tokens, rounded up.
 fn tokens_up(units: u64) -> u64 {
     units.div_ceil(TOKEN)
-}
-
-fn check_name(name: &str) -> Result<(), Refusal> {
-    let bad = |c: char| c.is_control() || c == '"';
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.trim() != name || name.contains(bad) {
-        return Err(Refusal::Invalid(format!(
-            "{name:?} is no name of a tenant: 1 to {NAME_BYTES_MAX} bytes without quotes, control \
-             characters, and blanks at its ends"
-        )));
-    }
-    Ok(())
 }
 
 mod batch;

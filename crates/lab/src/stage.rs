@@ -74,8 +74,8 @@ mod tests {
         ];
         let config = Config::parse(&text("sim:a?size=64MiB&slow=4", &promises)).unwrap();
         assert_eq!(config.tenant.len(), 2);
-        assert_eq!(config.tenant[0].slo().map(|slo| slo.iops), Some(120_000));
-        assert_eq!(config.tenant[1].slo(), None);
+        assert_eq!(config.tenant[0].promise.slo().map(|slo| slo.iops), Some(120_000));
+        assert_eq!(config.tenant[1].promise.slo(), None);
         assert_eq!(config.specs().unwrap().len(), 1);
     }
 }

@@ -16,7 +16,7 @@ use proto::nvme::{
 };
 use wire::nvme::{AddressFamily, AnaState};
 
-use crate::config::{Config, HiddenText, Mistakes, Place, Space, SubsystemConfig};
+use crate::config::{Config, Mistakes, Place, Space, exports};
 use crate::listen::{ListenAt, Protocol};
 
 /// The names of all our subsystems begin so.
@@ -227,7 +227,7 @@ impl Plan<'_> {
                 let what = format!("host {:?}: {error}", config.nqn);
                 mistakes.add(config.nth.key("host", key), what);
             };
-            let mut secret = |key, text: &Option<HiddenText>| {
+            let mut secret = |key, text: &Option<spec::Secret>| {
                 let parsed = text.as_ref().map(|text| Secret::parse(&text.0)).transpose();
                 parsed.unwrap_or_else(|error| {
                     mistaken(key, format!("its {key} is {error}"));
@@ -279,7 +279,7 @@ impl Plan<'_> {
     /// what is wrong with it.
     fn subsystem(
         &self,
-        config: &SubsystemConfig,
+        config: &spec::Subsystem,
         tenant: impl Fn(&str) -> Option<TenantId>,
         mistaken: &mut impl FnMut(&'static str, String),
     ) -> Option<Subsystem> {
@@ -287,7 +287,7 @@ impl Plan<'_> {
             mistaken("", "it needs an nqn, as it is not the first".to_owned());
             return None;
         };
-        let exported = config.exports(self.spaces).unwrap_or_else(|error| {
+        let exported = exports(config, self.spaces).unwrap_or_else(|error| {
             mistaken("namespaces", error);
             Vec::new()
         });
@@ -335,13 +335,13 @@ impl Plan<'_> {
     /// Returns the configured access states of groups through listeners.
     fn ana(
         &self,
-        config: &SubsystemConfig,
+        config: &spec::Subsystem,
         mistaken: &mut impl FnMut(&'static str, String),
     ) -> Vec<(PortId, u32, AnaState)> {
         let each = config.ana.iter().filter_map(|ana| {
             match self.listeners.iter().find(|open| open.at.number == ana.listener) {
                 Some(open) if open.at.protocol == Protocol::NvmeTcp => {
-                    Some((PortId(open.at.id.0), ana.group, ana.state.state()))
+                    Some((PortId(open.at.id.0), ana.group, ana_state(ana.state)))
                 }
                 _ => {
                     mistaken("ana", format!("ana: listener {} is none of NVMe's", ana.listener));
@@ -375,6 +375,17 @@ impl Plan<'_> {
             hosts: Hosts::Any,
             tenant: None,
         })
+    }
+}
+
+/// Returns an access state as the protocol has it.
+fn ana_state(state: spec::AnaState) -> AnaState {
+    match state {
+        spec::AnaState::Optimized => AnaState::OPTIMIZED,
+        spec::AnaState::NonOptimized => AnaState::NON_OPTIMIZED,
+        spec::AnaState::Inaccessible => AnaState::INACCESSIBLE,
+        spec::AnaState::PersistentLoss => AnaState::PERSISTENT_LOSS,
+        spec::AnaState::Change => AnaState::CHANGE,
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use crate::config::uuid_text;
 use crate::fabric::{machine_id, uuid_of};
 
 /// The files in which nvme-cli keeps the identity.
@@ -29,7 +28,7 @@ impl HostIdentity {
     fn from(name: Option<&str>, nqn: Option<String>, id: Option<String>) -> HostIdentity {
         let own = || {
             let uuid = uuid_of(&[&machine_id(), "nearflash host"]);
-            format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid_text(&uuid))
+            format!("nqn.2014-08.org.nvmexpress:uuid:{}", spec::Namespace::uuid_text(&uuid))
         };
         let configured = nqn.as_deref().map(str::trim).filter(|nqn| nqn.starts_with("nqn."));
         let configured_id = id.as_deref().and_then(parse);
@@ -63,7 +62,7 @@ mod tests {
     fn names_and_identifiers_belong_together() {
         let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{UUID}");
         let id = parse(UUID).unwrap();
-        assert_eq!(uuid_text(&id), UUID);
+        assert_eq!(spec::Namespace::uuid_text(&id), UUID);
         let configured =
             HostIdentity::from(None, Some(format!("{nqn}\n")), Some(format!("{UUID}\n")));
         assert_eq!(configured, HostIdentity { nqn: nqn.clone(), id });
@@ -73,6 +72,6 @@ mod tests {
         assert_ne!(other.id, id, "another host has another identifier");
         let own = HostIdentity::from(None, None, None);
         assert_eq!(own, HostIdentity::from(None, None, None));
-        assert!(own.nqn.ends_with(&uuid_text(&own.id)));
+        assert!(own.nqn.ends_with(&spec::Namespace::uuid_text(&own.id)));
     }
 }

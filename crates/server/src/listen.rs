@@ -31,7 +31,7 @@ pub struct ListenAt {
 }
 
 /// The highest number of a listener, and as many names as a process has for all that there ever are.
-pub const NUMBER_MAX: u16 = 4096;
+pub const NUMBER_MAX: u16 = spec::Listener::NUMBER_MAX;
 
 /// The port that nothing else says otherwise.
 pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";

@@ -48,7 +48,7 @@ use proto::nvme::Fabric;
 use worker::Parts;
 
 use crate::audit::AuditFile;
-use crate::config::{Config, TenantConfig};
+use crate::config::Config;
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
 use crate::places::Places;
@@ -175,7 +175,7 @@ impl Inner {
     /// many others there are.
     fn keep_few(
         &mut self,
-        mut now: Vec<(String, Option<Option<TenantConfig>>)>,
+        mut now: Vec<(String, Option<Option<spec::Tenant>>)>,
     ) -> Result<(), Problem> {
         self.check_thawed()?;
         now.retain(|(name, now)| self.changes.tenants.get(name) != now.as_ref());
@@ -203,8 +203,8 @@ impl Inner {
 /// Changes tenants, and says what they were.
 fn put(
     changes: &mut Changes,
-    now: Vec<(String, Option<Option<TenantConfig>>)>,
-) -> Vec<(String, Option<Option<TenantConfig>>)> {
+    now: Vec<(String, Option<Option<spec::Tenant>>)>,
+) -> Vec<(String, Option<Option<spec::Tenant>>)> {
     let each = now.into_iter().map(|(name, now)| {
         let before = match now {
             Some(now) => changes.tenants.insert(name.clone(), now),

@@ -21,7 +21,7 @@ use qos::{DeviceModel, Drift};
 
 use self::prober::{Orders, Place};
 use self::run::{Ended, IDLE_SHARE, Order};
-use crate::config::{DeviceConfig, Space};
+use crate::config::Space;
 use crate::interface::Chosen;
 use crate::live::Live;
 use crate::places::Places;
@@ -111,7 +111,7 @@ pub(crate) struct Recalibrations {
 }
 
 impl Policy {
-    fn of(device: &DeviceConfig) -> Policy {
+    fn of(device: &spec::Device) -> Policy {
         Policy {
             device: device.name.clone(),
             is_automatic: device.recalibrates_by_itself(),
@@ -133,7 +133,7 @@ impl Inner {
         policy.cloned().unwrap_or_else(|| Policy {
             device: device.to_owned(),
             is_automatic: false,
-            idle_after: DeviceConfig::IDLE_AFTER,
+            idle_after: spec::Device::IDLE_AFTER,
             scratch: None,
         })
     }
@@ -150,7 +150,7 @@ impl Inner {
 
 impl Recalibrations {
     /// Adds a device.
-    pub(crate) fn device_comes(&self, device: &DeviceConfig) {
+    pub(crate) fn device_comes(&self, device: &spec::Device) {
         self.lock().policies.push(Policy::of(device));
     }
 
@@ -159,7 +159,7 @@ impl Recalibrations {
     ///
     /// # Errors
     /// That probes are in flight there. They end, and nothing may change before.
-    pub(crate) fn clear_for_device(&self, device: &DeviceConfig) -> Result<(), Problem> {
+    pub(crate) fn clear_for_device(&self, device: &spec::Device) -> Result<(), Problem> {
         let policy = Policy::of(device);
         let orders = {
             let mut inner = self.lock();
@@ -175,7 +175,7 @@ impl Recalibrations {
     }
 
     /// Applies a device's new settings to automatic recalibration.
-    pub(crate) fn device_changes(&self, device: &DeviceConfig) {
+    pub(crate) fn device_changes(&self, device: &spec::Device) {
         let (policy, now) = (Policy::of(device), self.tools.tenants.now());
         let mut inner = self.lock();
         if let Some(job) = inner.jobs.get_mut(&device.name) {
@@ -248,7 +248,7 @@ impl Recalibrations {
     pub(crate) fn new(
         tools: Tools,
         live: Arc<Live>,
-        devices: &[DeviceConfig],
+        devices: &[spec::Device],
     ) -> Arc<Recalibrations> {
         let policies = devices.iter().map(Policy::of).collect();
         let inner = Mutex::new(Inner { policies, ..Inner::default() });
@@ -263,7 +263,7 @@ impl Recalibrations {
     pub(crate) fn start(
         tools: Tools,
         live: Arc<Live>,
-        devices: &[DeviceConfig],
+        devices: &[spec::Device],
     ) -> Result<Arc<Recalibrations>, String> {
         let all = Recalibrations::new(tools, live, devices);
         let body = all.clone();

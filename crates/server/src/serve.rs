@@ -34,7 +34,7 @@ use self::doors::Doors;
 use self::draft::{Beside, Draft};
 use self::duty::Duty;
 use crate::admin::{Crew, Office, Wanted};
-use crate::config::{Config, DeviceConfig, ListenConfig, Mistakes};
+use crate::config::{Config, Mistakes};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Interface, Way};
@@ -423,10 +423,10 @@ fn merge(args: &Args) -> Result<Config, String> {
         None => Config::default(),
     };
     if !args.device.is_empty() {
-        config.device = args.device.iter().enumerate().map(DeviceConfig::from_argument).collect();
+        config.device = args.device.iter().enumerate().map(spec::Device::from_argument).collect();
     }
     if !args.listen.is_empty() {
-        config.listen = args.listen.iter().map(|url| ListenConfig::from_argument(url)).collect();
+        config.listen = args.listen.iter().map(|url| spec::Listener::from_argument(url)).collect();
     }
     if let Some(model) = &args.model {
         config.set_model(model);

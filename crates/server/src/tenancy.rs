@@ -11,7 +11,7 @@ use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
 use worker::{Lead, Stands};
 
-use crate::config::{Config, DeviceConfig, Mistakes, Place};
+use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
 
 /// The inputs from which tenants are built.
@@ -52,10 +52,8 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
         let configured =
             said.contains(tenant.name.as_str()) || tenant.name == TenantRegistry::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
-        let registered = tenant.promise().and_then(|promise| {
-            register_again(&mut registry, &tenant.name, now, |registry| {
-                registry.register(&tenant.name, promise, device, origin, now)
-            })
+        let registered = register_again(&mut registry, &tenant.name, now, |registry| {
+            registry.register(&tenant.name, tenant.promise, device, origin, now)
         });
         if let Err(refusal) = registered {
             if are_known || matches!(refusal, Refusal::NoDevice { .. }) {
@@ -243,14 +241,14 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
 }
 
 /// A device, with what is known of it.
-pub(crate) fn setup(device: &DeviceConfig, spec: &Spec) -> Result<DeviceSetup, String> {
+pub(crate) fn setup(device: &spec::Device, spec: &Spec) -> Result<DeviceSetup, String> {
     setup_again(device, spec, None)
 }
 
 /// Sets up a device whose model was read before. That model is used if the file can no longer be
 /// read.
 fn setup_again(
-    device: &DeviceConfig,
+    device: &spec::Device,
     spec: &Spec,
     read: Option<&String>,
 ) -> Result<DeviceSetup, String> {
@@ -269,24 +267,8 @@ fn setup_again(
         })?),
         None => preset(spec),
     };
-    check_switches(device, model.is_some())?;
+    device.check_switches(model.is_some())?;
     Ok(DeviceSetup { name: device.name.clone(), model, switches: device.switches() })
-}
-
-/// Checks that a device with or without a model supports its settings.
-///
-/// # Errors
-/// A setting needs a model.
-pub(crate) fn check_switches(device: &DeviceConfig, has_model: bool) -> Result<(), String> {
-    let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
-    match device.switches().any().or(by_itself) {
-        Some(switch) if !has_model => Err(format!(
-            "device {:?}: {switch} needs a device model, and it has none; measure one with \
-             `nearflash calibrate` and name it with `model`",
-            device.name
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// A model in the words of a model file, to be read again.

@@ -13,7 +13,8 @@ const RULES: &[(&str, &[&str])] = &[
     ("nearflash-io", &["nearflash-contract", "nearflash-wire"]),
     ("nearflash-worker", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-client", &["nearflash-contract", "nearflash-proto"]),
-    ("nearflash-control", &["nearflash-contract", "nearflash-qos"]),
+    ("nearflash-spec", &["nearflash-contract", "nearflash-flash"]),
+    ("nearflash-control", &["nearflash-contract", "nearflash-qos", "nearflash-spec"]),
     (
         "nearflash-sim",
         &[
@@ -39,6 +40,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-io",
             "nearflash-worker",
             "nearflash-control",
+            "nearflash-spec",
         ],
     ),
     (
@@ -81,6 +83,7 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-proto", "nearflash-io"),
     ("nearflash-qos", "nearflash-io"),
     ("nearflash-flash", "nearflash-io"),
+    ("nearflash-spec", "nearflash-io"),
     ("nearflash-ftl", "nearflash-io"),
     ("nearflash-worker", "nearflash-io"),
     ("nearflash-client", "nearflash-io"),

@@ -520,7 +520,7 @@ mod translation {
             Ok(match change {
                 ChangeTenant::Add(AddTenant { name, device, slo, share }) => {
                     let promise = promise(slo.as_ref(), share)?.over(contract::Share::default());
-                    TenantChange::Add { name, promise, device }
+                    TenantChange::Add(spec::Tenant { promise, device, ..spec::Tenant::new(&name) })
                 }
                 ChangeTenant::Set(SetNamed { name, slo, share }) => {
                     TenantChange::Set { name, to: promise(slo.as_ref(), share)? }

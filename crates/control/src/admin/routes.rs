@@ -187,9 +187,10 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
         return problem;
     }
     let checked = match wanted {
-        TenantChange::Add { promise: Promise::LatencyCritical(slo), device, .. } => {
-            api.tenants.check(*slo, device.as_deref())
-        }
+        TenantChange::Add(tenant) => match tenant.promise.slo() {
+            Some(slo) => api.tenants.check(slo, tenant.device.as_deref()),
+            None => return problem,
+        },
         TenantChange::Set { name, to: Promise::LatencyCritical(slo) } => {
             api.tenants.check_change(name, *slo)
         }

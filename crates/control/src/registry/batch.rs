@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use contract::{Instant, Promise, Share, TenantId};
 use qos::Lot;
+use spec::Tenant;
 
 use super::{Origin, TenantRegistry};
 use crate::info::{Admission, Refusal};
@@ -12,14 +13,7 @@ use crate::info::{Admission, Refusal};
 #[derive(Clone, Debug, PartialEq)]
 pub enum TenantChange {
     /// Registers a tenant.
-    Add {
-        /// Name of the tenant.
-        name: String,
-        /// The promise.
-        promise: Promise,
-        /// The device of the promise; the first device by default.
-        device: Option<String>,
-    },
+    Add(Tenant),
     /// Changes the promise of a tenant.
     Set {
         /// Name of the tenant.
@@ -38,9 +32,8 @@ impl TenantChange {
     /// Returns the name of the tenant.
     pub fn name(&self) -> &str {
         match self {
-            TenantChange::Add { name, .. }
-            | TenantChange::Set { name, .. }
-            | TenantChange::Remove { name } => name,
+            TenantChange::Add(tenant) => &tenant.name,
+            TenantChange::Set { name, .. } | TenantChange::Remove { name } => name,
         }
     }
 }
@@ -115,7 +108,7 @@ impl TenantRegistry {
         undo: &mut Undo,
     ) -> Result<(), Refusal> {
         match change {
-            TenantChange::Add { name, promise, device } => {
+            TenantChange::Add(Tenant { name, promise, device, .. }) => {
                 self.register(name, *promise, device.as_deref(), origin, now)?;
                 undo.0.push((name.clone(), self.known(name)?, None));
             }

@@ -5,7 +5,8 @@
 
 use contract::{Instant, TenantId};
 
-use super::{Device, DeviceSetup, Switches, TenantRegistry};
+use super::{Device, DeviceSetup, TenantRegistry};
+use crate::Switches;
 use crate::flows::DeviceFlow;
 use crate::info::{DeviceInfo, Refusal, State};
 

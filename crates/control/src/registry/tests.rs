@@ -242,7 +242,7 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     let strict = Some(Slo::new(500, 100_000, 100));
     let changes = [
         TenantChange::Set { name: "gold".to_owned(), to: None.into() },
-        TenantChange::Add { name: "new".to_owned(), promise: strict.into(), device: None },
+        TenantChange::Add(Tenant { promise: strict.into(), ..Tenant::new("new") }),
         TenantChange::Remove { name: "gone".to_owned() },
     ];
     for is_kept in [false, true] {

@@ -1,6 +1,8 @@
 //! The effective configuration: every default filled in, and no secret.
 
-use super::{AccessConfig, Config, DeviceConfig, HiddenText, ListenConfig};
+use spec::{AccessRule, Device, Listener};
+
+use super::Config;
 use crate::crew_size::CrewSize;
 use crate::listen::DEFAULT_URL;
 
@@ -28,28 +30,21 @@ impl Config {
         all.admin.listen.get_or_insert_with(crate::admin::default_place);
         all.device = all.all_devices();
         for device in &mut all.device {
-            let seconds = DeviceConfig::IDLE_AFTER.as_secs() as u32;
+            let seconds = Device::IDLE_AFTER.as_secs() as u32;
             device.recalibrate_idle_seconds.get_or_insert(seconds);
         }
         if all.listen.is_empty() && !all.is_settled {
-            all.listen.push(ListenConfig::from_argument(DEFAULT_URL));
+            all.listen.push(Listener::from_argument(DEFAULT_URL));
         }
-        let first = all.device.first().map(|device| device.name.clone());
-        for tenant in &mut all.tenant {
-            tenant.device = tenant.device.take().or(first.clone());
-            tenant.say_defaults();
-        }
+        let first = all.device.first().map(|device| device.name.as_str());
+        all.tenant = all.tenant.into_iter().map(|tenant| tenant.on(first)).collect();
         if all.access.is_empty() {
-            all.access.push(AccessConfig::of_all());
+            all.access.push(AccessRule::of_all());
         }
         for rule in &mut all.access {
             rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
         }
-        for host in &mut all.host {
-            let hide =
-                |key: &Option<HiddenText>| key.as_ref().map(|_| HiddenText(HIDDEN.to_owned()));
-            (host.key, host.controller_key) = (hide(&host.key), hide(&host.controller_key));
-        }
+        all.host = all.host.into_iter().map(|host| host.hidden(HIDDEN)).collect();
         all.authentication.say_defaults();
         let limits = self.limits()?;
         let own = &mut all.limits;

@@ -2,7 +2,9 @@
 
 use contract::ListenerId;
 
-use super::{Config, ListenConfig, Mistakes, Place};
+use spec::Listener;
+
+use super::{Config, Mistakes, Place};
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
 
 /// The URL of the stand-in for a listener whose URL is invalid. References to the listener stay
@@ -29,11 +31,8 @@ impl Config {
             let at = mistakes.take(config.nth.key("listen", "url"), parsed);
             let at = at.unwrap_or_else(|| ListenAt::parse(NOWHERE).expect("it is a URL"));
             let of_number = config.nth.key("listen", "number");
-            if !(1..=NUMBER_MAX).contains(&number) {
-                mistakes.add(
-                    of_number,
-                    format!("listen {position}: number {number}; expected a number from 1 to {NUMBER_MAX}"),
-                );
+            if let Err((_, error)) = config.validate() {
+                mistakes.add(of_number, format!("listen {position}: {error}"));
             } else if let Some(other) = all.iter().find(|other| other.number == number) {
                 let other = &other.endpoint;
                 mistakes.add(
@@ -61,9 +60,9 @@ impl Config {
     /// configured. A listener without a number gets its position as its number. If another listener
     /// has that number, or it is among the numbers `added` while servers ran, the listener gets the
     /// next free number after all positions.
-    pub(crate) fn numbered_listeners(&self, added: &[u16]) -> Vec<ListenConfig> {
+    pub(crate) fn numbered_listeners(&self, added: &[u16]) -> Vec<Listener> {
         let mut all = match self.listen.is_empty() && !self.is_settled {
-            true => vec![ListenConfig::from_argument(DEFAULT_URL)],
+            true => vec![Listener::from_argument(DEFAULT_URL)],
             false => self.listen.clone(),
         };
         let mut taken: Vec<u16> = added.to_vec();

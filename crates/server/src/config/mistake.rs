@@ -20,6 +20,8 @@ pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, Stri
     // An entry that misses something is named by its table.
     let subject = match (table, key) {
         _ if message.starts_with("unknown field") => String::new(),
+        // What is wrong with an entry as a whole names the entry.
+        (_, noun) if message.starts_with(&format!("{noun} \"")) => String::new(),
         ("", "") => String::new(),
         ("", key) => format!("{key}: "),
         (table, key) => format!("{table}.{key}: "),

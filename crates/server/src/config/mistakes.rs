@@ -8,73 +8,36 @@
 use std::fmt::{self, Display};
 use std::path::Path;
 
+use spec::Place;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The most mistakes that are told at a time.
 const TOLD_MAX: usize = 20;
 
-/// The position of an entry among the entries of its table, from 0; `None` if the entry does not come
-/// from a file. All positions compare equal, so entries that differ in position alone are equal.
-#[derive(Clone, Copy, Debug, Default, Eq)]
-pub(crate) struct Nth(pub(super) Option<usize>);
-
-impl PartialEq for Nth {
-    fn eq(&self, _: &Nth) -> bool {
-        true
-    }
-}
-
-/// The place of a mistake in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A line, from 1.
-    Line(usize),
-    /// A key of the top level, or a table that is not repeated.
-    Key(&'static str),
-    /// A key of a table that is not repeated.
-    In(&'static str, &'static str),
-    /// An entry of a repeated table, from 0, and perhaps one of the entry's keys.
-    Entry(&'static str, usize, Option<&'static str>),
-}
-
-impl Nth {
-    /// Returns the place of a key of this entry of `table`, or of the entry if it lacks the key.
-    pub(crate) fn key(self, table: &'static str, key: &'static str) -> Option<Place> {
-        self.0.map(|n| Place::Entry(table, n, Some(key)))
-    }
-
-    /// Returns the place of this entry of `table`.
-    pub(crate) fn entry(self, table: &'static str) -> Option<Place> {
-        self.0.map(|n| Place::Entry(table, n, None))
-    }
-}
-
-impl Place {
-    /// Returns the place's line, from 1, in a file of this text.
-    fn line(self, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
-        let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
-        let value = |table: &str| root?.get(table).map(Spanned::get_ref);
-        // `[limits]` has the key's line where the file has the key; an entry's first line is its head.
-        let of_key = |table: &DeTable<'_>, key: &str| {
-            table.get_key_value(key).map(|(key, _)| line_at(key.span().start))
-        };
-        match self {
-            Place::Line(line) => Some(line),
-            Place::Key(key) => of_key(root?, key),
-            Place::In(table, key) => match value(table)? {
-                DeValue::Table(fields) => of_key(fields, key).or_else(|| of_key(root?, table)),
-                _ => of_key(root?, table),
-            },
-            Place::Entry(table, n, key) => {
-                let DeValue::Array(entries) = value(table)? else { return None };
-                let entry = entries.get(n)?;
-                let found = match (entry.get_ref(), key) {
-                    (DeValue::Table(fields), Some(key)) => of_key(fields, key),
-                    _ => None,
-                };
-                found.or_else(|| Some(line_at(entry.span().start)))
-            }
+/// Returns the line of a place, from 1, in a file of this text.
+fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
+    let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
+    let value = |table: &str| root?.get(table).map(Spanned::get_ref);
+    // `[limits]` has the key's line where the file has the key; an entry's first line is its head.
+    let of_key = |table: &DeTable<'_>, key: &str| {
+        table.get_key_value(key).map(|(key, _)| line_at(key.span().start))
+    };
+    match place {
+        Place::Line(line) => Some(line),
+        Place::Key(key) => of_key(root?, key),
+        Place::In(table, key) => match value(table)? {
+            DeValue::Table(fields) => of_key(fields, key).or_else(|| of_key(root?, table)),
+            _ => of_key(root?, table),
+        },
+        Place::Entry(table, n, key) => {
+            let DeValue::Array(entries) = value(table)? else { return None };
+            let entry = entries.get(n)?;
+            let found = match (entry.get_ref(), key) {
+                (DeValue::Table(fields), Some(key)) => of_key(fields, key),
+                _ => None,
+            };
+            found.or_else(|| Some(line_at(entry.span().start)))
         }
     }
 }
@@ -134,7 +97,7 @@ impl Mistakes {
         // What cannot be understood has its lines already.
         let parsed = file.and_then(|(_, text)| DeTable::parse(text).ok());
         let root = parsed.as_ref().map(Spanned::get_ref);
-        let line = |mistake: &Mistake| mistake.place?.line(file?.1, root);
+        let line = |mistake: &Mistake| line(mistake.place?, file?.1, root);
         let mut told: Vec<(Option<usize>, &Mistake)> =
             self.0.iter().map(|mistake| (line(mistake), mistake)).collect();
         told.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
@@ -211,7 +174,7 @@ mod tests {
             (Place::In("admin", "listen"), None),
             (Place::Line(7), Some(7)),
         ] {
-            assert_eq!(place.line(TEXT, Some(parsed.get_ref())), line, "{place:?}");
+            assert_eq!(super::line(place, TEXT, Some(parsed.get_ref())), line, "{place:?}");
         }
     }
 

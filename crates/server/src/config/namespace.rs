@@ -1,48 +1,10 @@
 //! `[[namespace]]`: ranges of devices, with their numbers and names.
 
 use contract::{BLOCK_BYTES, NamespaceId};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use spec::{Device, Mistake};
 use worker::{Namespace, Namespaces};
 
-use super::{Config, DeviceConfig, Mistakes, Nth, size_in_blocks};
-
-/// The most bytes of a name.
-const NAME_BYTES_MAX: usize = 64;
-
-/// A namespace: a range of a device's blocks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NamespaceConfig {
-    /// Name of the namespace. By default `ns` and its number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
-    /// Number of the namespace. By default its position among the namespaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) number: Option<u16>,
-    /// Name of the device that has the namespace.
-    pub(crate) device: String,
-    /// Offset of the namespace from the start of the device, as a size.
-    #[serde(default = "nothing")]
-    pub(crate) offset: String,
-    /// Size of the namespace. By default the rest of the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) size: Option<String>,
-    /// Refuses all writes to the namespace.
-    #[serde(default)]
-    pub(crate) read_only: bool,
-    /// UUID by which NVMe hosts recognise the namespace.
-    /// By default derived from the machine's identifier and the namespace's numbers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) uuid: Option<String>,
-    /// The position of the entry in its file.
-    #[serde(skip)]
-    pub(crate) nth: Nth,
-}
-
-fn nothing() -> String {
-    "0".to_owned()
-}
+use super::{Config, Mistakes};
 
 /// The room for namespaces on a device.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +32,22 @@ impl Space {
         self.place.first + self.place.blocks
     }
 
+    /// Returns the specification of the namespace on `device`, with every key present.
+    pub(crate) fn spec(&self, device: &str) -> spec::Namespace {
+        let Namespace { first, blocks, read_only, .. } = self.place;
+        let bytes = |blocks: u64| format!("{}B", blocks * BLOCK_BYTES as u64);
+        let whole = spec::Namespace::whole(device.to_owned());
+        spec::Namespace {
+            name: Some(self.name.clone()),
+            number: Some(self.number.0),
+            offset: if first == 0 { whole.offset.clone() } else { bytes(first) },
+            size: Some(bytes(blocks)),
+            read_only,
+            uuid: self.uuid.as_ref().map(spec::Namespace::uuid_text),
+            ..whole
+        }
+    }
+
     /// Returns `true` if both namespaces have a block in common.
     pub(crate) fn meets(&self, other: &Space) -> bool {
         self.place.device == other.place.device
@@ -83,48 +61,20 @@ pub(crate) fn table(spaces: &[Space]) -> Namespaces {
     spaces.iter().map(|space| (space.number, space.place)).collect()
 }
 
-impl NamespaceConfig {
-    /// Returns the configuration of a namespace, with every key present.
-    pub(crate) fn of(space: &Space, device: &str) -> NamespaceConfig {
-        let Namespace { first, blocks, read_only, .. } = space.place;
-        let bytes = |blocks: u64| format!("{}B", blocks * BLOCK_BYTES as u64);
-        NamespaceConfig {
-            name: Some(space.name.clone()),
-            number: Some(space.number.0),
-            device: device.to_owned(),
-            offset: if first == 0 { nothing() } else { bytes(first) },
-            size: Some(bytes(blocks)),
-            read_only,
-            uuid: space.uuid.map(|uuid| uuid_text(&uuid)),
-            nth: Nth::default(),
-        }
-    }
-}
-
 impl Config {
     /// Returns the devices' names, in their order.
     pub(crate) fn device_names(&self) -> Vec<String> {
         match self.device.is_empty() {
-            true => vec![DeviceConfig::from_argument((0, &String::new())).name],
+            true => vec![Device::from_argument((0, &String::new())).name],
             false => self.device.iter().map(|device| device.name.clone()).collect(),
         }
     }
 
     /// Returns the namespaces with their numbers and names, or one for each device if none is
     /// configured.
-    pub(crate) fn numbered_namespaces(&self) -> Vec<NamespaceConfig> {
-        let whole = |device: String| NamespaceConfig {
-            name: None,
-            number: None,
-            device,
-            offset: nothing(),
-            size: None,
-            read_only: false,
-            uuid: None,
-            nth: Nth::default(),
-        };
+    pub(crate) fn numbered_namespaces(&self) -> Vec<spec::Namespace> {
         let mut all = match self.namespace.is_empty() && !self.is_settled {
-            true => self.device_names().into_iter().map(whole).collect(),
+            true => self.device_names().into_iter().map(spec::Namespace::whole).collect(),
             false => self.namespace.clone(),
         };
         for (config, position) in all.iter_mut().zip(1..) {
@@ -156,13 +106,11 @@ impl Config {
             };
             let number = config.number.expect("it was numbered");
             let name = config.name.clone().expect("it was named");
-            if !(1..=Namespaces::NUMBER_MAX).contains(&number) {
-                let most = Namespaces::NUMBER_MAX;
-                mistaken("number", format!("number {number}; expected a number from 1 to {most}"));
+            let found = config.validate();
+            let is_numbered = found.iter().all(|(key, _)| *key != "number");
+            found.into_iter().for_each(|(key, error)| mistaken(key, error));
+            if !is_numbered {
                 continue;
-            }
-            if let Err(error) = check_name(&name) {
-                mistaken("name", error);
             }
             let one_of_both = "expected one that no other namespace has";
             if let Some(other) = spaces.iter().find(|other| other.number.0 == number) {
@@ -174,11 +122,7 @@ impl Config {
                 let other = other.number.0;
                 mistaken("name", format!("name {name:?} is that of number {other}; {one_of_both}"));
             }
-            let uuid = config.uuid.as_deref().map(parse_uuid).transpose();
-            let uuid = uuid.unwrap_or_else(|error| {
-                mistaken("uuid", error);
-                None
-            });
+            let uuid = config.uuid_bytes().unwrap_or_default();
             let place = range(config, &names, rooms).unwrap_or_else(|(key, error)| {
                 mistaken(key, error);
                 Namespace { device: 0, first: 0, blocks: 8, read_only: config.read_only }
@@ -191,25 +135,15 @@ impl Config {
 }
 
 /// Returns the range of a namespace. An error names the key that is invalid.
-fn range(
-    config: &NamespaceConfig,
-    names: &[String],
-    rooms: &[Room],
-) -> Result<Namespace, (&'static str, String)> {
+fn range(config: &spec::Namespace, names: &[String], rooms: &[Room]) -> Result<Namespace, Mistake> {
     let device = names.iter().position(|name| *name == config.device).ok_or_else(|| {
         let known = names.join(", ");
         ("device", format!("there is no device {:?}; there are: {known}", config.device))
     })?;
-    let of = |key, text: &str| {
-        size_in_blocks(text).map_err(|error: String| (key, format!("{key} {error}")))
-    };
-    let first = match config.offset.as_str() {
-        "0" => 0,
-        text => of("offset", text)?,
-    };
+    let first = config.first_block()?;
     let Room { place: device, blocks, grows } = rooms[device];
     let rest = blocks.saturating_sub(first);
-    let size = config.size.as_deref().map_or(Ok(rest), |text| of("size", text))?;
+    let size = config.blocks()?.unwrap_or(rest);
     if size == 0 || size > rest && !grows {
         let key = if config.size.is_some() { "size" } else { "offset" };
         let error = format!(
@@ -220,33 +154,6 @@ fn range(
         return Err((key, error));
     }
     Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
-}
-
-/// Checks whether a namespace may have this name. A name of digits alone would be taken for a number.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let good = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-        && !name.bytes().all(|byte| byte.is_ascii_digit());
-    if good {
-        return Ok(());
-    }
-    Err(format!(
-        "name {name:?}; expected 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`, not \
-         digits alone"
-    ))
-}
-
-/// Returns the usual form of a UUID.
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-}
-
-fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let number = u128::from_str_radix(&digits, 16).ok().filter(|n| *n != 0 && digits.len() == 32);
-    let bytes = number.map(u128::to_be_bytes);
-    bytes.ok_or_else(|| format!("uuid {text:?}; expected 32 hexadecimal digits, not all zero"))
 }
 
 #[cfg(test)]
@@ -293,8 +200,8 @@ mod tests {
         let uuid = Some(*b"0123456789abcdef");
         let place = Namespace { device: 0, first: 8, blocks: 24, read_only: true };
         let one = Space { number: NamespaceId(3), name: "x".to_owned(), uuid, place };
-        let config = NamespaceConfig::of(&one, "d");
+        let config = one.spec("d");
         assert_eq!(range(&config, &["d".to_owned()], &[ROOM]), Ok(one.place));
-        assert_eq!(parse_uuid(&config.uuid.unwrap()), Ok(one.uuid.unwrap()));
+        assert_eq!(config.uuid_bytes(), Ok(one.uuid));
     }
 }

@@ -7,9 +7,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
+use spec::{Nth, Place};
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 
-use super::mistakes::{Mistakes, Nth, Place};
+use super::mistakes::Mistakes;
 use super::{Config, mistake};
 
 /// The most mistakes of form that are looked for.

@@ -46,15 +46,15 @@ const OF_THEIR_PLACE: [(&str, &str); 6] = [
 
 /// The tables, and the schema's names of their entries.
 const TABLES: [(&str, &str); 9] = [
-    ("device", "DeviceConfig"),
-    ("listen", "ListenConfig"),
-    ("namespace", "NamespaceConfig"),
-    ("access", "AccessConfig"),
-    ("tenant", "TenantConfig"),
-    ("subsystem", "SubsystemConfig"),
-    ("host", "HostConfig"),
+    ("device", "Device"),
+    ("listen", "Listener"),
+    ("namespace", "Namespace"),
+    ("access", "AccessRule"),
+    ("tenant", "Tenant"),
+    ("subsystem", "Subsystem"),
+    ("host", "Host"),
     ("authentication", "AuthenticationConfig"),
-    ("limits", "LimitsConfig"),
+    ("limits", "Limits"),
 ];
 
 /// A default: the table (empty for the top level), the position of the entry that had the default, the
@@ -130,7 +130,7 @@ fn property<'a>(
     let name = TABLES.iter().find(|(one, _)| *one == table).map(|(_, name)| *name);
     let of = match (table, name) {
         ("", _) => schema,
-        ("ana", _) => &mut schema["$defs"]["AnaConfig"],
+        ("ana", _) => &mut schema["$defs"]["Ana"],
         (_, name) => &mut schema["$defs"][name?],
     };
     of["properties"].get_mut(key)?.as_object_mut()
@@ -216,7 +216,7 @@ mod tests {
             assert!(schema["$defs"][name]["properties"].is_object(), "{name}");
         }
         assert_eq!(schema["additionalProperties"], false);
-        let limit = &schema["$defs"]["LimitsConfig"]["properties"]["connections"];
+        let limit = &schema["$defs"]["Limits"]["properties"]["connections"];
         assert_eq!((&limit["minimum"], &limit["default"]), (&json!(1), &json!(65_536)));
     }
 }

@@ -1,19 +1,14 @@
 //! The live changes to a configuration: for each changed object, its current state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use spec::{Ana, Changed, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
 
 use super::kept::KeptReservation;
 use super::models::KeptModel;
-use crate::config::{
-    AnaConfig, Config, DeviceConfig, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig,
-    TenantConfig,
-};
+use crate::config::Config;
 use crate::listen::{ListenAt, Protocol};
-
-/// Things by their names; `None` for one that is gone.
-pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
 
 /// The change of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,15 +25,15 @@ pub(crate) enum ListenChange {
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) tenants: Changed<String, TenantConfig>,
+    pub(crate) tenants: Changed<String, Tenant>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) namespaces: Changed<u16, NamespaceConfig>,
+    pub(crate) namespaces: Changed<u16, Namespace>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) subsystems: Changed<String, SubsystemConfig>,
+    pub(crate) subsystems: Changed<String, Subsystem>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) hosts: Changed<String, HostConfig>,
+    pub(crate) hosts: Changed<String, Host>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) devices: Changed<String, DeviceConfig>,
+    pub(crate) devices: Changed<String, Device>,
     /// The changed listeners by number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) listeners: BTreeMap<u16, ListenChange>,
@@ -109,7 +104,7 @@ impl Changes {
     }
 
     /// The subsystems that were changed, without what counts for nothing.
-    fn subsystems_over(&self, listen: &[ListenConfig]) -> Changed<String, SubsystemConfig> {
+    fn subsystems_over(&self, listen: &[Listener]) -> Changed<String, Subsystem> {
         let mut all = self.subsystems.clone();
         let each = all.values_mut().flatten();
         each.for_each(|subsystem| subsystem.ana.retain(|ana| leads_hosts(listen, ana)));
@@ -117,18 +112,18 @@ impl Changes {
     }
 
     /// The listeners of a configuration with these changes made, by number.
-    fn listeners_of(&self, base: &Config) -> Vec<ListenConfig> {
+    fn listeners_of(&self, base: &Config) -> Vec<Listener> {
         let mut all = base.numbered_listeners(&self.added_listeners());
         for (number, change) in &self.listeners {
             match change {
                 ListenChange::Added(url) => {
                     let number = Some(*number);
-                    all.push(ListenConfig { number, ..ListenConfig::from_argument(url) });
+                    all.push(Listener { number, ..Listener::from_argument(url) });
                 }
                 // Its place may be another since, and its URL that of several, of port 0.
                 ListenChange::Removed(url) => {
-                    let is_it = |one: &ListenConfig| one.url == *url;
-                    let same = |one: &ListenConfig| is_it(one) && one.number == Some(*number);
+                    let is_it = |one: &Listener| one.url == *url;
+                    let same = |one: &Listener| is_it(one) && one.number == Some(*number);
                     let found = all.iter().position(same).or_else(|| all.iter().position(is_it));
                     found.map(|at| all.remove(at));
                 }
@@ -143,8 +138,8 @@ impl Config {
     /// The configuration with these changes made, and with numbers and names where it leaves them
     /// out.
     pub fn with(&self, changes: &Changes) -> Config {
-        let number = |namespace: &NamespaceConfig| namespace.number.unwrap_or_default();
-        let nqn = |subsystem: &SubsystemConfig| subsystem.nqn.clone().unwrap_or_default();
+        let number = |namespace: &Namespace| namespace.number.unwrap_or_default();
+        let nqn = Subsystem::name;
         let mut config = self.clone();
         if !changes.devices.is_empty() {
             let known = self.all_devices();
@@ -166,36 +161,16 @@ impl Config {
 
 /// Returns true if the access state's listener exists. A listener with a wrong URL counts, since
 /// the URL is reported as a mistake of its own.
-fn leads_hosts(listen: &[ListenConfig], ana: &AnaConfig) -> bool {
+fn leads_hosts(listen: &[Listener], ana: &Ana) -> bool {
     let found = listen.iter().find(|one| one.number == Some(ana.listener));
     let parsed = found.map(|one| ListenAt::parse(&one.url));
     parsed.is_some_and(|parsed| parsed.map_or(true, |at| at.protocol == Protocol::NvmeTcp))
 }
 
-/// The list with these changes made: what was there keeps its place.
-fn over<K: Ord, T: Clone>(list: Vec<T>, changed: &Changed<K, T>, key: impl Fn(&T) -> K) -> Vec<T> {
-    let known: BTreeSet<K> = list.iter().map(&key).collect();
-    let kept = list.into_iter().filter_map(|one| match changed.get(&key(&one)) {
-        None => Some(one),
-        Some(now) => now.clone(),
-    });
-    let mut all: Vec<T> = kept.collect();
-    let added = changed.iter().filter(|(key, _)| !known.contains(key));
-    all.extend(added.filter_map(|(_, one)| one.clone()));
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AnaWord;
-
-    #[test]
-    fn changes_replace_remove_and_add() {
-        let list = vec![("a", 1), ("b", 2), ("c", 3)];
-        let changed = [("b", None), ("c", Some(("c", 4))), ("d", Some(("d", 5)))].into();
-        assert_eq!(over(list, &changed, |one| one.0), [("a", 1), ("c", 4), ("d", 5)]);
-    }
+    use spec::AnaState;
 
     #[test]
     fn listeners_are_added_and_removed_wherever_they_stand() {
@@ -242,10 +217,10 @@ mod tests {
     #[test]
     fn who_may_connect_stays_when_the_machine_is_renamed() {
         let config = Config::default();
-        let subsystem = SubsystemConfig {
+        let subsystem = Subsystem {
             nqn: Some(crate::fabric::own_name()),
             hosts: Some(vec!["nqn.x:a".to_owned()]),
-            ..SubsystemConfig::default()
+            ..Subsystem::default()
         };
         let changed = [(crate::fabric::own_name(), Some(subsystem.clone()))].into();
         let changes = Changes { subsystems: changed, ..Changes::default() }.of(&config);
@@ -269,10 +244,9 @@ mod tests {
             let subsystem = "[[subsystem]]\nnqn = \"nqn.x:a\"\n".to_owned();
             Config::parse(&(urls.iter().map(one).collect::<String>() + &subsystem)).unwrap()
         };
-        let way = |listener| AnaConfig { listener, group: 1, state: AnaWord::Inaccessible };
+        let way = |listener| Ana { listener, group: 1, state: AnaState::Inaccessible };
         let nqn = Some("nqn.x:a".to_owned());
-        let subsystem =
-            SubsystemConfig { nqn, ana: vec![way(1), way(2)], ..SubsystemConfig::default() };
+        let subsystem = Subsystem { nqn, ana: vec![way(1), way(2)], ..Subsystem::default() };
         let changed = [("nqn.x:a".to_owned(), Some(subsystem)), ("gone".to_owned(), None)].into();
         let changes = Changes { subsystems: changed, ..Changes::default() };
         let (first, second) = ("nvme-tcp://127.0.0.1:1", "nvme-tcp://127.0.0.1:2");

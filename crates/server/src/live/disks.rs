@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use contract::BLOCK_BYTES;
+use control::Refusal;
 use control::admin::{AddDevice, Code, OpenedDevice, Problem};
-use control::{Refusal, Switches};
 use flash::{Source, Spec};
 
 use super::world::World;
 use super::{Inner, Live};
-use crate::config::{Config, DeviceConfig, check_name};
+use crate::config::Config;
 use crate::orders::DiskOrder;
 use crate::places::{Disk, Places};
 use crate::tenancy;
@@ -24,8 +24,8 @@ impl Live {
     pub(super) fn open_device(&self, wanted: &AddDevice) -> Result<OpenedDevice, Problem> {
         let AddDevice { name, spec, model, correct_online, bound_depth, fail_fast } =
             wanted.clone();
-        let switches = Switches { correct_online, bound_depth, fail_fast };
-        let config = DeviceConfig::new(name, spec, model, switches);
+        let device = spec::Device::new(name, spec);
+        let config = spec::Device { model, correct_online, bound_depth, fail_fast, ..device };
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let disk = self.start_device(&inner, &config)?;
@@ -108,9 +108,9 @@ impl Live {
     }
 
     /// Opens a device here and by all workers; nothing is on it yet.
-    fn start_device(&self, inner: &Inner, config: &DeviceConfig) -> Result<Disk, Problem> {
+    fn start_device(&self, inner: &Inner, config: &spec::Device) -> Result<Disk, Problem> {
         self.gate()?;
-        check_name(&config.name).map_err(invalid)?;
+        spec::check_name(&config.name).map_err(invalid)?;
         if inner.world.config.device_names().contains(&config.name) {
             let message = format!("there is a device {:?} already", config.name);
             return Err(Problem::new(Code::Taken, message));
@@ -259,7 +259,7 @@ impl Live {
         let kept = base.all_devices();
         let gone = inner.base.all_devices().into_iter();
         let gone = gone.filter(|old| kept.iter().all(|device| device.name != old.name));
-        let gone: Vec<DeviceConfig> = gone.collect();
+        let gone: Vec<spec::Device> = gone.collect();
         if !gone.is_empty() {
             base.device = kept;
             base.device.extend(gone);
@@ -273,7 +273,7 @@ impl Live {
     }
 
     /// Closes the devices that the configuration has no more; those that cannot go are named.
-    pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[DeviceConfig]) -> Vec<String> {
+    pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[spec::Device]) -> Vec<String> {
         let mut later = Vec::new();
         let is_wanted = |name: &str| wanted.iter().any(|device| device.name == name);
         let all = inner.base.all_devices();

@@ -10,7 +10,7 @@ use control::admin::{Code, Problem};
 
 use super::world::World;
 use super::{Changes, Inner, Live, Need};
-use crate::config::{Config, NamespaceConfig, Space};
+use crate::config::{Config, Space};
 use crate::volumes::Volume;
 
 /// The state before devices are enlarged.
@@ -44,7 +44,7 @@ impl Live {
             growth.devices.push((volume, blocks));
             let device = self.ground.places.name(need.device);
             for space in with_the_rest(&config, &inner.world.spaces, need.device) {
-                let said = NamespaceConfig::of(space, &device);
+                let said = space.spec(&device);
                 changes.namespaces.insert(space.number.0, Some(said));
             }
         }

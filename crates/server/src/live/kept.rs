@@ -1,7 +1,7 @@
 //! The state kept besides operators' changes: tenants, which the registry holds, and reservations,
 //! which hosts make.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use control::admin::{Problem, in_batch};
 use control::{Admission, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
+use spec::{Changed, Tenant, diff};
 use wire::nvme::ReservationKind;
 
 use super::{Changes, Inner, Live};
-use crate::config::{Config, TenantConfig};
 
 /// A reservation that persists through power loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl KeptReservation {
 impl Inner {
     /// Keeps these tenants, as far as they are not as the configuration says.
     pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
-        let tenants = changed_tenants(&self.base, list);
+        let tenants = changed_tenants(&self.base.tenant, list, self.first_device().as_deref());
         if tenants == self.changes.tenants && !self.is_in_doubt() {
             return Ok(());
         }
@@ -110,13 +110,16 @@ impl Inner {
     }
 
     /// Returns the state of a tenant to keep; `None` if it is as configured.
-    fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<TenantConfig>> {
-        let said = self.places.get(name).map(|n| &self.base.tenant[*n]);
-        let first = self.base.device_names().into_iter().next();
-        match info.filter(|info| is_lasting(info)) {
-            Some(info) => changed_tenant(said, info, first.as_deref()).map(Some),
-            None => said.is_some().then_some(None),
-        }
+    fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<Tenant>> {
+        let said = self.places.get(name).map(|n| slice::from_ref(&self.base.tenant[*n]));
+        let info = info.map(slice::from_ref).unwrap_or_default();
+        let first = self.first_device();
+        changed_tenants(said.unwrap_or_default(), info, first.as_deref()).remove(name)
+    }
+
+    /// Returns the name of the first device that the configuration has.
+    fn first_device(&self) -> Option<String> {
+        self.base.device_names().into_iter().next()
     }
 }
 
@@ -243,39 +246,21 @@ fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }
 
-/// The tenants that are not as the configuration says.
+/// Returns the difference between the tenants that the configuration has, `said`, and those that
+/// there are. `first` is the first device.
 fn changed_tenants(
-    base: &Config,
+    said: &[Tenant],
     list: &[TenantInfo],
-) -> super::changes::Changed<String, TenantConfig> {
-    let said: HashMap<&str, &TenantConfig> =
-        base.tenant.iter().map(|said| (said.name.as_str(), said)).collect();
-    let first = base.device_names().into_iter().next();
-    let lasting = || list.iter().filter(|info| is_lasting(info));
-    let there: HashSet<&str> = lasting().map(|info| info.name.as_str()).collect();
-    let gone = base.tenant.iter().filter(|said| !there.contains(said.name.as_str()));
-    let gone = gone.map(|said| (said.name.clone(), None));
-    let others = lasting().filter_map(|info| {
-        let said = said.get(info.name.as_str()).copied();
-        Some((info.name.clone(), Some(changed_tenant(said, info, first.as_deref())?)))
-    });
-    others.chain(gone).collect()
-}
-
-/// A tenant that stays, if it is not as the configuration says. `first` is the first device.
-fn changed_tenant(
-    said: Option<&TenantConfig>,
-    info: &TenantInfo,
     first: Option<&str>,
-) -> Option<TenantConfig> {
-    let one = TenantConfig::of(info);
-    let is_same = match said {
-        Some(said) => said.means_the_same(&one, first),
-        // Made because a rule, a listener or nobody names it.
-        None => {
-            let is_made = info.origin == Origin::Configured || info.name == TenantRegistry::DEFAULT;
-            is_made && info.promise == Promise::default()
-        }
+) -> Changed<String, Tenant> {
+    let said: Vec<Tenant> = said.iter().map(|said| said.clone().on(first)).collect();
+    let names: HashSet<&str> = said.iter().map(|said| said.name.as_str()).collect();
+    // Made because a rule, a listener or nobody names it.
+    let is_made = |info: &TenantInfo| {
+        let is_default = info.name == TenantRegistry::DEFAULT;
+        (info.origin == Origin::Configured || is_default) && info.promise == Promise::default()
     };
-    (!is_same).then_some(one)
+    let counts = |info: &&TenantInfo| names.contains(info.name.as_str()) || !is_made(info);
+    let lasting = list.iter().filter(|info| is_lasting(info)).filter(counts);
+    diff(&said, &lasting.map(TenantInfo::spec).collect::<Vec<_>>(), |one| one.name.clone())
 }

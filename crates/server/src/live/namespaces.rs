@@ -6,7 +6,7 @@ use worker::{Namespace, Namespaces};
 
 use super::world::World;
 use super::{Changes, Inner, Live, Need};
-use crate::config::{DeviceConfig, Exported, NamespaceConfig, Space, SubsystemConfig};
+use crate::config::Space;
 use crate::fabric::random_uuid;
 use crate::listen::Protocol;
 
@@ -32,7 +32,7 @@ impl Live {
         wanted: &AddNamespace,
     ) -> Result<admin::Namespace, Problem> {
         let blocks = whole_blocks(wanted.bytes)?;
-        crate::config::check_name(&wanted.name).map_err(invalid)?;
+        spec::check_name(&wanted.name).map_err(invalid)?;
         self.change(|inner, changes| {
             let world = &inner.world;
             check_free(world, &wanted.name)?;
@@ -99,7 +99,7 @@ impl Live {
         let device = self.ground.places.name(space.place.device);
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
         for one in others.filter(|other| other.number != space.number).chain([space]) {
-            changes.namespaces.insert(one.number.0, Some(NamespaceConfig::of(one, &device)));
+            changes.namespaces.insert(one.number.0, Some(one.spec(&device)));
         }
     }
 
@@ -196,8 +196,8 @@ fn export(
 }
 
 /// The namespaces of a subsystem as they are.
-pub(super) fn exports(world: &World, subsystem: &SubsystemConfig) -> Vec<(u32, u16)> {
-    subsystem.exports(&world.spaces).expect("what is served was checked")
+pub(super) fn exports(world: &World, subsystem: &spec::Subsystem) -> Vec<(u32, u16)> {
+    crate::config::exports(subsystem, &world.spaces).expect("what is served was checked")
 }
 
 /// A number in a subsystem that no namespace of it has: the server's own, if it can be.
@@ -207,10 +207,8 @@ pub(super) fn vacant_nsid(listed: &[(u32, u16)], number: u16) -> u32 {
 }
 
 /// Writes down which namespaces a subsystem has.
-pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: Vec<(u32, u16)>) {
-    let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
-    let config = SubsystemConfig { namespaces: Some(each.collect()), ..subsystem.clone() };
-    changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+pub(super) fn list(changes: &mut Changes, subsystem: &spec::Subsystem, listed: Vec<(u32, u16)>) {
+    changes.subsystems.insert(subsystem.name(), Some(subsystem.with_namespaces(listed)));
 }
 
 /// Checks that no device's configuration names the namespace, since a start would look for it.
@@ -230,7 +228,7 @@ fn no_scratch(world: &World, name: &str, is_it: impl Fn(&str) -> bool) -> Result
     let mut devices = world.config.device.iter();
     match devices.find(|device| names(&device.recalibrate_scratch)) {
         None => Ok(()),
-        Some(DeviceConfig { name: device, .. }) => {
+        Some(spec::Device { name: device, .. }) => {
             let message = format!(
                 "device {device:?} has {name:?} as its recalibrate_scratch: first take that out of the \
                  configuration and reload it, or `nearflash device set {device} --recalibrate-scratch none`"

@@ -406,7 +406,7 @@ impl Inner {
             let mut config = subsystem.clone();
             config.ana.retain(|ana| ana.listener != number);
             if config.ana.len() != subsystem.ana.len() {
-                changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+                changes.subsystems.insert(config.name(), Some(config));
             }
         }
         changes

@@ -1,9 +1,10 @@
 //! Entries of a configuration that have changed and do not count, because operators have changed the same
 //! while the server ran.
 
+use spec::{Changed, Namespace, Subsystem, diff};
+
 use super::Changes;
-use super::changes::Changed;
-use crate::config::{Config, NamespaceConfig, SubsystemConfig};
+use crate::config::Config;
 
 /// Returns the names of objects that differ between two configurations but are overridden by
 /// `changes`.
@@ -25,10 +26,10 @@ pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<St
         |one| one.name.clone(),
         |name| format!("tenant {name:?}"),
     );
-    let number = |one: &NamespaceConfig| one.number.unwrap_or_default();
+    let number = |one: &Namespace| one.number.unwrap_or_default();
     let namespaces = (old.numbered_namespaces(), new.numbered_namespaces());
     let name_of = |number: &u16| {
-        let is_it = |one: &&NamespaceConfig| one.number == Some(*number);
+        let is_it = |one: &&Namespace| one.number == Some(*number);
         let known = || namespaces.1.iter().chain(&namespaces.0);
         known().find(is_it).and_then(|one| one.name.clone()).unwrap_or_default()
     };
@@ -37,28 +38,24 @@ pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<St
     });
     let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
     let subsystems = (old.subsystems_named(own), new.subsystems_named(own));
-    let nqn = |one: &SubsystemConfig| one.nqn.clone().unwrap_or_default();
-    add(&mut all, &changes.subsystems, &subsystems, nqn, |nqn| format!("subsystem {nqn}"));
+    let name = |nqn: &String| format!("subsystem {nqn}");
+    add(&mut all, &changes.subsystems, &subsystems, Subsystem::name, name);
     let hosts = (old.host.clone(), new.host.clone());
     add(&mut all, &changes.hosts, &hosts, |one| one.nqn.clone(), |nqn| format!("host {nqn}"));
     all
 }
 
 /// Adds the overridden objects of one kind, given those of the old and of the new configuration.
-fn add<K: Ord, T: PartialEq>(
+fn add<K: Ord, T: Clone + PartialEq>(
     all: &mut Vec<String>,
     changed: &Changed<K, T>,
     (were, are): &(Vec<T>, Vec<T>),
     key: impl Fn(&T) -> K,
     name: impl Fn(&K) -> String,
 ) {
-    for (of, now) in changed {
-        let was = were.iter().find(|one| key(one) == *of);
-        let is = are.iter().find(|one| key(one) == *of);
-        if was != is && is != now.as_ref() {
-            all.push(name(of));
-        }
-    }
+    let different = diff(were, are, key).into_iter();
+    let lost = different.filter(|(of, is)| changed.get(of).is_some_and(|now| now != is));
+    all.extend(lost.map(|(of, _)| name(&of)));
 }
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
 //! From one fabric to another, by the changes that controllers and their hosts are told of.
 
-use proto::nvme::{self, Fabric, Host, Namespace, Nqn, Port, Refusal, Subsystem};
+use proto::nvme::{self, Fabric, Namespace, Nqn, Port, Refusal, Subsystem};
+use spec::diff;
 use wire::nvme::AnaState;
 
 /// Makes a fabric that is as one configuration says what another says, and tells the hosts. Both
 /// were checked, so what is refused all the same is a mistake of ours.
 pub(super) fn reconcile(fabric: &Fabric, from: &nvme::Config, to: &nvme::Config) {
+    let ports = diff(&from.ports, &to.ports, |port| port.id);
+    let hosts = diff(&from.hosts, &to.hosts, |host| host.nqn.clone());
+    let subsystems = diff(&from.subsystems, &to.subsystems, |one| one.nqn.clone());
     // What is said of a port is said while it is there.
     let is_new = |port: &&Port| from.ports.iter().all(|known| known.id != port.id);
     to.ports.iter().filter(is_new).for_each(|new| said(fabric.add_port(new.clone())));
-    for host in &to.hosts {
-        if !from.hosts.contains(host) {
-            said(fabric.set_host(host.clone()));
-        }
-    }
+    hosts.values().flatten().for_each(|host| said(fabric.set_host(host.clone())));
     for subsystem in &from.subsystems {
-        match to.subsystems.iter().find(|now| now.nqn == subsystem.nqn) {
-            Some(now) if now == subsystem => {}
-            Some(now) => said(change(fabric, subsystem, now)),
-            None => said(fabric.remove_subsystem(&subsystem.nqn)),
+        match subsystems.get(&subsystem.nqn) {
+            None => {}
+            Some(Some(now)) => said(change(fabric, subsystem, now)),
+            Some(None) => said(fabric.remove_subsystem(&subsystem.nqn)),
         }
     }
     let is_new = |now: &&Subsystem| from.subsystems.iter().all(|known| known.nqn != now.nqn);
     to.subsystems.iter().filter(is_new).for_each(|new| said(fabric.add_subsystem(new.clone())));
-    let is_gone = |was: &&Host| to.hosts.iter().all(|known| known.nqn != was.nqn);
-    from.hosts.iter().filter(is_gone).for_each(|gone| fabric.forget_host(&gone.nqn));
-    let is_gone = |was: &&Port| to.ports.iter().all(|known| known.id != was.id);
-    from.ports.iter().filter(is_gone).for_each(|gone| said(fabric.withdraw_port(gone.id)));
+    let gone = hosts.iter().filter(|(_, host)| host.is_none());
+    gone.for_each(|(nqn, _)| fabric.forget_host(nqn));
+    let gone = ports.iter().filter(|(_, port)| port.is_none());
+    gone.for_each(|(id, _)| said(fabric.withdraw_port(*id)));
 }
 
 fn said(outcome: Result<(), Refusal>) {

@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 
 use control::admin::{Code, Problem};
 use control::{Origin, TenantChange, Undo};
+use spec::{Tenant, diff};
 
 use super::growth::Growth;
 use super::world::World;
 use super::{Changes, Inner, Live, overruled};
-use crate::config::{Config, TenantConfig};
+use crate::config::Config;
 
 /// The differences in the file that a reload did not apply.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -122,46 +123,34 @@ impl Live {
     /// server ran. What is refused is named, and stays as it was. Beside that, what undoes it.
     fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Undo) {
         let (mut later, mut undo) = (Vec::new(), Undo::default());
-        let mut kept: Vec<TenantConfig> = Vec::new();
+        let mut kept: Vec<Tenant> = Vec::new();
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
-        let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
-        let old: HashMap<&str, &TenantConfig> =
-            inner.base.tenant.iter().map(|old| (old.name.as_str(), old)).collect();
-        let first = |config: &Config| config.device_names().into_iter().next();
-        let (first_before, first_now) = (first(&inner.base), first(base));
-        for tenant in &base.tenant {
-            let before = old.get(tenant.name.as_str()).copied();
-            let device_of = |one: &TenantConfig, first: &Option<String>| {
-                one.device.clone().or_else(|| first.clone())
-            };
-            if let Some(before) = before.filter(|_| !is_changed(&tenant.name)) {
-                let on = device_of(before, &first_before);
-                if on != device_of(tenant, &first_now) {
-                    later.push(format!("tenant {:?} (its device would be another)", tenant.name));
-                    let mut stays = before.clone();
-                    stays.device = on;
-                    kept.push(stays);
-                    continue;
-                }
+        let with_devices = |config: &Config| -> Vec<Tenant> {
+            let first = config.device_names().into_iter().next();
+            config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()
+        };
+        let (old, new) = (with_devices(&inner.base), with_devices(base));
+        let different = diff(&old, &new, |one| one.name.clone());
+        let old: HashMap<&str, &Tenant> = old.iter().map(|old| (old.name.as_str(), old)).collect();
+        for (tenant, said) in new.iter().zip(&base.tenant) {
+            let name = tenant.name.clone();
+            if inner.changes.tenants.contains_key(&name) || !different.contains_key(&name) {
+                kept.push(said.clone());
+                continue;
             }
-            let (name, device) = (tenant.name.clone(), tenant.device.clone());
+            let before = old.get(name.as_str()).copied();
+            if let Some(before) = before.filter(|before| before.device != tenant.device) {
+                later.push(format!("tenant {name:?} (its device would be another)"));
+                kept.push(before.clone());
+                continue;
+            }
             let change = match before {
-                _ if is_changed(&tenant.name) => Ok(None),
-                Some(before) if before == tenant => Ok(None),
-                Some(_) => tenant
-                    .promise()
-                    .map(|promise| Some(TenantChange::Set { name, to: promise.into() })),
-                None => tenant
-                    .promise()
-                    .map(|promise| Some(TenantChange::Add { name, promise, device })),
+                Some(_) => TenantChange::Set { name, to: tenant.promise.into() },
+                None => TenantChange::Add(tenant.clone()),
             };
-            let done = change.and_then(|change| {
-                change.map_or(Ok(()), |change| {
-                    tenants.registry().begin_change(&change, Origin::Configured, now, &mut undo)
-                })
-            });
-            match done {
-                Ok(()) => kept.push(tenant.clone()),
+            let mut registry = tenants.registry();
+            match registry.begin_change(&change, Origin::Configured, now, &mut undo) {
+                Ok(()) => kept.push(said.clone()),
                 Err(refusal) => {
                     later.push(format!("tenant {:?}: {refusal}", tenant.name));
                     kept.extend(before.cloned());

@@ -10,7 +10,7 @@ use super::namespaces::{
 };
 use super::world::World;
 use super::{Changes, Live, Need};
-use crate::config::{Exported, Space};
+use crate::config::Space;
 
 impl Live {
     /// Gives a namespace another size or another name, or says whether it can be written to. When this is
@@ -23,7 +23,7 @@ impl Live {
     ) -> Result<admin::Namespace, Problem> {
         let blocks = to.bytes.map(whole_blocks).transpose()?;
         if let Some(new) = &to.name {
-            crate::config::check_name(new).map_err(invalid)?;
+            spec::check_name(new).map_err(invalid)?;
         }
         let mut number = String::new();
         self.change(|inner, changes| {
@@ -75,7 +75,7 @@ fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result
 fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Result<(), Problem> {
     check_free(world, name)?;
     check_named_scratch(world, &space.name)?;
-    let names = |exported: &Exported| matches!(exported, Exported::Name(own) if *own == space.name);
+    let names = |exported: &spec::Exported| matches!(exported, spec::Exported::Name(own) if *own == space.name);
     for subsystem in &world.config.subsystem {
         if subsystem.namespaces.iter().flatten().any(names) {
             list(changes, subsystem, exports(world, subsystem));

@@ -1,19 +1,20 @@
 //! Live changes of a device's settings: its features beyond the paper, its recalibration policy and
 //! its model.
 
-use control::admin::{Code, DeviceSettings, Problem, SetDevice};
+use control::admin::{Automatic, Code, DeviceSettings, Problem, SetDevice};
 use qos::DeviceModel;
+use spec::{Device, diff};
 
 use super::world::World;
 use super::{Inner, Live};
-use crate::config::{Config, DeviceConfig};
+use crate::config::Config;
 use crate::tenancy;
 
 impl Live {
     /// Returns the settings of all devices.
     pub(super) fn told_settings(&self) -> Vec<DeviceSettings> {
         let devices = self.seen().world.config.all_devices();
-        devices.iter().map(DeviceConfig::settings).collect()
+        devices.iter().map(settings).collect()
     }
 
     /// Says other things of a device.
@@ -29,7 +30,7 @@ impl Live {
         inner.check_thawed()?;
         let before = find(&inner.world.config, name)?;
         check_fixed(&before, to)?;
-        let after = before.set(to);
+        let after = set(&before, to);
         let model = self.check_device(&inner, &after, to)?;
         let mut changes = inner.changes.clone();
         if model.is_some() {
@@ -63,20 +64,20 @@ impl Live {
         }
         self.adopt(&mut inner, world);
         tracing::info!(device = name, to = ?to, "device changed");
-        Ok(after.settings())
+        Ok(settings(&after))
     }
 
     /// Checks that a device supports these settings. Returns its new model, if it gets one.
     fn check_device(
         &self,
         inner: &Inner,
-        after: &DeviceConfig,
+        after: &Device,
         to: &SetDevice,
     ) -> Result<Option<DeviceModel>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let name = after.name.as_str();
         let has_model = self.ground.tenants.registry().configured_model(name).is_ok();
-        tenancy::check_switches(after, has_model).map_err(invalid)?;
+        after.check_switches(has_model).map_err(invalid)?;
         if let Some(scratch) = to.recalibrate_scratch.as_deref().filter(|name| !name.is_empty()) {
             self.find_scratch(&inner.world, name, scratch)?;
         }
@@ -128,7 +129,7 @@ impl Live {
     }
 
     /// Has a device do what is said of it now; its model aside.
-    fn follow_device(&self, before: &DeviceConfig, after: &DeviceConfig) {
+    fn follow_device(&self, before: &Device, after: &Device) {
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         let (from, to) = (before.switches(), after.switches());
         if let Err(refusal) = tenants.registry().set_switches(&after.name, from, to, now) {
@@ -145,14 +146,14 @@ impl Live {
         &self,
         inner: &Inner,
         base: &Config,
-        known: &DeviceConfig,
-        new: &DeviceConfig,
+        known: &Device,
+        new: &Device,
     ) -> Result<(), String> {
         if !new.is_same_device(known) {
             return Err(format!("device {:?} would be another", new.name));
         }
         let has_model = self.ground.tenants.registry().configured_model(&new.name).is_ok();
-        tenancy::check_switches(new, has_model)?;
+        new.check_switches(has_model)?;
         check_named(inner, base, new)?;
         let recalibrations = self.recalibrations();
         let cleared = recalibrations.map_or(Ok(()), |probing| probing.clear_for_device(new));
@@ -160,22 +161,65 @@ impl Live {
     }
 
     /// Another configuration was taken: has the devices that were there `before` do what it says.
-    pub(super) fn follow_devices(&self, before: &[DeviceConfig], after: &[DeviceConfig]) {
+    pub(super) fn follow_devices(&self, before: &[Device], after: &[Device]) {
+        let different = diff(before, after, |device| device.name.clone());
         for was in before {
-            let now = after.iter().find(|now| now.name == was.name && *now != was);
-            now.iter().for_each(|now| self.follow_device(was, now));
+            if let Some(Some(now)) = different.get(&was.name) {
+                self.follow_device(was, now);
+            }
         }
     }
 }
 
-fn find(config: &Config, name: &str) -> Result<DeviceConfig, Problem> {
+/// Returns the settings of a device as the admin API shows them.
+fn settings(device: &Device) -> DeviceSettings {
+    DeviceSettings {
+        name: device.name.clone(),
+        spec: device.spec.clone(),
+        model: device.model.clone(),
+        correct_online: device.correct_online,
+        bound_depth: device.bound_depth,
+        fail_fast: device.fail_fast,
+        recalibrate: match device.recalibrate {
+            spec::Automatic::Off => Automatic::Off,
+            spec::Automatic::Idle => Automatic::Idle,
+        },
+        recalibrate_idle_seconds: device.idle_after().as_secs() as u32,
+        recalibrate_scratch: device.recalibrate_scratch.clone(),
+    }
+}
+
+/// Returns the device with the settings of `to`; absent settings stay as they are.
+fn set(device: &Device, to: &SetDevice) -> Device {
+    let recalibrate = to.recalibrate.map(|when| match when {
+        Automatic::Off => spec::Automatic::Off,
+        Automatic::Idle => spec::Automatic::Idle,
+    });
+    let scratch = match to.recalibrate_scratch.as_deref() {
+        None => device.recalibrate_scratch.clone(),
+        Some("") => None,
+        Some(name) => Some(name.to_owned()),
+    };
+    Device {
+        model: to.model.clone().or_else(|| device.model.clone()),
+        correct_online: to.correct_online.unwrap_or(device.correct_online),
+        bound_depth: to.bound_depth.unwrap_or(device.bound_depth),
+        fail_fast: to.fail_fast.unwrap_or(device.fail_fast),
+        recalibrate: recalibrate.unwrap_or(device.recalibrate),
+        recalibrate_idle_seconds: to.recalibrate_idle_seconds.or(device.recalibrate_idle_seconds),
+        recalibrate_scratch: scratch,
+        ..device.clone()
+    }
+}
+
+fn find(config: &Config, name: &str) -> Result<Device, Problem> {
     let found = config.all_devices().into_iter().find(|device| device.name == name);
     found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, config.device_names()))
 }
 
 /// Checks that another configuration has the namespace that recalibrations of a device may
 /// overwrite.
-fn check_named(inner: &Inner, base: &Config, new: &DeviceConfig) -> Result<(), String> {
+fn check_named(inner: &Inner, base: &Config, new: &Device) -> Result<(), String> {
     let Some(scratch) = &new.recalibrate_scratch else { return Ok(()) };
     let said = base.numbered_namespaces().into_iter().map(|one| (one.number, one.name));
     let spaces = inner.world.spaces.iter();
@@ -192,7 +236,7 @@ fn check_named(inner: &Inner, base: &Config, new: &DeviceConfig) -> Result<(), S
 
 /// # Errors
 /// Something is to be another that stays as long as the device is there.
-fn check_fixed(device: &DeviceConfig, to: &SetDevice) -> Result<(), Problem> {
+fn check_fixed(device: &Device, to: &SetDevice) -> Result<(), Problem> {
     let name = &device.name;
     let is_other = |told: &Option<String>, own: &str| told.as_deref().is_some_and(|t| t != own);
     let what = match (is_other(&to.name, name), is_other(&to.spec, &device.spec)) {
@@ -206,4 +250,31 @@ fn check_fixed(device: &DeviceConfig, to: &SetDevice) -> Result<(), Problem> {
          device add`), or change the configuration and restart the server"
     );
     Err(Problem::new(Code::Fixed, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let text = "[[device]]\nname = \"d\"\nspec = \"null:1MiB\"\nmodel = \"a\"\nfail_fast = true\n\
+                    recalibrate_scratch = \"x\"\n";
+        let device = Config::parse(text).unwrap().device.remove(0);
+        assert_eq!(set(&device, &SetDevice::default()), device);
+        let to = SetDevice {
+            correct_online: Some(true),
+            recalibrate: Some(Automatic::Idle),
+            recalibrate_scratch: Some(String::new()),
+            ..SetDevice::default()
+        };
+        let after = set(&device, &to);
+        assert!(after.is_same_device(&device) && after != device);
+        let shown = settings(&after);
+        assert!(shown.correct_online && shown.fail_fast && !shown.bound_depth);
+        assert_eq!((shown.recalibrate, shown.recalibrate_idle_seconds), (Automatic::Idle, 60));
+        assert_eq!((shown.recalibrate_scratch, shown.model.as_deref()), (None, Some("a")));
+        let other = set(&device, &SetDevice { model: Some("cloud".to_owned()), ..to });
+        assert!(!other.is_same_device(&device));
+    }
 }

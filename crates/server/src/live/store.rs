@@ -357,7 +357,6 @@ mod power_cuts;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{HiddenText, HostConfig, Nth};
     use std::os::unix::fs::PermissionsExt;
 
     impl Store {
@@ -367,12 +366,12 @@ mod tests {
     }
 
     fn with_key(key: &str) -> Changes {
-        let host = HostConfig {
+        let host = spec::Host {
             nqn: "nqn.x".to_owned(),
-            key: Some(HiddenText(key.to_owned())),
+            key: Some(spec::Secret(key.to_owned())),
             controller_key: None,
             tenant: None,
-            nth: Nth::default(),
+            nth: spec::Nth::default(),
         };
         Changes { hosts: [("nqn.x".to_owned(), Some(host))].into(), ..Changes::default() }
     }

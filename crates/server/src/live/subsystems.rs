@@ -10,7 +10,6 @@ use super::namespaces::{exports, vacant_nsid};
 use super::seen::Seen;
 use super::world::World;
 use super::{Live, Open, namespaces, open};
-use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, Nth, SubsystemConfig};
 use crate::listen::Protocol;
 
 /// The group that all namespaces are in.
@@ -43,18 +42,17 @@ impl Live {
             let listed = wanted.namespaces.as_ref().map(|names| {
                 let each = names.iter().zip(1..).map(|(name, nsid)| {
                     let namespace = namespaces::find(world, name)?.number.0;
-                    Ok(Exported::As { nsid, namespace })
+                    Ok(spec::Exported::As { nsid, namespace })
                 });
                 each.collect::<Result<Vec<_>, Problem>>()
             });
-            let config = SubsystemConfig {
+            let config = spec::Subsystem {
                 nqn: Some(wanted.nqn.clone()),
                 namespaces: listed.transpose()?,
                 hosts: wanted.hosts.clone(),
                 tenant: wanted.tenant.clone(),
                 authenticate: wanted.authenticate,
-                ana: Vec::new(),
-                nth: Nth::default(),
+                ..spec::Subsystem::default()
             };
             changes.subsystems.insert(wanted.nqn.clone(), Some(config));
             Ok(Vec::new())
@@ -97,18 +95,9 @@ impl Live {
         let mut now = None;
         self.change(|inner, changes| {
             let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
-            let unknown = HostConfig::of_name(nqn.to_owned());
-            let mut host = known.unwrap_or(unknown);
-            let over = |field: &mut Option<HiddenText>, to: &Option<String>| {
-                if let Some(text) = to {
-                    *field = (!text.is_empty()).then(|| HiddenText(text.clone()));
-                }
-            };
-            over(&mut host.key, &to.key);
-            over(&mut host.controller_key, &to.controller_key);
-            if let Some(tenant) = &to.tenant {
-                host.tenant = (!tenant.is_empty()).then(|| tenant.clone());
-            }
+            let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
+            let SetHost { key, controller_key, tenant } = to;
+            let host = host.with(key.as_deref(), controller_key.as_deref(), tenant.as_deref());
             now = Some(told_host(&host));
             changes.hosts.insert(nqn.to_owned(), Some(host));
             Ok(Vec::new())
@@ -165,9 +154,9 @@ impl Live {
                 let mut config = subsystem.clone();
                 config.ana.retain(|ana| (ana.listener, ana.group) != (listener, group));
                 if to.state != AnaState::Optimized {
-                    config.ana.push(AnaConfig { listener, group, state: word(to.state) });
+                    config.ana.push(spec::Ana { listener, group, state: word(to.state) });
                 }
-                changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+                changes.subsystems.insert(config.name(), Some(config));
             }
             Ok(Vec::new())
         })?;
@@ -201,7 +190,7 @@ impl Live {
     }
 }
 
-pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a SubsystemConfig, Problem> {
+pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsystem, Problem> {
     let all = &world.config.subsystem;
     all.iter().find(|one| one.nqn.as_deref() == Some(nqn)).ok_or_else(|| {
         let known = all.iter().filter_map(|one| one.nqn.clone()).collect();
@@ -212,9 +201,9 @@ pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a SubsystemConfi
 /// A subsystem with what is asked for changed.
 fn changed(
     world: &World,
-    subsystem: &SubsystemConfig,
+    subsystem: &spec::Subsystem,
     to: &SetSubsystem,
-) -> Result<SubsystemConfig, Problem> {
+) -> Result<spec::Subsystem, Problem> {
     let mut config = subsystem.clone();
     if let Some(tenant) = &to.tenant {
         config.tenant = (!tenant.is_empty()).then(|| tenant.clone());
@@ -249,19 +238,18 @@ fn changed(
                 listed.push((vacant_nsid(&listed, number), number));
             }
         }
-        let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
-        config.namespaces = Some(each.collect());
+        config = config.with_namespaces(listed);
     }
     Ok(config)
 }
 
 fn told(
     seen: &Seen,
-    subsystem: &SubsystemConfig,
+    subsystem: &spec::Subsystem,
     controllers: &[ControllerInfo],
 ) -> admin::Subsystem {
     let world = &seen.world;
-    let nqn = subsystem.nqn.clone().unwrap_or_default();
+    let nqn = subsystem.name();
     let name = |number: u16| {
         let space = world.spaces.iter().find(|space| space.number.0 == number);
         space.map_or_else(String::new, |space| space.name.clone())
@@ -289,32 +277,32 @@ fn told(
     }
 }
 
-fn told_ana(subsystem: &SubsystemConfig) -> impl Iterator<Item = Ana> {
+fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana> {
     subsystem.ana.iter().map(|ana| Ana {
-        subsystem: subsystem.nqn.clone().unwrap_or_default(),
+        subsystem: subsystem.name(),
         listener: ana.listener,
         group: ana.group,
         state: match ana.state {
-            AnaWord::Optimized => AnaState::Optimized,
-            AnaWord::NonOptimized => AnaState::NonOptimized,
-            AnaWord::Inaccessible => AnaState::Inaccessible,
-            AnaWord::PersistentLoss => AnaState::PersistentLoss,
-            AnaWord::Change => AnaState::Change,
+            spec::AnaState::Optimized => AnaState::Optimized,
+            spec::AnaState::NonOptimized => AnaState::NonOptimized,
+            spec::AnaState::Inaccessible => AnaState::Inaccessible,
+            spec::AnaState::PersistentLoss => AnaState::PersistentLoss,
+            spec::AnaState::Change => AnaState::Change,
         },
     })
 }
 
-fn word(state: AnaState) -> AnaWord {
+fn word(state: AnaState) -> spec::AnaState {
     match state {
-        AnaState::Optimized => AnaWord::Optimized,
-        AnaState::NonOptimized => AnaWord::NonOptimized,
-        AnaState::Inaccessible => AnaWord::Inaccessible,
-        AnaState::PersistentLoss => AnaWord::PersistentLoss,
-        AnaState::Change => AnaWord::Change,
+        AnaState::Optimized => spec::AnaState::Optimized,
+        AnaState::NonOptimized => spec::AnaState::NonOptimized,
+        AnaState::Inaccessible => spec::AnaState::Inaccessible,
+        AnaState::PersistentLoss => spec::AnaState::PersistentLoss,
+        AnaState::Change => spec::AnaState::Change,
     }
 }
 
-fn told_host(host: &HostConfig) -> admin::Host {
+fn told_host(host: &spec::Host) -> admin::Host {
     admin::Host {
         nqn: host.nqn.clone(),
         tenant: host.tenant.clone(),

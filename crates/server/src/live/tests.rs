@@ -44,7 +44,7 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
         tenants_max: limits.tenants,
     };
     let tenants = Mistakes::collect(|wrong| tenancy::tenants(&needs, now, wrong)).unwrap();
-    let open = |device: &crate::config::DeviceConfig| {
+    let open = |device: &spec::Device| {
         let spec: Spec = device.spec.parse().unwrap();
         (device.name.clone(), Volume::open(&spec).unwrap())
     };
@@ -90,7 +90,7 @@ pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
 
 /// A tenant that is promised nothing.
 fn plain(name: &str) -> TenantChange {
-    TenantChange::Add { name: name.to_owned(), promise: None.into(), device: None }
+    TenantChange::Add(spec::Tenant::new(name))
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use contract::{Geometry, NamespaceId};
 use proto::nvme::{self, Fabric};
+use spec::diff;
 use worker::Namespace;
 
 use super::{Ground, Open};
@@ -99,12 +100,8 @@ pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>)
         list.iter().find(|space| space.number == number).map(|space| space.place)
     };
     let (mut more, mut less) = (Vec::new(), Vec::new());
-    let mut numbers: Vec<NamespaceId> =
-        before.iter().chain(after).map(|space| space.number).collect();
-    numbers.sort();
-    numbers.dedup();
-    for number in numbers {
-        match (of(before, number), of(after, number)) {
+    for (number, is) in diff(before, after, |space| space.number) {
+        match (of(before, number), is.map(|space| space.place)) {
             (was, is) if was == is => {}
             (Some(was), Some(is)) if (was.device, was.first) == (is.device, is.first) => {
                 let most = Namespace {

@@ -18,7 +18,7 @@ use worker::{Fences, Limits, Listeners, Parts};
 
 use super::clash;
 use crate::audit::AuditFile;
-use crate::config::{AdminConfig, Config, DeviceConfig, Mistakes, Place, Room, Space, table};
+use crate::config::{AdminConfig, Config, Mistakes, Place, Room, Space, table};
 use crate::credentials::CredentialFiles;
 use crate::crew_size::CrewSize;
 use crate::fabric::{self, Entrance};
@@ -203,7 +203,7 @@ fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64>
             mistakes.add(devices[n].nth.key("device", "spec"), what);
         }
     }
-    let blocks = |(device, spec): (&DeviceConfig, &Spec)| {
+    let blocks = |(device, spec): (&spec::Device, &Spec)| {
         let foreseen = Volume::foresee_blocks(spec);
         let foreseen = foreseen.map_err(|error| format!("device {:?}: {error}", device.name));
         let blocks = mistakes.take(device.nth.key("device", "spec"), foreseen);
@@ -219,7 +219,7 @@ fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mu
     let said = said.iter().filter_map(|one| Some((one.number?, one.name.as_deref()?)));
     let known = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
     let known: BTreeMap<u16, &str> = said.chain(known).collect();
-    let counts = |said: &&DeviceConfig| {
+    let counts = |said: &&spec::Device| {
         let mut devices = config.device.iter();
         devices
             .any(|one| one.name == said.name && one.recalibrate_scratch == said.recalibrate_scratch)

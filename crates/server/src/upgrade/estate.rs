@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use worker::Listeners;
 
 use super::notify;
-use crate::config::{Space, TenantConfig};
+use crate::config::Space;
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
 use crate::places::Disk;
@@ -122,7 +122,7 @@ impl DepartedAt {
 /// A tenant that a client has made.
 #[derive(Debug, Serialize, Deserialize)]
 struct ClientTenant {
-    tenant: TenantConfig,
+    tenant: spec::Tenant,
     /// To whom the client belongs.
     maker: String,
 }
@@ -222,7 +222,7 @@ impl Estate {
         };
         let client = |info: &TenantInfo| match info.origin {
             Origin::Client(maker) if info.state == control::State::Active => {
-                Some(ClientTenant { tenant: TenantConfig::of(info), maker: name(maker) })
+                Some(ClientTenant { tenant: info.spec(), maker: name(maker) })
             }
             _ => None,
         };
@@ -413,9 +413,8 @@ impl Estate {
             let maker = registry.find(maker);
             let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
             let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
-            let promise = tenant.promise().map_err(|refusal| refused(refusal.to_string()))?;
             register_again(registry, &tenant.name, now, |registry| {
-                registry.register(&tenant.name, promise, device, origin, now)
+                registry.register(&tenant.name, tenant.promise, device, origin, now)
             })
             .map_err(|refusal| refused(refusal.to_string()))?;
         }

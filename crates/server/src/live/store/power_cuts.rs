@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::files::power::{self, Fault};
 use super::*;
-use crate::config::{Config, HiddenText, HostConfig};
+use crate::config::Config;
 
 /// A server that makes changes.
 struct Server {
@@ -28,9 +28,9 @@ impl Server {
         let name = format!("t{}", n / 2);
         let is_whole = n.is_multiple_of(4);
         if is_whole {
-            let key = Some(HiddenText(format!("key {n}")));
+            let key = Some(spec::Secret(format!("key {n}")));
             let nqn = "nqn.x".to_owned();
-            let host = HostConfig { key, ..HostConfig::of_name(nqn.clone()) };
+            let host = spec::Host { key, ..spec::Host::of_name(nqn.clone()) };
             changes.hosts.insert(nqn, Some(host));
         } else {
             let text = format!("[[tenant]]\nname = {name:?}\nweight = {n}\n");

@@ -1,0 +1,152 @@
+//! `[[device]]`: the devices that a server exports.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Mistake, Nth};
+
+/// A device that the server exports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Name of the device, by which namespaces and tenants refer to it.
+    pub name: String,
+    /// A device spec (docs/reference/devices.md).
+    pub spec: String,
+    /// Device model: a file, `a` or `cloud` (docs/reference/device-models.md).
+    /// By default `sim:a` and `sim:cloud` have their own model, and other devices have none.
+    pub model: Option<String>,
+    /// Corrects the device model by measured delays.
+    #[serde(default)]
+    pub correct_online: bool,
+    /// Limits the requests in flight at the device to what the strictest latency objective allows.
+    #[serde(default)]
+    pub bound_depth: bool,
+    /// Refuses requests that would miss their latency objective at once.
+    #[serde(default)]
+    pub fail_fast: bool,
+    /// Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
+    /// the device is idle.
+    #[serde(default)]
+    pub recalibrate: Automatic,
+    /// Seconds of little load after which the device counts as idle.
+    pub recalibrate_idle_seconds: Option<u32>,
+    /// Namespace, by name or number, that a recalibration may overwrite.
+    /// A recalibration without one only reads.
+    pub recalibrate_scratch: Option<String>,
+    /// The position of the entry in its file.
+    #[serde(skip)]
+    pub nth: Nth,
+}
+
+/// The start condition of automatic recalibration, after a drift from the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Automatic {
+    /// No automatic recalibration.
+    #[default]
+    Off,
+    /// After a period of low load.
+    Idle,
+}
+
+/// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the
+/// paper"). All of them need a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// `true` to correct the device's rate and price of writes by measured delays.
+    pub correct_online: bool,
+    /// `true` to limit the requests at the device to what the strictest latency bound allows.
+    pub bound_depth: bool,
+    /// `true` to refuse at once requests that would miss their latency bound.
+    pub fail_fast: bool,
+}
+
+impl Switches {
+    /// Returns the name of an enabled feature, if there is one.
+    pub fn any(&self) -> Option<&'static str> {
+        let each = [
+            ("correct_online", self.correct_online),
+            ("bound_depth", self.bound_depth),
+            ("fail_fast", self.fail_fast),
+        ];
+        each.into_iter().find_map(|(name, on)| on.then_some(name))
+    }
+}
+
+impl Device {
+    /// The default of [`idle_after`](Self::idle_after).
+    pub const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+    /// Returns a device without a model, whose features are all off.
+    pub fn new(name: String, spec: String) -> Device {
+        Device {
+            name,
+            spec,
+            model: None,
+            correct_online: false,
+            bound_depth: false,
+            fail_fast: false,
+            recalibrate: Automatic::Off,
+            recalibrate_idle_seconds: None,
+            recalibrate_scratch: None,
+            nth: Nth::default(),
+        }
+    }
+
+    /// Returns the `n`-th device of a command line.
+    pub fn from_argument((n, spec): (usize, &String)) -> Device {
+        Device::new(format!("device{n}"), spec.clone())
+    }
+
+    /// Returns `true` if the device is recalibrated automatically when it has drifted and is idle.
+    pub fn recalibrates_by_itself(&self) -> bool {
+        self.recalibrate == Automatic::Idle
+    }
+
+    /// Returns the time of little load after which the device counts as idle.
+    pub fn idle_after(&self) -> Duration {
+        let told = self.recalibrate_idle_seconds;
+        told.map_or(Device::IDLE_AFTER, |seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// Returns the optional features of the device's scheduler.
+    pub fn switches(&self) -> Switches {
+        let Device { correct_online, bound_depth, fail_fast, .. } = *self;
+        Switches { correct_online, bound_depth, fail_fast }
+    }
+
+    /// Returns `true` if both have the same name, spec and model. Other settings may differ.
+    pub fn is_same_device(&self, other: &Device) -> bool {
+        (&self.name, &self.spec, &self.model) == (&other.name, &other.spec, &other.model)
+    }
+
+    /// Parses the spec.
+    ///
+    /// # Errors
+    /// Fails if the spec is none.
+    pub fn validate(&self) -> Result<flash::Spec, Mistake> {
+        let parsed = self.spec.parse();
+        parsed.map_err(|error| {
+            ("spec", format!("device {:?}: spec {:?}: {error}", self.name, self.spec))
+        })
+    }
+
+    /// Checks that a device with or without a model supports its settings.
+    ///
+    /// # Errors
+    /// Fails if a setting needs a model and the device has none.
+    pub fn check_switches(&self, has_model: bool) -> Result<(), String> {
+        let by_itself = self.recalibrates_by_itself().then_some("recalibrate");
+        match self.switches().any().or(by_itself) {
+            Some(switch) if !has_model => Err(format!(
+                "device {:?}: {switch} needs a device model, and it has none; measure one with \
+                 `nearflash calibrate` and name it with `model`",
+                self.name
+            )),
+            _ => Ok(()),
+        }
+    }
+}

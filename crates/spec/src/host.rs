@@ -1,0 +1,93 @@
+//! `[[host]]`: the NVMe hosts that have keys or a tenant of their own.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Nth;
+
+/// An NVMe host, with its keys and its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Qualified name of the host.
+    pub nqn: String,
+    /// Key by which the host must authenticate. A host without one need not authenticate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Secret>,
+    /// Key by which the server authenticates to the host if the host asks.
+    /// By default the server does not authenticate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_key: Option<Secret>,
+    /// Tenant that the host's I/O is charged to. By default the subsystem's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The position of the entry in its file.
+    #[serde(skip)]
+    pub nth: Nth,
+}
+
+/// A secret text, which no log shows. The state file contains it; only its owner may read that file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    /// Writes a placeholder.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl Host {
+    /// Returns a host without keys and without a tenant.
+    pub fn of_name(nqn: String) -> Host {
+        Host { nqn, key: None, controller_key: None, tenant: None, nth: Nth::default() }
+    }
+
+    /// Returns the host with what is `Some`: an empty text removes a key or the tenant.
+    #[must_use]
+    pub fn with(
+        self,
+        key: Option<&str>,
+        controller_key: Option<&str>,
+        tenant: Option<&str>,
+    ) -> Host {
+        let text = |told: Option<&str>, own| told.map_or(own, |text| some(text).map(str::to_owned));
+        let secret = |told: Option<&str>, own: Option<Secret>| {
+            text(told, own.map(|secret| secret.0)).map(Secret)
+        };
+        Host {
+            key: secret(key, self.key),
+            controller_key: secret(controller_key, self.controller_key),
+            tenant: text(tenant, self.tenant),
+            ..self
+        }
+    }
+
+    /// Returns the host with its keys hidden.
+    #[must_use]
+    pub fn hidden(self, hidden: &str) -> Host {
+        let hide = |key: Option<Secret>| key.map(|_| Secret(hidden.to_owned()));
+        Host { key: hide(self.key), controller_key: hide(self.controller_key), ..self }
+    }
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_stays_and_what_is_empty_goes() {
+        let host = Host::of_name("nqn.x".to_owned()).with(Some("key"), None, Some("gold"));
+        assert_eq!((&host.key, &host.tenant), (&Some(Secret("key".into())), &Some("gold".into())));
+        assert_eq!(host.clone().with(None, None, None), host);
+        let cleared = host.clone().with(Some(""), None, Some(""));
+        assert_eq!(cleared, Host::of_name("nqn.x".to_owned()));
+        assert!(!format!("{host:?}").contains("key\""), "{host:?}");
+        assert_eq!(host.hidden("-").key, Some(Secret("-".to_owned())));
+    }
+}

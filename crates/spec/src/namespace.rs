@@ -1,0 +1,142 @@
+//! `[[namespace]]`: ranges of devices, with their numbers and names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Mistake, Nth, check_name, size_in_blocks};
+
+/// A namespace: a range of a device's blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Namespace {
+    /// Name of the namespace. By default `ns` and its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Number of the namespace. By default its position among the namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
+    /// Name of the device that has the namespace.
+    pub device: String,
+    /// Offset of the namespace from the start of the device, as a size.
+    #[serde(default = "nothing")]
+    pub offset: String,
+    /// Size of the namespace. By default the rest of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// Refuses all writes to the namespace.
+    #[serde(default)]
+    pub read_only: bool,
+    /// UUID by which NVMe hosts recognise the namespace.
+    /// By default derived from the machine's identifier and the namespace's numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// The position of the entry in its file.
+    #[serde(skip)]
+    pub nth: Nth,
+}
+
+fn nothing() -> String {
+    "0".to_owned()
+}
+
+impl Namespace {
+    /// The largest number of a namespace.
+    pub const NUMBER_MAX: u16 = contract::NAMESPACES_MAX as u16;
+
+    /// Returns a namespace of a whole device, without a name and a number.
+    pub fn whole(device: String) -> Namespace {
+        Namespace {
+            name: None,
+            number: None,
+            device,
+            offset: nothing(),
+            size: None,
+            read_only: false,
+            uuid: None,
+            nth: Nth::default(),
+        }
+    }
+
+    /// Returns the first block on the device.
+    ///
+    /// # Errors
+    /// Fails if the offset is no size.
+    pub fn first_block(&self) -> Result<u64, Mistake> {
+        match self.offset.as_str() {
+            "0" => Ok(0),
+            text => size_in_blocks(text).map_err(|error| ("offset", format!("offset {error}"))),
+        }
+    }
+
+    /// Returns the size in blocks; `None` for the rest of the device.
+    ///
+    /// # Errors
+    /// Fails if the size is none.
+    pub fn blocks(&self) -> Result<Option<u64>, Mistake> {
+        let blocks = self.size.as_deref().map(size_in_blocks).transpose();
+        blocks.map_err(|error| ("size", format!("size {error}")))
+    }
+
+    /// Returns the UUID, if there is one.
+    ///
+    /// # Errors
+    /// Fails if the text is no UUID.
+    pub fn uuid_bytes(&self) -> Result<Option<[u8; 16]>, Mistake> {
+        let parse = |text: &str| {
+            let digits: String = text.chars().filter(|c| *c != '-').collect();
+            let number = u128::from_str_radix(&digits, 16).ok();
+            let number = number.filter(|n| *n != 0 && digits.len() == 32);
+            number.map(u128::to_be_bytes).ok_or_else(|| {
+                let expected = "expected 32 hexadecimal digits, not all zero";
+                ("uuid", format!("uuid {text:?}; {expected}"))
+            })
+        };
+        self.uuid.as_deref().map(parse).transpose()
+    }
+
+    /// Returns the usual form of a UUID.
+    pub fn uuid_text(uuid: &[u8; 16]) -> String {
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    }
+
+    /// Checks number, name and UUID.
+    pub fn validate(&self) -> Vec<Mistake> {
+        let most = Namespace::NUMBER_MAX;
+        let number = self.number.filter(|number| !(1..=most).contains(number));
+        let number = number.map(|number| {
+            ("number", format!("number {number}; expected a number from 1 to {most}"))
+        });
+        let name = self.name.as_deref().and_then(|name| check_name(name).err());
+        let name = name.map(|error| ("name", error));
+        number.into_iter().chain(name).chain(self.uuid_bytes().err()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_a_number_a_name_and_a_uuid() {
+        let whole = Namespace::whole("d".to_owned());
+        assert_eq!(
+            (whole.validate(), whole.first_block(), whole.blocks()),
+            (vec![], Ok(0), Ok(None))
+        );
+        let uuid = *b"0123456789abcdef";
+        let text = Namespace::uuid_text(&uuid);
+        let good = Namespace { uuid: Some(text), size: Some("1MiB".to_owned()), ..whole.clone() };
+        assert_eq!((good.uuid_bytes(), good.blocks()), (Ok(Some(uuid)), Ok(Some(2048))));
+        let bad = Namespace {
+            number: Some(0),
+            name: Some("12".to_owned()),
+            uuid: Some("12".to_owned()),
+            offset: "much".to_owned(),
+            ..whole
+        };
+        let keys: Vec<&str> = bad.validate().iter().map(|mistake| mistake.0).collect();
+        assert_eq!(keys, ["number", "name", "uuid"]);
+        assert_eq!(bad.first_block().unwrap_err().0, "offset");
+    }
+}
