@@ -5,86 +5,18 @@
 //! ReFlex was published with. This module deliberately leaves out files, which are the program's,
 //! and how a model is measured.
 
+mod file;
 mod original;
 mod read;
 mod write;
 
+pub use file::{FORMAT, ModelFile, ModelFileError, ROWS_MAX, Residual};
 pub use write::reads_only_toml;
 
 use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
-
-use contract::{Kind, REQUEST_BYTES_MAX};
-
-use crate::units::TOKEN;
-use crate::{CostModel, DeviceModel, DeviceModelError, PAGE_BYTES, RatePoint, SizePoint};
-
-/// The version of the TOML form that is written, and the only one that is read.
-pub const FORMAT: i64 = 1;
 
 /// The longest file that is read, in bytes: far more than any table needs.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
-
-/// The most rows of a table.
-pub const ROWS_MAX: usize = 256;
-
-/// Everything that a file says about a device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelFile {
-    /// Which device, in free words.
-    pub device: String,
-    /// The method and the date of the measurement, in free words.
-    pub measured: String,
-    /// Units of a 4 KiB write.
-    pub write: u32,
-    /// Units of a 4 KiB read while the device serves nothing but reads.
-    pub read_only_read: u32,
-    /// The growth of prices with size; empty for linear.
-    pub sizes: Vec<SizePoint>,
-    /// Units a second when no latency is promised.
-    pub rate_max: u64,
-    /// Rates by the 95th percentile of read latency; never empty.
-    pub p95: Vec<RatePoint>,
-    /// Rates by the 99th percentile, where they were measured.
-    pub p99: Vec<RatePoint>,
-    /// The distances between measurement and model.
-    pub residuals: Vec<Residual>,
-}
-
-/// A measured point beside what the model says of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Residual {
-    /// 95th percentile of read latency in microseconds.
-    pub latency_us: u32,
-    /// Reads among the requests, in per cent.
-    pub read_percent: u8,
-    /// Requests of 4 KiB a second that reached it.
-    pub iops: u64,
-    /// The excess over what the model grants, in per cent; negative for less.
-    pub off_percent: f64,
-}
-
-/// Why a text is no device model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelFileError {
-    /// The line, from 1; `None` where the whole text is meant.
-    pub line: Option<usize>,
-    /// The text that was found and the text that was expected.
-    pub what: String,
-}
-
-impl fmt::Display for ModelFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        f.write_str(&self.what)
-    }
-}
-
-impl core::error::Error for ModelFileError {}
 
 impl ModelFile {
     /// Understands a text of either form.
@@ -102,42 +34,6 @@ impl ModelFile {
             Ok(_) => Ok(file),
             Err(error) => Err(ModelFileError { line: None, what: format!("{error}") }),
         }
-    }
-
-    /// Makes the file of a model that is known otherwise. A curve of costs is kept at powers of
-    /// two.
-    pub fn of(device: &str, measured: &str, model: &DeviceModel) -> ModelFile {
-        let weight = |bytes: usize| {
-            let weight = model.cost().cost(Kind::Read, bytes).mixed * 100 / TOKEN;
-            SizePoint { bytes, weight }
-        };
-        let doubled = |bytes: &usize| (bytes * 2 <= REQUEST_BYTES_MAX).then_some(bytes * 2);
-        let mut sizes: Vec<SizePoint> =
-            core::iter::successors(Some(PAGE_BYTES), doubled).map(weight).collect();
-        if sizes.iter().all(|point| point.weight as usize == 100 * point.bytes / PAGE_BYTES) {
-            sizes.clear();
-        }
-        ModelFile {
-            device: device.into(),
-            measured: measured.into(),
-            write: model.cost().write(),
-            read_only_read: model.cost().read_only_read(),
-            sizes,
-            rate_max: model.rate_max(),
-            p95: model.points().to_vec(),
-            p99: model.p99_points().to_vec(),
-            residuals: Vec::new(),
-        }
-    }
-
-    /// Returns the model that schedulers and admission work with.
-    ///
-    /// # Errors
-    /// What is written there contradicts itself. A parsed file never does.
-    pub fn model(&self) -> Result<DeviceModel, DeviceModelError> {
-        let cost = CostModel::curved(self.write, self.read_only_read, &self.sizes)
-            .map_err(DeviceModelError::Cost)?;
-        DeviceModel::new(cost, self.p95.clone(), self.rate_max)?.with_p99(self.p99.clone())
     }
 }
 

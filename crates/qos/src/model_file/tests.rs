@@ -1,10 +1,12 @@
 //! Files read, written and refused.
 
-use super::*;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 
-use crate::Load;
+use contract::Kind;
+
+use super::*;
+use crate::{CostModel, DeviceModel, Load, RatePoint, SizePoint};
 
 const SAMPLE: &str = include_str!("fixtures/original-sample.devmodel");
 const CLOUD: &str = include_str!("fixtures/original-cloud.devmodel");

@@ -1,0 +1,90 @@
+//! The nouns of a recalibration: its plan, the steps that it asks for, and what is seen of them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::drift::Served;
+use crate::{DeviceModel, Since};
+
+/// The share of the strictest promised latency up to which the tail of all reads may come.
+const CEILING: f64 = 0.92;
+
+/// The plan of a recalibration: the measurements, and how careful they are.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The model that is doubted.
+    pub model: DeviceModel,
+    /// The strictest latency that is promised on the device, in microseconds.
+    pub bound_us: Option<u32>,
+    /// Probes may write. Otherwise the price of writes is that of the model.
+    pub writes: bool,
+    /// The shortest and the longest step.
+    pub step: (Duration, Duration),
+    /// Reads that a step should see.
+    pub reads: f64,
+}
+
+impl Plan {
+    /// Returns the latencies that rates are looked for, in microseconds, ascending: the model's
+    /// rows as far as no promise is stricter, and the strictest promise.
+    pub(super) fn goals_us(&self) -> Vec<u32> {
+        let rows = self.model.points().iter().map(|row| row.latency_us);
+        let within = |us: &u32| self.bound_us.is_none_or(|bound| *us <= bound);
+        let mut goals: Vec<u32> = rows.filter(within).collect();
+        goals.extend(self.bound_us);
+        // A promise at p99 may be below all rows.
+        goals.retain(|us| *us >= self.model.latency_us_min());
+        goals.sort_unstable();
+        goals.dedup();
+        goals
+    }
+
+    /// Returns the tail, in microseconds, at which a curve ends.
+    pub(super) fn ceiling_us(&self) -> f64 {
+        let last = self.model.points().last().expect("a model has a row").latency_us;
+        match self.bound_us {
+            Some(bound) => CEILING * f64::from(bound),
+            None => f64::from(last),
+        }
+    }
+}
+
+/// Probes to be offered beside what tenants do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Share of reads among the probes, 0 to 100.
+    pub read_percent: u8,
+    /// Probes of 4 KiB a second, at random times; zero: what the tenants do alone.
+    pub iops: f64,
+    /// The length of the step.
+    pub length: Duration,
+}
+
+/// The load and the tail of the device while a step was offered: tenants and probes together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sighting {
+    /// Reads a second.
+    pub reads: f64,
+    /// Writes a second.
+    pub writes: f64,
+    /// 95th percentile of the reads' time at the device, in microseconds.
+    pub p95_us: f64,
+    /// Reads that ended.
+    pub ended: u64,
+    /// The price of requests, as a multiple of what as many of one page cost.
+    pub size: f64,
+}
+
+impl Sighting {
+    /// Sums up a window of this length, in which a 4 KiB write was priced at `write` units.
+    pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> Sighting {
+        let seconds = length.as_secs_f64().max(1e-9);
+        Sighting {
+            reads: since.reads as f64 / seconds,
+            writes: since.writes as f64 / seconds,
+            p95_us: since.tail_nanos(950) as f64 / 1e3,
+            ended: since.ended(),
+            size: Served::of(model, since, write).size,
+        }
+    }
+}
