@@ -7,8 +7,8 @@ use contract::{
     Submission,
 };
 
+use super::bench::{BLOCKS, Bench};
 use super::rig::Rig;
-use super::{BLOCKS, Bench};
 use crate::Chance;
 
 type Check<B> = fn(&mut Rig<'_, B>);

@@ -9,7 +9,7 @@ use contract::{
     Status, Submission,
 };
 
-use super::Bench;
+use super::bench::Bench;
 
 /// The expected content: each block's mark. An absent block is zero.
 type Model = BTreeMap<u64, u64>;

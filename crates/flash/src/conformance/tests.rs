@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::String;
 use std::vec::Vec;
 
-use contract::{Command, Completion, Geometry, Status, Submission};
+use contract::{Command, Completion, Device, Geometry, Instant, Status, Submission};
 
 use super::*;
 use crate::{MemQueue, MemVolume};
