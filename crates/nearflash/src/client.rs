@@ -10,7 +10,8 @@ use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
 
 use crate::answer::{Answer, answer};
 use crate::queue::Queue;
-use crate::tenancy::{Notice, Registered, TenantRequest};
+use crate::slo::Registered;
+use crate::tenancy::{Notice, TenantRequest};
 use crate::thread::{self, Closing, Notices, Request, Route};
 use crate::{Error, Info, Slo};
 

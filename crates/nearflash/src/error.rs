@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::Status;
 
-use crate::tenancy::Refused;
+use crate::slo::Refused;
 
 /// The reason that a request, or a connection to a server, failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,6 +24,7 @@ mod client;
 mod error;
 mod info;
 mod queue;
+mod slo;
 mod tenancy;
 mod thread;
 
@@ -31,4 +32,5 @@ pub use self::client::{Client, Options, Stream};
 pub use contract::Status;
 pub use error::Error;
 pub use info::Info;
-pub use tenancy::{Notice, Refused, Registered, Slo};
+pub use slo::{Refused, Registered, Slo};
+pub use tenancy::Notice;

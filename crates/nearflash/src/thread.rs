@@ -16,7 +16,8 @@ use io::{
 
 use crate::answer::Promise;
 use crate::queue::Queue;
-use crate::tenancy::{Asked, Notice, Registered, Tenancy, TenantRequest};
+use crate::slo::Registered;
+use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
 use crate::{Error, Options};
 
 /// The route of a request: a connection and a stream.
