@@ -15,63 +15,27 @@
 //!
 //! What is deliberately not here: tables, pages, and any figure's own way.
 
+mod canvas;
 mod categories;
 mod frame;
 mod legend;
+mod looks;
+mod marks;
 mod scale;
 
-use crate::figures::{Figure, Series};
+use crate::figures::Figure;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use canvas::{Area, Drawn, FONT, PALE_INK};
 use categories::Categories;
 use frame::Frame;
+use looks::{Look, Styled, style};
+use marks::draw_mark;
 use scale::Scale;
 
 /// Pixels of a picture; it is a drawing, and shown smaller loses nothing.
 const SIZE: (u32, u32) = (1600, 1000);
-
-/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008, without
-/// their yellow, which is too pale for lines).
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(60, 60, 60),
-];
-
-const INK: RGBColor = RGBColor(34, 34, 34);
-const PALE_INK: RGBColor = RGBColor(110, 110, 110);
-const GRID: RGBColor = RGBColor(228, 228, 228);
-const FONT: &str = "sans-serif";
-
-/// Half the width of a mark.
-const MARK: i32 = 8;
-
-/// The look of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Line,
-    Paper,
-    Limit,
-}
-
-/// A series, and how it looks.
-#[derive(Clone, Copy)]
-struct Styled<'a> {
-    series: &'a Series,
-    look: Look,
-    colour: RGBColor,
-    /// Which of the shapes its marks have.
-    shape: usize,
-    /// The common prefix of the names that share a colour. Empty if no other series shares it.
-    group: &'a str,
-    /// The offset by which the series is drawn to the right, in pixels.
-    aside: i32,
-}
 
 /// The figure as an SVG document.
 ///
@@ -104,9 +68,6 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
     Ok(text)
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
 fn draw(
     area: &Area<'_>,
     figure: &Figure,
@@ -126,57 +87,6 @@ fn draw(
         }
     }
     legend::draw(area, frame, styled)
-}
-
-/// Returns each series with its look and colour, which follow from its name.
-fn style(series: &[Series]) -> Vec<Styled<'_>> {
-    let ours: Vec<&str> = series
-        .iter()
-        .map(|series| &series.name[..])
-        .filter(|name| look(name) == Look::Line)
-        .collect();
-    let is_grouped = ours.len() > COLOURS.len();
-    let mut keys: Vec<&str> = Vec::new();
-    for name in ours.iter().copied().chain(series.iter().map(name)) {
-        let key = if is_grouped { group(name) } else { name };
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    let mut styled = Vec::with_capacity(series.len());
-    for series in series {
-        let (look, name) = (look(&series.name), name(series));
-        let key = if is_grouped { group(name) } else { name };
-        let place = keys.iter().position(|&other| other == key).expect("every name has a key");
-        let colour = match look {
-            Look::Limit => PALE_INK,
-            _ => COLOURS[place % COLOURS.len()],
-        };
-        let group = if is_grouped { group(name) } else { "" };
-        styled.push(Styled { series, look, colour, shape: place % 4, group, aside: 0 });
-    }
-    styled
-}
-
-/// Returns the part of a name before its first comma.
-fn group(name: &str) -> &str {
-    name.split_once(',').map_or(name, |(group, _)| group)
-}
-
-fn look(name: &str) -> Look {
-    if name.starts_with("paper") {
-        Look::Paper
-    } else if name.starts_with("SLO") {
-        Look::Limit
-    } else {
-        Look::Line
-    }
-}
-
-/// The name of the series that this one goes with: its own, or what follows `paper`.
-fn name(series: &Series) -> &str {
-    let name = series.name.strip_prefix("paper").unwrap_or(&series.name);
-    name.trim_start_matches([':', ',', ' '])
 }
 
 fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
@@ -211,41 +121,10 @@ fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool
     Ok(())
 }
 
-/// A mark in the series' shape: filled when it is ours, hollow when it is the paper's.
-fn draw_mark(area: &Area<'_>, styled: &Styled<'_>, (x, y): (i32, i32)) -> Drawn {
-    let ours = styled.look == Look::Line;
-    // Marks that no line joins have to be seen on their own.
-    let size = if ours && styled.aside == 0 { MARK } else { MARK + 4 };
-    let outline: Vec<(i32, i32)> = match styled.shape {
-        0 => {
-            let fill = if ours { styled.colour.filled() } else { WHITE.filled() };
-            area.draw(&Circle::new((x, y), size, fill))?;
-            if !ours {
-                area.draw(&Circle::new((x, y), size, styled.colour.stroke_width(4)))?;
-            }
-            return Ok(());
-        }
-        1 => vec![(-1, -1), (1, -1), (1, 1), (-1, 1)],
-        2 => vec![(0, -1), (1, 1), (-1, 1)],
-        _ => vec![(0, -1), (1, 0), (0, 1), (-1, 0)],
-    };
-    let grown = if styled.shape == 1 { size - 1 } else { size + 2 };
-    let mut outline: Vec<(i32, i32)> =
-        outline.into_iter().map(|(dx, dy)| (x + dx * grown, y + dy * grown)).collect();
-    if ours {
-        area.draw(&Polygon::new(outline, styled.colour.filled()))?;
-    } else {
-        area.draw(&Polygon::new(outline.clone(), WHITE.filled()))?;
-        outline.push(outline[0]);
-        area.draw(&PathElement::new(outline, styled.colour.stroke_width(4)))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Table;
+    use crate::figures::{Series, Table};
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
         Series { name: name.to_owned(), points: points.to_vec() }
@@ -278,15 +157,6 @@ mod tests {
         }
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
         assert!(!text.contains("NaN") && !text.contains("inf"));
-    }
-
-    #[test]
-    fn the_papers_points_have_the_colour_of_ours() {
-        let all = [series("a", &[]), series("b", &[]), series("paper: b", &[])];
-        let styled = style(&all);
-        assert_eq!(styled[2].look, Look::Paper);
-        assert_eq!((styled[2].colour, styled[2].shape), (styled[1].colour, styled[1].shape));
-        assert_ne!(styled[0].colour, styled[1].colour);
     }
 
     #[test]

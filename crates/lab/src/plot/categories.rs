@@ -1,7 +1,7 @@
 //! Axes whose values have names.
 
+use super::looks::{Look, Styled};
 use super::scale::Scale;
-use super::{Look, Styled};
 
 /// Pixels between the marks of two series at the same name.
 const APART: i32 = 40;

@@ -4,9 +4,9 @@ use crate::figures::{Figure, Series};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::canvas::{Area, Drawn, FONT, GRID, INK, PALE_INK};
 use super::categories::Categories;
 use super::scale::{Scale, tick_text};
-use super::{Area, Drawn, FONT, GRID, INK, PALE_INK};
 
 /// A rectangle of pixels for data, and the scales of its sides.
 pub(super) struct Frame {

@@ -4,8 +4,10 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::canvas::{Area, Drawn, FONT, INK, PALE_INK};
 use super::frame::Frame;
-use super::{Area, Drawn, FONT, INK, Look, MARK, PALE_INK, Styled, draw_mark, name};
+use super::looks::{Look, Styled, name};
+use super::marks::{MARK, draw_mark};
 
 /// Between the middles of two names.
 const LINE: i32 = 44;

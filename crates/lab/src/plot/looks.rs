@@ -1,0 +1,109 @@
+//! The look of each series, which follows from its name.
+
+use plotters::style::RGBColor;
+
+use super::canvas::PALE_INK;
+use crate::figures::Series;
+
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008, without
+/// their yellow, which is too pale for lines).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 60, 60),
+];
+
+/// The look of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Line,
+    Paper,
+    Limit,
+}
+
+/// A series, and how it looks.
+#[derive(Clone, Copy)]
+pub(super) struct Styled<'a> {
+    pub(super) series: &'a Series,
+    pub(super) look: Look,
+    pub(super) colour: RGBColor,
+    /// Which of the shapes its marks have.
+    pub(super) shape: usize,
+    /// The common prefix of the names that share a colour. Empty if no other series shares it.
+    pub(super) group: &'a str,
+    /// The offset by which the series is drawn to the right, in pixels.
+    pub(super) aside: i32,
+}
+
+/// Returns each series with its look and colour, which follow from its name.
+pub(super) fn style(series: &[Series]) -> Vec<Styled<'_>> {
+    let ours: Vec<&str> = series
+        .iter()
+        .map(|series| &series.name[..])
+        .filter(|name| look(name) == Look::Line)
+        .collect();
+    let is_grouped = ours.len() > COLOURS.len();
+    let mut keys: Vec<&str> = Vec::new();
+    for name in ours.iter().copied().chain(series.iter().map(name)) {
+        let key = if is_grouped { group(name) } else { name };
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let mut styled = Vec::with_capacity(series.len());
+    for series in series {
+        let (look, name) = (look(&series.name), name(series));
+        let key = if is_grouped { group(name) } else { name };
+        let place = keys.iter().position(|&other| other == key).expect("every name has a key");
+        let colour = match look {
+            Look::Limit => PALE_INK,
+            _ => COLOURS[place % COLOURS.len()],
+        };
+        let group = if is_grouped { group(name) } else { "" };
+        styled.push(Styled { series, look, colour, shape: place % 4, group, aside: 0 });
+    }
+    styled
+}
+
+/// Returns the part of a name before its first comma.
+fn group(name: &str) -> &str {
+    name.split_once(',').map_or(name, |(group, _)| group)
+}
+
+fn look(name: &str) -> Look {
+    if name.starts_with("paper") {
+        Look::Paper
+    } else if name.starts_with("SLO") {
+        Look::Limit
+    } else {
+        Look::Line
+    }
+}
+
+/// Returns the name of the series that this one goes with: its own, or what follows `paper`.
+pub(super) fn name(series: &Series) -> &str {
+    let name = series.name.strip_prefix("paper").unwrap_or(&series.name);
+    name.trim_start_matches([':', ',', ' '])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str) -> Series {
+        Series { name: name.to_owned(), points: Vec::new() }
+    }
+
+    #[test]
+    fn the_papers_points_have_the_colour_of_ours() {
+        let all = [series("a"), series("b"), series("paper: b")];
+        let styled = style(&all);
+        assert_eq!(styled[2].look, Look::Paper);
+        assert_eq!((styled[2].colour, styled[2].shape), (styled[1].colour, styled[1].shape));
+        assert_ne!(styled[0].colour, styled[1].colour);
+    }
+}
