@@ -8,15 +8,16 @@
 mod beds;
 mod findings;
 mod live;
+mod output;
 mod picture;
 mod precondition;
 mod real_time;
+mod stop;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use flash::{Source, Spec};
 use io::Clock;
@@ -26,7 +27,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use beds::Bed;
 use findings::Findings;
 use live::Live;
+use output::check_writable;
 use server::volumes::Volume;
+use stop::Stop;
 
 /// The smallest device that is worth measuring: on a smaller one requests meet each other.
 const DEVICE_BYTES_MIN: u64 = 16 << 20;
@@ -82,23 +85,6 @@ pub struct Args {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-}
-
-/// Why there is no model.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The command line makes no sense.
-    Usage(String),
-    /// Something did not work.
-    Failed(String),
-    /// Somebody wants it to end.
-    Interrupted,
-}
-
-impl From<String> for Stop {
-    fn from(text: String) -> Stop {
-        Stop::Failed(text)
-    }
 }
 
 /// Runs the command; the exit code says how it went.
@@ -239,31 +225,6 @@ fn interrupted() -> Result<Arc<AtomicBool>, String> {
     Ok(flag)
 }
 
-/// Finds out now what would be a pity to find out after the measurement.
-fn check_writable(path: &Path) -> Result<(), Stop> {
-    let partial = partial(path);
-    let attempt = match path.is_dir() {
-        true => Err(std::io::ErrorKind::IsADirectory.into()),
-        false => std::fs::write(&partial, "").and_then(|()| std::fs::remove_file(&partial)),
-    };
-    attempt.map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
-}
-
-/// Returns the temporary path to which a file is written before it is renamed.
-fn partial(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    path.with_file_name(name)
-}
-
-/// Writes a file whole or not at all.
-fn write_whole(path: &Path, text: &str) -> Result<(), String> {
-    let partial = partial(path);
-    std::fs::write(&partial, text)
-        .and_then(|()| std::fs::rename(&partial, path))
-        .map_err(|e| format!("cannot write {}: {e}", path.display()))
-}
-
 /// `500us` or `1.5ms`, in microseconds.
 fn parse_latency(text: &str) -> Result<u32, String> {
     let wrong = || "a latency from 10us to 1s, like 500us or 1.5ms".to_owned();
@@ -285,9 +246,6 @@ fn parse_run_seconds(text: &str) -> Result<f64, String> {
         _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
     }
 }
-
-/// The interval between two readings of the loads' progress.
-const LOOK_GAP: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@ use crate::bed::{Failure, FlashBed};
 use flash::Spec;
 use qos::calibrate::{Offer, Outcome};
 
-use super::Stop;
 use super::real_time::Crew;
+use super::stop::Stop;
 use server::volumes::Volume;
 
 /// A device that takes loads.
@@ -79,13 +79,8 @@ impl Bed {
         };
         Err(match failure {
             Failure::Stopped => Stop::Interrupted,
-            Failure::Errors(count) => Stop::Failed(errors(count)),
+            Failure::Errors(count) => Stop::of_errors(count),
             Failure::Stuck => Stop::Failed("the device left requests unanswered".to_owned()),
         })
     }
-}
-
-/// Returns the message for requests that ended in errors.
-pub(super) fn errors(count: u64) -> String {
-    format!("{count} requests ended in errors: a device that fails cannot be calibrated")
 }

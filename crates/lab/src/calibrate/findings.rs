@@ -9,7 +9,9 @@ use qos::model_file::ModelFile;
 use qos::units::TOKEN;
 use serde::Serialize;
 
-use super::{Stop, picture, write_whole};
+use super::output::write_whole;
+use super::picture;
+use super::stop::Stop;
 use crate::report::{bytes_text, number_text, time_text};
 
 /// All results of a calibration, and how they were measured.

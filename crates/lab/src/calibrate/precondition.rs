@@ -8,8 +8,7 @@ use contract::{BLOCK_BYTES, Buf, Command, Instant, Range, SizeClass, Turn};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Ring, SpinPolicy};
 
-use super::Stop;
-use super::beds::errors;
+use super::stop::Stop;
 use server::volumes::{Through, Volume};
 
 /// Bytes of a write in order: large, to be fast.
@@ -114,7 +113,7 @@ impl<P: Path> Filler<P> {
         match (stopped, self.failed) {
             (true, _) => Err(Stop::Interrupted),
             (false, 0) => Ok(()),
-            (false, count) => Err(Stop::Failed(errors(count))),
+            (false, count) => Err(Stop::of_errors(count)),
         }
     }
 

@@ -12,8 +12,11 @@ use contract::{BufPool, Instant, SizeClass, Turn};
 use io::{Clock, Ring, SpinPolicy};
 use qos::calibrate::{Offer, Outcome};
 
-use super::{LOOK_GAP, Stop, beds};
+use super::stop::Stop;
 use server::volumes::{Through, Volume};
+
+/// The interval between two readings of the loads' progress.
+const LOOK_GAP: Duration = Duration::from_millis(100);
 
 /// The buffers of a thread: what it has in flight of each size.
 const BUFFERS: [SizeClass; 3] = [
@@ -168,7 +171,7 @@ impl Crew {
         let [load, probes] = &tallies;
         self.requests += load.count() + probes.count();
         if load.errors + probes.errors > 0 {
-            return Err(Stop::Failed(beds::errors(load.errors + probes.errors)));
+            return Err(Stop::of_errors(load.errors + probes.errors));
         }
         let late_seconds = unsent as f64 / (offer.iops + offer.probe_iops);
         let is_late = !drowning && late_seconds > STALL_SECONDS + 0.01 * offer.seconds;
