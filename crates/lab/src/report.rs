@@ -4,10 +4,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use client::load::{Side, Tally};
+use client::load::{Failure, Side, Tally};
 use serde::Serialize;
-
-use crate::bench::End;
 
 /// The result of a measurement.
 #[derive(Debug)]
@@ -18,6 +16,19 @@ pub(crate) struct Report {
     tally: Tally,
     end: End,
     has_probe: bool,
+}
+
+/// The final results of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// The first few verification failures.
+    pub(crate) failures: Vec<Failure>,
+    /// Arrivals that were never sent.
+    pub(crate) unsent: u64,
+    /// Requests that had not ended some seconds after the end.
+    pub(crate) stuck: usize,
+    /// Connections that were lost.
+    pub(crate) losses: u64,
 }
 
 /// The JSON object. Its shape is fixed; programs read it.

@@ -12,7 +12,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use io::Clock;
 
-use super::plan::Problem;
+use super::problem::Problem;
 
 /// Time that one line covers.
 const INTERVAL: Duration = Duration::from_secs(1);

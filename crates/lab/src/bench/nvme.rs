@@ -6,7 +6,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use client::load::Path as _;
 use client::nvme::{
     Found, Host, HostLoss, HostOptions, HostReport, NvmeAddress, Patience, Refusal, Secret,
@@ -16,11 +15,11 @@ use io::{
     Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
 };
 
-use super::Arguments;
-use super::plan::Problem;
+use super::arguments::Arguments;
+use super::job::{CONNECT_MAX, Job};
+use super::problem::Problem;
 use super::survey::hint;
-use super::threads::{CONNECT_MAX, End, Job, drive};
-use crate::report::bytes_text;
+use crate::report::{End, bytes_text};
 use server::host_identity::HostIdentity;
 use server::listen::{Protocol, url};
 
@@ -30,25 +29,6 @@ const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
 
 /// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
-
-/// The keys for authentication.
-#[derive(Args, Clone, Debug, Default)]
-pub(super) struct Keys {
-    /// File with this host's key (`DHHC-1:…`), if the NVMe server asks for authentication [default:
-    /// the variable NEARFLASH_NVME_KEY]
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// File with the NVMe server's key, if the server has to prove itself, too [default: the
-    /// variable NEARFLASH_NVME_CONTROLLER_KEY]
-    #[arg(long, value_name = "FILE")]
-    controller_key_file: Option<PathBuf>,
-}
-
-impl Keys {
-    pub(super) fn is_used(&self) -> bool {
-        self.key_file.is_some() || self.controller_key_file.is_some()
-    }
-}
 
 /// The way in: where, as whom, and with which keys.
 #[derive(Clone, Debug)]
@@ -168,7 +148,7 @@ impl Door {
     fn drive_on<N: Network>(self, reactor: &N::Reactor, job: Job) -> Result<End, String> {
         let (mut host, _) = self.open::<N>(reactor)?;
         bring_up(reactor, &job.clock, &mut host).map_err(|loss| self.tell(loss))?;
-        drive(reactor, host, job, |host, losses| {
+        job.drive(reactor, host, |host, losses| {
             for report in host.reports() {
                 if let HostReport::Lost(why) = report {
                     losses(

@@ -6,23 +6,15 @@ use std::time::Duration;
 
 use client::load::{Pace, Pattern, Shape, VERIFY_UNITS_MAX, unit_bytes};
 use client::{Options, Version};
-use contract::{BLOCK_BYTES, NamespaceId, REQUEST_BYTES_MAX};
+use contract::{BLOCK_BYTES, NamespaceId};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::nvme::{self, Door};
+use super::problem::Problem;
 use super::survey;
 use super::target::Target;
 use crate::report::{bytes_text, number_text};
 use server::volumes::Volume;
-
-/// Why there is no measurement.
-#[derive(Debug)]
-pub(crate) enum Problem {
-    /// The command line makes no sense: exit code 2.
-    Usage(String),
-    /// Something did not work: exit code 1.
-    Failed(String),
-}
 
 /// Requests that one thread keeps in flight at most.
 const IN_FLIGHT_MAX: usize = 1 << 16;
@@ -274,52 +266,6 @@ fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// `4096` or `4KiB`.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    flash::parse_size(text).map_err(|e| e.to_string())
-}
-
-pub(super) fn parse_block_size(text: &str) -> Result<usize, String> {
-    let bytes = parse_size(text)?;
-    if bytes > REQUEST_BYTES_MAX as u64 {
-        return Err("a request has at most 1MiB".to_owned());
-    }
-    Ok(bytes as usize)
-}
-
-pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
-        _ => Err("a number of requests a second, above zero".to_owned()),
-    }
-}
-
-pub(super) fn parse_pattern(text: &str) -> Result<Pattern, String> {
-    match text.split_once(':') {
-        None if text == "random" => Ok(Pattern::Random),
-        None if text == "sequential" => Ok(Pattern::Sequential),
-        Some(("zipf", theta)) => match theta.parse::<f64>() {
-            Ok(theta) if (0.0..=10.0).contains(&theta) => Ok(Pattern::Zipf { theta }),
-            _ => Err("the exponent is a number from 0 to 10, as in zipf:0.99".to_owned()),
-        },
-        _ => Err("one of random, sequential and zipf:THETA".to_owned()),
-    }
-}
-
-pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    match parse_warmup(text)? {
-        Duration::ZERO => Err("more than zero seconds".to_owned()),
-        seconds => Ok(seconds),
-    }
-}
-
-pub(super) fn parse_warmup(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number of seconds".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,15 +314,5 @@ mod tests {
             usage("null:1GiB --queue-depth 65536").contains("raise --threads"),
             "the probe's place counts"
         );
-    }
-
-    #[test]
-    fn words_of_the_command_line() {
-        assert_eq!(parse_pattern("zipf:0.99"), Ok(Pattern::Zipf { theta: 0.99 }));
-        assert!(parse_pattern("zipf").is_err() && parse_pattern("zipf:nan").is_err());
-        assert!(parse_rate("0").is_err() && parse_rate("inf").is_err());
-        assert!(parse_seconds("0").is_err() && parse_seconds("0.5").is_ok());
-        assert!(parse_block_size("100").is_err() && parse_block_size("2MiB").is_err());
-        assert_eq!(parse_block_size("4KiB"), Ok(4096));
     }
 }

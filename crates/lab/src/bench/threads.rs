@@ -1,54 +1,21 @@
 //! The threads that make the load: each has its own ring, sockets and generator.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
+use client::load::{Local, Remote, Tally};
 use client::{Initiator, Options, Report, Version};
-use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
-use io::{
-    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
-};
+use contract::{NamespaceId, Turn};
+use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
 
-use super::plan::{Plan, Problem, Way};
+use super::job::{CONNECT_MAX, Desk, Job};
+use super::plan::{Plan, Way};
+use super::problem::Problem;
+use crate::report::End;
 use server::volumes::{Through, Volume};
-
-/// The interval at which a thread publishes its measurements.
-const REPORT_GAP: Duration = Duration::from_millis(200);
-
-/// The time before a timed request at which a thread stops sleeping, to cover its wake-up.
-const WAKE_LEAD: Duration = Duration::from_micros(80);
-
-/// The time limit for all connections together to open.
-pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
-
-/// Lost connections that are told.
-const NOTES_MAX: usize = 5;
-
-/// The final results of a thread.
-#[derive(Debug, Default)]
-pub(crate) struct End {
-    /// The first few verification failures.
-    pub(crate) failures: Vec<Failure>,
-    /// Arrivals that were never sent.
-    pub(crate) unsent: u64,
-    /// Requests that had not ended some seconds after the end.
-    pub(crate) stuck: usize,
-    /// Connections that were lost.
-    pub(crate) losses: u64,
-}
-
-/// The state shared by a load thread and the main thread.
-#[derive(Debug, Default)]
-struct Desk {
-    tally: Mutex<Tally>,
-    notes: Mutex<Vec<String>>,
-    /// The load is to end before its time.
-    stopped: AtomicBool,
-}
 
 /// The threads at work.
 pub(super) struct Crew {
@@ -56,19 +23,6 @@ pub(super) struct Crew {
     threads: Vec<JoinHandle<Result<End, String>>>,
     /// Disconnected when every thread has ended.
     running: Receiver<()>,
-}
-
-/// The task of a load thread.
-pub(super) struct Job {
-    pub(super) shape: Shape,
-    pub(super) clock: Clock,
-    spin: bool,
-    desk: Arc<Desk>,
-    /// Tells that the thread is ready.
-    ready: Sender<()>,
-    /// Brings the common start.
-    go: Receiver<Instant>,
-    _running: Sender<()>,
 }
 
 /// Starts the threads, and their load when all are connected.
@@ -197,7 +151,7 @@ fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
     let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
     let path = Local::new(device, job.shape.in_flight_max());
-    drive(&ring, path, job, |_, _| ())
+    job.drive(&ring, path, |_, _| ())
 }
 
 /// Makes load on a server.
@@ -238,7 +192,7 @@ fn remote_on<N: Network>(
     let mut initiator = Initiator::new(sockets, options);
     connect(reactor, &job.clock, &mut initiator, connections)?;
     let path = Remote::new(initiator, namespace, unfenced);
-    drive(reactor, path, job, |path, losses| {
+    job.drive(reactor, path, |path, losses| {
         for report in path.initiator().reports() {
             if let Report::Lost { link, why } = report {
                 losses(why.reached(), format!("connection {link}: {why}; dialling again"));
@@ -280,56 +234,4 @@ pub(crate) fn connect<N: Network>(
     }
     let why = trouble.map_or("the server does not answer".to_owned(), |why| why.to_string());
     Err(format!("only {open} of {connections} connections came up: {why}"))
-}
-
-/// Runs the generator to its end. `reports` looks at the path and names the connections it lost, and
-/// whether they had been there.
-pub(super) fn drive<P: Path>(
-    reactor: &impl Reactor,
-    path: P,
-    job: Job,
-    mut reports: impl FnMut(&mut P, &mut dyn FnMut(bool, String)),
-) -> Result<End, String> {
-    let Job { shape, clock, spin, desk, ready, go, .. } = job;
-    let count = shape.in_flight_max();
-    let classes = [SizeClass { bytes: shape.request_bytes, count }];
-    let pool = BufPool::new(io::carve(&classes).map_err(|e| e.to_string())?.bufs);
-    let _ = ready.send(());
-    drop(ready);
-    let Ok(start) = go.recv() else {
-        return Err(String::new()); // Another thread says why.
-    };
-    let mut generator = Generator::new(start, shape, path, pool).map_err(|e| e.to_string())?;
-    let policy = SpinPolicy { spin: if spin { Duration::MAX } else { WAKE_LEAD } };
-    let mut report_at = start + REPORT_GAP;
-    let mut end = End::default();
-    let mut notes = 0;
-    io::run(reactor, &clock, policy, |now| {
-        if desk.stopped.load(Ordering::Relaxed) {
-            generator.stop(now);
-        }
-        let progressed = generator.turn(now);
-        let finished = generator.is_finished(now);
-        if now >= report_at || finished {
-            report_at = now + REPORT_GAP;
-            generator.report(&mut desk.tally.lock().expect("no holder panics"));
-            reports(generator.path(), &mut |reached, text| {
-                // A dial in vain is not one more loss.
-                end.losses += u64::from(reached);
-                notes += 1;
-                if notes <= NOTES_MAX {
-                    desk.notes.lock().expect("no holder panics").push(text);
-                }
-            });
-        }
-        if finished {
-            return None;
-        }
-        let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
-        Some(Turn { progressed, wake_at: Some(wake_at) })
-    });
-    end.failures = generator.failures().to_vec();
-    end.unsent = generator.unsent();
-    end.stuck = generator.in_flight();
-    Ok(end)
 }
