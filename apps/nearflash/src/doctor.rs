@@ -6,6 +6,7 @@
 
 mod advice;
 mod disks;
+mod finding;
 mod interrupts;
 mod machine;
 mod measure;
@@ -18,8 +19,7 @@ mod service;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde::Serialize;
-
+use finding::{Finding, Fix, Grade};
 use machine::Machine;
 use server::config::Config;
 use server::interface::Interface;
@@ -36,59 +36,6 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// The grade of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Grade {
-    /// The setting is as it should be.
-    Good,
-    /// Serves, but something could be better.
-    Advice,
-    /// Something will fail or be slow.
-    Problem,
-}
-
-/// The result of checking one setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) grade: Grade,
-    pub(crate) subject: String,
-    /// The value that was found.
-    pub(crate) found: String,
-    /// Why that matters and what to do; empty when it is good.
-    pub(crate) advice: String,
-    /// The setting that `--apply` would write.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fix: Option<Fix>,
-}
-
-/// A file of the kernel's and what should be in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Fix {
-    pub(crate) file: String,
-    pub(crate) value: String,
-}
-
-impl Finding {
-    pub(crate) fn good(subject: impl Into<String>, found: impl Into<String>) -> Finding {
-        Finding {
-            grade: Grade::Good,
-            subject: subject.into(),
-            found: found.into(),
-            advice: String::new(),
-            fix: None,
-        }
-    }
-
-    pub(crate) fn graded(self, grade: Grade, advice: impl Into<String>) -> Finding {
-        Finding { grade, advice: advice.into(), ..self }
-    }
-
-    fn with_fix(self, file: &str, value: &str) -> Finding {
-        Finding { fix: Some(Fix { file: file.to_owned(), value: value.to_owned() }), ..self }
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {

@@ -1,7 +1,8 @@
 //! The recommended settings of a machine, with reasons.
 
+use super::finding::{Finding, Grade};
 use super::machine::Machine;
-use super::{Finding, Grade, disks, network, power, processors, servers, service};
+use super::{disks, network, power, processors, servers, service};
 
 /// Bytes of the largest request, and so of what a connection may have under way.
 const LARGEST: u64 = 1 << 20;

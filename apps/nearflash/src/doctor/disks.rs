@@ -1,8 +1,9 @@
 //! Disks: what stands between a request and the drive.
 
+use super::finding::{Finding, Grade};
+use super::interrupts;
 use super::machine::Machine;
 use super::servers::Server;
-use super::{Finding, Grade, interrupts};
 
 /// Checks the block devices that have hardware and do not rotate.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {

@@ -1,8 +1,8 @@
 //! Which processors take a device's interrupts, beside those of the workers.
 
+use super::finding::{Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};
 use super::servers::Server;
-use super::{Finding, Grade};
 
 /// Parts of names of interrupts that come with no request: of admin queues and changes.
 const RARE: [&str; 5] = ["-config", "-event", "async", "admin", "-control"];

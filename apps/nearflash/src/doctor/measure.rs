@@ -2,7 +2,7 @@
 
 use lab::machine::{self, Latencies};
 
-use super::{Finding, Grade};
+use super::finding::{Finding, Grade};
 
 pub(crate) fn all() -> Result<Vec<Finding>, String> {
     let round_trip =

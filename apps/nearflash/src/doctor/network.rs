@@ -2,9 +2,10 @@
 
 use ::io::Offloads;
 
+use super::finding::{Finding, Grade};
 use super::machine::Machine;
 use super::servers::Server;
-use super::{Finding, Grade, interrupts, power};
+use super::{interrupts, power};
 
 /// The MTU of jumbo frames.
 const JUMBO: u64 = 9000;

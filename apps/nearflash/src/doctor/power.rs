@@ -1,7 +1,7 @@
 //! Links and disks that sleep between requests: PCIe ASPM, and autonomous power states of NVMe (APST).
 
+use super::finding::{Finding, Grade};
 use super::machine::Machine;
-use super::{Finding, Grade};
 
 /// The machine's policy, and each NVMe controller.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {

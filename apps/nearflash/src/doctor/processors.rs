@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::finding::{Finding, Grade};
 use super::machine::Machine;
-use super::{Finding, Grade};
 
 /// Microseconds that a processor may take to wake.
 const WAKE_US_MAX: u64 = 20;

@@ -1,9 +1,9 @@
 //! The limits of the server's process and its right to use io_uring. They are read from the
 //! server's process, not from this command's, and each finding names the process.
 
+use super::finding::{Finding, Grade};
 use super::machine::Machine;
 use super::servers::Server;
-use super::{Finding, Grade};
 
 /// The folders of systemd's units. The first with the unit wins; all drop-ins apply.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];

@@ -1,0 +1,56 @@
+//! What a check of one setting found, with its grade and its advice.
+
+use serde::Serialize;
+
+/// The grade of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Grade {
+    /// The setting is as it should be.
+    Good,
+    /// Serves, but something could be better.
+    Advice,
+    /// Something will fail or be slow.
+    Problem,
+}
+
+/// The result of checking one setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) grade: Grade,
+    pub(super) subject: String,
+    /// The value that was found.
+    pub(super) found: String,
+    /// Why that matters and what to do; empty when it is good.
+    pub(super) advice: String,
+    /// The setting that `--apply` would write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<Fix>,
+}
+
+/// A file of the kernel's and what should be in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Fix {
+    pub(super) file: String,
+    pub(super) value: String,
+}
+
+impl Finding {
+    pub(super) fn good(subject: impl Into<String>, found: impl Into<String>) -> Finding {
+        Finding {
+            grade: Grade::Good,
+            subject: subject.into(),
+            found: found.into(),
+            advice: String::new(),
+            fix: None,
+        }
+    }
+
+    pub(super) fn graded(self, grade: Grade, advice: impl Into<String>) -> Finding {
+        Finding { grade, advice: advice.into(), ..self }
+    }
+
+    pub(super) fn with_fix(self, file: &str, value: &str) -> Finding {
+        Finding { fix: Some(Fix { file: file.to_owned(), value: value.to_owned() }), ..self }
+    }
+}
