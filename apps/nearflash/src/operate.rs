@@ -116,17 +116,17 @@ macro_rules! commands {
 
 commands! {
     /// `nearflash tenant …`
-    tenant, TenantArgs, tenant::Command;
+    tenant, TenantArgs, tenant::TenantCommand;
     /// `nearflash device …`
-    device, DeviceArgs, device::Command;
+    device, DeviceArgs, device::DeviceCommand;
     /// `nearflash worker …`
-    worker, WorkerArgs, worker::Command;
+    worker, WorkerArgs, worker::WorkerCommand;
     /// `nearflash conn …`
-    conn, ConnArgs, conn::Command;
+    conn, ConnArgs, conn::ConnCommand;
     /// `nearflash namespace …`
-    namespace, NamespaceArgs, namespace::Command;
+    namespace, NamespaceArgs, namespace::NamespaceCommand;
     /// `nearflash subsystem …`
-    subsystem, SubsystemArgs, subsystem::Command;
+    subsystem, SubsystemArgs, subsystem::SubsystemCommand;
     /// `nearflash host …`
     host, HostArgs, subsystem::HostCommand;
     /// `nearflash listener …`
@@ -139,7 +139,7 @@ pub(crate) struct DrainArgs {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
-    command: drain::Command,
+    command: drain::DrainCommand,
 }
 
 pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode, String> {

@@ -11,7 +11,7 @@ use lab::report::number_text;
 
 /// Show, move and end connections of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ConnCommand {
     /// List all connections with their workers
     List,
     /// Show one connection
@@ -37,20 +37,20 @@ pub(crate) enum Command {
     },
 }
 
-impl Command {
+impl ConnCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         match self {
-            Command::List => {
+            ConnCommand::List => {
                 let all = client.connections()?;
                 common.print(&all, |all| list(&all.connections));
             }
-            Command::Show { id } => common.print(&client.connection(id)?, show),
-            Command::End { id, deadline } => {
+            ConnCommand::Show { id } => common.print(&client.connection(id)?, show),
+            ConnCommand::End { id, deadline } => {
                 let ending = client.end_connection(id, deadline.saturating_mul(1_000))?;
                 common.print(&ending, |one| ends(one, *deadline));
             }
-            Command::Move { id, to } => {
+            ConnCommand::Move { id, to } => {
                 let moved = client.move_connection(id, *to)?;
                 common.print(&moved, |moved| {
                     let pause = number_text(moved.pause_us as f64);

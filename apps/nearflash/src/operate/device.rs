@@ -22,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// Add, change, remove, show and recalibrate devices of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum DeviceCommand {
     /// List all devices with the tokens a second that each makes, has promised and has left
     List,
     /// Add a device. It is there again after a restart
@@ -106,15 +106,15 @@ pub(crate) struct Recalibrate {
     cancel: bool,
 }
 
-impl Command {
+impl DeviceCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         match self {
-            Command::List => {
+            DeviceCommand::List => {
                 let devices = client.devices()?;
                 common.print(&devices, |devices| list(&devices.devices));
             }
-            Command::Add(what) => {
+            DeviceCommand::Add(what) => {
                 let device = client.add_device(&AddDevice {
                     name: what.name.clone(),
                     spec: what.spec.clone(),
@@ -125,25 +125,25 @@ impl Command {
                 })?;
                 common.print(&device, added);
             }
-            Command::Set(what) => what.run(common, &mut client)?,
-            Command::Rm { name } => {
+            DeviceCommand::Set(what) => what.run(common, &mut client)?,
+            DeviceCommand::Rm { name } => {
                 client.remove_device(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
-            Command::Show { name } => {
+            DeviceCommand::Show { name } => {
                 let device = client.device(name)?;
                 // It may never have been measured.
                 let last = if common.json { None } else { client.recalibration(name).ok() };
                 common.print(&device, |device| show(device, last.as_ref()));
             }
-            Command::Model { name, reset } => {
+            DeviceCommand::Model { name, reset } => {
                 if *reset {
                     client.reset_model(name)?;
                 }
                 let model = client.model(name)?;
                 common.print(&model, show_model);
             }
-            Command::Recalibrate(what) => return what.run(common, &mut client),
+            DeviceCommand::Recalibrate(what) => return what.run(common, &mut client),
         }
         common.warn(&client);
         Ok(ExitCode::SUCCESS)

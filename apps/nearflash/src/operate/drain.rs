@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(30);
 const SILENCE: u32 = 3;
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Command {
+pub(crate) struct DrainCommand {
     /// Deadline in seconds for requests in flight [default: `drain_seconds` of the configuration]
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Command {
     show: bool,
 }
 
-impl Command {
+impl DrainCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         if self.show {

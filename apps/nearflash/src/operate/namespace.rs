@@ -12,7 +12,7 @@ use super::{Common, Failure};
 
 /// Add, change, remove and show namespaces of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum NamespaceCommand {
     /// Add a namespace, which reads as zeroes. Connected hosts are told
     Add {
         /// Name of the namespace: letters, digits, `-`, `_` and `.`
@@ -70,11 +70,11 @@ pub(crate) enum Command {
     List,
 }
 
-impl Command {
+impl NamespaceCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
-            Command::Add { name, size, device, subsystem, read_only } => {
+            NamespaceCommand::Add { name, size, device, subsystem, read_only } => {
                 let made = client.add_namespace(&AddNamespace {
                     name: name.clone(),
                     bytes: *size,
@@ -87,16 +87,16 @@ impl Command {
                     format!("added {} as number {}, {size} on {}", one.name, one.number, one.device)
                 });
             }
-            Command::Rm { name, force } => {
+            NamespaceCommand::Rm { name, force } => {
                 client.remove_namespace(name, RemoveNamespace { force: *force })?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
-            Command::Resize { name, size, shrink } => {
+            NamespaceCommand::Resize { name, size, shrink } => {
                 let to = SetNamespace { bytes: Some(*size), shrink: *shrink, ..Default::default() };
                 let resized = client.set_namespace(name, &to)?;
                 common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
             }
-            Command::Set { name, rename, read_only } => {
+            NamespaceCommand::Set { name, rename, read_only } => {
                 if rename.is_none() && read_only.is_none() {
                     let text = "nothing to change: name --name or --read-only";
                     return Err(text.to_owned().into());
@@ -106,8 +106,8 @@ impl Command {
                 let changed = client.set_namespace(name, &to)?;
                 common.print(&changed, |one| format!("changed {}: {}", one.name, access(one)));
             }
-            Command::Show { name } => common.print(&client.namespace(name)?, show),
-            Command::List => {
+            NamespaceCommand::Show { name } => common.print(&client.namespace(name)?, show),
+            NamespaceCommand::List => {
                 let all = client.namespaces()?;
                 common.print(&all, |all| list(&all.namespaces));
             }

@@ -16,7 +16,7 @@ use super::{Common, Failure};
 
 /// Add, change, remove and show NVMe subsystems of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum SubsystemCommand {
     /// Add a subsystem
     Add {
         /// Qualified name: nqn.…
@@ -87,7 +87,7 @@ pub(crate) enum Command {
     List,
 }
 
-impl Command {
+impl SubsystemCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         let set = |client: &mut Client, nqn: &str, to: SetSubsystem| -> Result<(), Failure> {
@@ -97,7 +97,7 @@ impl Command {
         };
         let one = |name: &String| vec![name.clone()];
         match self {
-            Command::Add { nqn, namespace, host, tenant, authenticate } => {
+            SubsystemCommand::Add { nqn, namespace, host, tenant, authenticate } => {
                 let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
                 let made = client.add_subsystem(&AddSubsystem {
                     nqn: nqn.clone(),
@@ -108,7 +108,7 @@ impl Command {
                 })?;
                 common.print(&made, |one| format!("added {}", one.nqn));
             }
-            Command::Set { nqn, tenant, authenticate } => {
+            SubsystemCommand::Set { nqn, tenant, authenticate } => {
                 if tenant.is_none() && authenticate.is_none() {
                     let text = "nothing to change: name --tenant or --authenticate";
                     return Err(text.to_owned().into());
@@ -117,27 +117,27 @@ impl Command {
                 let to = SetSubsystem { tenant, authenticate: *authenticate, ..Default::default() };
                 set(client, nqn, to)?;
             }
-            Command::Allow { nqn, host } if host == "all" => {
+            SubsystemCommand::Allow { nqn, host } if host == "all" => {
                 set(client, nqn, SetSubsystem { allow_all: true, ..Default::default() })?;
             }
-            Command::Allow { nqn, host } => {
+            SubsystemCommand::Allow { nqn, host } => {
                 set(client, nqn, SetSubsystem { allow: one(host), ..Default::default() })?;
             }
-            Command::Deny { nqn, host } => {
+            SubsystemCommand::Deny { nqn, host } => {
                 set(client, nqn, SetSubsystem { deny: one(host), ..Default::default() })?;
             }
-            Command::Attach { nqn, namespace } => {
+            SubsystemCommand::Attach { nqn, namespace } => {
                 set(client, nqn, SetSubsystem { attach: one(namespace), ..Default::default() })?;
             }
-            Command::Detach { nqn, namespace } => {
+            SubsystemCommand::Detach { nqn, namespace } => {
                 set(client, nqn, SetSubsystem { detach: one(namespace), ..Default::default() })?;
             }
-            Command::Rm { nqn } => {
+            SubsystemCommand::Rm { nqn } => {
                 client.remove_subsystem(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
-            Command::Show { nqn } => common.print(&client.subsystem(nqn)?, show),
-            Command::List => {
+            SubsystemCommand::Show { nqn } => common.print(&client.subsystem(nqn)?, show),
+            SubsystemCommand::List => {
                 let all = client.subsystems()?;
                 common.print(&all, |all| list(&all.subsystems));
             }

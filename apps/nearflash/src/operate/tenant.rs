@@ -17,7 +17,7 @@ use lab::report::{number_text, time_text};
 
 /// Add, change, remove and show tenants of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TenantCommand {
     /// Add a tenant. Without --latency and --iops it is best effort
     Add {
         /// Name of the tenant
@@ -158,37 +158,37 @@ impl Portion {
     }
 }
 
-impl Command {
+impl TenantCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
-            Command::Add { name, device, promise, portion } => {
+            TenantCommand::Add { name, device, promise, portion } => {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
                 let (name, device) = (name.clone(), device.clone());
                 let admitted = client.add_tenant(&AddTenant { name, device, slo, share })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
-            Command::Set { name, best_effort, promise, portion } => {
+            TenantCommand::Set { name, best_effort, promise, portion } => {
                 let admitted = set(client, name, *best_effort, promise, portion)?;
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
-            Command::Rm { name } => {
+            TenantCommand::Rm { name } => {
                 client.remove_tenant(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
-            Command::Show { name } => common.print(&client.tenant(name)?, show),
-            Command::Apply { file } => {
+            TenantCommand::Show { name } => common.print(&client.tenant(name)?, show),
+            TenantCommand::Apply { file } => {
                 let changed = client.change_tenants(&read_changes(file)?)?;
                 common.print(&changed, |ChangedTenants { added, changed, removed }| {
                     format!("{added} tenants added, {changed} changed, {removed} removed")
                 });
             }
-            Command::List => {
+            TenantCommand::List => {
                 let tenants = Tenants { tenants: client.tenants()? };
                 common.print(&tenants, |tenants| list(&tenants.tenants));
             }
-            Command::Check { device, tenant, promise } => {
+            TenantCommand::Check { device, tenant, promise } => {
                 let slo = promise.over(None)?;
                 let slo = slo.ok_or_else(|| "a check needs --latency and --iops".to_owned())?;
                 let question = Check { device: device.clone(), tenant: tenant.clone(), slo };

@@ -12,7 +12,7 @@ use lab::report::number_text;
 
 /// Show, add, drain and retire workers of a running server
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// List all workers with their load and moved connections
     List,
     /// Show one worker
@@ -41,16 +41,16 @@ pub(crate) enum Command {
     },
 }
 
-impl Command {
+impl WorkerCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         match self {
-            Command::List => {
+            WorkerCommand::List => {
                 let workers = client.workers()?;
                 common.print(&workers, |workers| list(&workers.workers));
             }
-            Command::Show { number } => common.print(&client.worker(*number)?, show),
-            Command::Add { number } => {
+            WorkerCommand::Show { number } => common.print(&client.worker(*number)?, show),
+            WorkerCommand::Add { number } => {
                 let number = match number {
                     Some(number) => *number,
                     None => {
@@ -63,7 +63,7 @@ impl Command {
                 client.set_worker(number, WorkerState::Active)?;
                 common.print(&json!({ "added": number }), |_| format!("added worker {number}"));
             }
-            Command::Drain { number, deadline } => {
+            WorkerCommand::Drain { number, deadline } => {
                 client.drain_worker(*number, deadline.saturating_mul(1_000))?;
                 common.print(&json!({ "drained": number }), |_| {
                     format!(
@@ -72,7 +72,7 @@ impl Command {
                     )
                 });
             }
-            Command::Retire { number } => {
+            WorkerCommand::Retire { number } => {
                 client.set_worker(*number, WorkerState::Parked)?;
                 common.print(&json!({ "retired": number }), |_| {
                     format!("retired worker {number}: its connections move to the others")
