@@ -14,57 +14,17 @@ mod ops;
 pub(crate) mod process;
 mod rows;
 mod servers;
+mod settings;
 mod table;
 pub(crate) mod takeover;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-
 use link::Link;
-use load::Client;
 use rows::Rows;
+pub(crate) use settings::BenchOptions;
+use settings::{Client, Settings};
 use xtask::shell;
-
-/// Options of `cargo xtask bench`.
-#[derive(Args)]
-pub(crate) struct BenchOptions {
-    /// Measure only the rows whose names contain one of these. `ops`, alone or with names of tests,
-    /// measures the cost of operating a server instead.
-    rows: Vec<String>,
-    /// Take fewer and shorter measurements: an impression, not a result.
-    #[arg(long)]
-    quick: bool,
-    /// Measure for this many seconds each time.
-    #[arg(long)]
-    seconds: Option<u64>,
-    /// Measure each side this many times.
-    #[arg(long)]
-    repetitions: Option<usize>,
-    /// Make the load with this client.
-    #[arg(long, value_enum, default_value = "nearflash")]
-    client: Client,
-    /// Measure this yardstick in the place of the server (to try the bench itself).
-    #[arg(long, value_enum)]
-    stand_in: Option<servers::StandIn>,
-    /// Put a cable between two network namespaces in the place of loopback (as root).
-    #[arg(long)]
-    veth: bool,
-    /// Write the table, with the machine and the command lines, to this markdown file.
-    #[arg(short, long)]
-    output: Option<PathBuf>,
-}
-
-/// The settings that all measurements of a run share.
-pub(crate) struct Settings {
-    pub(crate) client: Client,
-    pub(crate) stand_in: Option<servers::StandIn>,
-    pub(crate) seconds: u64,
-    pub(crate) repetitions: usize,
-    pub(crate) quick: bool,
-    pub(crate) link: Link,
-}
 
 /// Builds the programs, measures the rows and prints the table.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {

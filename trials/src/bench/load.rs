@@ -4,11 +4,9 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
-use super::Settings;
 use super::process::{self, Server};
 use super::servers::{self, Op, Shape, Speech};
+use super::settings::{Client, Settings};
 
 /// The core reserved for the client.
 const CLIENT_CPU: &str = "1";
@@ -21,16 +19,6 @@ const STREAM_BYTES: usize = 64 << 10;
 
 /// The interval at which the processes' processor times are read.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
-
-/// The program that makes the load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
-    /// The load generator of `nearflash bench`.
-    Nearflash,
-    /// The example `hammer`, which checks only lengths of replies. It keeps up with every server,
-    /// but has no open loop.
-    Hammer,
-}
 
 /// The results of one measurement.
 #[derive(Clone, Copy, Debug, Default)]

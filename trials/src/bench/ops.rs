@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::BenchOptions;
 use super::machine::Machine;
+use super::settings::BenchOptions;
 use xtask::shell;
 
 /// The time limit for all of these tests on a busy machine.

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::idle;
 use super::link::Link;
-use super::load::{self, Client, Figure};
+use super::load::{self, Figure};
 use super::process::show;
 use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
-use super::{Settings, idle};
+use super::settings::{Client, Settings};
 
 /// A row of the table.
 pub(crate) struct Row {

@@ -1,0 +1,57 @@
+//! The options of the command, and what they mean for all measurements of a run.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::link::Link;
+use super::servers::StandIn;
+
+/// The program that makes the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// The load generator of `nearflash bench`.
+    Nearflash,
+    /// The example `hammer`, which checks only lengths of replies. It keeps up with every server,
+    /// but has no open loop.
+    Hammer,
+}
+
+/// Options of `cargo xtask bench`.
+#[derive(Args)]
+pub(crate) struct BenchOptions {
+    /// Measure only the rows whose names contain one of these. `ops`, alone or with names of tests,
+    /// measures the cost of operating a server instead.
+    pub(crate) rows: Vec<String>,
+    /// Take fewer and shorter measurements: an impression, not a result.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Measure for this many seconds each time.
+    #[arg(long)]
+    pub(crate) seconds: Option<u64>,
+    /// Measure each side this many times.
+    #[arg(long)]
+    pub(crate) repetitions: Option<usize>,
+    /// Make the load with this client.
+    #[arg(long, value_enum, default_value = "nearflash")]
+    pub(crate) client: Client,
+    /// Measure this yardstick in the place of the server (to try the bench itself).
+    #[arg(long, value_enum)]
+    pub(crate) stand_in: Option<StandIn>,
+    /// Put a cable between two network namespaces in the place of loopback (as root).
+    #[arg(long)]
+    pub(crate) veth: bool,
+    /// Write the table, with the machine and the command lines, to this markdown file.
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// The settings that all measurements of a run share.
+pub(crate) struct Settings {
+    pub(crate) client: Client,
+    pub(crate) stand_in: Option<StandIn>,
+    pub(crate) seconds: u64,
+    pub(crate) repetitions: usize,
+    pub(crate) quick: bool,
+    pub(crate) link: Link,
+}
