@@ -20,6 +20,7 @@ mod list;
 mod load;
 mod nvme;
 mod old_kernel;
+mod port;
 mod power_cut;
 mod reflex;
 mod standby;
@@ -27,16 +28,14 @@ mod table;
 
 use std::cell::OnceCell;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use context::{Context, Verdict};
 use kernel::{Kernel, Qemu, Series};
-use list::TESTS;
+use list::{List, TESTS, Test};
 use standby::{Standby, empty};
 use table::Table;
 
@@ -69,36 +68,6 @@ pub(crate) struct InteropOptions {
     /// Seed the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-/// The runs of `cargo xtask ci` that include a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    /// Every run, in the short form; full runs at full length.
-    Short,
-    /// Full runs, and in rotation the extra slice of a short run.
-    Full,
-}
-
-/// An end-to-end test.
-struct Test {
-    name: &'static str,
-    /// The kernels to test, one run for each. If empty, the test needs no guest.
-    kernels: &'static [Series],
-    list: List,
-    run: fn(&Context) -> Result<Verdict, String>,
-}
-
-impl Test {
-    /// Returns the kernels of the test's runs, in order. `None` stands for a run without a guest.
-    fn runs(&self, options: &InteropOptions) -> Vec<Option<Series>> {
-        match (self.kernels, options.kernel) {
-            ([], _) => vec![None],
-            (_, Some(series)) => vec![Some(series)],
-            ([first, ..], None) if options.quick => vec![Some(*first)],
-            (all, None) => all.iter().copied().map(Some).collect(),
-        }
-    }
 }
 
 /// The programs that guests take from the host's root.
@@ -156,15 +125,6 @@ fn print_names() {
     }
 }
 
-impl List {
-    fn name(self) -> &'static str {
-        match self {
-            List::Short => "short",
-            List::Full => "full",
-        }
-    }
-}
-
 /// Runs the tests kernel by kernel, so that the tests of one kernel can share a guest.
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let nearflash = match &options.nearflash {
@@ -186,7 +146,9 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
         .collect();
     for series in [None, Some(Series::V6_12), Some(Series::V6_1)] {
         let standby = Rc::new(Standby::new(&interop_folder(), series, options.keep));
-        for test in chosen.iter().filter(|test| test.runs(options).contains(&series)) {
+        for test in
+            chosen.iter().filter(|test| test.runs(options.kernel, options.quick).contains(&series))
+        {
             let label = label(test.name, series);
             println!("--- {label}");
             let context = Context {
@@ -302,19 +264,4 @@ fn interop_folder() -> PathBuf {
 fn target_folder() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(folder.unwrap_or_else(|| "target".into()))
-}
-
-/// Returns a free port outside the kernel's ephemeral range, which connections cannot take while
-/// the server that uses the port is being restarted.
-fn free_port() -> Result<u16, String> {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() as u16;
-    for _ in 0..100 {
-        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
-        let port = 20_000 + number;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err("no free port from 20000 to 29999".to_owned())
 }

@@ -12,8 +12,9 @@ use serde::Deserialize;
 use super::chance::Chance;
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, survey};
+use super::port::free_port;
 use super::reflex::Connection;
-use super::{Context, Verdict, free_port};
+use super::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::shell;
 

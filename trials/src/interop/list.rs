@@ -4,8 +4,50 @@
 //! [`Short`](List::Short) run with every `cargo xtask ci`, on the first of their kernels and in a
 //! short form. All tests run with `cargo xtask ci --full`.
 
+use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{List, Test, commands, handover, kill_server, nvme, old_kernel, power_cut};
+use super::{commands, handover, kill_server, nvme, old_kernel, power_cut};
+
+/// The runs of `cargo xtask ci` that include a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// Every run, in the short form; full runs at full length.
+    Short,
+    /// Full runs, and in rotation the extra slice of a short run.
+    Full,
+}
+
+/// An end-to-end test.
+pub(super) struct Test {
+    pub(super) name: &'static str,
+    /// The kernels to test, one run for each. If empty, the test needs no guest.
+    pub(super) kernels: &'static [Series],
+    pub(super) list: List,
+    pub(super) run: fn(&Context) -> Result<Verdict, String>,
+}
+
+impl List {
+    /// Returns the name of the list.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            List::Short => "short",
+            List::Full => "full",
+        }
+    }
+}
+
+impl Test {
+    /// Returns the kernels of the test's runs, in order: the chosen one if there is one. `None`
+    /// stands for a run without a guest.
+    pub(super) fn runs(&self, chosen: Option<Series>, quick: bool) -> Vec<Option<Series>> {
+        match (self.kernels, chosen) {
+            ([], _) => vec![None],
+            (_, Some(series)) => vec![Some(series)],
+            ([first, ..], None) if quick => vec![Some(*first)],
+            (all, None) => all.iter().copied().map(Some).collect(),
+        }
+    }
+}
 
 const NONE: &[Series] = &[];
 const OLD: &[Series] = &[Series::V6_1];

@@ -15,13 +15,5 @@ mod target;
 pub(super) mod upgrade;
 pub(super) mod verify;
 
-use std::time::Duration;
-
-use pair::{Pair, provide};
+use pair::{LATER, Pair, SOON, provide};
 use target::{NQN, Plan};
-
-/// The time limit of what a guest does quickly on an idle machine.
-const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-const LATER: Duration = Duration::from_secs(400);

@@ -7,9 +7,10 @@ use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::kill_server::Report;
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, survey};
+use super::port::free_port;
 use super::power_cut::await_device;
 use super::reflex::Connection;
-use super::{Context, Verdict, free_port};
+use super::{Context, Verdict};
 
 const VOLUME_BYTES: usize = 64 << 20;
 

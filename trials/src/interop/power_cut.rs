@@ -12,8 +12,9 @@ use super::disk::VolatileDisk;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, Survey, survey};
+use super::port::free_port;
 use super::reflex::Connection;
-use super::{Context, Verdict, free_port};
+use super::{Context, Verdict};
 
 /// The size of the disk.
 const DISK_BYTES: usize = 160 << 20;

@@ -2,7 +2,7 @@
 //! alone.
 
 use super::super::{Context, Verdict};
-use super::pair::ADDRESSES;
+use super::target::ADDRESSES;
 use super::{NQN, Pair, Plan, SOON, provide};
 
 /// The name of every discovery subsystem.

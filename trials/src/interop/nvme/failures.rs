@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{Context, Verdict};
-use super::pair::ADDRESSES;
+use super::target::ADDRESSES;
 use super::verify::load;
 use super::{NQN, Pair, Plan, SOON, provide};
 

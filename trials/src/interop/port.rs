@@ -1,0 +1,19 @@
+//! Ports for servers that are started again.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Returns a free port outside the kernel's ephemeral range, which connections cannot take while
+/// the server that uses the port is being restarted.
+pub(super) fn free_port() -> Result<u16, String> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16;
+    for _ in 0..100 {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        let port = 20_000 + number;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no free port from 20000 to 29999".to_owned())
+}
