@@ -5,16 +5,16 @@
 
 mod container;
 mod debian;
+mod files;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use clap::Args;
 
 use crate::manifest::Manifest;
+use files::{checked, create_above, documents, install, say};
 use xtask::shell;
 
 /// Options of `cargo xtask package`.
@@ -27,8 +27,6 @@ pub(crate) struct PackageOptions {
     #[arg(long)]
     try_out: bool,
 }
-
-const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The files and their places: source in the repository, place in the file system, mode.
 const FILES: &[(&str, &str, u32)] = &[
@@ -213,44 +211,10 @@ fn pages(program: &Path, tree: &Path) -> Result<(), String> {
     checked(Command::new(program).arg("man").arg("-o").arg(&man)).map(drop)
 }
 
-fn install(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
-    create_above(to)?;
-    fs::copy(from, to).map_err(|e| say(from, e))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|e| say(to, e))
-}
-
-/// A directory with all that is in it.
-fn documents(from: &Path, to: &Path) -> Result<(), String> {
-    for entry in fs::read_dir(from).map_err(|e| say(from, e))? {
-        let entry = entry.map_err(|e| say(from, e))?;
-        let (source, place) = (entry.path(), to.join(entry.file_name()));
-        match source.is_dir() {
-            true => documents(&source, &place)?,
-            false => install(&source, &place, 0o644)?,
-        }
-    }
-    Ok(())
-}
-
-fn create_above(path: &Path) -> Result<(), String> {
-    let folder = path.parent().expect("a place inside the tree");
-    fs::create_dir_all(folder).map_err(|e| say(folder, e))
-}
-
-fn checked(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let ran = shell::capture(command, LIMIT)?;
-    if ran.ok { Ok(ran.output) } else { Err(format!("{name} failed:\n{}", ran.output)) }
-}
-
 fn version() -> Result<String, String> {
     let manifest = Manifest::load()?;
     let program = manifest.packages.into_iter().find(|package| package.name == "nearflash-cli");
     Ok(program.expect("the workspace has the program").version)
-}
-
-fn say(path: &Path, error: std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]

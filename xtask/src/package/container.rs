@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{checked, say};
+use super::files::{checked, say};
 use xtask::shell;
 
 /// The file, and the directory of the repository that is copied as directories of the container's user.

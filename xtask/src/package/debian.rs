@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{checked, install, say};
+use super::files::{LIMIT, checked, install, say};
 use xtask::shell;
 
 /// The maintainer scripts, which run on the machine as root.
@@ -87,7 +87,7 @@ pub(super) fn try_out(
 fn can_overlay(place: &Path) -> Result<bool, String> {
     let nothing = Path::new("/dev/null");
     let mut command = aside(place, nothing, nothing, "true");
-    Ok(shell::capture(&mut command, super::LIMIT)?.ok)
+    Ok(shell::capture(&mut command, LIMIT)?.ok)
 }
 
 fn aside(place: &Path, this: &Path, next: &Path, script: &str) -> Command {
