@@ -33,6 +33,7 @@ mod site;
 mod spoken;
 mod stamp;
 mod steady;
+mod tenants;
 mod world;
 
 pub use arena::Arena;

@@ -16,25 +16,11 @@ use worker::Line;
 
 use crate::courier::Courier;
 use crate::marks::{Mark, Marks};
-use crate::plan::Sabotage;
-use crate::site::Served;
-
-/// The number of tenants, so small that numbers are reused and the table gets full.
-pub(crate) const TENANTS: usize = 6;
-
-/// The tenant that hostile clients belong to.
-pub(crate) const HOSTILE: &str = "hostile";
+use crate::plan::{OfficePlan, Sabotage};
+use crate::tenants::{self, HOSTILE, TENANTS};
 
 /// The longest time between two turns of the control plane, in nanoseconds.
 const PAUSE_MAX: u64 = 20_000_000;
-
-/// The capacity that the control plane assumes for the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OfficePlan {
-    /// Tokens a second at 500 µs; `None` means first come, first served.
-    pub(crate) tokens: Option<u64>,
-    pub(crate) seed: u64,
-}
 
 /// The control plane of a server.
 pub(crate) struct Office {
@@ -119,8 +105,9 @@ impl Office {
         }
     }
 
-    /// Lets the control plane take a turn. Returns `true` if workers have mail.
-    pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
+    /// Lets the control plane take a turn. Returns `true` if workers have mail. `in_flight_of` counts
+    /// the requests of a tenant that the workers have in flight.
+    pub(crate) fn look(&mut self, now: Instant, in_flight_of: impl Fn(TenantId) -> usize) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
         let busy = self.controller.serve(now);
         for report in self.controller.take_reports() {
@@ -136,7 +123,7 @@ impl Office {
         if self.sabotage == Sabotage::EarlyReuse {
             self.claim_that_all_have_let_go();
         }
-        self.watch(served);
+        self.watch(in_flight_of);
         busy
     }
 
@@ -166,7 +153,7 @@ impl Office {
     }
 
     /// Checks that a number is reused only when nothing of its last tenant is left anywhere.
-    fn watch(&mut self, served: &[&Served]) {
+    fn watch(&mut self, in_flight_of: impl Fn(TenantId) -> usize) {
         let mut seen: Vec<Option<(String, State)>> = vec![None; TENANTS];
         for info in self.tenants.list() {
             seen[info.tenant.0 as usize] = Some((info.name, info.state));
@@ -176,7 +163,7 @@ impl Office {
             let is_leaving = matches!(after, Some((_, State::Leaving)));
             if was_leaving && !is_leaving {
                 let tenant = TenantId(n as u32);
-                let left: usize = served.iter().map(|worker| worker.in_flight_of(tenant)).sum();
+                let left = in_flight_of(tenant);
                 assert!(left == 0, "tenant {n} is gone with {left} requests in flight");
                 self.marks.hit(Mark::TenantGone);
             }
@@ -225,7 +212,7 @@ impl Office {
 
     /// Returns an SLO that may fit.
     fn slo(&mut self) -> Option<Slo> {
-        slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
+        tenants::slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
     }
 
     /// Checks that no token was created or lost beside the registry.
@@ -245,14 +232,6 @@ impl Office {
         );
         self.marks.hit(Mark::TokensAddUp);
     }
-}
-
-/// Returns an SLO for a device with this many tokens a second, or best effort.
-pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Option<Slo> {
-    let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
-    let iops = chance.within(tokens / 100..=tokens / 4) as u32;
-    let read_percent = [100, 90, 50][chance.within(0..=2) as usize];
-    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
 }
 
 fn model(tokens: Option<u64>) -> DeviceModel {

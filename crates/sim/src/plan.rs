@@ -12,8 +12,8 @@ use worker::Limits;
 use crate::disk::{self, Lateness};
 use crate::network::{Sizes, Weather};
 use crate::nvme;
-use crate::office::{OfficePlan, TENANTS};
 use crate::steady;
+use crate::tenants::TENANTS;
 
 /// A promise of the server that is broken on purpose, to show that the checkers notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,14 @@ pub enum Sabotage {
     /// The control plane is told that nothing of a tenant is in flight, so numbers are reused too
     /// early.
     EarlyReuse,
+}
+
+/// The capacity that the control plane assumes for the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfficePlan {
+    /// Tokens a second at 500 µs; `None` means first come, first served.
+    pub(crate) tokens: Option<u64>,
+    pub(crate) seed: u64,
 }
 
 /// The sizes of a worker.

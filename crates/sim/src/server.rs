@@ -7,8 +7,8 @@ use contract::Instant;
 
 use crate::marks::Marks;
 use crate::nvme::Controllers;
-use crate::office::{Office, OfficePlan};
-use crate::plan::Sabotage;
+use crate::office::Office;
+use crate::plan::{OfficePlan, Sabotage};
 use crate::site::{self, Common};
 
 /// The server of a world, apart from its workers.

@@ -19,9 +19,10 @@ use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
 use crate::nvme::Controllers;
-use crate::office::{HOSTILE, Office};
+use crate::office::Office;
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::spoken::{Speakers, Spoken};
+use crate::tenants::HOSTILE;
 
 pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier, Speakers>;
 

@@ -17,8 +17,8 @@ use crate::layout::{self, ATOMIC, COMPARED, HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
-use crate::office::{self, HOSTILE};
 use crate::stamp::{self, Content};
+use crate::tenants::{self, HOSTILE};
 
 /// The requests that must succeed once there are no faults any more.
 pub(crate) const PROBES: u32 = 4;
@@ -329,7 +329,7 @@ impl Steady {
     fn wish(&mut self, tenant: u16) -> Register {
         let names = ["a", "b", "c", "operator's 1", HOSTILE];
         let name = names[self.chance.within(0..=4) as usize].into();
-        Register { tag: 0, tenant, name, slo: office::slo(&mut self.chance, 10_000) }
+        Register { tag: 0, tenant, name, slo: tenants::slo(&mut self.chance, 10_000) }
     }
 
     fn remember(&mut self, ticket: Ticket, pending: Pending) {

@@ -369,8 +369,10 @@ impl World {
 
     /// Lets the control plane take a turn, and wakes the workers if they have mail.
     fn look_at_desk(&mut self) {
-        let served: Vec<_> = self.sites.iter().map(Site::served).collect();
-        if self.server.office.look(self.now, &served) {
+        let sites = &self.sites;
+        let in_flight_of =
+            |tenant| sites.iter().map(|site| site.served().in_flight_of(tenant)).sum();
+        if self.server.office.look(self.now, in_flight_of) {
             self.wake_workers();
         }
     }

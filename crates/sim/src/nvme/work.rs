@@ -7,7 +7,7 @@ use wire::nvme::{
 };
 use zerocopy::IntoBytes;
 
-use super::NSID;
+use super::controllers::NSID;
 
 /// The most data in a capsule, in bytes.
 const CAPSULE_BYTES_MAX: usize = 8192;

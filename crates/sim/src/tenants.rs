@@ -1,0 +1,18 @@
+//! The tenants of the world, and promises that may fit its device.
+
+use contract::Slo;
+use flash::Chance;
+
+/// The number of tenants, so small that numbers are reused and the table gets full.
+pub(crate) const TENANTS: usize = 6;
+
+/// The tenant that hostile clients belong to.
+pub(crate) const HOSTILE: &str = "hostile";
+
+/// Returns an SLO for a device with this many tokens a second, or best effort.
+pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Option<Slo> {
+    let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
+    let iops = chance.within(tokens / 100..=tokens / 4) as u32;
+    let read_percent = [100, 90, 50][chance.within(0..=2) as usize];
+    (latency_us > 0).then(|| Slo::new(latency_us, iops, read_percent))
+}
