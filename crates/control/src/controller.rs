@@ -12,9 +12,9 @@ use contract::{
 };
 
 use crate::commands::WorkerCommands;
-use crate::info::{Refusal, State};
+use crate::info::{Origin, Refusal, State};
 use crate::mailboxes::{Mail, Mailboxes, Waited, Wake, WorkerMailbox, mailboxes};
-use crate::registry::{Entry, Origin, TenantRegistry};
+use crate::registry::{Entry, TenantRegistry};
 use crate::tenants::Tenants;
 
 /// Duration of a measurement window.

@@ -7,7 +7,7 @@ use contract::{Promise, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
 use spec::{Nth, Tenant};
 
-use crate::{Measured, Origin};
+use crate::measured::Measured;
 
 /// The figures of an admitted tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,6 +216,18 @@ pub enum Verdict {
         /// The remedies.
         ways: Ways,
     },
+}
+
+/// The origin of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration.
+    Configured,
+    /// An operator, while the server ran.
+    Operator,
+    /// A client of protocol version 2, which belongs to the contained tenant by its access rule.
+    /// The new tenant ends when no connection holds a handle on it any more.
+    Client(TenantId),
 }
 
 /// The state of a tenant.

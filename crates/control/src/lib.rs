@@ -40,10 +40,12 @@ pub use compliance::{BURST, Compliance};
 pub use controller::{GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use holdings::Held;
-pub use info::{Admission, DeviceInfo, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways};
+pub use info::{
+    Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
+};
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
-pub use registry::{DeviceSetup, Origin, TenantChange, TenantRegistry, Undo};
+pub use registry::{DeviceSetup, TenantChange, TenantRegistry, Undo};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};
 pub use tenants::{Clock, Tenants};

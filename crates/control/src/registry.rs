@@ -12,77 +12,19 @@ use contract::{
     Instant, Meter, Meters, Namespace, NamespaceId, Promise, Reading, Share, Slo, Tell, TenantId,
     Traces,
 };
-use qos::{
-    AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
-    Usage,
-};
-use spec::{Switches, Tenant};
+use qos::{AnyScheduler, CORRECTION_NANOS, Class, Percentile, QueueLimits, Totals, Usage};
+use spec::Tenant;
 
 use crate::flows::Flows;
 use crate::history::{self, History};
-use crate::info::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+use crate::info::{Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, Verdict, Ways};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
-use crate::totals::TenantTotals;
+use crate::totals::{TOKEN, TenantTotals};
 use crate::work::Work;
 
 /// Maximum number of known names in the refusal of an unknown name.
 const NAMES_TOLD_MAX: usize = 20;
-
-/// Units per token.
-pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
-
-/// The setup of a device that tenants share.
-#[derive(Clone, Debug)]
-pub struct DeviceSetup {
-    /// Name of the device.
-    pub name: String,
-    /// The model with rates and prices. Without a model, the device admits no SLO and limits no
-    /// tenant.
-    pub model: Option<DeviceModel>,
-    /// Features of its scheduling beyond the paper.
-    pub switches: Switches,
-}
-
-/// The origin of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The configuration.
-    Configured,
-    /// An operator, while the server ran.
-    Operator,
-    /// A client of protocol version 2, which belongs to the contained tenant by its access rule.
-    /// The new tenant ends when no connection holds a handle on it any more.
-    Client(TenantId),
-}
-
-#[derive(Debug)]
-pub(crate) struct Device {
-    pub(crate) name: String,
-    pub(crate) has_model: bool,
-    /// `true` once the device was removed; its place is not reused.
-    is_gone: bool,
-    /// The configured model; `None` without one.
-    configured: Option<DeviceModel>,
-    told: models::DriftTold,
-    pub(crate) registry: Registry,
-}
-
-impl Device {
-    fn new(setup: DeviceSetup, tenants_max: usize) -> Device {
-        let Switches { correct_online, bound_depth, fail_fast } = setup.switches;
-        let has_model = setup.model.is_some();
-        let configured = setup.model.clone();
-        let model = setup.model.unwrap_or_else(DeviceModel::unlimited);
-        let mut registry = Registry::new(model, tenants_max);
-        registry.watch_drift(has_model, Instant::ZERO);
-        registry.correct_online(correct_online, Instant::ZERO);
-        registry.bound_depth(bound_depth, Instant::ZERO);
-        registry.fail_fast(fail_fast);
-        let told = models::DriftTold::default();
-        Device { name: setup.name, has_model, is_gone: false, configured, told, registry }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -478,7 +420,7 @@ impl TenantRegistry {
     }
 
     /// Corrects the devices' models and bounds their depths by the measurements since the last
-    /// call, if these features are [switched on](Switches) and their window is over. Also checks
+    /// call, if these features are [switched on](spec::Switches) and their window is over. Also checks
     /// whether the devices have drifted from their models.
     pub fn observe(&mut self, now: Instant) {
         if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
@@ -725,12 +667,15 @@ fn tokens_up(units: u64) -> u64 {
 }
 
 mod batch;
+mod device;
 mod devices;
 mod models;
 mod shares;
 mod upgrade;
 
 pub use batch::{TenantChange, Undo};
+pub(crate) use device::Device;
+pub use device::DeviceSetup;
 
 #[cfg(test)]
 mod tests;

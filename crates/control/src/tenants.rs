@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use contract::{Instant, Meters, Promise, Share, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
-use crate::info::{Admission, DeviceInfo, Refusal, TenantInfo, Verdict};
-use crate::registry::{DeviceSetup, Origin, TenantChange, TenantRegistry};
+use crate::info::{Admission, DeviceInfo, Origin, Refusal, TenantInfo, Verdict};
+use crate::registry::{DeviceSetup, TenantChange, TenantRegistry};
 
 /// A function that returns the time, from the clock that the workers use as well.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;

@@ -4,7 +4,8 @@
 use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
 use qos::Usage;
 
-use crate::registry::TOKEN;
+/// Units per token.
+pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
 
 /// The sums of a tenant since its start, as far as windows have ended.
 #[derive(Clone, Debug, PartialEq)]

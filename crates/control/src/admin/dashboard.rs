@@ -16,8 +16,8 @@ use super::problem::{Failure, Problem};
 use super::watch::TokenRates;
 use crate::history;
 use crate::info::TenantInfo;
-use crate::registry::TOKEN;
 use crate::tail_share;
+use crate::totals::TOKEN;
 
 /// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;

@@ -6,7 +6,7 @@ use qos::Class;
 use super::Snapshot;
 use super::series::families;
 use super::snapshot::OfTenant;
-use crate::registry::TOKEN;
+use crate::totals::TOKEN;
 use crate::work::Work;
 
 /// The classes of tenants, in the order of arrays by class.

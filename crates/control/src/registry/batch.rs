@@ -6,8 +6,8 @@ use contract::{Instant, Promise, Share, TenantId};
 use qos::Lot;
 use spec::Tenant;
 
-use super::{Origin, TenantRegistry};
-use crate::info::{Admission, Refusal};
+use super::TenantRegistry;
+use crate::info::{Admission, Origin, Refusal};
 
 /// A change of a tenant.
 #[derive(Clone, Debug, PartialEq)]

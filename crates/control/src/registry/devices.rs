@@ -29,7 +29,7 @@ impl TenantRegistry {
     /// Returns the tokens per second that are not promised on a device; `None` without a model.
     pub(crate) fn tokens_left(&self, place: usize) -> Option<u64> {
         let device = &self.devices[place];
-        device.has_model.then(|| device.registry.left() / super::TOKEN)
+        device.has_model.then(|| device.registry.left() / crate::totals::TOKEN)
     }
 
     /// Adds a device, on which all tenants are best effort, with the shares that they have

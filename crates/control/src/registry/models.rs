@@ -1,69 +1,10 @@
-//! The models of devices while a server runs: their drift, and their replacement.
-
-use std::time::Duration;
+//! The models of devices while a server runs, and their replacement.
 
 use contract::{Instant, TenantId};
-use qos::{DeviceModel, Drift, Percentile, RatePoint};
+use qos::{DeviceModel, Percentile, RatePoint};
 
 use super::{Device, TenantRegistry, tokens_up};
 use crate::info::Refusal;
-
-/// Minimum time between two log messages about one device's drift.
-const TOLD_PERIOD: Duration = Duration::from_secs(30);
-
-/// The last log message about a device's drift.
-#[derive(Debug, Default)]
-pub(crate) struct DriftTold {
-    kind: Kind,
-    at: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
-    #[default]
-    Unknown,
-    Fits,
-    Slower,
-    Faster,
-}
-
-impl Kind {
-    fn of(drift: Drift) -> Kind {
-        match drift {
-            Drift::Unknown(_) => Kind::Unknown,
-            Drift::Fits { .. } => Kind::Fits,
-            Drift::Drifted { ratio, .. } if ratio < 1.0 => Kind::Slower,
-            Drift::Drifted { .. } => Kind::Faster,
-        }
-    }
-}
-
-impl Device {
-    /// Logs the begin and the end of a device's drift from its model.
-    pub(super) fn tell_drift(&mut self, now: Instant) {
-        let Some(drift) = self.registry.drift() else { return };
-        let kind = Kind::of(drift);
-        let is_recent = self.told.at.is_some_and(|at| now.since(at) < TOLD_PERIOD);
-        if kind == self.told.kind || is_recent {
-            return;
-        }
-        let before = std::mem::replace(&mut self.told.kind, kind);
-        let device = self.name.as_str();
-        match drift {
-            Drift::Drifted { ratio, .. } => tracing::warn!(
-                device,
-                percent_of_model = (ratio * 100.0).round(),
-                "the device has drifted from its model: at the latency that its reads have it \
-                 serves another rate (docs/explanation/recalibration.md)"
-            ),
-            Drift::Fits { .. } if matches!(before, Kind::Slower | Kind::Faster) => {
-                tracing::info!(device, "the device fits its model again");
-            }
-            _ => return,
-        }
-        self.told.at = Some(now);
-    }
-}
 
 impl TenantRegistry {
     /// Returns the configured model of a device.

@@ -3,8 +3,9 @@
 use contract::{Instant, Promise, Share, TenantId};
 use qos::Portion;
 
-use super::{TOKEN, TenantRegistry};
+use super::TenantRegistry;
 use crate::info::Refusal;
+use crate::totals::TOKEN;
 
 impl TenantRegistry {
     /// Checks whether a device can promise this: an SLO needs a model with its percentile, a share

@@ -2,6 +2,7 @@
 
 use super::*;
 use contract::{Feedback, Kind, Scheduler};
+use qos::DeviceModel;
 
 const NOW: Instant = Instant::ZERO;
 

@@ -2,8 +2,8 @@
 
 use contract::{Member, TenantId};
 
-use super::{Origin, TenantRegistry};
-use crate::info::{Refusal, State};
+use super::TenantRegistry;
+use crate::info::{Origin, Refusal, State};
 
 impl TenantRegistry {
     /// Returns the origin of a tenant, if the number is in use.
