@@ -1,18 +1,19 @@
 //! A new process takes over from the one that runs, with its connections (docs/adr/0009-upgrade.md).
 //!
 //! The [`Courier`] is a thread of every server that has an upgrade socket. In the older process it is
-//! the [giver](giver), in the newer one it begins as the [heir](heir); between the two stand the words
+//! the [predecessor](predecessor), in the newer one it begins as the [successor](successor); between the
+//! two stand the words
 //! of `proto::takeover`. What is deliberately not here: how a connection leaves its worker and lands
 //! at another, which is the same as between two workers.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod command;
-mod courier;
-mod estate;
 mod gather;
-mod giver;
-mod heir;
+mod hand_over;
+mod inventory;
 mod notify;
+mod predecessor;
+mod successor;
 mod talk;
 
 use std::path::PathBuf;
@@ -31,10 +32,10 @@ use crate::orders::Orders;
 use crate::places::Places;
 
 pub use command::{Args, run};
-pub(crate) use courier::Courier;
-pub(crate) use estate::{Role, wanted};
-pub(crate) use heir::Heir;
+pub(crate) use hand_over::Courier;
+pub(crate) use inventory::{Role, wanted};
 pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
+pub(crate) use successor::Heir;
 
 /// The permissions of the upgrade socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;

@@ -10,7 +10,7 @@ use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
 use proto::nvme_tcp::ControllerSession;
 use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
-use super::giver::Giver;
+use super::predecessor::Giver;
 use super::talk::Over;
 use super::{STEP_MAX, step_with};
 

@@ -10,7 +10,7 @@ use io::Link;
 use proto::takeover::{Head, Kind};
 
 use super::STEP_MAX;
-use super::courier::Event;
+use super::hand_over::Event;
 
 /// The time limit for the last message.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);

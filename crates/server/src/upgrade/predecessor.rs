@@ -14,9 +14,9 @@ use proto::nvme::Held;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use worker::Hold;
 
-use super::courier::{Courier, Event};
-use super::estate::{DepartedAt, Estate, HeldAt, Hello, Left, SocketAt, files, place};
 use super::gather::{self, Controllers};
+use super::hand_over::{Courier, Event};
+use super::inventory::{DepartedAt, Estate, HeldAt, Hello, Left, SocketAt, files, place};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
 use crate::places::Disk;

@@ -13,8 +13,8 @@ use contract::{Mailbox, Parcel, Tell};
 use control::{Wake, WorkerMailbox};
 
 use super::Grounds;
-use super::giver::Giver;
-use super::heir::Heir;
+use super::predecessor::Giver;
+use super::successor::Heir;
 use super::talk::{Message, Over};
 use crate::log;
 use crate::orders::Orders;

@@ -15,8 +15,8 @@ use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use worker::{Adopted, FenceName, Hold};
 
-use super::courier::{Courier, Event};
-use super::estate::{self, Estate, HeldAt, Hello, Left, Role, SocketAt};
+use super::hand_over::{Courier, Event};
+use super::inventory::{self, Estate, HeldAt, Hello, Left, Role, SocketAt};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
@@ -136,7 +136,7 @@ impl Heir {
             .find(|(at, socket)| is_it(&at.role) && at.wanted == wanted && socket.is_some());
         let Some((at, socket)) = found else { return Ok(None) };
         let socket = socket.take().expect("it was just seen");
-        let adopted = Listener::adopt(socket, estate::endpoint(&at.is_at)?);
+        let adopted = Listener::adopt(socket, inventory::endpoint(&at.is_at)?);
         let listener = adopted.map_err(|error| error.to_string())?;
         listener.keep().give_away(true);
         Ok(Some(listener))
@@ -144,7 +144,7 @@ impl Heir {
 
     /// The older process's listener there, if it has it.
     pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
-        self.socket(|role| matches!(role, Role::Listener(_)), &estate::wanted(at))
+        self.socket(|role| matches!(role, Role::Listener(_)), &inventory::wanted(at))
     }
 
     /// Checks that this process continues with the operators' changes of the predecessor.
@@ -183,7 +183,7 @@ impl Heir {
     /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
     pub(super) fn take_over(self, courier: &mut Courier, told: &Told) -> Result<(), ()> {
         let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
-            let listener = Listener::adopt(socket?, estate::endpoint(&at.is_at).ok()?).ok()?;
+            let listener = Listener::adopt(socket?, inventory::endpoint(&at.is_at).ok()?).ok()?;
             listener.keep().give_away(true);
             Some(listener)
         });
