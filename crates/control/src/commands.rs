@@ -518,9 +518,9 @@ impl WorkerCommands {
         table.active().for_each(|to| self.give(worker, to, each));
     }
 
-    /// Makes every worker move all movable connections to the courier, who takes them to another
-    /// process, `at_once` at a time. With zero, connections that have not left stay, and no further
-    /// ones follow. The sizing pauses meanwhile.
+    /// Makes every worker move all movable connections to the hand-over thread, which takes them to
+    /// another process, `at_once` at a time. With zero, connections that have not left stay, and no
+    /// further ones follow. The sizing pauses meanwhile.
     pub fn hand_over(&self, at_once: u16) {
         let now = self.tenants.now();
         self.table().sizing.rest(now, OPERATORS_TURN);

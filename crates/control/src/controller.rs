@@ -55,16 +55,16 @@ impl WorkerController {
         (WorkerController::at(tenants, mail, workers), boxes)
     }
 
-    /// Returns a controller like [`new`](WorkerController::new), and a mailbox for the courier,
-    /// which moves connections to and from another process. The courier's number follows the last
-    /// worker's.
-    pub fn with_courier(
+    /// Returns a controller like [`new`](WorkerController::new), and a mailbox for the hand-over
+    /// thread, which moves connections to and from another process. The number of the hand-over
+    /// thread follows the last worker's.
+    pub fn with_hand_over(
         tenants: Tenants,
         workers: usize,
     ) -> (WorkerController, Vec<WorkerMailbox>, WorkerMailbox) {
         let (mail, mut boxes) = mailboxes(workers + 1);
-        let courier = boxes.pop().expect("there is one more");
-        (WorkerController::at(tenants, mail, workers), boxes, courier)
+        let hand_over = boxes.pop().expect("there is one more");
+        (WorkerController::at(tenants, mail, workers), boxes, hand_over)
     }
 
     fn at(tenants: Tenants, mail: Mailboxes, workers: usize) -> WorkerController {
@@ -78,7 +78,7 @@ impl WorkerController {
         self.commands.clone()
     }
 
-    /// Sets the function that tells a worker, or the courier, that it has mail.
+    /// Sets the function that tells a worker, or the hand-over thread, that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
         self.mail.set_wake(worker, wake);
     }

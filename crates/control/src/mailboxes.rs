@@ -97,8 +97,8 @@ pub(crate) enum Waited {
     Deserted,
 }
 
-/// Returns mailboxes for `workers` members: workers, and the courier that moves connections to
-/// another process.
+/// Returns mailboxes for `workers` members: workers, and the hand-over thread that moves connections
+/// to another process.
 pub(crate) fn mailboxes(workers: usize) -> (Mailboxes, Vec<WorkerMailbox>) {
     let (asks, mail) = sync_channel(MAILBOX_MAX * workers.max(1));
     let (senders, tells): (Vec<MailSender>, Vec<_>) = (0..workers)

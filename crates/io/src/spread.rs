@@ -15,11 +15,12 @@ use crate::Waker;
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
-    /// The courier, who is no worker but takes sockets out of the rack for another process.
-    courier: Desk,
+    /// The desk of the hand-over thread, which is no worker but takes sockets out of the rack for
+    /// another process.
+    hand_over: Desk,
     /// The workers that new connections go to, a bit for each.
     open_to: AtomicU64,
-    /// Connections of all workers and of the courier, and how many there may be.
+    /// Connections of all workers and of the hand-over thread, and how many there may be.
     total: AtomicUsize,
     connections_max: AtomicUsize,
     /// Sockets that are between two workers, by their tickets.
@@ -86,7 +87,7 @@ impl Spread {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {
             workers: (0..workers).map(|_| Desk::default()).collect(),
-            courier: Desk::default(),
+            hand_over: Desk::default(),
             open_to: AtomicU64::new(u64::MAX),
             total: AtomicUsize::new(0),
             connections_max: AtomicUsize::new(usize::MAX),
@@ -179,8 +180,8 @@ impl Spread {
         Ticket(ticket)
     }
 
-    /// Returns the number of the courier, who is no worker.
-    pub fn courier(&self) -> usize {
+    /// Returns the number of the hand-over thread, which is no worker.
+    pub fn hand_over_number(&self) -> usize {
         self.workers.len()
     }
 
@@ -193,11 +194,11 @@ impl Spread {
         (Ticket(ticket), worker)
     }
 
-    /// Lets go of a connection that the courier had and that is another process's now: its socket
-    /// is closed here.
+    /// Lets go of a connection that the hand-over thread had and that is another process's now: its
+    /// socket is closed here.
     pub fn let_go(&self, shelved: Shelved) {
         drop(shelved);
-        self.gone(self.courier());
+        self.gone(self.hand_over_number());
     }
 
     /// Throws away the socket of a connection that nobody has room for.
@@ -208,7 +209,7 @@ impl Spread {
         }
     }
 
-    /// Gives a socket to a worker, or to the courier.
+    /// Gives a socket to a worker, or to the hand-over thread.
     ///
     /// # Panics
     /// Panics if the socket was given away already.
@@ -218,7 +219,7 @@ impl Spread {
         Shelved { counted: worker, ..shelved }
     }
 
-    /// Takes a socket back from a worker, or the courier, that found no place for it.
+    /// Takes a socket back from a worker, or the hand-over thread, that found no place for it.
     pub fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
         self.rack().insert(ticket.0, shelved);
     }
@@ -234,16 +235,17 @@ impl Spread {
         self.desk(from).connections.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Tells whether a worker has a connection, or one is on its way from a worker to the courier.
+    /// Returns `true` if a worker has a connection, or one is on its way from a worker to the
+    /// hand-over thread.
     pub fn has_any(&self) -> bool {
-        // The courier last: what leaves a worker meanwhile is found with it.
-        let mut desks = self.workers.iter().chain([&self.courier]);
+        // The hand-over thread last: what leaves a worker meanwhile is found with it.
+        let mut desks = self.workers.iter().chain([&self.hand_over]);
         desks.any(|desk| desk.connections.load(Ordering::SeqCst) > 0)
     }
 
-    /// Returns the desk of a worker, or of the courier.
+    /// Returns the desk of a worker, or of the hand-over thread.
     fn desk(&self, number: usize) -> &Desk {
-        self.workers.get(number).unwrap_or(&self.courier)
+        self.workers.get(number).unwrap_or(&self.hand_over)
     }
 
     /// Counts a connection of `worker` no more.
@@ -285,9 +287,9 @@ mod tests {
         let (here, there) = (Spread::new(1), Spread::new(2));
         assert_eq!((here.place(), there.place()), (0, 0));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = here.shelve(socket.into(), 0, here.courier());
+        let ticket = here.shelve(socket.into(), 0, here.hand_over_number());
         assert!(here.connections() == [0] && here.has_any());
-        let shelved = here.fetch(ticket, here.courier());
+        let shelved = here.fetch(ticket, here.hand_over_number());
         let passed = shelved.socket().try_clone_to_owned().unwrap();
         here.let_go(shelved);
         assert!(here.connections() == [0] && !here.has_any() && there.has_any());

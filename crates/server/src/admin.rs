@@ -24,7 +24,7 @@ use crate::credentials::CredentialFiles;
 use crate::live::{Live, Reloaded};
 use crate::log;
 use crate::recalibrate::Recalibrations;
-use crate::upgrade::{Heir, Role, Socket};
+use crate::upgrade::{Role, Socket, Successor};
 
 /// By how much threads that answer operators come after those that serve, in steps of `nice`: where
 /// both want a processor, a worker gets ten parts of it and an answer one.
@@ -158,13 +158,13 @@ impl Office {
     }
 
     /// Starts the admin API where it is wanted, or in the default place, if there is one. Only a place
-    /// that was asked for has to be available. An heir's are held.
+    /// that was asked for has to be available. A successor's are held.
     pub(crate) fn serve(
         &self,
         tenants: &Tenants,
         crew: Crew,
         scraped: &Router,
-        mut heir: Option<&mut Heir>,
+        mut successor: Option<&mut Successor>,
     ) -> Result<Vec<Opened>, String> {
         let commands = crew.commands.clone();
         let site: Arc<dyn ServerParts> = Arc::new(crew);
@@ -177,14 +177,15 @@ impl Office {
             }
             Some(Wanted::At(each)) => {
                 let opened = each.iter();
-                let open = |address| self.open_at(address, router.clone(), heir.as_deref_mut());
+                let open =
+                    |address| self.open_at(address, router.clone(), successor.as_deref_mut());
                 opened.map(open).collect()
             }
-            None => Ok(self.open_default(router, heir).into_iter().collect()),
+            None => Ok(self.open_default(router, successor).into_iter().collect()),
         }
     }
 
-    fn open_default(&self, router: Router, heir: Option<&mut Heir>) -> Option<Opened> {
+    fn open_default(&self, router: Router, successor: Option<&mut Successor>) -> Option<Opened> {
         let Some(path) = default_socket() else {
             warn_of_none(
                 "because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a place for it",
@@ -192,7 +193,7 @@ impl Office {
             return None;
         };
         let address = AdminAddress::Unix(path.clone());
-        let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, heir));
+        let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, successor));
         opened
             .map_err(|error| {
                 log::say(format_args!(
@@ -207,11 +208,12 @@ impl Office {
         &self,
         address: &AdminAddress,
         router: Router,
-        heir: Option<&mut Heir>,
+        successor: Option<&mut Successor>,
     ) -> Result<Opened, String> {
-        let (wanted, is_held) = (address.to_string(), heir.is_some());
-        let passed =
-            heir.map(|heir| heir.socket(|role| *role == Role::Admin, &wanted)).transpose()?;
+        let (wanted, is_held) = (address.to_string(), successor.is_some());
+        let passed = successor
+            .map(|successor| successor.socket(|role| *role == Role::Admin, &wanted))
+            .transpose()?;
         let bind = || match address {
             AdminAddress::Unix(path) => {
                 let path = UnixPath::new(path).map_err(|e| e.to_string())?;
@@ -374,11 +376,11 @@ pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, *port))
 }
 
-/// Answers scrapes at an address of their own; an heir's are held.
+/// Answers scrapes at an address of their own; a successor's are held.
 pub(crate) fn open_metrics(
     address: SocketAddr,
     scraped: Router,
-    heir: Option<&mut Heir>,
+    successor: Option<&mut Successor>,
 ) -> Result<Opened, String> {
     if !address.ip().is_loopback() {
         return Err(format!(
@@ -386,9 +388,10 @@ pub(crate) fn open_metrics(
              as 127.0.0.1:9420"
         ));
     }
-    let (wanted, is_held) = (address.to_string(), heir.is_some());
-    let passed =
-        heir.map(|heir| heir.socket(|role| *role == Role::Metrics, &wanted)).transpose()?;
+    let (wanted, is_held) = (address.to_string(), successor.is_some());
+    let passed = successor
+        .map(|successor| successor.socket(|role| *role == Role::Metrics, &wanted))
+        .transpose()?;
     let bind = || Listener::bind(address, &TcpOptions::default());
     let fail =
         |error: &dyn std::fmt::Display| format!("cannot offer metrics at {address}: {error}");

@@ -44,7 +44,7 @@ use crate::orders::Orders;
 use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::{AnySession, ByListener};
-use crate::upgrade::{self, Courier, Grounds, Heir};
+use crate::upgrade::{self, Grounds, HandOver, Successor};
 use crate::volumes::{AnyDevice, Through, Volume, nothing};
 
 /// Export devices over TCP and Unix sockets
@@ -296,9 +296,9 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         log::say(format_args!("warning: {exposed}"));
     }
     let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
-    let mut heir = match (args.upgrade && !args.check, &place) {
+    let mut successor = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
-        (true, Some(place)) => Some(Heir::knock(place)?),
+        (true, Some(place)) => Some(Successor::knock(place)?),
         (true, None) => {
             return Err(
                 "--upgrade needs to know where the server that runs is upgraded: name its \
@@ -307,18 +307,18 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             );
         }
     };
-    let served = serve(&args, base, &mut heir, hang_ups);
-    if let (Err(why), Some(heir)) = (&served, &heir) {
-        heir.stop(why);
+    let served = serve(&args, base, &mut successor, hang_ups);
+    if let (Err(why), Some(successor)) = (&served, &successor) {
+        successor.stop(why);
     }
     served
 }
 
-/// Runs the server. Takes the take-over out of `heir` when it begins.
+/// Runs the server. Takes the take-over out of `successor` when it begins.
 fn serve(
     args: &Args,
     base: Config,
-    heir: &mut Option<Heir>,
+    successor: &mut Option<Successor>,
     signals: Signals,
 ) -> Result<ExitCode, String> {
     let (told, file) = (args.state.as_deref(), args.config.as_deref());
@@ -327,8 +327,8 @@ fn serve(
     if store.is_none() && !args.check {
         state_file::warn_of_none(told, &base);
     }
-    if let Some(heir) = heir {
-        heir.check_state(store.as_ref().map(Store::at).as_ref())?;
+    if let Some(successor) = successor {
+        successor.check_state(store.as_ref().map(Store::at).as_ref())?;
     }
     changes.dormant(&base).into_iter().for_each(|line| tracing::warn!("{line}"));
     let config = base.with(&changes);
@@ -338,13 +338,13 @@ fn serve(
     }
     let listen_at = draft.listen.clone();
     let chosen = args.interface.choose()?;
-    let (plan, mut controller, courier) = plan(args, &base, &config, draft, heir.as_mut())?;
-    let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
+    let (plan, mut controller, hand_over) = plan(args, &base, &config, draft, successor.as_mut())?;
+    let mut doors = Doors::bind(&listen_at, &plan.tcp, successor.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
-    if let Some(heir) = heir {
-        live.set_departed(heir.check(&live.spaces(), &listen_at, &plan)?);
+    if let Some(successor) = successor {
+        live.set_departed(successor.check(&live.spaces(), &listen_at, &plan)?);
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
@@ -352,20 +352,20 @@ fn serve(
     taken.map_err(|error| format!("cannot take signals: {error}"))?;
     // What is taken over is accepted from when it is ours.
     let listeners = doors.take_listeners();
-    let (now, later) = if heir.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
+    let (now, later) = if successor.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
     let (threads, wakers) = match chosen {
         Chosen::IoUring => start::<Sockets>(&plan, now)?,
         Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
     let commands = controller.commands();
     let crew = plan.crew(chosen, &live, &commands, &config)?;
-    let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
+    let (office, is_successor) = (Arc::new(Office::open(&config.admin)?), successor.is_some());
     live.set_audit(office.audit());
-    doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
+    doors.open_apis(args, &office, &plan.tenants, crew, successor.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
     live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
-    let (courier, wake) = Courier::new(courier);
+    let (hand_over, wake) = HandOver::new(hand_over);
     controller.set_wake(wakers.len(), wake);
     start_controller(controller, &wakers)?;
     let (reloaded, words, own_office) = (live.clone(), args.clone(), office.clone());
@@ -373,14 +373,14 @@ fn serve(
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
     let grounds = plan.grounds(&mut doors, live, commands, wakers, later);
-    let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
-    if courier.has_to_serve(&threads)? {
-        announce(&doors, is_heir.then(|| (&*office, args.about())));
+    let hand_over = hand_over.start(grounds, successor.take(), doors.upgrade()?)?;
+    if hand_over.has_to_serve(&threads)? {
+        announce(&doors, is_successor.then(|| (&*office, args.about())));
         let _ = serves.send(()); // it is listened to until this process ends
     }
     let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
     let failed = threads.into_iter().fold(false, join);
-    courier.see_out();
+    hand_over.see_out();
     crate::orders::let_answer_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -454,15 +454,15 @@ fn plan(
     base: &Config,
     config: &Config,
     draft: Draft,
-    mut heir: Option<&mut Heir>,
+    mut successor: Option<&mut Successor>,
 ) -> Result<(Plan, WorkerController, WorkerMailbox), String> {
     let Draft { listen, size, limits, specs, clock, tenants } = draft;
     let workers = size.most;
-    if let Some(heir) = &mut heir {
-        heir.find_devices(&specs)?;
+    if let Some(successor) = &mut successor {
+        successor.find_devices(&specs)?;
     }
     let mut open = |(n, (name, spec))| {
-        let files = heir.as_mut().and_then(|heir| heir.files(n));
+        let files = successor.as_mut().and_then(|successor| successor.files(n));
         let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
         volume.map(|volume| (name, volume))
     };
@@ -476,7 +476,7 @@ fn plan(
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");
     }
-    let (controller, boxes, courier) = WorkerController::with_courier(tenants.clone(), workers);
+    let (controller, boxes, hand_over) = WorkerController::with_hand_over(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
     let room = config.connections_max().min(descriptors).max(1);
@@ -504,7 +504,7 @@ fn plan(
         fabric: Arc::default(),
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
-    Ok((plan, controller, courier))
+    Ok((plan, controller, hand_over))
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.

@@ -1,10 +1,10 @@
-//! A new process takes over from the one that runs, with its connections (docs/adr/0009-upgrade.md).
+//! A new process takes over from the one that runs, with its connections
+//! (docs/adr/0009-upgrade.md).
 //!
-//! The [`Courier`] is a thread of every server that has an upgrade socket. In the older process it is
-//! the [predecessor](predecessor), in the newer one it begins as the [successor](successor); between the
-//! two stand the words
-//! of `proto::takeover`. What is deliberately not here: how a connection leaves its worker and lands
-//! at another, which is the same as between two workers.
+//! Every server that has an upgrade socket has a thread for the [hand-over](hand_over). In the
+//! older process it acts as the [predecessor], in the newer one it begins as the [successor]. They
+//! talk in the messages of `proto::takeover`. This module deliberately leaves out how a connection
+//! leaves its worker and lands at another, which is the same as between two workers.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod command;
@@ -32,10 +32,10 @@ use crate::orders::Orders;
 use crate::places::Places;
 
 pub use command::{Args, run};
-pub(crate) use hand_over::Courier;
+pub(crate) use hand_over::HandOver;
 pub(crate) use inventory::{Role, wanted};
 pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
-pub(crate) use successor::Heir;
+pub(crate) use successor::Successor;
 
 /// The permissions of the upgrade socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
@@ -132,9 +132,9 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Listener, String> {
     Listener::bind_unix(&path, MODE).map_err(|error| error.to_string())
 }
 
-/// A step of one of the two processes, at which it can be told to stay for a while: for two seconds
-/// with `NEARFLASH_UPGRADE_STAY=giver:still:2000` in its environment. For tests, and for whoever wants to
-/// see a take-over step by step.
+/// Marks a step of one of the two processes, at which the process can be told to stay for a while:
+/// for two seconds with `NEARFLASH_UPGRADE_STAY=predecessor:still:2000` in its environment. This is
+/// for tests, and for whoever wants to see a take-over step by step.
 fn step(of: &str, name: &str) {
     step_with(of, name, 0);
 }

@@ -16,7 +16,7 @@ pub enum Kind {
     /// From the new process: it wants to take over, and its identity.
     Hello = 1,
     /// From the old process: its configuration, which does not change from now on.
-    Estate = 2,
+    Inventory = 2,
     /// From the old process: the descriptors of its devices' files.
     Files = 3,
     /// From the old process: the descriptors of its listeners.
@@ -56,7 +56,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Kind; 16] = [
         Kind::Hello,
-        Kind::Estate,
+        Kind::Inventory,
         Kind::Files,
         Kind::Listeners,
         Kind::Ready,

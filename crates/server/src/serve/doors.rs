@@ -13,7 +13,7 @@ use super::Args;
 use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::{ListenAt, url};
 use crate::live::Open;
-use crate::upgrade::{self, Heir, Role, Socket};
+use crate::upgrade::{self, Role, Socket, Successor};
 
 /// The open listeners of clients, of the admin API and of upgrades. The files of Unix sockets are
 /// removed on drop, unless another process gets the listeners.
@@ -28,15 +28,16 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Listens for clients, or takes the listeners that an heir was passed.
+    /// Listens for clients, or takes the listeners that a successor was passed.
     pub(super) fn bind(
         listen_at: &[ListenAt],
         tcp: &TcpOptions,
-        mut heir: Option<&mut Heir>,
+        mut successor: Option<&mut Successor>,
     ) -> Result<Doors, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for at in listen_at {
-            let passed = heir.as_mut().map(|heir| heir.listener(at)).transpose()?.flatten();
+            let passed =
+                successor.as_mut().map(|successor| successor.listener(at)).transpose()?.flatten();
             let listener = passed.map_or_else(|| at.bind(tcp), Ok)?;
             urls.push(url(at.protocol, listener.endpoint()));
             open.push(Open::of(&listener, at.clone()));
@@ -61,22 +62,22 @@ impl Doors {
         std::mem::take(&mut self.listeners)
     }
 
-    /// Opens what is not for clients; an heir's waits until it serves.
+    /// Opens what is not for clients; a successor's waits until it serves.
     pub(super) fn open_apis(
         &mut self,
         args: &Args,
         office: &Office,
         tenants: &Tenants,
         crew: Crew,
-        mut heir: Option<&mut Heir>,
+        mut successor: Option<&mut Successor>,
     ) -> Result<(), String> {
         // One for all doors: they scrape one at a time.
         let scraped = scrape_router(tenants.clone(), args.metrics_tenants);
         let wanted = office.wanted();
-        self.apis.extend(office.serve(tenants, crew, &scraped, heir.as_deref_mut())?);
+        self.apis.extend(office.serve(tenants, crew, &scraped, successor.as_deref_mut())?);
         let has_admin = !self.apis.is_empty();
         if let Some(address) = args.metrics {
-            self.apis.push(admin::open_metrics(address, scraped, heir.as_deref_mut())?);
+            self.apis.push(admin::open_metrics(address, scraped, successor.as_deref_mut())?);
         }
         for api in &self.apis {
             self.sockets.push(Arc::new(api.socket()));
@@ -84,7 +85,7 @@ impl Doors {
         let told = args.upgrade_socket.as_deref();
         let place = upgrade::place(told, wanted).filter(|_| told.is_some() || has_admin);
         let Some(place) = place else { return Ok(()) };
-        match open_upgrade(&place, heir) {
+        match open_upgrade(&place, successor) {
             Ok((listener, socket)) => {
                 self.sockets.push(Arc::new(socket));
                 self.upgrade = Some(listener);
@@ -115,10 +116,14 @@ impl Doors {
     }
 }
 
-fn open_upgrade(place: &Path, heir: Option<&mut Heir>) -> Result<(Listener, Socket), String> {
+fn open_upgrade(
+    place: &Path,
+    successor: Option<&mut Successor>,
+) -> Result<(Listener, Socket), String> {
     let wanted = place.display().to_string();
-    let passed =
-        heir.map(|heir| heir.socket(|role| *role == Role::Upgrade, &wanted)).transpose()?;
+    let passed = successor
+        .map(|successor| successor.socket(|role| *role == Role::Upgrade, &wanted))
+        .transpose()?;
     let listener = passed.flatten().map_or_else(|| upgrade::open(place), Ok)?;
     let socket = Socket::of(&listener, Role::Upgrade, wanted);
     Ok((listener, socket))

@@ -10,7 +10,7 @@ use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
 use proto::nvme_tcp::ControllerSession;
 use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
-use super::predecessor::Giver;
+use super::predecessor::Predecessor;
 use super::talk::Over;
 use super::{STEP_MAX, step_with};
 
@@ -58,7 +58,7 @@ pub(super) struct Controllers {
     pub(super) are_given: bool,
 }
 
-impl Giver<'_> {
+impl Predecessor<'_> {
     /// Gives away every NVMe controller that can be, some at a time.
     pub(super) fn give_controllers(&mut self) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Giver<'_> {
                 grounds.commands.hand_over(at_once);
                 asked = now;
             }
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(event) => self.take_event(event)?,
                 None => self.take_mail()?,
             }
@@ -146,14 +146,14 @@ impl Giver<'_> {
     fn release(&mut self, fabric: &Fabric, cntlid: u16, gathered: Gathered, now: Instant) {
         fabric.cancel_export(cntlid, now);
         for (_, parcel) in gathered.into_values() {
-            self.courier.give_back(parcel);
+            self.hand_over.give_back(parcel);
         }
     }
 
     /// A connection that is a queue of a controller has come from its worker.
     pub(super) fn take_queue(&mut self, number: u64, parcel: Box<Parcel>) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else {
-            self.courier.give_back(parcel);
+            self.hand_over.give_back(parcel);
             return Ok(());
         };
         let departed = fabric.moving_queue(number);
@@ -162,11 +162,11 @@ impl Giver<'_> {
         });
         let Some((cntlid, queue, gathered)) = found else {
             // Too late, or its controller is no more.
-            self.courier.give_back(parcel);
+            self.hand_over.give_back(parcel);
             return Ok(());
         };
         if let Some((_, other)) = gathered.insert(queue, (number, parcel)) {
-            self.courier.give_back(other);
+            self.hand_over.give_back(other);
         }
         if gathered.len() < fabric.queues_of(cntlid) {
             return Ok(());
@@ -200,13 +200,13 @@ impl Giver<'_> {
         let mut tickets = Vec::new();
         for (_, parcel) in gathered.into_values() {
             let ticket = parcel.ticket;
-            let shelved = grounds.spread.fetch(ticket, grounds.spread.courier());
+            let shelved = grounds.spread.fetch(ticket, grounds.spread.hand_over_number());
             tickets.push(ticket.0);
             self.shown.insert(ticket.0, (parcel, shelved));
         }
         let sent =
             self.send_shown(Kind::Controller, grounds.clock.machine_nanos(), &body, &tickets);
-        step_with("giver", "controller", tickets.len());
+        step_with("predecessor", "controller", tickets.len());
         self.moved_at = now;
         self.controllers.shown.insert(tickets[0], Shown { cntlid, tickets, numbers });
         sent.map_err(String::from)
@@ -260,7 +260,7 @@ impl Giver<'_> {
             self.take_controller_back(&shown);
             return Some(Ok(()));
         }
-        step_with("giver", "leaves", tickets.len());
+        step_with("predecessor", "leaves", tickets.len());
         let given = self.give_all(tickets);
         match &given {
             Ok(()) => {

@@ -1,5 +1,5 @@
-//! The courier: a thread with a mailbox like a worker's, which gives connections to another process
-//! and takes them from one.
+//! The hand-over thread: it has a mailbox like a worker's, gives connections to another process and
+//! takes them from one.
 
 use std::collections::VecDeque;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,13 +13,13 @@ use contract::{Mailbox, Parcel, Tell};
 use control::{Wake, WorkerMailbox};
 
 use super::Grounds;
-use super::predecessor::Giver;
-use super::successor::Heir;
+use super::predecessor::Predecessor;
+use super::successor::Successor;
 use super::talk::{Message, Over};
 use crate::log;
 use crate::orders::Orders;
 
-/// Something that the courier waits for.
+/// Something that the hand-over thread waits for.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A worker has sent a message.
@@ -38,7 +38,7 @@ const IDLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The exchange of connections between this process's workers and its control thread during a
 /// take-over.
-pub(crate) struct Courier {
+pub(crate) struct HandOver {
     mailbox: WorkerMailbox,
     events: Receiver<Event>,
     pub(super) sender: Sender<Event>,
@@ -48,9 +48,9 @@ pub(crate) struct Courier {
     outgoing: VecDeque<(usize, Tell)>,
 }
 
-impl Courier {
-    /// A courier with this mailbox, and how it is told that there is mail.
-    pub(crate) fn new(mailbox: WorkerMailbox) -> (Courier, Wake) {
+impl HandOver {
+    /// Returns a hand-over with this mailbox, and the function that tells it that there is mail.
+    pub(crate) fn new(mailbox: WorkerMailbox) -> (HandOver, Wake) {
         let (sender, events) = channel();
         let has_mail = Arc::new(AtomicBool::new(false));
         let (knock, flag) = (sender.clone(), has_mail.clone());
@@ -60,7 +60,7 @@ impl Courier {
             }
         });
         let outgoing = VecDeque::new();
-        (Courier { mailbox, events, sender, has_mail, grounds: None, outgoing }, wake)
+        (HandOver { mailbox, events, sender, has_mail, grounds: None, outgoing }, wake)
     }
 
     pub(super) fn grounds(&self) -> Arc<Grounds> {
@@ -72,15 +72,15 @@ impl Courier {
     pub(crate) fn start(
         mut self,
         grounds: Grounds,
-        heir: Option<Heir>,
+        successor: Option<Successor>,
         socket: Option<UnixListener>,
     ) -> Result<Started, String> {
-        let (orders, is_heir) = (grounds.orders.clone(), heir.is_some());
+        let (orders, is_successor) = (grounds.orders.clone(), successor.is_some());
         self.grounds = Some(Arc::new(grounds));
         let (told, outcome) = channel();
         let body = move || {
-            if let Some(heir) = heir {
-                let is_over = heir.take_over(&mut self, &told).is_err();
+            if let Some(successor) = successor {
+                let is_over = successor.take_over(&mut self, &told).is_err();
                 if is_over {
                     return;
                 }
@@ -88,9 +88,9 @@ impl Courier {
             self.serve(socket);
             drop(told);
         };
-        let started = std::thread::Builder::new().name("courier".to_owned()).spawn(body);
+        let started = std::thread::Builder::new().name("hand-over".to_owned()).spawn(body);
         started.map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Started { outcome, orders, is_heir })
+        Ok(Started { outcome, orders, is_successor })
     }
 
     /// Waits for processes that want to take over.
@@ -104,7 +104,7 @@ impl Courier {
             match self.next(IDLE_PERIOD) {
                 None | Some(Event::Mail) => self.return_all(),
                 Some(Event::Heard(..)) => {} // of a talk that is over
-                Some(Event::Knock(stream)) => match Giver::give(self, stream) {
+                Some(Event::Knock(stream)) => match Predecessor::give(self, stream) {
                     Ok(()) => {
                         return self.see_out();
                     }
@@ -121,7 +121,7 @@ impl Courier {
         while !self.grounds().orders.are_drained() {
             self.return_all();
             if let Some(Event::Knock(stream)) = self.next_soon() {
-                Giver::refuse(stream, "this process has just been taken over; try again");
+                Predecessor::refuse(stream, "this process has just been taken over; try again");
             }
         }
     }
@@ -182,13 +182,13 @@ impl Courier {
     }
 }
 
-/// A courier at work.
+/// The hand-over thread at work.
 pub(crate) struct Started {
     /// The result of a take-over by this process. The channel closes when a successor has taken
     /// over.
     outcome: Receiver<Result<(), String>>,
     orders: Arc<Orders>,
-    is_heir: bool,
+    is_successor: bool,
 }
 
 impl Started {
@@ -197,14 +197,16 @@ impl Started {
     /// # Errors
     /// Why it never will.
     pub(crate) fn has_to_serve(&self, workers: &[JoinHandle<()>]) -> Result<bool, String> {
-        while self.is_heir && !workers.iter().all(JoinHandle::is_finished) {
+        while self.is_successor && !workers.iter().all(JoinHandle::is_finished) {
             match self.outcome.recv_timeout(IDLE_PERIOD / 10) {
                 Ok(outcome) => return outcome.map(|()| true),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err("the courier is gone".to_owned()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the hand-over thread is gone".to_owned());
+                }
             }
         }
-        Ok(!self.is_heir)
+        Ok(!self.is_successor)
     }
 
     /// The workers have ended: waits until who has taken over knows, if that is why.

@@ -34,7 +34,7 @@ impl Hello {
 
 /// The inventory of a server, which does not change during a take-over.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Estate {
+pub(super) struct ServerInventory {
     pub(super) owner: Hello,
     pub(super) devices: Vec<DeviceAt>,
     spaces: Vec<SpaceAt>,
@@ -188,7 +188,7 @@ pub(super) fn endpoint(place: &str) -> Result<Endpoint, String> {
     Ok(ListenAt::parse(place)?.endpoint)
 }
 
-impl Estate {
+impl ServerInventory {
     /// A server with these.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Estate {
         spaces: &[Space],
         sockets: Vec<SocketAt>,
         tenants: &[TenantInfo],
-    ) -> Result<Estate, String> {
+    ) -> Result<ServerInventory, String> {
         let device = |disk: &Disk| match Volume::identity(disk.volume.spec()) {
             Some(identity) => {
                 let place = Some(disk.place);
@@ -226,7 +226,7 @@ impl Estate {
             }
             _ => None,
         };
-        Ok(Estate {
+        Ok(ServerInventory {
             owner: Hello::own(),
             devices: disks.iter().map(device).collect::<Result<_, _>>()?,
             spaces: spaces.iter().map(space).collect(),

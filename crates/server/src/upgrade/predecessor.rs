@@ -15,8 +15,8 @@ use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use worker::Hold;
 
 use super::gather::{self, Controllers};
-use super::hand_over::{Courier, Event};
-use super::inventory::{DepartedAt, Estate, HeldAt, Hello, Left, SocketAt, files, place};
+use super::hand_over::{Event, HandOver};
+use super::inventory::{DepartedAt, HeldAt, Hello, Left, ServerInventory, SocketAt, files, place};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
 use crate::places::Disk;
@@ -49,14 +49,14 @@ const BATCH_BYTES: usize = 1 << 20;
 const UNMOVED_MAX: Duration = Duration::from_secs(1);
 
 /// A take-over on the side of the predecessor.
-pub(super) struct Giver<'a> {
-    pub(super) courier: &'a mut Courier,
+pub(super) struct Predecessor<'a> {
+    pub(super) hand_over: &'a mut HandOver,
     pub(super) grounds: Arc<Grounds>,
     talk: Talk,
     /// The number of this take-over.
     number: u64,
     /// The other process, once it has said hello.
-    heir: Option<Process>,
+    successor: Option<Process>,
     /// Connections that were shown to the other process and are ours.
     pub(super) shown: HashMap<u64, (Box<Parcel>, Shelved)>,
     /// NVMe controllers, whose connections go together.
@@ -78,25 +78,25 @@ struct Changes {
     held: Vec<control::Held>,
 }
 
-impl<'a> Giver<'a> {
+impl<'a> Predecessor<'a> {
     /// Gives everything to the process at the other end of the stream.
     ///
     /// # Errors
     /// Why not. Then all that was not given is as before.
-    pub(super) fn give(courier: &'a mut Courier, stream: UnixStream) -> Result<(), String> {
+    pub(super) fn give(hand_over: &'a mut HandOver, stream: UnixStream) -> Result<(), String> {
         static TALKS: AtomicU64 = AtomicU64::new(0);
         let failed = |_: &String| Happening::UpgradeFailed.count();
-        let (grounds, talk) = (courier.grounds(), Self::let_in(stream).inspect_err(failed)?);
+        let (grounds, talk) = (hand_over.grounds(), Self::let_in(stream).inspect_err(failed)?);
         let number = TALKS.fetch_add(1, Ordering::Relaxed);
         let moved_at = grounds.clock.now();
         let (shown, changes) = (HashMap::new(), Changes::default());
-        let (heir, given, kept, controllers) = (None, 0, 0, Controllers::default());
-        let mut giver = Giver {
-            courier,
+        let (successor, given, kept, controllers) = (None, 0, 0, Controllers::default());
+        let mut predecessor = Predecessor {
+            hand_over,
             grounds,
             talk,
             number,
-            heir,
+            successor,
             shown,
             controllers,
             given,
@@ -104,11 +104,11 @@ impl<'a> Giver<'a> {
             moved_at,
             changes,
         };
-        let done = giver.go();
+        let done = predecessor.go();
         if let Err(why) = &done {
             failed(why);
-            giver.talk.stop(why);
-            giver.undo();
+            predecessor.talk.stop(why);
+            predecessor.undo();
         }
         done
     }
@@ -148,16 +148,16 @@ impl<'a> Giver<'a> {
         let mut message = self.talk.expect(Kind::Hello)?;
         let hello: Hello = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the new process says hello in other words: {error}"))?;
-        let heir = message.files.pop().ok_or("the new process does not show itself")?;
-        self.heir = Some(Process::passed(heir));
+        let successor = message.files.pop().ok_or("the new process does not show itself")?;
+        self.successor = Some(Process::passed(successor));
         tracing::info!(pid = hello.pid, version = hello.version, "a new process takes over");
-        step("giver", "hello");
-        self.show_estate()?;
-        step("giver", "prepare");
+        step("predecessor", "hello");
+        self.show_inventory()?;
+        step("predecessor", "prepare");
         self.talk.set_patience(PREPARE_MAX)?;
         self.talk.expect(Kind::Ready)?;
         self.talk.set_patience(STEP_MAX)?;
-        step("giver", "ready");
+        step("predecessor", "ready");
         let began = self.grounds.clock.now();
         self.be_still()?;
         let held = self.bequeath()?;
@@ -166,11 +166,11 @@ impl<'a> Giver<'a> {
             let bequest = fabric.export_reservations().map_err(|unfit| unfit.to_string())?;
             self.talk.say(Kind::Fabric, &bequest)?;
         }
-        step("giver", "still");
-        self.talk.report_to(self.courier.sender.clone(), self.number)?;
+        step("predecessor", "still");
+        self.talk.report_to(self.hand_over.sender.clone(), self.number)?;
         self.give_connections(began)?;
         self.give_controllers()?;
-        step("giver", "given");
+        step("predecessor", "given");
         self.commit()?;
         tracing::info!(
             given = self.given,
@@ -178,13 +178,13 @@ impl<'a> Giver<'a> {
             took_ms = (self.grounds.clock.now() - began).as_millis() as u64,
             "the new process serves"
         );
-        step("giver", "committed");
+        step("predecessor", "committed");
         self.rest();
         Ok(())
     }
 
     /// Freezes all changes, and sends the inventory and the open files to the other process.
-    fn show_estate(&mut self) -> Result<(), String> {
+    fn show_inventory(&mut self) -> Result<(), String> {
         let grounds = self.grounds.clone();
         grounds.live.freeze()?;
         self.changes.is_frozen = true;
@@ -196,13 +196,13 @@ impl<'a> Giver<'a> {
         let listening = grounds.all_sockets();
         let sockets = listening.iter().map(|one| socket(one)).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
-        let mut estate = Estate::of(&grounds.places.all(), &spaces, sockets, &tenants)?;
-        estate.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
-        estate.state = grounds.live.state_at();
-        estate.connections = grounds.spread.connections().iter().sum();
-        let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
+        let mut inventory = ServerInventory::of(&grounds.places.all(), &spaces, sockets, &tenants)?;
+        inventory.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
+        inventory.state = grounds.live.state_at();
+        inventory.connections = grounds.spread.connections().iter().sum();
+        let words = serde_json::to_vec(&inventory).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
-        self.talk.send(Kind::Estate, 0, &words, &[own.descriptor()])?;
+        self.talk.send(Kind::Inventory, 0, &words, &[own.descriptor()])?;
         let disks = grounds.places.all();
         let files = open_files(&disks)?;
         self.send_descriptors(Kind::Files, &files)?;
@@ -272,7 +272,7 @@ impl<'a> Giver<'a> {
         grounds.commands.hand_over(HANDED_AT_ONCE);
         let (mut given_before, mut given_at) = (0, began);
         loop {
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(event) => self.take_event(event)?,
                 None => self.take_mail()?,
             }
@@ -317,11 +317,11 @@ impl<'a> Giver<'a> {
         connections.iter().filter(|connection| connection.listed.can_leave).count()
     }
 
-    /// Waits until everything on its way to the courier has arrived or failed.
+    /// Waits until everything on its way to the hand-over thread has arrived or failed.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let mut lull = 0;
         while lull < 5 || !self.shown.is_empty() {
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(event) => self.take_event(event)?,
                 None => self.take_mail()?,
             }
@@ -339,7 +339,7 @@ impl<'a> Giver<'a> {
         match event {
             Event::Mail => self.take_mail(),
             Event::Knock(stream) => {
-                Giver::refuse(stream, "another process is taking over already");
+                Predecessor::refuse(stream, "another process is taking over already");
                 Ok(())
             }
             Event::Heard(number, _) if number != self.number => Ok(()),
@@ -352,7 +352,7 @@ impl<'a> Giver<'a> {
         loop {
             let (mut parcels, mut queues) = (Vec::new(), Vec::new());
             while parcels.len() + queues.len() < io::DESCRIPTORS_MAX
-                && let Some(tell) = self.courier.mail()
+                && let Some(tell) = self.hand_over.mail()
             {
                 let Tell::Arrive(parcel) = tell else { continue };
                 match gather::number(&parcel) {
@@ -367,7 +367,7 @@ impl<'a> Giver<'a> {
             for (number, parcel) in queues {
                 match shown {
                     Ok(()) => shown = self.take_queue(number, parcel),
-                    Err(_) => self.courier.give_back(parcel),
+                    Err(_) => self.hand_over.give_back(parcel),
                 }
             }
             shown?;
@@ -395,19 +395,19 @@ impl<'a> Giver<'a> {
                     let (body, tickets) = lots.last_mut().expect("one was just seen or made");
                     let ticket = parcel.ticket;
                     put_parcel(body, ticket.0, &bytes);
-                    let shelved = grounds.spread.fetch(ticket, grounds.spread.courier());
+                    let shelved = grounds.spread.fetch(ticket, grounds.spread.hand_over_number());
                     self.shown.insert(ticket.0, (parcel, shelved));
                     tickets.push(ticket.0);
                 }
                 Err(unfit) => {
                     tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
-                    self.courier.give_back(parcel);
+                    self.hand_over.give_back(parcel);
                 }
             }
         }
         lots.iter().try_for_each(|(body, tickets)| {
             let sent = self.send_shown(Kind::Parcels, machine_now, body, tickets);
-            step_with("giver", "parcel", tickets.len());
+            step_with("predecessor", "parcel", tickets.len());
             sent.map_err(String::from)
         })
     }
@@ -444,7 +444,7 @@ impl<'a> Giver<'a> {
                 if !tickets.iter().all(|ticket| self.shown.contains_key(ticket)) {
                     return Err(unexpected(message).into());
                 }
-                step_with("giver", "taken", tickets.len());
+                step_with("predecessor", "taken", tickets.len());
                 let given = self.give_controller(&tickets);
                 given.unwrap_or_else(|| self.give_all(&tickets)).map_err(String::from)
             }
@@ -462,16 +462,16 @@ impl<'a> Giver<'a> {
             let conn = ConnId { index: u32::MAX, generation: 0 };
             let pause = now - parcel.paused_at;
             let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
-            self.courier.post(usize::from(parcel.from), landed);
+            self.hand_over.post(usize::from(parcel.from), landed);
             self.given += 1;
         }
-        step_with("giver", "yours", tickets.len());
+        step_with("predecessor", "yours", tickets.len());
         Ok(())
     }
 
     pub(super) fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
         self.grounds.spread.shelve_again(parcel.ticket, shelved);
-        self.courier.give_back(parcel);
+        self.hand_over.give_back(parcel);
     }
 
     /// The rest is the other's.
@@ -491,7 +491,7 @@ impl<'a> Giver<'a> {
         grounds.hold_apis(true);
         grounds.give_away(true);
         self.talk.say(Kind::Commit, &words)?;
-        step("giver", "commit");
+        step("predecessor", "commit");
         self.changes.is_committed = true;
         self.hear_committed()
     }
@@ -504,7 +504,7 @@ impl<'a> Giver<'a> {
         let (mut over, mut says_more, mut answers, mut is_given_up) = (None, true, false, false);
         let (mut ended_at, mut is_killed) = (None, false);
         loop {
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(Event::Heard(number, heard)) if number == self.number => match heard {
                     Ok(Message { kind: Kind::Committed, .. }) => {
                         grounds.hold_apis(true);
@@ -516,12 +516,12 @@ impl<'a> Giver<'a> {
                         says_more = false;
                     }
                 },
-                Some(Event::Knock(stream)) => Giver::refuse(stream, "another is taking over"),
+                Some(Event::Knock(stream)) => Predecessor::refuse(stream, "another is taking over"),
                 // What became quiet too late stays.
-                _ => self.courier.return_all(),
+                _ => self.hand_over.return_all(),
             }
             let now = grounds.clock.now();
-            if self.heir.as_ref().is_none_or(Process::has_ended) {
+            if self.successor.as_ref().is_none_or(Process::has_ended) {
                 // Its last words may be on their way still.
                 let ended_at = *ended_at.get_or_insert(now);
                 if !says_more || now.since(ended_at) >= LAST_WORDS_MAX {
@@ -541,16 +541,16 @@ impl<'a> Giver<'a> {
             }
             if is_given_up && !says_more && !is_killed {
                 is_killed = true;
-                self.end_heir();
+                self.end_successor();
             }
         }
     }
 
     /// Ends the other process, which does not answer.
-    fn end_heir(&self) {
+    fn end_successor(&self) {
         // It may have said that it is the main process, with whose end the service would end.
         super::tell_service_manager();
-        if let Some(Err(error)) = self.heir.as_ref().map(Process::kill) {
+        if let Some(Err(error)) = self.successor.as_ref().map(Process::kill) {
             tracing::error!(
                 %error,
                 "a new process does not answer and cannot be ended: no connection is accepted until it \
@@ -566,10 +566,10 @@ impl<'a> Giver<'a> {
         grounds.orders.stop(&grounds.wakers);
         // A request that never ends is waited for, as one is that excludes others in one process.
         while !grounds.orders.are_quiet() {
-            self.courier.return_all();
+            self.hand_over.return_all();
             std::thread::sleep(Duration::from_micros(500));
         }
-        step("giver", "rest");
+        step("predecessor", "rest");
         let _ = self.talk.say(Kind::Rest, &[]); // it serves on without us
     }
 
@@ -600,7 +600,7 @@ impl<'a> Giver<'a> {
         if self.changes.is_frozen {
             grounds.live.thaw();
         }
-        self.courier.return_all();
+        self.hand_over.return_all();
         if self.given > 0 {
             self.await_end();
         }
@@ -618,19 +618,22 @@ impl<'a> Giver<'a> {
         let (began, mut is_killed) = (clock.now(), false);
         let mut until = began + AFTERMATH;
         while clock.now() < until && !self.grounds.orders.word().stops() {
-            if self.heir.as_ref().is_some_and(|heir| !heir.has_ended()) {
+            if self.successor.as_ref().is_some_and(|successor| !successor.has_ended()) {
                 until = clock.now() + AFTERMATH;
                 if !is_killed && clock.now().since(began) >= STEP_MAX {
                     is_killed = true;
                     tracing::warn!("the new process, which was given connections, is ended");
-                    self.end_heir();
+                    self.end_successor();
                 }
             }
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(Event::Knock(stream)) => {
-                    Giver::refuse(stream, "a process that was to take over has not ended yet");
+                    Predecessor::refuse(
+                        stream,
+                        "a process that was to take over has not ended yet",
+                    );
                 }
-                _ => self.courier.return_all(),
+                _ => self.hand_over.return_all(),
             }
         }
     }

@@ -15,8 +15,8 @@ use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use worker::{Adopted, FenceName, Hold};
 
-use super::hand_over::{Courier, Event};
-use super::inventory::{self, Estate, HeldAt, Hello, Left, Role, SocketAt};
+use super::hand_over::{Event, HandOver};
+use super::inventory::{self, HeldAt, Hello, Left, Role, ServerInventory, SocketAt};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
@@ -41,11 +41,11 @@ const END_MAX: Duration = Duration::from_secs(5);
 const WAY_NANOS_MAX: u64 = 10_000_000_000;
 
 /// A process that is about to take over.
-pub(crate) struct Heir {
+pub(crate) struct Successor {
     talk: Talk,
     /// The older process.
     owner: Process,
-    estate: Estate,
+    inventory: ServerInventory,
     /// The files of each of the predecessor's devices.
     files: Vec<Vec<OwnedFd>>,
     /// For each device of this process, the index of the predecessor's same device.
@@ -62,13 +62,13 @@ pub(crate) struct Heir {
 /// A sender of the first part's result, for the code that waits to serve.
 type Told = Sender<Result<(), String>>;
 
-impl Heir {
+impl Successor {
     /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on nothing
     /// changes in that server.
     ///
     /// # Errors
     /// Fails if no server listens on the socket, or if the server refuses.
-    pub(crate) fn knock(path: &Path) -> Result<Heir, String> {
+    pub(crate) fn knock(path: &Path) -> Result<Successor, String> {
         let link = Link::connect(path).map_err(|error| {
             format!("there is no server to take over from at {}: {error}", path.display())
         })?;
@@ -77,11 +77,11 @@ impl Heir {
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
         // Whoever does not listen any more has said why.
         let said = talk.send(Kind::Hello, 0, &hello, &[own.descriptor()]);
-        step("heir", "hello");
+        step("successor", "hello");
         let refused = |over: Over| format!("the server that runs is not taken over: {over}");
-        let mut message = talk.expect(Kind::Estate).map_err(refused)?;
+        let mut message = talk.expect(Kind::Inventory).map_err(refused)?;
         said?;
-        let estate: Estate = serde_json::from_slice(&message.body)
+        let inventory: ServerInventory = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
         let owner = message.files.pop().ok_or("the server that runs does not show itself")?;
         let owner = Process::passed(owner);
@@ -89,20 +89,21 @@ impl Heir {
             talk.stop(&why);
             format!("{why}; the server that runs goes on")
         };
-        estate.check_watched().map_err(refused)?;
-        let count = estate.devices.iter().map(|device| device.files).sum();
+        inventory.check_watched().map_err(refused)?;
+        let count = inventory.devices.iter().map(|device| device.files).sum();
         let mut files = receive(&talk, Kind::Files, count)?.into_iter();
-        let files: Vec<Vec<OwnedFd>> = estate
+        let files: Vec<Vec<OwnedFd>> = inventory
             .devices
             .iter()
             .map(|device| files.by_ref().take(device.files).collect())
             .collect();
-        let sockets = receive(&talk, Kind::Listeners, estate.sockets.len())?;
-        let sockets = estate.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
-        step("heir", "estate");
+        let sockets = receive(&talk, Kind::Listeners, inventory.sockets.len())?;
+        let sockets =
+            inventory.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
+        step("successor", "inventory");
         let (listeners, modes) = (HashMap::new(), HashMap::new());
         let (found, places) = (Vec::new(), HashMap::new());
-        Ok(Heir { talk, owner, estate, files, found, places, sockets, listeners, modes })
+        Ok(Successor { talk, owner, inventory, files, found, places, sockets, listeners, modes })
     }
 
     /// Finds our devices among those of the older process, before any is opened.
@@ -112,9 +113,9 @@ impl Heir {
     pub(crate) fn find_devices(&mut self, specs: &[Spec]) -> Result<(), String> {
         for spec in specs {
             let taken: Vec<usize> = self.found.iter().flatten().copied().collect();
-            self.found.push(self.estate.find_device(Volume::identity(spec).as_deref(), &taken));
+            self.found.push(self.inventory.find_device(Volume::identity(spec).as_deref(), &taken));
         }
-        self.places = self.estate.places(&self.found)?;
+        self.places = self.inventory.places(&self.found)?;
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl Heir {
 
     /// Checks that this process continues with the operators' changes of the predecessor.
     pub(crate) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
-        let checked = self.estate.check_state(own);
+        let checked = self.inventory.check_state(own);
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
     }
 
@@ -162,13 +163,13 @@ impl Heir {
         listen: &[ListenAt],
         own: &Plan,
     ) -> Result<Vec<ListenAt>, String> {
-        let checked = self.estate.check(&self.places, spaces).and_then(|()| {
-            self.estate.check_room(own.room)?;
-            self.listeners = self.estate.listeners(listen)?;
+        let checked = self.inventory.check(&self.places, spaces).and_then(|()| {
+            self.inventory.check_room(own.room)?;
+            self.listeners = self.inventory.listeners(listen)?;
             self.modes = listen.iter().map(|at| (at.id, at.mode)).collect();
             let (now, mut registry) = (own.tenants.now(), own.tenants.registry());
-            self.estate.make_tenants(&mut registry, now)?;
-            let departed = self.estate.departed(&own.shared.listeners, &registry)?;
+            self.inventory.make_tenants(&mut registry, now)?;
+            let departed = self.inventory.departed(&own.shared.listeners, &registry)?;
             self.listeners.extend(departed.iter().map(|(there, at)| (*there, at.id)));
             Ok(departed.into_iter().map(|(_, at)| at).collect())
         });
@@ -181,18 +182,18 @@ impl Heir {
     }
 
     /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
-    pub(super) fn take_over(self, courier: &mut Courier, told: &Told) -> Result<(), ()> {
+    pub(super) fn take_over(self, hand_over: &mut HandOver, told: &Told) -> Result<(), ()> {
         let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
             let listener = Listener::adopt(socket?, inventory::endpoint(&at.is_at).ok()?).ok()?;
             listener.keep().give_away(true);
             Some(listener)
         });
-        let mut taker = Taker {
+        let mut take_over = TakeOver {
             unwanted: unwanted.collect(),
             modes: self.modes,
             places: self.places,
-            grounds: courier.grounds(),
-            courier,
+            grounds: hand_over.grounds(),
+            hand_over,
             talk: self.talk,
             owner: self.owner,
             listeners: self.listeners,
@@ -205,9 +206,9 @@ impl Heir {
             serves: false,
             left: None,
         };
-        let done = taker.go(told);
+        let done = take_over.go(told);
         if let Err(why) = &done {
-            taker.talk.stop(why);
+            take_over.talk.stop(why);
             let _ = told.send(Err(why.clone())); // the process may be ending already
         }
         done.map_err(drop)
@@ -269,9 +270,9 @@ enum Ended {
     Gone,
 }
 
-struct Taker<'a> {
+struct TakeOver<'a> {
     grounds: std::sync::Arc<Grounds>,
-    courier: &'a mut Courier,
+    hand_over: &'a mut HandOver,
     talk: Talk,
     owner: Process,
     listeners: HashMap<u16, ListenerId>,
@@ -295,7 +296,7 @@ struct Taker<'a> {
     left: Option<usize>,
 }
 
-impl Taker<'_> {
+impl TakeOver<'_> {
     fn go(&mut self, told: &Told) -> Result<(), String> {
         let fences = &self.grounds.shared.fences;
         fences.hold_hellos(Hold::All);
@@ -303,10 +304,10 @@ impl Taker<'_> {
         // It may end hosts' controllers, and lose their connections, with writes at the devices.
         fences.hold_kin(true);
         self.hold(Held::Connects);
-        step("heir", "prepare");
+        step("successor", "prepare");
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX)?;
-        step("heir", "ready");
+        step("successor", "ready");
         let still = self.talk.expect(Kind::Still)?;
         self.began = self.grounds.clock.now();
         if !still.body.is_empty() {
@@ -314,10 +315,10 @@ impl Taker<'_> {
                 .map_err(|error| format!("what tenants hold is told otherwise: {error}"))?;
             self.inherit(held);
         }
-        step("heir", "still");
-        self.talk.report_to(self.courier.sender.clone(), u64::MAX)?;
+        step("successor", "still");
+        self.talk.report_to(self.hand_over.sender.clone(), u64::MAX)?;
         let ended = loop {
-            match self.courier.next_soon() {
+            match self.hand_over.next_soon() {
                 Some(Event::Heard(_, Ok(message))) => {
                     if let Some(ended) = self.take_message(message, told)? {
                         break ended;
@@ -377,10 +378,10 @@ impl Taker<'_> {
                     let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
                     self.land(parcel, socket, adopted);
                 }
-                step_with("heir", "yours", tickets.len());
+                step_with("successor", "yours", tickets.len());
             }
             Kind::Commit if !self.serves => {
-                step("heir", "commit");
+                step("successor", "commit");
                 let mut left: Left = serde_json::from_slice(&message.body)
                     .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
                 self.inherit(std::mem::take(&mut left.spent));
@@ -395,7 +396,7 @@ impl Taker<'_> {
                     return Err(over.into());
                 }
                 self.serve(Hold::Names(held), told);
-                step("heir", "committed");
+                step("successor", "committed");
                 self.left = Some(left.connections);
             }
             Kind::Rest if self.serves => return Ok(Some(Ended::Rest)),
@@ -456,7 +457,7 @@ impl Taker<'_> {
                 Err(why) => drop(self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[])),
             }
         }
-        step_with("heir", "taken", taken.len());
+        step_with("successor", "taken", taken.len());
         if !taken.is_empty() {
             let _ = self.talk.say(Kind::Taken, &put_tickets(&taken)); // as above
         }
@@ -475,7 +476,7 @@ impl Taker<'_> {
                 self.shown.extend(tickets.iter().copied().zip(shown));
                 let taken = put_tickets(&tickets);
                 self.controllers.insert(first, (cntlid, tickets));
-                step_with("heir", "controller", parcels.len());
+                step_with("successor", "controller", parcels.len());
                 let _ = self.talk.say(Kind::Taken, &taken); // an end shows where messages are heard
             }
             // As above.
@@ -551,10 +552,10 @@ impl Taker<'_> {
         unpack: impl FnOnce(&mut Vec<u8>) -> Option<AnySession>,
     ) -> Result<Shown, String> {
         let grounds = &self.grounds;
-        let courier = grounds.spread.courier() as u16;
+        let hand_over = grounds.spread.hand_over_number() as u16;
         let mut parcel = {
             let registry = grounds.tenants.registry();
-            let decoded = decode(bytes, courier, sent_at, |name| registry.member(name));
+            let decoded = decode(bytes, hand_over, sent_at, |name| registry.member(name));
             Box::new(decoded.map_err(|unfit| unfit.to_string())?)
         };
         let session = unpack(&mut parcel.session).ok_or("its session makes no sense")?;
@@ -580,18 +581,18 @@ impl Taker<'_> {
         let (ticket, worker) = self.grounds.spread.land(socket);
         parcel.ticket = ticket;
         self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
-        self.courier.post(worker, Tell::Arrive(parcel));
+        self.hand_over.post(worker, Tell::Arrive(parcel));
     }
 
     fn take_mail(&mut self) {
-        while let Some(tell) = self.courier.mail() {
+        while let Some(tell) = self.hand_over.mail() {
             match tell {
                 Tell::Landed { ticket, pause, .. } => {
                     self.landing.remove(&ticket);
                     self.pauses.push(pause);
                 }
                 Tell::Returned(parcel) => self.offer_again(parcel),
-                Tell::Arrive(parcel) => self.courier.give_back(parcel),
+                Tell::Arrive(parcel) => self.hand_over.give_back(parcel),
                 _ => {}
             }
         }
@@ -611,7 +612,7 @@ impl Taker<'_> {
             }
             return self.grounds.spread.discard(parcel.ticket);
         }
-        self.courier.post(offers % workers, Tell::Arrive(parcel));
+        self.hand_over.post(offers % workers, Tell::Arrive(parcel));
     }
 
     /// The names that the older process's connections still have.
@@ -677,12 +678,12 @@ impl Taker<'_> {
                 if !self.owner.has_ended() {
                     until = self.grounds.clock.now() + AFTERMATH;
                 }
-                let _ = self.courier.next_soon();
+                let _ = self.hand_over.next_soon();
                 self.take_mail();
             }
         }
         while !self.landing.is_empty() {
-            let _ = self.courier.next_soon();
+            let _ = self.hand_over.next_soon();
             self.take_mail();
         }
         if let Some(left) = self.left.take() {
@@ -695,7 +696,7 @@ impl Taker<'_> {
         self.hold(Held::Nothing);
         self.grounds.live.set_older(false);
         self.grounds.wakers.iter().for_each(io::Waker::wake);
-        step("heir", "rest");
+        step("successor", "rest");
     }
 }
 

@@ -251,21 +251,21 @@ fn a_take_over_has_a_line_that_names_the_new_process() {
     let mut audited = Audited::start_after("true");
     let config = audited.path("nearflash.toml").display().to_string();
     let words = ["--config", &config, "--state", "none", "--upgrade"];
-    let stays = "unset NEARFLASH_ADMIN; export NEARFLASH_UPGRADE_STAY=heir:ready:3000";
-    let heir = Launch::new(&words).after(&[], stays).begin();
-    wait_until("the stay", PATIENCE, || heir.log().contains("stays at"));
+    let stays = "unset NEARFLASH_ADMIN; export NEARFLASH_UPGRADE_STAY=successor:ready:3000";
+    let successor = Launch::new(&words).after(&[], stays).begin();
+    wait_until("the stay", PATIENCE, || successor.log().contains("stays at"));
     // It has the log open; what rotates logs tells the one that serves.
     std::fs::rename(audited.path("audit.log"), audited.path("audit.log.1")).unwrap();
     audited.server.hang_up();
     wait_until("a new log", PATIENCE, || audited.path("audit.log").exists());
-    let heir = heir.await_ready();
+    let successor = successor.await_ready();
     assert!(audited.server.wait().success());
     wait_until("its line", PATIENCE, || {
         audited.lines("audit.log").iter().any(|line| line["method"] == "UPGRADE")
     });
     let line = audited.lines("audit.log").pop().unwrap();
     assert_eq!((&line["path"], &line["outcome"]), (&json!(config), &json!("done")));
-    assert_eq!(line["who"]["pid"], heir.pid());
+    assert_eq!(line["who"]["pid"], successor.pid());
     audited.told(&["namespace", "add", "later", "1MiB"]);
     assert_eq!(audited.lines("audit.log").pop().unwrap()["path"], "/v1/namespaces");
 }

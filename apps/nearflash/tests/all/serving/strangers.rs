@@ -122,8 +122,8 @@ fn the_upgrade_socket_gives_nothing_to_another_user() {
     assert_eq!(client.read_blocks(64, 8), pattern(64, 8, 1), "its connection is where it was");
     assert!(owned.server.runs());
     // Its own user does get it all.
-    let heir = launch(OWNER, &owned.admin()).with("--upgrade").start();
-    assert_eq!(heir.address(), owned.server.address());
+    let successor = launch(OWNER, &owned.admin()).with("--upgrade").start();
+    assert_eq!(successor.address(), owned.server.address());
     assert!(owned.server.wait().success());
 }
 

@@ -192,10 +192,10 @@ impl Disk {
 #[test]
 fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() {
     let cases = [
-        ("giver:controller:4000", true),
-        ("giver:leaves:4000", true),
-        ("giver:yours:4000", false),
-        ("heir:controller", true),
+        ("predecessor:controller:4000", true),
+        ("predecessor:leaves:4000", true),
+        ("predecessor:yours:4000", false),
+        ("successor:controller", true),
     ];
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
@@ -203,9 +203,9 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
             true => staying(place.launch(""), at),
             false => place.launch(""),
         };
-        let old = launch("giver").start();
+        let old = launch("predecessor").start();
         let mut disk = Disk::connect(&old);
-        let mut new = launch("heir").with("--upgrade").begin();
+        let mut new = launch("successor").with("--upgrade").begin();
         let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
         new.kill();
@@ -218,11 +218,11 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
 #[test]
 fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed() {
     let cases = [
-        ("giver:controller", false),
-        ("giver:leaves", false),
-        ("giver:yours", true),
-        ("giver:commit", true),
-        ("giver:rest", true),
+        ("predecessor:controller", false),
+        ("predecessor:leaves", false),
+        ("predecessor:yours", true),
+        ("predecessor:commit", true),
+        ("predecessor:rest", true),
     ];
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
@@ -256,7 +256,7 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let place = Place::in_memory();
     let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
-    let mut old = staying(place.launch(&hosts), "giver:committed").start();
+    let mut old = staying(place.launch(&hosts), "predecessor:committed").start();
     let mut disk = Disk::connect(&old);
     let new = place.launch(&hosts).with("--upgrade").start();
     assert_eq!(taken(&new), 2, "{}", old.log());

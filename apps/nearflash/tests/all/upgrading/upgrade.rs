@@ -188,29 +188,33 @@ fn begin(launch: Launch) -> crate::support::Begun {
 fn the_older_goes_on_if_the_newer_is_killed() {
     // With how many of the four connections; `GIVEN`: without those that it was given.
     let cases = [
-        ("giver:hello:4000", 4),
-        ("giver:prepare:4000", 4),
-        ("giver:ready:4000", 4),
-        ("giver:still:4000", 4),
-        ("giver:parcel:4000", 4),
-        ("giver:taken:4000", 4),
-        ("giver:yours:4000", GIVEN),
-        ("giver:given:4000", 0),
-        ("heir:hello", 4),
-        ("heir:estate", 4),
-        ("heir:prepare", 4),
-        ("heir:ready", 4),
-        ("heir:still", 4),
-        ("heir:taken", 4),
-        ("heir:commit", 0),
+        ("predecessor:hello:4000", 4),
+        ("predecessor:prepare:4000", 4),
+        ("predecessor:ready:4000", 4),
+        ("predecessor:still:4000", 4),
+        ("predecessor:parcel:4000", 4),
+        ("predecessor:taken:4000", 4),
+        ("predecessor:yours:4000", GIVEN),
+        ("predecessor:given:4000", 0),
+        ("successor:hello", 4),
+        ("successor:inventory", 4),
+        ("successor:prepare", 4),
+        ("successor:ready", 4),
+        ("successor:still", 4),
+        ("successor:taken", 4),
+        ("successor:commit", 0),
     ];
     each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
-        let old =
-            if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
+        let old = if at.starts_with("predecessor") {
+            staying(place.launch(), at)
+        } else {
+            place.launch()
+        };
         let old = old.start();
         let mut clients = Clients::connect(&old);
-        let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
+        let new =
+            if at.starts_with("successor") { staying(place.launch(), at) } else { place.launch() };
         let mut new = begin(new);
         let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -227,25 +231,29 @@ fn the_older_goes_on_if_the_newer_is_killed() {
 #[test]
 fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     let cases = [
-        ("giver:still", 0),
-        ("giver:parcel", 0),
-        ("giver:taken", 0),
-        ("giver:yours", GIVEN),
-        ("giver:given", 4),
-        ("giver:commit", 4),
-        ("giver:committed", 4),
-        ("giver:rest", 4),
-        ("heir:still:4000", 0),
-        ("heir:commit:4000", 4),
-        ("heir:committed:4000", 4),
+        ("predecessor:still", 0),
+        ("predecessor:parcel", 0),
+        ("predecessor:taken", 0),
+        ("predecessor:yours", GIVEN),
+        ("predecessor:given", 4),
+        ("predecessor:commit", 4),
+        ("predecessor:committed", 4),
+        ("predecessor:rest", 4),
+        ("successor:still:4000", 0),
+        ("successor:commit:4000", 4),
+        ("successor:committed:4000", 4),
     ];
     each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
-        let old =
-            if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
+        let old = if at.starts_with("predecessor") {
+            staying(place.launch(), at)
+        } else {
+            place.launch()
+        };
         let mut old = old.start();
         let mut clients = Clients::connect(&old);
-        let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
+        let new =
+            if at.starts_with("successor") { staying(place.launch(), at) } else { place.launch() };
         let new = begin(new);
         let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -260,7 +268,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
 
 #[test]
 fn before_it_has_anything_the_newer_ends_with_the_older() {
-    let cases = ["giver:hello", "giver:prepare", "giver:ready"];
+    let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
     each(8, &cases, |&at| {
         let place = Place::in_memory();
         let mut old = staying(place.launch(), at).start();
@@ -290,7 +298,7 @@ fn who_was_given_up_serves_nothing() {
     let mut large = V1::connect(old.address());
     large.send(&v1_head(1, 7, 4096, 2048));
     large.send(&vec![9; 900 << 10]);
-    let mut new = begin(staying(place.launch(), "heir:ready:3000"));
+    let mut new = begin(staying(place.launch(), "successor:ready:3000"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     new.suspend();
     wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
@@ -308,13 +316,13 @@ fn who_was_given_up_serves_nothing() {
 /// taken back. So it is ended.
 #[test]
 fn who_was_given_up_behind_the_last_step_is_ended() {
-    is_ended_standing_still("heir:commit:3000", "was ended", 0);
+    is_ended_standing_still("successor:commit:3000", "was ended", 0);
 }
 
 /// Names, exclusive requests and upgrades wait for its end.
 #[test]
 fn who_was_given_up_with_some_of_the_connections_is_ended() {
-    is_ended_standing_still("heir:yours:3000", "is ended", 200);
+    is_ended_standing_still("successor:yours:3000", "is ended", 200);
 }
 
 /// A new process stands still at this step, until the old one goes on.
@@ -346,10 +354,10 @@ fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
     let place = Place::new();
     place.configure_disk("");
     let mut old = place.configured().start();
-    let new = begin(staying(place.configured(), "heir:hello:1000,heir:ready:1500"));
-    wait_until("the first stay", PATIENCE, || new.log().contains("stays at heir:hello"));
+    let new = begin(staying(place.configured(), "successor:hello:1000,successor:ready:1500"));
+    wait_until("the first stay", PATIENCE, || new.log().contains("stays at successor:hello"));
     new.hang_up();
-    wait_until("the second stay", PATIENCE, || new.log().contains("stays at heir:ready"));
+    wait_until("the second stay", PATIENCE, || new.log().contains("stays at successor:ready"));
     for _ in 0..50 {
         std::thread::sleep(Duration::from_millis(20));
         assert!(!new.log().contains("is reloaded"), "it serves nothing yet: {}", new.log());
@@ -376,10 +384,10 @@ fn who_has_no_room_for_all_is_refused() {
 #[test]
 fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
     let place = Place::in_memory().of_workers("1");
-    let mut old = staying(place.launch(), "giver:yours:4000").start();
+    let mut old = staying(place.launch(), "predecessor:yours:4000").start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.launch());
-    old.await_log("stays at giver:yours");
+    old.await_log("stays at predecessor:yours");
     old.terminate();
     let new = new.await_ready();
     assert!(old.wait().success());
@@ -547,7 +555,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     let place = Place::in_memory();
     let old = place.start();
     let mut one = V2::connect(old.address());
-    let mut new = begin(staying(place.launch(), "heir:prepare"));
+    let mut new = begin(staying(place.launch(), "successor:prepare"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
     let refused = place.client().add_tenant(&tenant).unwrap_err();
@@ -674,8 +682,8 @@ fn operators_are_answered_while_the_new_process_hesitates() {
     let place = Place::in_memory();
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
-    let new = begin(staying(place.launch(), "heir:commit:6000"));
-    new.await_log("stays at heir:commit");
+    let new = begin(staying(place.launch(), "successor:commit:6000"));
+    new.await_log("stays at successor:commit");
     let asked = now();
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
     let refused = place.client().add_tenant(&tenant).unwrap_err();

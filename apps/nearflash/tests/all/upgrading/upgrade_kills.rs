@@ -65,7 +65,7 @@ impl Servers for Place {
 
 /// Starts the process that takes over, until one of the two stays at a step.
 fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
-    let new = place.launch("heir", at).with("--upgrade").begin();
+    let new = place.launch("successor", at).with("--upgrade").begin();
     let stays =
         format!("stays at {}", at.trim_end_matches(|c: char| c == ':' || c.is_ascii_digit()));
     wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -96,7 +96,7 @@ fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str)
 /// The newer process is killed while one of the two is at this step. `kept`: all connections were the older's.
 fn kill_the_newer(at: &str, kept: bool) {
     let place = Place::in_memory();
-    let old = place.launch("giver", at).start();
+    let old = place.launch("predecessor", at).start();
     let (loads, peers) = place.load(&old);
     let mut new = take_over(&place, &old, at);
     new.kill();
@@ -107,7 +107,7 @@ fn kill_the_newer(at: &str, kept: bool) {
 /// The older process is killed. `kept`: all connections were the newer's.
 fn kill_the_older(at: &str, kept: bool) {
     let place = Place::in_memory();
-    let mut old = place.launch("giver", at).start();
+    let mut old = place.launch("predecessor", at).start();
     let (loads, peers) = place.load(&old);
     let new = take_over(&place, &old, at);
     old.kill();
@@ -120,16 +120,16 @@ fn a_newer_process_that_owns_nothing_does_no_harm_under_load() {
     each(
         SIDE_BY_SIDE,
         &[
-            ("giver:hello:1000", true),
-            ("giver:prepare:1000", true),
-            ("giver:ready:1000", true),
-            ("giver:still:1000", true),
-            ("giver:parcel:1000", true),
-            ("giver:taken:1000", true),
-            ("heir:estate", true),
-            ("heir:ready", true),
-            ("heir:still", true),
-            ("heir:taken", true),
+            ("predecessor:hello:1000", true),
+            ("predecessor:prepare:1000", true),
+            ("predecessor:ready:1000", true),
+            ("predecessor:still:1000", true),
+            ("predecessor:parcel:1000", true),
+            ("predecessor:taken:1000", true),
+            ("successor:inventory", true),
+            ("successor:ready", true),
+            ("successor:still", true),
+            ("successor:taken", true),
         ],
         |(at, kept)| kill_the_newer(at, *kept),
     );
@@ -140,12 +140,12 @@ fn what_a_newer_process_owned_comes_back_to_the_older_under_load() {
     each(
         SIDE_BY_SIDE,
         &[
-            ("giver:yours:1000", false),
-            ("giver:controller:1000", false),
-            ("giver:leaves:1000", false),
-            ("giver:given:1000", false),
-            ("heir:controller", false),
-            ("heir:commit", false),
+            ("predecessor:yours:1000", false),
+            ("predecessor:controller:1000", false),
+            ("predecessor:leaves:1000", false),
+            ("predecessor:given:1000", false),
+            ("successor:controller", false),
+            ("successor:commit", false),
         ],
         |(at, kept)| kill_the_newer(at, *kept),
     );
@@ -156,12 +156,12 @@ fn an_older_process_that_owns_nothing_does_no_harm_under_load() {
     each(
         SIDE_BY_SIDE,
         &[
-            ("giver:given", true),
-            ("giver:commit", true),
-            ("giver:committed", true),
-            ("giver:rest", true),
-            ("heir:commit:1000", true),
-            ("heir:committed:1000", true),
+            ("predecessor:given", true),
+            ("predecessor:commit", true),
+            ("predecessor:committed", true),
+            ("predecessor:rest", true),
+            ("successor:commit:1000", true),
+            ("successor:committed:1000", true),
         ],
         |(at, kept)| kill_the_older(at, *kept),
     );
@@ -172,13 +172,13 @@ fn what_an_older_process_owned_comes_to_the_newer_under_load() {
     each(
         SIDE_BY_SIDE,
         &[
-            ("giver:still", false),
-            ("giver:parcel", false),
-            ("giver:taken", false),
-            ("giver:yours", false),
-            ("giver:controller", false),
-            ("giver:leaves", false),
-            ("heir:still:1000", false),
+            ("predecessor:still", false),
+            ("predecessor:parcel", false),
+            ("predecessor:taken", false),
+            ("predecessor:yours", false),
+            ("predecessor:controller", false),
+            ("predecessor:leaves", false),
+            ("successor:still:1000", false),
         ],
         |(at, kept)| kill_the_older(at, *kept),
     );
