@@ -17,12 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-mod courier;
 mod disk;
 mod good;
 mod hostile;
 mod layout;
 mod ledger;
+mod mailbox;
 mod marks;
 mod network;
 mod nvme;

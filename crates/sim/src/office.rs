@@ -14,7 +14,7 @@ use flash::Chance;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
 use worker::Line;
 
-use crate::courier::Courier;
+use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
 use crate::plan::{OfficePlan, Sabotage};
 use crate::tenants::{self, HOSTILE, TENANTS};
@@ -81,11 +81,11 @@ impl Office {
     }
 
     /// Returns a worker's line, which can be taken once.
-    pub(crate) fn line(&mut self, worker: usize) -> Line<Courier> {
+    pub(crate) fn line(&mut self, worker: usize) -> Line<WatchedMailbox> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");
         let doubles = self.sabotage == Sabotage::DoubledMoves;
         Line {
-            mailbox: Courier::new(inner, doubles, self.passed.clone(), self.marks.clone()),
+            mailbox: WatchedMailbox::new(inner, doubles, self.passed.clone(), self.marks.clone()),
             meters: match self.sabotage == Sabotage::EarlyReuse {
                 true => Arc::new(Meters::new(TENANTS)),
                 false => self.tenants.meters(worker),

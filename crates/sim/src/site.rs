@@ -13,9 +13,9 @@ use worker::{
 };
 
 use crate::arena::Arena;
-use crate::courier::Courier;
 use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
+use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
 use crate::nvme::Controllers;
@@ -24,7 +24,7 @@ use crate::plan::{Sabotage, WorkerPlan};
 use crate::spoken::{Speakers, Spoken};
 use crate::tenants::HOSTILE;
 
-pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier, Speakers>;
+pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, WatchedMailbox, Speakers>;
 
 /// The parts that the workers of a server share.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Site {
     }
 
     /// Returns a line and a scheduler of this server.
-    fn desk_of(&self, office: &mut Office) -> (Line<Courier>, AnyScheduler) {
+    fn desk_of(&self, office: &mut Office) -> (Line<WatchedMailbox>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
         let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
         (office.line(self.plan.number), scheduler)
@@ -85,7 +85,7 @@ impl Site {
     fn make(
         &mut self,
         common: &Common,
-        line: Line<Courier>,
+        line: Line<WatchedMailbox>,
         scheduler: AnyScheduler,
         arena: &mut Arena,
     ) {
@@ -134,7 +134,7 @@ impl Site {
     }
 
     /// Takes the memory of a worker at rest.
-    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<Courier>, AnyScheduler) {
+    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<WatchedMailbox>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
         for disk in worker.ports().1 {

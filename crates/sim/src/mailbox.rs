@@ -12,7 +12,7 @@ use crate::nvme;
 
 /// A worker's mailbox.
 #[derive(Debug)]
-pub(crate) struct Courier {
+pub(crate) struct WatchedMailbox {
     inner: WorkerMailbox,
     /// `true` to deliver requests that change data twice.
     doubles: bool,
@@ -21,14 +21,14 @@ pub(crate) struct Courier {
     marks: Marks,
 }
 
-impl Courier {
+impl WatchedMailbox {
     pub(crate) fn new(
         inner: WorkerMailbox,
         doubles: bool,
         passed: Rc<Cell<bool>>,
         marks: Marks,
-    ) -> Courier {
-        Courier { inner, doubles, passed, marks }
+    ) -> WatchedMailbox {
+        WatchedMailbox { inner, doubles, passed, marks }
     }
 
     fn look_into(&self, parcel: &mut Parcel) {
@@ -52,7 +52,7 @@ impl Courier {
     }
 }
 
-impl Mailbox for Courier {
+impl Mailbox for WatchedMailbox {
     fn ask(&mut self, ask: Ask) -> bool {
         self.inner.ask(ask)
     }
