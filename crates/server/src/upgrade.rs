@@ -8,9 +8,10 @@
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod command;
-mod gather;
+mod departures;
 mod hand_over;
 mod inventory;
+mod knock;
 mod notify;
 mod predecessor;
 mod successor;

@@ -12,10 +12,10 @@ use std::time::Duration;
 use contract::{Mailbox, Parcel, Tell};
 use control::{Wake, WorkerMailbox};
 
-use super::Grounds;
 use super::predecessor::Predecessor;
 use super::successor::Successor;
 use super::talk::{Message, Over};
+use super::{Grounds, knock};
 use crate::log;
 use crate::orders::Orders;
 
@@ -121,7 +121,7 @@ impl HandOver {
         while !self.grounds().orders.are_drained() {
             self.return_all();
             if let Some(Event::Knock(stream)) = self.next_soon() {
-                Predecessor::refuse(stream, "this process has just been taken over; try again");
+                knock::refuse(stream, "this process has just been taken over; try again");
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Controllers of NVMe hosts go to the newer process, each with the connections of all its queues
-//! (docs/adr/0015-moving-controllers.md): the older one has all of them before it shows any.
+//! The NVMe controllers that leave for the successor, each with the connections of all its queues
+//! (docs/adr/0015-moving-controllers.md). All of them have come from their workers before any is
+//! shown.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -10,9 +11,9 @@ use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
 use proto::nvme_tcp::ControllerSession;
 use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
-use super::predecessor::Predecessor;
-use super::talk::Over;
-use super::{STEP_MAX, step_with};
+use super::super::talk::Over;
+use super::super::{STEP_MAX, step_with};
+use super::Departures;
 
 /// The time limit for the connections of one controller to become quiet together.
 const GATHER_MAX: Duration = Duration::from_secs(1);
@@ -55,12 +56,12 @@ pub(super) struct Controllers {
     /// The controllers that were asked to become quiet, whatever the result.
     called: HashSet<u16>,
     /// Set if any controller belongs to the other process.
-    pub(super) are_given: bool,
+    are_given: bool,
 }
 
-impl Predecessor<'_> {
+impl Departures<'_> {
     /// Gives away every NVMe controller that can be, some at a time.
-    pub(super) fn give_controllers(&mut self) -> Result<(), String> {
+    pub(in super::super) fn give_controllers(&mut self) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
         let began = self.grounds.clock.now();
         while self.grounds.clock.now().since(began) < GIVING_MAX
@@ -272,8 +273,13 @@ impl Predecessor<'_> {
         Some(given)
     }
 
+    /// Returns true if a controller belongs to the other process.
+    pub(in super::super) fn has_given_controllers(&self) -> bool {
+        self.controllers.are_given
+    }
+
     /// Takes back all controllers that are under way, before their connections return.
-    pub(super) fn keep_controllers(&mut self) {
+    pub(in super::super) fn keep_controllers(&mut self) {
         let Some(fabric) = self.grounds.live.fabric() else { return };
         for (_, shown) in std::mem::take(&mut self.controllers.shown) {
             self.take_controller_back(&shown);

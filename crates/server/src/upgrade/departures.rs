@@ -1,0 +1,304 @@
+//! The connections that leave for the successor: each is shown, taken by the successor, and given
+//! with one message, or stays.
+
+mod controllers;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use contract::{ConnId, Instant, Parcel, Tell};
+use control::HANDED_AT_ONCE;
+use io::Shelved;
+use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
+
+use super::hand_over::{Event, HandOver};
+use super::talk::{Message, Over, Talk, unexpected};
+use super::{Grounds, STEP_MAX, knock, step_with};
+use controllers::Controllers;
+
+/// The time limit for handing over connections, as long as some still move. Connections that are
+/// not quiet by then stay.
+const GIVING_MAX: Duration = Duration::from_secs(60);
+
+/// Without a connection for so long, it is looked whether there are more.
+const LULL: Duration = Duration::from_millis(5);
+
+/// Bytes of one message with connections, unless the first alone has more.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The time without success after which busy connections are no longer asked to move. Connections
+/// that stay will end, so a busy machine gets this much time.
+const UNMOVED_MAX: Duration = Duration::from_secs(1);
+
+/// The connections on their way from this process's workers to the successor.
+pub(super) struct Departures<'a> {
+    pub(super) hand_over: &'a mut HandOver,
+    pub(super) grounds: Arc<Grounds>,
+    pub(super) talk: Talk,
+    /// The number of this take-over.
+    number: u64,
+    /// Connections that were shown to the successor and are ours.
+    shown: HashMap<u64, (Box<Parcel>, Shelved)>,
+    /// NVMe controllers, whose connections go together.
+    controllers: Controllers,
+    given: usize,
+    kept: usize,
+    /// The time at which the last connection came from a worker or was handed over.
+    moved_at: Instant,
+}
+
+impl<'a> Departures<'a> {
+    /// Returns the departures to the process at the other end of `talk`; none has begun.
+    pub(super) fn new(hand_over: &'a mut HandOver, talk: Talk) -> Departures<'a> {
+        static TALKS: AtomicU64 = AtomicU64::new(0);
+        let grounds = hand_over.grounds();
+        Departures {
+            moved_at: grounds.clock.now(),
+            hand_over,
+            grounds,
+            talk,
+            number: TALKS.fetch_add(1, Ordering::Relaxed),
+            shown: HashMap::new(),
+            controllers: Controllers::default(),
+            given: 0,
+            kept: 0,
+        }
+    }
+
+    /// Returns the number of connections that belong to the successor.
+    pub(super) fn given(&self) -> usize {
+        self.given
+    }
+
+    /// Returns the number of connections that stay.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Hears what the successor says as events from now on.
+    pub(super) fn report(&self) -> Result<(), String> {
+        self.talk.report_to(self.hand_over.sender.clone(), self.number)
+    }
+
+    /// Returns the next event of this take-over, or `None` after a short wait.
+    pub(super) fn next_soon(&mut self) -> Option<Event> {
+        match self.hand_over.next_soon() {
+            Some(Event::Heard(number, _)) if number != self.number => None,
+            event => event,
+        }
+    }
+
+    /// Gives away every connection that can move.
+    pub(super) fn give_connections(&mut self, began: Instant) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        self.moved_at = grounds.clock.now();
+        grounds.commands.hand_over(HANDED_AT_ONCE);
+        let (mut given_before, mut given_at) = (0, began);
+        loop {
+            match self.hand_over.next_soon() {
+                Some(event) => self.take_event(event)?,
+                None => self.take_mail()?,
+            }
+            let now = grounds.clock.now();
+            let stops = grounds.orders.word().stops();
+            if stops && self.given == 0 {
+                return Err("this server was told to stop".to_owned());
+            }
+            // To go back would end what has been given.
+            let is_late = stops || now.since(began) >= GIVING_MAX;
+            if !grounds.spread.has_any() {
+                grounds.commands.hand_over(0);
+                return Ok(());
+            }
+            let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
+            let goes_on = is_quiet || is_late && self.shown.is_empty();
+            if !goes_on {
+                if now.since(self.moved_at) >= STEP_MAX {
+                    return Err("the new process does not accept the connections".to_owned());
+                }
+                continue;
+            }
+            let left = self.movable();
+            if self.given > given_before {
+                (given_before, given_at) = (self.given, now);
+            }
+            if left == 0 || is_late || now.since(given_at) >= UNMOVED_MAX {
+                grounds.commands.hand_over(0);
+                return self.settle();
+            }
+            // Those that were not quiet in time, and those that have come meanwhile.
+            grounds.commands.hand_over(HANDED_AT_ONCE);
+            self.moved_at = now;
+        }
+    }
+
+    /// Returns the number of connections that could still move. If a worker does not answer, all
+    /// count.
+    fn movable(&mut self) -> usize {
+        let Ok(connections) = self.grounds.commands.connections() else {
+            return self.grounds.commands.connection_count();
+        };
+        connections.iter().filter(|connection| connection.listed.can_leave).count()
+    }
+
+    /// Waits until everything on its way to the hand-over thread has arrived or failed.
+    fn settle(&mut self) -> Result<(), String> {
+        let mut lull = 0;
+        while lull < 5 || !self.shown.is_empty() {
+            match self.hand_over.next_soon() {
+                Some(event) => self.take_event(event)?,
+                None => self.take_mail()?,
+            }
+            let is_calm = self.grounds.clock.now().since(self.moved_at) >= LULL;
+            lull = if is_calm { lull + 1 } else { 0 };
+            if self.grounds.clock.now().since(self.moved_at) >= STEP_MAX {
+                return Err("the new process does not accept the connections".to_owned());
+            }
+        }
+        self.kept = self.grounds.commands.connection_count();
+        Ok(())
+    }
+
+    fn take_event(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Mail => self.take_mail(),
+            Event::Knock(stream) => {
+                knock::refuse(stream, "another process is taking over already");
+                Ok(())
+            }
+            Event::Heard(number, _) if number != self.number => Ok(()),
+            Event::Heard(_, Ok(message)) => self.take_message(&message),
+            Event::Heard(_, Err(over)) => Err(over.to_string()),
+        }
+    }
+
+    fn take_mail(&mut self) -> Result<(), String> {
+        loop {
+            let (mut parcels, mut queues) = (Vec::new(), Vec::new());
+            while parcels.len() + queues.len() < io::DESCRIPTORS_MAX
+                && let Some(tell) = self.hand_over.mail()
+            {
+                let Tell::Arrive(parcel) = tell else { continue };
+                match controllers::number(&parcel) {
+                    Some(number) => queues.push((number, parcel)),
+                    None => parcels.push(parcel),
+                }
+            }
+            if parcels.is_empty() && queues.is_empty() {
+                return Ok(());
+            }
+            let mut shown = self.show_all(parcels);
+            for (number, parcel) in queues {
+                match shown {
+                    Ok(()) => shown = self.take_queue(number, parcel),
+                    Err(_) => self.hand_over.give_back(parcel),
+                }
+            }
+            shown?;
+        }
+    }
+
+    /// Shows connections to the other process. One that does not fit into a message stays. Whatever
+    /// goes wrong, each is kept here or given back.
+    fn show_all(&mut self, parcels: impl IntoIterator<Item = Box<Parcel>>) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
+        self.moved_at = now;
+        let mut lots: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
+        for parcel in parcels {
+            let encoded = {
+                let registry = grounds.tenants.registry();
+                encode(&parcel, now, |id, epoch| registry.name_of(id, epoch).map(str::to_owned))
+            };
+            match encoded {
+                Ok(bytes) => {
+                    let fits = |(body, _): &(Vec<u8>, _)| body.len() + bytes.len() <= BATCH_BYTES;
+                    if !lots.last().is_some_and(fits) {
+                        lots.push(Default::default());
+                    }
+                    let (body, tickets) = lots.last_mut().expect("one was just seen or made");
+                    let ticket = parcel.ticket;
+                    put_parcel(body, ticket.0, &bytes);
+                    let shelved = grounds.spread.fetch(ticket, grounds.spread.hand_over_number());
+                    self.shown.insert(ticket.0, (parcel, shelved));
+                    tickets.push(ticket.0);
+                }
+                Err(unfit) => {
+                    tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
+                    self.hand_over.give_back(parcel);
+                }
+            }
+        }
+        lots.iter().try_for_each(|(body, tickets)| {
+            let sent = self.send_shown(Kind::Parcels, machine_now, body, tickets);
+            step_with("predecessor", "parcel", tickets.len());
+            sent.map_err(String::from)
+        })
+    }
+
+    /// Sends a message about connections, with their sockets.
+    fn send_shown(&self, kind: Kind, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), Over> {
+        let shelved = tickets.iter().map(|ticket| &self.shown[ticket].1);
+        let sockets: Vec<_> = shelved.map(Shelved::socket).collect();
+        self.talk.send(kind, now, body, &sockets)
+    }
+
+    fn take_message(&mut self, message: &Message) -> Result<(), String> {
+        self.moved_at = self.grounds.clock.now();
+        match message.kind {
+            Kind::Refused => {
+                let why = String::from_utf8_lossy(&message.body);
+                if self.keep_controller(message.ticket, &why) {
+                    return Ok(());
+                }
+                let found = self.shown.remove(&message.ticket);
+                let (parcel, shelved) = found.ok_or_else(|| unexpected(message))?;
+                tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
+                self.take_back(parcel, shelved);
+                Ok(())
+            }
+            Kind::Taken => {
+                let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
+                if !tickets.iter().all(|ticket| self.shown.contains_key(ticket)) {
+                    return Err(unexpected(message).into());
+                }
+                step_with("predecessor", "taken", tickets.len());
+                let given = self.give_controller(&tickets);
+                given.unwrap_or_else(|| self.give_all(&tickets)).map_err(String::from)
+            }
+            _ => Err(unexpected(message).into()),
+        }
+    }
+
+    /// Gives the successor the connections that it has taken: with one message, all are its own.
+    fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
+        self.talk.say(Kind::Yours, &put_tickets(tickets))?;
+        let now = self.grounds.clock.now();
+        for ticket in tickets {
+            let Some((parcel, shelved)) = self.shown.remove(ticket) else { continue };
+            self.grounds.spread.let_go(shelved);
+            let conn = ConnId { index: u32::MAX, generation: 0 };
+            let pause = now - parcel.paused_at;
+            let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
+            self.hand_over.post(usize::from(parcel.from), landed);
+            self.given += 1;
+        }
+        step_with("predecessor", "yours", tickets.len());
+        Ok(())
+    }
+
+    /// Takes back a connection that was shown, and returns it to its worker.
+    fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
+        self.grounds.spread.shelve_again(parcel.ticket, shelved);
+        self.hand_over.give_back(parcel);
+    }
+
+    /// Takes back all connections that were shown.
+    pub(super) fn take_all_back(&mut self) {
+        for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
+            self.take_back(parcel, shelved);
+        }
+    }
+}
