@@ -3,6 +3,7 @@
 use super::*;
 use contract::{Feedback, Kind, Scheduler};
 use qos::DeviceModel;
+use spec::Switches;
 
 const NOW: Instant = Instant::ZERO;
 
