@@ -4,6 +4,7 @@
 //! Without the feature this program is not built: the same types are then made of the processor's
 //! atomics and tested beside their code.
 
+use contract::Door;
 use loom::sync::Arc;
 use loom::thread;
 use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
@@ -137,5 +138,25 @@ fn a_loan_is_bounded_and_neither_lost_nor_repaid_twice() {
         let (theirs, back) = worker.join().unwrap();
         assert_eq!(lent + theirs - repaid - back, loan.owed());
         assert!((0..=8).contains(&loan.owed()));
+    });
+}
+
+/// A worker that finds the door closed is answered, or finds it open after all: it never sleeps on.
+#[test]
+fn a_bell_at_a_closed_door_is_answered() {
+    loom::model(|| {
+        let door = Arc::new(Door::new(0));
+        let other = door.clone();
+        let inside = thread::spawn(move || {
+            let entered = other.try_enter(|value| *value += 1).is_some();
+            (entered, other.answer())
+        });
+        let has_entered = door.enter_or_ring(5, |value| *value += 1).is_some();
+        let mine = door.answer();
+        let (entered, answered) = inside.join().unwrap();
+        let is_answered = (mine | answered) & 1 << 5 != 0;
+        assert!(has_entered || is_answered, "nobody would wake this worker");
+        let entries = i32::from(has_entered) + i32::from(entered);
+        assert_eq!(door.try_enter(|value| *value), Some(entries));
     });
 }

@@ -1,0 +1,147 @@
+//! A door: a value that threads share, and for which no worker waits (docs/adr/0023-one-door.md).
+//!
+//! One thread is inside at a time. A worker enters only if nobody is inside. Otherwise it rings its
+//! bell, goes on with its turn and tries again in a later one: whoever is inside answers the bells
+//! when it has left. Threads of the control plane wait at the door.
+
+use core::fmt;
+
+#[cfg(not(feature = "loom"))]
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    fence,
+};
+#[cfg(feature = "loom")]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+        fence,
+    },
+};
+#[cfg(not(feature = "loom"))]
+use spin::{Mutex, MutexGuard};
+
+/// A value behind a door.
+pub struct Door<T> {
+    room: Mutex<T>,
+    /// The workers that found the door closed, one bit each. Workers above 63 share bits; they are
+    /// woken together.
+    bells: AtomicU64,
+}
+
+impl<T> fmt::Debug for Door<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").finish_non_exhaustive()
+    }
+}
+
+impl<T: Default> Default for Door<T> {
+    fn default() -> Self {
+        Door::new(T::default())
+    }
+}
+
+/// Returns a worker's bell as a bit.
+fn bell(worker: u16) -> u64 {
+    1 << (worker % u64::BITS as u16)
+}
+
+impl<T> Door<T> {
+    /// Puts a value behind a door.
+    pub fn new(value: T) -> Self {
+        Door { room: Mutex::new(value), bells: AtomicU64::new(0) }
+    }
+
+    /// Enters unless somebody is inside; never waits.
+    fn knock(&self) -> Option<MutexGuard<'_, T>> {
+        #[cfg(feature = "loom")]
+        return self.room.try_lock().ok();
+        #[cfg(not(feature = "loom"))]
+        self.room.try_lock()
+    }
+
+    /// Runs `work` inside; `None` if somebody else is inside.
+    #[must_use]
+    pub fn try_enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut room = self.knock()?;
+        Some(work(&mut room))
+    }
+
+    /// Runs `work` inside. If somebody else is inside, rings the worker's bell and returns `None`:
+    /// the one inside finds the bell [when it has left](Door::answer).
+    #[must_use]
+    pub fn enter_or_ring<R>(&self, worker: u16, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if let Some(mut room) = self.knock() {
+            return Some(work(&mut room));
+        }
+        self.bells.fetch_or(bell(worker), Relaxed);
+        // Either this worker finds that the other has left, or the other finds the bell.
+        fence(SeqCst);
+        let mut room = self.knock()?;
+        Some(work(&mut room))
+    }
+
+    /// Runs `work` inside, and calls `give_way` as long as somebody else is inside. For threads
+    /// that carry no I/O: a worker never calls this method.
+    pub fn enter<R>(&self, work: impl FnOnce(&mut T) -> R, mut give_way: impl FnMut()) -> R {
+        loop {
+            if let Some(mut room) = self.knock() {
+                return work(&mut room);
+            }
+            give_way();
+        }
+    }
+
+    /// Returns the workers that have rung since the last call, as bits, and silences their bells. To
+    /// be called after every entry. The caller wakes these workers.
+    #[must_use]
+    pub fn answer(&self) -> u64 {
+        fence(SeqCst);
+        match self.bells.load(Relaxed) {
+            0 => 0,
+            _ => self.bells.swap(0, AcqRel),
+        }
+    }
+
+    /// Returns `true` if a worker has rung and has not been answered.
+    pub fn has_rung(&self, worker: u16) -> bool {
+        self.bells.load(Acquire) & bell(worker) != 0
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_door_is_rung_at_and_answered() {
+        let door = Door::new(1);
+        let inside = door.try_enter(|value| {
+            assert_eq!(door.try_enter(|_| ()), None);
+            assert_eq!(door.enter_or_ring(3, |_| ()), None);
+            assert!(door.has_rung(3) && !door.has_rung(2));
+            *value
+        });
+        assert_eq!((inside, door.answer(), door.answer()), (Some(1), 1 << 3, 0));
+        assert_eq!(door.enter_or_ring(3, |value| *value), Some(1));
+        assert!(!door.has_rung(3));
+    }
+
+    #[test]
+    fn the_control_plane_gives_way_until_it_may_enter() {
+        let (door, mut waited) = (Door::new(0), 0);
+        let held = door.knock();
+        let mut held = Some(held);
+        door.enter(
+            |value| *value += 1,
+            || {
+                waited += 1;
+                drop(held.take());
+            },
+        );
+        assert_eq!((waited, door.try_enter(|value| *value)), (1, Some(1)));
+    }
+}
