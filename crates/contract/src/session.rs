@@ -405,7 +405,8 @@ impl fmt::Display for Fatal {
 /// The server's end of a protocol on one connection: bytes to events, replies to bytes.
 pub trait Session: Fenced + Movable + Speaks {
     /// Takes the next event from the front of `input`. Returns `None` once all of `input` is
-    /// consumed and more bytes are needed.
+    /// consumed and more bytes are needed, or if the session has to wait for something before it
+    /// takes more. Its worker is told when it goes on, as of other news.
     ///
     /// # Errors
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
@@ -503,8 +504,9 @@ pub trait Movable {
 
     /// Packs the session as bytes, of which another worker makes the session again. The session is
     /// not used any more. Only for a session that [moves](Movable::moves_to) and
-    /// [is settled](Movable::is_settled).
-    fn pack(&mut self) -> Vec<u8>;
+    /// [is settled](Movable::is_settled). Returns `None`, and changes nothing, if that has to be
+    /// tried again in a later turn.
+    fn pack(&mut self) -> Option<Vec<u8>>;
 
     /// Records the identifier of the unpacked session's connection. Returns the fence that counts
     /// its requests, if the session [gave](Event::Fenced) one.

@@ -7,10 +7,10 @@ use contract::{
     ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
     Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
-use proto::nvme::{Fabric, PortId};
+use proto::nvme::{Busy, Fabric, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
-use worker::{Parts, Sessions};
+use worker::{NotUnpacked, Parts, Sessions};
 
 use crate::listen::Protocol;
 
@@ -76,9 +76,13 @@ impl Sessions<AnySession> for ByListener {
         }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Option<AnySession> {
+    fn unpack(&mut self, packed: &[u8]) -> Result<AnySession, NotUnpacked> {
         let nvme = self.desk().and_then(|desk| ControllerSession::unpack_at(desk.clone(), packed));
-        nvme.map(AnySession::NvmeTcp).or_else(|| AnySession::unpack(packed))
+        if let Some(mut session) = nvme {
+            session.claim_queue().map_err(|Busy| NotUnpacked::Later)?;
+            return Ok(AnySession::NvmeTcp(session));
+        }
+        AnySession::unpack(packed).ok_or(NotUnpacked::Unknown)
     }
 
     fn lost(&mut self, packed: &[u8]) {
@@ -176,7 +180,7 @@ impl Movable for AnySession {
         each!(self, session => session.is_settled())
     }
 
-    fn pack(&mut self) -> Vec<u8> {
+    fn pack(&mut self) -> Option<Vec<u8>> {
         each!(self, session => session.pack())
     }
 

@@ -109,6 +109,7 @@ marks! {
     NvmeReissued: "NVMe requests that were sent again and succeeded",
     NvmeRewritten: "NVMe writes that were sent again and succeeded",
     NvmeNotRewritten: "NVMe writes given up, because the lost controller was not known to be gone",
+    NvmeBusy: "turns that found another thread inside the NVMe fabric",
     NvmeFenced: "turns with NVMe writes that wait for those of a lost controller",
     NvmeFlushed: "NVMe flushes",
     NvmeZeroed: "NVMe writes of zeroes",

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use contract::Instant;
+use flash::Chance;
 
-use crate::marks::Marks;
+use crate::marks::{Mark, Marks};
 use crate::nvme::Controllers;
 use crate::office::Office;
 use crate::plan::{OfficePlan, Sabotage};
@@ -21,6 +22,9 @@ pub(crate) struct Server {
     /// `true` while every worker drains, to start as a new process.
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
+    /// Decides in which turns another thread is inside the doors of the workers.
+    doors: Chance,
+    marks: Marks,
 }
 
 impl Server {
@@ -29,12 +33,15 @@ impl Server {
         sabotage: Sabotage,
         workers: usize,
         now: Instant,
+        seed: u64,
         marks: &Marks,
     ) -> Self {
         let office = Office::new(plan, workers, sabotage, now, marks);
         let common = common(&office, workers, now);
         let controllers = Rc::new(RefCell::new(common.controllers.clone()));
-        Server { common, controllers, plan, office, is_restarting: false, sabotage }
+        let doors = Chance::new(seed ^ 0xd00f);
+        let (is_restarting, marks) = (false, marks.clone());
+        Server { common, controllers, plan, office, is_restarting, sabotage, doors, marks }
     }
 
     /// Starts the server as a new process, of which nothing but the sabotage is old.
@@ -62,6 +69,24 @@ impl Server {
             common.parts = site::parts(self.office.hostile());
         }
         common
+    }
+
+    /// Runs a turn of a worker. In some turns another thread is inside the fabric and the table of
+    /// names.
+    pub(crate) fn run<R>(&mut self, worker: usize, turn: impl FnOnce() -> R) -> R {
+        if !self.doors.happens(0.25) {
+            return turn();
+        }
+        let Common { controllers, parts } = &self.common;
+        let fabric = &controllers.fabric;
+        let taken = fabric.shut_while(|| {
+            let taken = parts.fences.shut_while(turn);
+            (taken, fabric.has_rung(worker as u16))
+        });
+        if taken.1 {
+            self.marks.hit(Mark::NvmeBusy);
+        }
+        taken.0
     }
 
     /// Returns `true` if the controllers have woken a worker since the last call.

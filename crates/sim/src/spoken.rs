@@ -8,9 +8,10 @@ use contract::{
     ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
     Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
+use proto::nvme::Busy;
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
-use worker::Sessions;
+use worker::{NotUnpacked, Sessions};
 
 use crate::marks::{Mark, Marks};
 use crate::nvme;
@@ -72,12 +73,13 @@ impl Sessions<Spoken> for Speakers {
         }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Option<Spoken> {
-        if let Some(inner) = ControllerSession::unpack_at(self.desk.clone(), packed) {
-            return Some(self.nvme(inner));
+    fn unpack(&mut self, packed: &[u8]) -> Result<Spoken, NotUnpacked> {
+        if let Some(mut inner) = ControllerSession::unpack_at(self.desk.clone(), packed) {
+            inner.claim_queue().map_err(|Busy| NotUnpacked::Later)?;
+            return Ok(self.nvme(inner));
         }
-        let inner = ServerSession::unpack(packed)?;
-        Some(Spoken::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
+        let inner = ServerSession::unpack(packed).ok_or(NotUnpacked::Unknown)?;
+        Ok(Spoken::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
     }
 
     fn lost(&mut self, packed: &[u8]) {
@@ -207,7 +209,7 @@ impl Movable for Spoken {
         either!(self, one => one.is_settled())
     }
 
-    fn pack(&mut self) -> Vec<u8> {
+    fn pack(&mut self) -> Option<Vec<u8>> {
         either!(self, one => one.pack())
     }
 

@@ -108,7 +108,7 @@ impl World {
             plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
         happenings.reverse();
         let workers = plan.workers.len();
-        let server = Server::new(plan.office, sabotage, workers, Instant::ZERO, marks);
+        let server = Server::new(plan.office, sabotage, workers, Instant::ZERO, seed, marks);
         let mut world = World {
             now: Instant::ZERO,
             chance: Chance::new(seed ^ 0x0123_4567),
@@ -312,7 +312,8 @@ impl World {
         let (now, sites, clients) = (self.now, self.sites.len(), self.clients.len());
         let (progressed, wake_at) = match party {
             n if n < sites => {
-                let turn = self.sites[n].turn(now);
+                let site = &mut self.sites[n];
+                let turn = self.server.run(n, || site.turn(now));
                 (turn.progressed, turn.wake_at)
             }
             n if n < sites + clients => {

@@ -6,7 +6,15 @@ use contract::{ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, T
 
 use crate::connections::{Connection, Membership, Receiving, Stalled};
 use crate::migration::{Around, Migration};
-use crate::{Grant, Sessions};
+use crate::{Grant, NotUnpacked, Sessions};
+
+/// A parcel that did not become a connection.
+enum NotLanded {
+    /// There is no room here.
+    NoRoom(Box<Parcel>),
+    /// Another thread uses a part of the connection; a later turn may take the parcel.
+    Early(Box<Parcel>),
+}
 
 impl<T, D, S, P, M, N> Around<'_, T, D, S, P, M, N>
 where
@@ -23,7 +31,7 @@ where
         let front = &mut self.engine.front;
         let is_too_much = front.conns.carried + parcel.unparsed.len() > front.limits.carried;
         let landed = match is_too_much || front.is_draining() {
-            true => Err(parcel),
+            true => Err(NotLanded::NoRoom(parcel)),
             false => self.land(parcel),
         };
         let front = &mut self.engine.front;
@@ -32,7 +40,8 @@ where
                 front.gauges.meters().worker.count_arrived();
                 Tell::Landed { ticket, conn, pause: front.now.since(paused_at) }
             }
-            Err(parcel) => Tell::Returned(parcel),
+            Err(NotLanded::NoRoom(parcel)) => Tell::Returned(parcel),
+            Err(NotLanded::Early(parcel)) => return migration.early.push(*parcel),
         };
         migration.post(&mut self.line.mailbox, from, tell);
     }
@@ -52,18 +61,35 @@ where
                 }
                 Some(id)
             }
-            Err(parcel) => {
+            Err(NotLanded::NoRoom(parcel) | NotLanded::Early(parcel)) => {
                 migration.stranded.push(*parcel);
                 None
             }
         }
     }
 
-    /// Makes a parcel a connection of this worker, unless there is no place for it.
-    fn land(&mut self, parcel: Box<Parcel>) -> Result<ConnId, Box<Parcel>> {
+    /// Makes a parcel a connection of this worker, unless there is no place for it or another thread
+    /// uses a part of it.
+    fn land(&mut self, mut parcel: Box<Parcel>) -> Result<ConnId, NotLanded> {
         let front = &mut self.engine.front;
-        let Some(mut session) = self.sessions.unpack(&parcel.session) else { return Err(parcel) };
-        let Some(id) = front.net.attach(parcel.ticket) else { return Err(parcel) };
+        let rejoined = parcel.place.map(|place| front.shared.fences.rejoin(place));
+        let place = match rejoined {
+            Some(None) => return Err(NotLanded::Early(parcel)),
+            rejoined => rejoined.flatten(),
+        };
+        let mut session = match self.sessions.unpack(&parcel.session) {
+            Ok(session) => session,
+            Err(NotUnpacked::Later) => return Err(NotLanded::Early(parcel)),
+            Err(NotUnpacked::Unknown) => return Err(NotLanded::NoRoom(parcel)),
+        };
+        let Some(id) = front.net.attach(parcel.ticket) else {
+            // A session that cannot be packed at this very instant is lost: wherever its bytes go,
+            // they make one that ends.
+            if let Some(packed) = session.pack() {
+                parcel.session = packed;
+            }
+            return Err(NotLanded::NoRoom(parcel));
+        };
         let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = parcel.listener;
@@ -73,7 +99,7 @@ where
             entered: parcel.entered,
             handles: parcel.handles,
         };
-        conn.place = parcel.place.map(|place| front.shared.fences.rejoin(place));
+        conn.place = place;
         conn.fence = conn.place.as_ref().map(|place| place.fence().clone()).or(fence);
         conn.put_off = parcel.put_off;
         conn.intake.receiving = match (parcel.waiting, parcel.discards) {

@@ -47,5 +47,5 @@ pub use line::Line;
 pub use listeners::{Lead, Listeners};
 pub use namespaces::Namespaces;
 pub use parts::Parts;
-pub use sessions::{FromFn, Sessions};
+pub use sessions::{FromFn, NotUnpacked, Sessions};
 pub use worker::Worker;

@@ -48,6 +48,8 @@ pub(crate) struct Migration {
     outbox: VecDeque<(u16, Tell)>,
     /// Parcels that came back and find no place here, either.
     pub(crate) stranded: Vec<Parcel>,
+    /// Parcels that came from other workers and can be taken only in a later turn.
+    pub(crate) early: Vec<Parcel>,
     /// Orders to give connections away; at most one for each worker.
     orders: Vec<Order>,
     /// Messages of all connections between two housekeepings lately.
@@ -129,7 +131,7 @@ impl Migration {
     pub(crate) fn is_idle(&self) -> bool {
         // Asked twice a turn: without a branch for each.
         let leaving = self.leaving.len() | self.away.len() | self.orders.len();
-        leaving | self.outbox.len() | self.stranded.len() == 0
+        leaving | self.outbox.len() | self.stranded.len() | self.early.len() == 0
     }
 
     /// Returns whether no more connections may leave now.
@@ -148,7 +150,8 @@ impl Migration {
         if self.is_idle() {
             return None;
         }
-        let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
+        let parcels = self.stranded.len() + self.early.len();
+        let retry = !self.outbox.is_empty() || parcels > 0;
         let gives = !self.orders.is_empty() && !self.gives_enough();
         let late = self.leaving.iter().map(|leaving| leaving.due(quieting)).min();
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
@@ -170,6 +173,7 @@ impl Migration {
     /// Gives up what is away and what nobody has room for: those connections are lost.
     fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
         let mut lost = std::mem::take(&mut self.stranded);
+        lost.append(&mut self.early);
         for (_, tell) in self.outbox.drain(..) {
             if let Tell::Arrive(parcel) | Tell::Returned(parcel) = tell {
                 lost.push(*parcel);
@@ -271,6 +275,9 @@ where
         for _ in 0..migration.stranded.len() {
             let parcel = Box::new(migration.stranded.swap_remove(0));
             let _still_nowhere = self.come_home(migration, parcel);
+        }
+        for parcel in std::mem::take(&mut migration.early) {
+            self.arrive(migration, Box::new(parcel));
         }
         self.carry_out_orders(migration);
         for n in (0..migration.leaving.len()).rev() {
@@ -395,11 +402,14 @@ where
         }
     }
 
-    /// Sends a quiet connection away.
+    /// Sends a quiet connection away, now or in a later turn.
     fn go(&mut self, migration: &mut Migration, n: usize) {
+        let front = &mut self.engine.front;
+        let Some(session) = front.conns.get(migration.leaving[n].conn).session.pack() else {
+            return;
+        };
         let leaving = migration.leaving.swap_remove(n);
         let Leaving { conn: id, to, is_ordered, since, .. } = leaving;
-        let front = &mut self.engine.front;
         let conn = front.conns.take(id, front.gauges.meters());
         let mut conn = *conn.expect("it was just looked at");
         let (requests, discards) = unload(front, &mut conn, leaving.into_withdrawn());
@@ -419,7 +429,7 @@ where
             peer: conn.peer,
             listener: conn.listener,
             namespace: conn.namespace,
-            session: conn.session.pack(),
+            session,
             grant: membership.grant.as_deref().map(Grant::to_parcel),
             entered: membership.entered,
             handles: membership.handles.clone(),

@@ -5,7 +5,7 @@ use contract::{
 };
 
 use crate::Line;
-use crate::connections::{Chunk, Life, Receiving};
+use crate::connections::{Chunk, Life, Receiving, Stalled};
 use crate::direct::DirectReceives;
 use crate::engine::Engine;
 use crate::frontend::Frontend;
@@ -24,8 +24,9 @@ enum Stop {
     /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
     /// somebody's payload ends this.
     Shortage,
-    /// The connection is over its limits or waits for its fence, or its tenant holds too much; its
-    /// own progress, or its tenant's, ends this.
+    /// The connection is over its limits or waits for its fence, its tenant holds too much, or its
+    /// session takes no more for now; its own progress, its tenant's, or news for its session end
+    /// this.
     Stall,
     /// The connection is gone.
     Gone,
@@ -253,7 +254,8 @@ impl Reader {
                 }
                 Ok(Some(Event::Payload { bytes, end })) => engine.payload(id, None, bytes, end),
                 Ok(Some(event)) => self.take_event(engine, line, id, event),
-                Ok(None) => return Stop::Empty,
+                Ok(None) if input.is_empty() => return Stop::Empty,
+                Ok(None) => return Stop::Stall,
                 Err(fatal) => {
                     engine.front.disconnect(id, End::Protocol, &fatal.to_string());
                     return Stop::Gone;
@@ -432,6 +434,20 @@ fn is_over_limits<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: Conn
         outstanding.count - outstanding.awaited >= limits.in_flight_of_connection
             || unsent + outstanding.owed > limits.unsent_of_connection
     })
+}
+
+/// Reads on from a connection whose session has had news: it may have stopped taking bytes, or have
+/// events of its own.
+pub(crate) fn read_on<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
+    let Some(conn) = front.conns.find(id).filter(|conn| !conn.life.is_broken()) else { return };
+    if conn.intake.stalled.is_none() {
+        if !conn.session.has_more() {
+            return;
+        }
+        conn.intake.stalled = Some(Stalled::default());
+        pause(front, id);
+    }
+    front.conns.call(id);
 }
 
 /// Stops receiving from a connection, unless the connection leaves: then that is done already.

@@ -2,6 +2,15 @@
 
 use contract::{ConnId, Instant, ListenerId, Peer, Unpack};
 
+/// The reason why bytes did not become a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotUnpacked {
+    /// The bytes are of no session.
+    Unknown,
+    /// A part of the session cannot be had at this instant. The bytes stay good for a later turn.
+    Later,
+}
+
 /// Makes sessions, and knows which of them have news.
 pub trait Sessions<P> {
     /// Makes the session of a new connection from `peer`, which came by `listener`.
@@ -9,9 +18,12 @@ pub trait Sessions<P> {
 
     /// Makes the session again that was [packed](contract::Movable::pack) as these bytes, at another
     /// worker or here. The session has no connection yet: if it gets one, it
-    /// [is told](contract::Movable::landed), otherwise the bytes stay good. `None`: the bytes are of
-    /// no session.
-    fn unpack(&mut self, packed: &[u8]) -> Option<P>;
+    /// [is told](contract::Movable::landed), otherwise it is [packed](contract::Movable::pack)
+    /// again.
+    ///
+    /// # Errors
+    /// Returns a [`NotUnpacked`] if the bytes are of no session, or if it is too early.
+    fn unpack(&mut self, packed: &[u8]) -> Result<P, NotUnpacked>;
 
     /// Forgets a session that was packed and is lost on its way, with its connection.
     fn lost(&mut self, _packed: &[u8]) {}
@@ -38,7 +50,7 @@ impl<P: Unpack> Sessions<P> for FromFn<P> {
         (self.0)(listener, peer)
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Option<P> {
-        P::unpack(packed)
+    fn unpack(&mut self, packed: &[u8]) -> Result<P, NotUnpacked> {
+        P::unpack(packed).ok_or(NotUnpacked::Unknown)
     }
 }

@@ -179,10 +179,14 @@ pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T,
     let waits = |place: &Place| place.is_waiting() || shared.fences.holds(place);
     for n in (0..front.conns.hellos.greeted.len()).rev() {
         let id = front.conns.hellos.greeted[n];
+        let unnamed = front.conns.find(id).and_then(|conn| conn.greeting.take_unnamed());
+        if let Some(client) = unnamed {
+            take_place(front, id, client);
+        }
         let welcome = match front.conns.find(id) {
             Some(conn) => {
-                let is_asked = matches!(conn.greeting, Greeting::Asked(..));
-                if is_asked || conn.place.as_ref().is_some_and(waits) {
+                let is_early = matches!(conn.greeting, Greeting::Asked(..) | Greeting::Unnamed(..));
+                if is_early || conn.place.as_ref().is_some_and(waits) {
                     continue;
                 }
                 conn.greeting.take_fenced()
@@ -202,12 +206,14 @@ fn greet<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, greet
     front.conns.hellos.greeted.push(id);
 }
 
-/// Takes the place of an earlier connection of the same client, if the client has a name.
+/// Takes the place of an earlier connection of the same client, if the client has a name: now, or in
+/// a later turn if another thread uses the table of names.
 fn take_place<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, client: Client) {
     let conn = front.conns.get(id);
     let tenant = conn.membership.grant.as_ref().expect("it was let in").tenant;
     if client.name != 0 {
         let place = front.shared.fences.take(tenant, client.name, client.connection);
+        let Some(place) = place else { return conn.greeting.await_name(client) };
         conn.fence = Some(place.fence().clone());
         conn.place = Some(place);
     }

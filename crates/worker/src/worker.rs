@@ -22,7 +22,7 @@ use crate::housekeeping::{self, Housekeeping};
 use crate::invitations::Invitations;
 use crate::lanes::Lanes;
 use crate::migration::{Around, Migration};
-use crate::reader::Reader;
+use crate::reader::{self, Reader};
 use crate::requests::Requests;
 use crate::tenancy::{self, Notices, Registrar};
 use crate::{Attached, FromFn, Limits, Line, Parts, Sessions};
@@ -113,6 +113,7 @@ where
         self.take_mail();
         while let Some(id) = self.sessions.news(now) {
             self.engine.front.attend(id);
+            reader::read_on(&mut self.engine.front, id);
         }
         self.mark(Part::Upkeep);
         self.receive();

@@ -75,6 +75,9 @@ pub enum Step {
     },
     /// The command is refused. A payload in its capsule is skipped, and none is asked for.
     Refused(Answer),
+    /// Another thread changes the fabric, and wakes the worker when it has done so. Nothing has
+    /// happened: the submission is to be shown again then.
+    Busy,
 }
 
 /// A command for a device.
@@ -128,6 +131,9 @@ pub enum Outcome {
     /// The command has ended, and its queue with it. The output goes to the host, then the answer,
     /// then the connection is closed.
     Closing(Answer),
+    /// Another thread changes the fabric, and wakes the worker when it has done so. Nothing has
+    /// happened: the command is to be carried out again then.
+    Busy,
 }
 
 /// An order of a controller to a worker.

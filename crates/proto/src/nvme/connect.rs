@@ -129,6 +129,7 @@ fn try_connect(
         size: size + 1,
         flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
         proven: Arc::new(AtomicBool::new(!must_prove)),
+        has_left: Arc::default(),
     };
     let record = Record {
         must_prove,

@@ -180,7 +180,7 @@ fn exported(state: &State, own: &Controller, numbers: &[u64]) -> ExportedControl
         events: own.events.clone(),
         changed: own.changed.clone(),
         notices: own.notices.clone(),
-        errors: own.link.errors(),
+        errors: own.link.errors.to_log(),
         seen_namespaces: seen_namespaces(&state.inventory, own),
         queues,
     }

@@ -1,13 +1,16 @@
-//! The fabric: one lock around the controllers' state, and atomics that say whether to take it.
+//! The fabric: the controllers' state behind one door, and atomics that say whether to enter.
+//!
+//! No worker waits at the door. A worker that finds another thread inside rings, keeps what it
+//! wanted to do and does it in a later turn (docs/adr/0023-one-door.md). Whoever leaves wakes the
+//! workers that have rung, and ends the queues that have ended meanwhile.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
-use contract::Instant;
-use spin::{Mutex, MutexGuard};
+use contract::{Door, Instant};
 use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
@@ -33,9 +36,9 @@ pub trait Environment: fmt::Debug + Send + Sync {
     /// Has a thread that carries no I/O call [`Fabric::compute`].
     fn compute(&self);
 
-    /// Yields the processor to other threads, one of which holds the fabric's lock. A thread of low
-    /// priority may hold it and wait for this very processor; a caller that only spins then waits
-    /// for as long as the system lets it run.
+    /// Yields the processor to other threads, one of which is inside the fabric's door. A thread of
+    /// low priority may be inside and wait for this very processor; a caller that only spins then
+    /// waits for as long as the system lets it run. Only threads of the control plane give way.
     fn give_way(&self) {
         core::hint::spin_loop();
     }
@@ -49,7 +52,10 @@ pub trait Environment: fmt::Debug + Send + Sync {
 /// workers.
 #[derive(Debug)]
 pub struct Fabric {
-    state: Mutex<State>,
+    state: Door<State>,
+    /// `true` if a queue has ended while another thread was inside. Whoever is inside ends its
+    /// record.
+    has_left: AtomicBool,
     /// `true` if actions wait for a worker, by worker.
     mail: Box<[AtomicBool]>,
     /// The time at which the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
@@ -59,8 +65,17 @@ pub struct Fabric {
     environment: Box<dyn Environment>,
 }
 
-/// The attempts to take the lock that precede [`Environment::give_way`]: some microseconds.
-const SPINS: usize = 100;
+/// The reason why a worker cannot use the fabric now: another thread is inside its door. The worker
+/// is woken when that thread has left, and tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// What a change of the state asks for once nobody is inside.
+struct Asked {
+    woken: Vec<u16>,
+    has_jobs: bool,
+    has_reserved: bool,
+}
 
 /// The worker that checks the keep-alive timers.
 const TIMER_WORKER: u16 = 0;
@@ -78,7 +93,8 @@ impl Fabric {
     ) -> Result<Arc<Fabric>, Refusal> {
         let state = State::new(config, now)?;
         Ok(Arc::new(Fabric {
-            state: Mutex::new(state),
+            state: Door::new(state),
+            has_left: AtomicBool::new(false),
             mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
             expires_at: AtomicU64::new(u64::MAX),
             held: AtomicU8::new(0),
@@ -95,10 +111,11 @@ impl Fabric {
     }
 
     /// Creates a queue from a connection's first submission, which must be a Connect, and the data
-    /// that came with it.
+    /// that came with it. The inner error is the completion that says why not; the connection is
+    /// closed after sending it.
     ///
     /// # Errors
-    /// Returns the completion that says why not; the connection is closed after sending it.
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
     pub fn connect(
         self: &Arc<Fabric>,
         port: PortId,
@@ -106,34 +123,46 @@ impl Fabric {
         entry: &Submission,
         payload: &[u8],
         now: Instant,
-    ) -> Result<(Queue, Completion), Completion> {
-        let (answer, made) =
-            self.with(|state| connect::connect(state, port, place, entry, payload, now));
-        self.watch(now);
-        match made {
+    ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
+        let ((answer, made), is_sooner) = self.try_with(place.worker, |state| {
+            let connected = connect::connect(state, port, place, entry, payload, now);
+            (connected, self.expire(state, now))
+        })?;
+        self.wake_timer(is_sooner);
+        Ok(match made {
             None => Err(answer.completion(0)),
             Some(made) => {
                 let mut queue = Queue::new(Arc::clone(self), made, place);
                 let completion = queue.seal_connect(answer);
                 Ok((queue, completion))
             }
-        }
+        })
     }
 
     /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
-    /// load when there are none.
+    /// load when there are none. If another thread is inside, they come with a later call.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
-        if worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire) {
-            self.watch(now);
-        }
+        let is_due =
+            worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire);
         let mail = &self.mail[usize::from(worker)];
-        if mail.load(Ordering::Acquire) && mail.swap(false, Ordering::AcqRel) {
-            self.with(|state| state.mail.take(worker, out));
+        if !is_due && !mail.load(Ordering::Acquire) {
+            return;
         }
+        // Where it is busy, the bell brings the worker here again.
+        let _busy = self.try_with(worker, |state| {
+            if is_due {
+                self.expire(state, now);
+            }
+            mail.store(false, Ordering::Release);
+            state.mail.take(worker, out);
+        });
     }
 
     /// Returns when a worker should poll without being woken.
     pub fn wake_at(&self, worker: u16) -> Option<Instant> {
+        if self.has_rung(worker) {
+            return None; // whoever is inside wakes it
+        }
         if self.mail[usize::from(worker)].load(Ordering::Acquire) {
             return Some(Instant::ZERO);
         }
@@ -144,80 +173,140 @@ impl Fabric {
         }
     }
 
+    /// Returns `true` if a worker has found the fabric busy and has not been woken since.
+    pub fn has_rung(&self, worker: u16) -> bool {
+        self.state.has_rung(worker)
+    }
+
     /// Returns `true` if there is a worker of this number.
     pub fn has_worker(&self, worker: u16) -> bool {
         usize::from(worker) < self.mail.len()
     }
 
-    /// Takes the lock. It is held for microseconds, unless its holder has lost its processor.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        loop {
-            for _ in 0..SPINS {
-                if let Some(state) = self.state.try_lock() {
-                    return state;
-                }
-                core::hint::spin_loop();
-            }
-            self.environment.give_way();
-        }
+    /// Keeps all threads out while `work` runs, as a change by an operator does. Workers find the
+    /// fabric [`Busy`] meanwhile.
+    pub fn shut_while<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with(|_| work())
     }
 
-    /// Runs `work` under the lock, then wakes the workers that have got actions.
+    /// Runs `work` on the state, after other threads. For the control plane: no worker calls this.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let (result, woken, has_jobs, has_reserved) = {
-            let mut state = self.lock();
-            let before = state.auth.len();
-            let reserved = state.reservations.changes();
-            let result = work(&mut state);
-            let has_jobs = state.auth.len() > before;
-            let woken = state.mail.take_woken();
-            for worker in &woken {
-                self.mail[usize::from(*worker)].store(true, Ordering::Release);
-            }
-            let reservations = &state.reservations;
-            let has_reserved = reservations.is_stored() && reservations.changes() != reserved;
-            (result, woken, has_jobs, has_reserved)
-        };
-        if has_reserved {
-            self.environment.keep();
-        }
-        if has_jobs {
-            self.environment.compute();
-        }
-        for worker in woken {
-            self.environment.wake(worker);
-        }
+        let work = |state: &mut State| self.change(state, work);
+        let (result, asked) = self.state.enter(work, || self.environment.give_way());
+        self.leave_door(asked);
         result
     }
 
-    /// Ends what has expired, and stores when to check again.
-    pub(super) fn watch(&self, now: Instant) {
-        let is_sooner = self.with(|state| {
-            state.expire(now);
-            auth_commands::take_put_off(state, now);
-            let next = state.settle(now).map_or(u64::MAX, Instant::as_nanos);
-            next < self.expires_at.swap(next, Ordering::AcqRel)
-        });
-        // A shorter timer came: the watchman may be asleep until the longer one.
+    /// Runs `work` on the state, unless another thread is inside.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if one is. That thread wakes the worker.
+    pub(super) fn try_with<R>(
+        &self,
+        worker: u16,
+        work: impl FnOnce(&mut State) -> R,
+    ) -> Result<R, Busy> {
+        let work = |state: &mut State| self.change(state, work);
+        let (result, asked) = self.state.enter_or_ring(worker, work).ok_or(Busy)?;
+        self.leave_door(asked);
+        Ok(result)
+    }
+
+    /// Runs `work` on the state, behind the ends of queues that came before.
+    fn change<R>(&self, state: &mut State, work: impl FnOnce(&mut State) -> R) -> (R, Asked) {
+        if self.has_left.swap(false, Ordering::AcqRel) {
+            state.end_left();
+        }
+        let before = state.auth.len();
+        let reserved = state.reservations.changes();
+        let result = work(state);
+        let woken = state.mail.take_woken();
+        for worker in &woken {
+            self.mail[usize::from(*worker)].store(true, Ordering::Release);
+        }
+        let reservations = &state.reservations;
+        let has_reserved = reservations.is_stored() && reservations.changes() != reserved;
+        (result, Asked { woken, has_jobs: state.auth.len() > before, has_reserved })
+    }
+
+    /// Does what a change asks for, and looks after those who came while the thread was inside.
+    fn leave_door(&self, mut asked: Asked) {
+        loop {
+            if asked.has_reserved {
+                self.environment.keep();
+            }
+            if asked.has_jobs {
+                self.environment.compute();
+            }
+            for worker in asked.woken {
+                self.environment.wake(worker);
+            }
+            let rung = self.state.answer();
+            if rung != 0 {
+                let has_rung = |worker: &u16| rung >> (worker % 64) & 1 == 1;
+                (0..self.mail.len() as u16)
+                    .filter(has_rung)
+                    .for_each(|worker| self.environment.wake(worker));
+            }
+            if !self.has_left.load(Ordering::Acquire) {
+                return;
+            }
+            // A thread that is inside by now looks after the queue when it leaves.
+            let ended = self.state.try_enter(|state| self.change(state, |_| ()));
+            let Some(((), next)) = ended else { return };
+            asked = next;
+        }
+    }
+
+    /// Ends what has expired, and stores when to check again. Returns `true` if that is sooner than
+    /// it was.
+    fn expire(&self, state: &mut State, now: Instant) -> bool {
+        state.expire(now);
+        auth_commands::take_put_off(state, now);
+        let next = state.settle(now).map_or(u64::MAX, Instant::as_nanos);
+        next < self.expires_at.swap(next, Ordering::AcqRel)
+    }
+
+    /// Wakes the timers' worker for a shorter timer: it may be asleep until the longer one.
+    fn wake_timer(&self, is_sooner: bool) {
         if is_sooner {
             self.environment.wake(TIMER_WORKER);
         }
     }
 
+    /// Ends what has expired, on behalf of the control plane.
+    pub(super) fn watch(&self, now: Instant) {
+        let is_sooner = self.with(|state| self.expire(state, now));
+        self.wake_timer(is_sooner);
+    }
+
     /// Returns the namespaces that a controller may reach now.
-    pub(super) fn view(&self, cntlid: u16) -> View {
-        self.with(|state| state.view(cntlid))
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric.
+    pub(super) fn view(&self, cntlid: u16, worker: u16) -> Result<View, Busy> {
+        self.try_with(worker, |state| state.view(cntlid))
     }
 
     /// Carries out a command of the controller itself.
-    pub(super) fn carry_out(&self, cntlid: u16, mut call: Call) -> Result<Done, Status> {
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub(super) fn carry_out(
+        &self,
+        cntlid: u16,
+        worker: u16,
+        mut call: Call,
+    ) -> Result<Result<Done, Status>, Busy> {
         let now = call.now;
         let timer = call.changes_timer();
-        let done = self.with(|state| admin::carry_out(state, cntlid, &mut call));
-        if timer || matches!(done, Ok(Done::Parked)) {
-            self.watch(now);
-        }
-        done
+        let (done, is_sooner) = self.try_with(worker, |state| {
+            let done = admin::carry_out(state, cntlid, &mut call);
+            let watches = timer || matches!(done, Ok(Done::Parked));
+            (done, watches && self.expire(state, now))
+        })?;
+        self.wake_timer(is_sooner);
+        Ok(done)
     }
 
     /// Returns unpredictable bytes for a command that needs them, and else zeroes.
@@ -239,9 +328,21 @@ impl Fabric {
         true
     }
 
-    /// Ends the queue of a connection that has ended or is about to.
-    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place) {
-        self.with(|state| state.leave(cntlid, queue, place));
+    /// Ends the queue of a connection that has ended or is about to. `has_left` is the queue's flag
+    /// for whoever is inside now.
+    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
+        let leave =
+            |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));
+        if let Some(((), asked)) = self.state.try_enter(leave) {
+            return self.leave_door(asked);
+        }
+        has_left.store(true, Ordering::Release);
+        self.has_left.store(true, Ordering::Release);
+        // Either this thread enters now, or the one inside finds the flags when it leaves.
+        fence(Ordering::SeqCst);
+        if let Some(((), asked)) = self.state.try_enter(leave) {
+            self.leave_door(asked);
+        }
     }
 }
 

@@ -6,12 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use contract::{ConnId, Instant};
+use contract::Instant;
 
-use super::binding::Place;
 use super::export::{self, ExportError, Held};
 use super::exported::ExportedController;
-use super::fabric::Fabric;
+use super::fabric::{Busy, Fabric};
 use super::import::{self, ImportError};
 use super::migration::moving_place;
 use super::queue::Queue;
@@ -20,16 +19,30 @@ use crate::takeover::Unfit;
 
 /// Queues between workers.
 impl Fabric {
-    /// Attaches the queue of this number to a connection. Returns `None` if there is no such queue.
-    pub fn attach(self: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
-        let (queue, place) = self.with(|state| state.attach(number, worker, conn))?;
-        Some(Queue::attached(Arc::clone(self), queue, place))
+    /// Takes the queue of this number for a worker, whose connection [settles](Queue::settle) it.
+    /// Returns `None` if there is no such queue.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn claim(self: &Arc<Fabric>, number: u64, worker: u16) -> Result<Option<Queue>, Busy> {
+        let claimed = self.try_with(worker, |state| state.claim(number))?;
+        Ok(claimed.map(|(queue, view)| {
+            let place = moving_place(number, queue.address);
+            Queue::claimed(Arc::clone(self), queue, view, place, worker)
+        }))
     }
 
     /// Ends the queue of this number, because its connection is lost.
-    pub fn drop_queue(self: &Arc<Fabric>, number: u64) {
-        let Place { worker, conn, .. } = moving_place(number, None);
-        drop(self.attach(number, worker, conn));
+    pub fn drop_queue(&self, number: u64) {
+        self.with(|state| state.abandon(number));
+    }
+
+    /// Ends the queue of this number, like [`drop_queue`](Fabric::drop_queue), from a worker.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn try_drop_queue(&self, number: u64, worker: u16) -> Result<(), Busy> {
+        self.try_with(worker, |state| state.abandon(number))
     }
 
     /// Returns the controller and the identifier of the queue that left under this number.
@@ -157,7 +170,10 @@ impl Fabric {
         self.with(|state| {
             state.reservations.replace_all(reservations);
             state.forget_reservations();
-            state.controllers.iter().for_each(|own| own.link.change());
+            state.controllers.iter().for_each(|own| {
+                own.link.change();
+                own.link.lose();
+            });
         });
         Ok(())
     }

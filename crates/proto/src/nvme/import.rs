@@ -116,7 +116,7 @@ pub(super) fn import(
     let mut own = Controller::new(cntlid, exported.association, kin, now);
     own.link.set_ready(exported.is_ready);
     own.link.set_writes_through(exported.writes_through);
-    own.link.with_errors(|errors| *errors = exported.errors);
+    own.link.errors.restore(&exported.errors);
     own.configuration = exported.configuration;
     own.state = exported.state;
     own.created = exported.created;
@@ -174,6 +174,7 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
         size: queue.size,
         flow_control: queue.flow_control,
         proven: Arc::new(AtomicBool::new(queue.is_proven)),
+        has_left: Arc::default(),
     };
     let transaction = Transaction::at_rest(queue.must_prove && queue.is_proven);
     let record = Record {

@@ -4,12 +4,11 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::{NamespaceId, TenantId};
-use spin::Mutex;
 use wire::nvme::Status;
 
-use super::errors::ErrorLog;
+use super::errors::ErrorRing;
 
-/// A controller as its queues see it: atomics, and an error log that only failing commands lock.
+/// A controller as its queues see it: atomics.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) cntlid: u16,
@@ -26,9 +25,10 @@ pub(super) struct Link {
     is_exporting: AtomicBool,
     /// Counts changes of what the controller may reach.
     generation: AtomicU64,
-    errors: Mutex<ErrorLog>,
-    /// The number of errors so far, for readers that must not make workers wait for the log's lock.
-    error_count: AtomicU64,
+    /// Counts withdrawals of rights, each of which is a change, too.
+    losses: AtomicU64,
+    /// The errors of the controller's commands.
+    pub(super) errors: ErrorRing,
 }
 
 impl Link {
@@ -41,25 +41,9 @@ impl Link {
             writes_through: AtomicBool::new(false),
             is_exporting: AtomicBool::new(false),
             generation: AtomicU64::new(1),
-            errors: Mutex::new(ErrorLog::default()),
-            error_count: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
+            errors: ErrorRing::default(),
         }
-    }
-
-    /// Changes the error log.
-    pub(super) fn with_errors(&self, change: impl FnOnce(&mut ErrorLog)) {
-        let mut errors = self.errors.lock();
-        change(&mut errors);
-        self.error_count.store(errors.count(), Ordering::Relaxed);
-    }
-
-    /// Returns a copy of the error log, for threads that workers may wait for.
-    pub(super) fn errors(&self) -> ErrorLog {
-        self.errors.lock().clone()
-    }
-
-    pub(super) fn error_count(&self) -> u64 {
-        self.error_count.load(Ordering::Relaxed)
     }
 
     /// Notes that a command came. Writes once in a keep-alive period, so that queues do not contend
@@ -125,6 +109,16 @@ impl Link {
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
+
+    /// Counts a withdrawal of rights, after the [change](Link::change). From now on a read that ends
+    /// is answered only if its host may still read.
+    pub(super) fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
 }
 
 /// A namespace as a controller may use it at a moment.
@@ -149,6 +143,8 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) generation: u64,
+    /// The number of withdrawals that the view includes.
+    pub(super) losses: u64,
     /// The namespaces, ordered by identifier.
     pub(super) namespaces: Box<[Seen]>,
 }

@@ -79,7 +79,7 @@ fn log(
     Ok(match page {
         LogPage::SUPPORTED => supported(controller.association.kind),
         LogPage::ERROR => {
-            let errors = controller.link.errors();
+            let errors = controller.link.errors.to_log();
             let entries = errors.newest().flat_map(|entry| entry.as_bytes().iter().copied());
             let mut log: Vec<u8> = entries.collect();
             log.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
@@ -135,7 +135,7 @@ fn smart(state: &State, controller: &Controller, call: &Call) -> Result<SmartLog
         writes: U128::new(u128::from(sum.writes)),
         power_on_hours: U128::new(u128::from(hours)),
         media_errors: U128::new(u128::from(sum.media_errors)),
-        error_entries: U128::new(u128::from(controller.link.error_count())),
+        error_entries: U128::new(u128::from(controller.link.errors.count())),
         ..SmartLog::new_zeroed()
     })
 }

@@ -15,7 +15,7 @@ pub(super) struct Mail {
     boxes: Vec<Vec<Action>>,
     /// Actions for connections that are moving between workers.
     kept: Vec<Action>,
-    /// Workers to wake after the lock is released.
+    /// Workers to wake once nobody is inside the fabric.
     woken: Vec<u16>,
 }
 
@@ -55,8 +55,9 @@ impl Mail {
         self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
     }
 
-    /// Moves the actions that wait for a worker to `out`.
+    /// Moves the actions that wait for a worker to `out`. The worker need not be woken for them.
     pub(super) fn take(&mut self, worker: u16, out: &mut Vec<Action>) {
+        self.woken.retain(|woken| *woken != worker);
         out.append(&mut self.boxes[usize::from(worker)]);
     }
 

@@ -14,12 +14,13 @@
 //! 4. [`Fabric::poll`] returns the [`Action`]s for this worker: event requests to complete,
 //!    connections to close. [`Environment::wake`] tells when to poll.
 //! 5. Dropping the queue tells the fabric that the connection is gone. A connection that moves to
-//!    another worker takes its queue along ([`Queue::detach`], [`Fabric::attach`]). A whole
+//!    another worker takes its queue along ([`Queue::detach`], [`Fabric::claim`]). A whole
 //!    controller moves to another process as an [`ExportedController`].
 //!
-//! Reads and writes take no lock. A queue keeps a snapshot of what its controller may reach, and an
-//! atomic generation says when to fetch another. Everything else goes through one lock with short
-//! critical sections.
+//! A queue keeps a snapshot of what its controller may reach, and an atomic generation says when to
+//! fetch another. So reads and writes touch nothing that other workers write. Everything else goes
+//! through one [`Door`](contract::Door), at which no worker waits: what finds it closed is
+//! [`Busy`], and is tried again when [`Environment::wake`] has said so.
 //!
 //! Deliberately left out: transports, devices, clocks and randomness; files that store
 //! configuration or reservations.
@@ -73,7 +74,7 @@ pub use config::{
 pub use counts::Sum;
 pub use export::{ExportError, Held};
 pub use exported::{EXPORT_QUEUES_MAX, ExportedController};
-pub use fabric::{Environment, Fabric};
+pub use fabric::{Busy, Environment, Fabric};
 pub use fences::Withdrawal;
 pub use import::ImportError;
 pub use queue::Queue;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use contract::{Command, Fence, Instant, Range};
+use contract::{Command, ConnId, Fence, Instant, Range};
 use wire::nvme::{
     AdminOpcode, AuthCommand, CommandId, Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind,
     Feature, NvmOpcode, Status, Submission,
@@ -13,7 +13,7 @@ use wire::nvme::{
 use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
 use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
 use super::data;
-use super::fabric::Fabric;
+use super::fabric::{Busy, Fabric};
 use super::features;
 use super::io;
 use super::link::View;
@@ -26,6 +26,9 @@ use super::record::{Kind, Made};
 pub struct Queue {
     fabric: Arc<Fabric>,
     made: Made,
+    /// The worker that has the connection.
+    worker: u16,
+    /// The place by which the controller knows the queue: that of its connection, or a moving one.
     place: Place,
     view: View,
     /// The head of the submission queue as the host is told; advances with each completion.
@@ -35,6 +38,8 @@ pub struct Queue {
     /// A fused compare whose write did not come.
     orphan: Option<Answer>,
     ranges: Vec<Range>,
+    /// `true` once the queue moves: dropping it ends nothing.
+    is_detached: bool,
 }
 
 impl Queue {
@@ -42,31 +47,56 @@ impl Queue {
         Queue {
             fabric,
             made,
+            worker: place.worker,
             place,
             view: View::default(),
             head: 0,
             first: None,
             orphan: None,
             ranges: Vec::new(),
+            is_detached: false,
         }
     }
 
-    /// Rebuilds a queue whose connection has moved to `place`.
-    pub(super) fn attached(fabric: Arc<Fabric>, queue: DetachedQueue, place: Place) -> Queue {
+    /// Rebuilds a queue that moves to a connection of `worker`.
+    pub(super) fn claimed(
+        fabric: Arc<Fabric>,
+        queue: DetachedQueue,
+        view: View,
+        place: Place,
+        worker: u16,
+    ) -> Queue {
         let DetachedQueue { made, head, first, .. } = queue;
         let mut queue = Queue::new(fabric, made, place);
-        (queue.head, queue.first) = (head, first);
+        (queue.head, queue.first, queue.view, queue.worker) = (head, first, view, worker);
         queue
     }
 
+    /// Tells the controller the connection of a queue that was [claimed](Fabric::claim). Until then
+    /// its actions are kept.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn settle(&mut self, conn: ConnId) -> Result<(), Busy> {
+        let to = Place { worker: self.worker, conn, address: self.place.address };
+        let Queue { made, place, .. } = self;
+        self.fabric.try_with(self.worker, |state| state.relocate(made, *place, to))?;
+        self.place = to;
+        Ok(())
+    }
+
     /// Detaches the queue from this worker without ending it, because its connection moves to
-    /// another one. Returns the number by which it is [attached](Fabric::attach) there.
-    pub fn detach(self) -> u64 {
-        let Queue { head, first, .. } = self;
-        let (made, address) = (self.made.clone(), self.place.address);
-        let queue = DetachedQueue { made, head, first, address };
-        // The dropped queue is no longer at the queue's place, so dropping it ends nothing.
-        self.fabric.with(|state| state.detach(self.place, queue))
+    /// another one. Returns the number by which it is [claimed](Fabric::claim) there. The queue must
+    /// be dropped then, which ends nothing.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn detach(&mut self) -> Result<u64, Busy> {
+        let Queue { head, first, place, .. } = *self;
+        let queue = DetachedQueue { made: self.made.clone(), head, first, address: place.address };
+        let number = self.fabric.try_with(self.worker, |state| state.detach(place, queue))?;
+        self.is_detached = true;
+        Ok(number)
     }
 
     /// Returns the queue's identifier; zero for the admin queue.
@@ -101,9 +131,8 @@ impl Queue {
         }
     }
 
-    /// Returns the tenant that requests to a namespace are charged to now.
-    pub(crate) fn tenant_of(&mut self, nsid: u32) -> Option<contract::TenantId> {
-        self.refresh();
+    /// Returns the tenant that requests to a namespace are charged to, as far as the queue knows.
+    pub(crate) fn tenant_of(&self, nsid: u32) -> Option<contract::TenantId> {
         self.view.find(nsid).and_then(|seen| seen.tenant)
     }
 
@@ -125,9 +154,15 @@ impl Queue {
     }
 
     /// Ends the queue because its connection ends: no request of it starts any more. An admin queue
-    /// takes its controller with it. Dropping the queue has the same effect, later.
+    /// takes its controller with it. Dropping the queue has the same effect, later. If another
+    /// thread changes the fabric, that thread ends the queue's record.
     pub fn leave(&self) {
-        self.fabric.leave(self.made.link.cntlid, self.made.id, self.place);
+        if self.is_detached {
+            return;
+        }
+        self.made.fence.supersede();
+        let Made { link, id, has_left, .. } = &self.made;
+        self.fabric.leave(link.cntlid, *id, self.place, has_left);
     }
 
     /// Returns the most commands that may be in flight.
@@ -141,9 +176,12 @@ impl Queue {
         self.view.generation
     }
 
-    /// Returns what to do with a submission.
+    /// Returns what to do with a submission. After [`Step::Busy`] it has to be shown again.
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();
+        if self.made.id != 0 && self.refresh().is_err() {
+            return Step::Busy;
+        }
         let step = match (self.made.id, entry.opcode) {
             (_, FABRICS_OPCODE) => self.begin_fabrics(entry),
             (0, _) => self.begin_admin(entry),
@@ -171,7 +209,9 @@ impl Queue {
         out.clear();
         let cid = entry.cid.get();
         if self.made.id != 0 && entry.opcode == NvmOpcode::DATASET_MANAGEMENT.0 {
-            self.refresh();
+            if self.refresh().is_err() {
+                return Outcome::Busy;
+            }
             return match self.discard(entry, payload) {
                 Ok(io) if self.ranges.is_empty() => Outcome::Done(Answer::ok(io.cid)),
                 Ok(io) => Outcome::Discard(io),
@@ -181,11 +221,12 @@ impl Queue {
         let queue = self.made.id;
         let chance = self.fabric.chance(entry);
         let call = Call { entry, queue, payload, now, out, chance };
-        match self.fabric.carry_out(self.made.link.cntlid, call) {
-            Ok(Done::Result(result)) => Outcome::Done(Answer::with_result(cid, result)),
-            Ok(Done::Parked) => Outcome::Parked,
-            Ok(Done::Closing) => Outcome::Closing(Answer::ok(cid)),
-            Err(status) => {
+        match self.fabric.carry_out(self.made.link.cntlid, self.worker, call) {
+            Err(Busy) => Outcome::Busy,
+            Ok(Ok(Done::Result(result))) => Outcome::Done(Answer::with_result(cid, result)),
+            Ok(Ok(Done::Parked)) => Outcome::Parked,
+            Ok(Ok(Done::Closing)) => Outcome::Closing(Answer::ok(cid)),
+            Ok(Err(status)) => {
                 out.clear();
                 Outcome::Done(self.refuse(entry, status))
             }
@@ -208,7 +249,7 @@ impl Queue {
         if !status.is_ok() {
             let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
             entry.dword10.set(io.command.range().map_or(0, |range| range.lba as u32));
-            self.made.link.with_errors(|errors| errors.add(self.made.id, &entry, status));
+            self.made.link.errors.add(self.made.id, &entry, status);
         }
         Answer::error(io.cid, status)
     }
@@ -256,10 +297,11 @@ impl Queue {
     }
 
     fn refuse(&self, entry: &Submission, status: Status) -> Answer {
-        self.made.link.with_errors(|errors| match entry.opcode {
+        let errors = &self.made.link.errors;
+        match entry.opcode {
             FABRICS_OPCODE => errors.add_fabrics(self.made.id, entry, status),
             _ => errors.add(self.made.id, entry, status),
-        });
+        }
         Answer::error(entry.cid.get(), status)
     }
 
@@ -303,7 +345,6 @@ impl Queue {
     fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
         self.check_proven()?;
         self.made.link.ready()?;
-        self.refresh();
         match io::payload_of_controllers(entry) {
             Some(payload_bytes) => controllers_own(entry, payload_bytes),
             None => {
@@ -314,19 +355,26 @@ impl Queue {
     }
 
     /// Fetches the view anew if it has changed.
-    fn refresh(&mut self) {
+    fn refresh(&mut self) -> Result<(), Busy> {
         if self.made.link.generation() != self.view.generation {
-            self.view = self.fabric.view(self.made.link.cntlid);
+            self.view = self.fabric.view(self.made.link.cntlid, self.worker)?;
         }
+        Ok(())
     }
 
     /// Checks whether a command that was admitted earlier would be admitted now.
     ///
     /// # Errors
-    /// Returns the status of the command if it would not be.
+    /// Returns the status of the command if it would not be, or if another thread changes the fabric
+    /// at this instant: the host sends it again then.
     pub fn permits(&mut self, io: &Io) -> Result<(), Status> {
         self.made.link.ready()?;
-        self.refresh();
+        self.refresh().map_err(|Busy| Status::INTERRUPTED)?;
+        self.sees(io)
+    }
+
+    /// Checks whether the view admits a command.
+    fn sees(&self, io: &Io) -> Result<(), Status> {
         let seen = self.view.find(io.nsid).filter(|seen| seen.namespace == io.namespace);
         let seen = seen.ok_or(Status::INVALID_NAMESPACE.dnr())?;
         match io.command.kind() {
@@ -335,16 +383,27 @@ impl Queue {
         }
     }
 
+    /// Checks whether a read that has ended may be answered: its host may have lost the right. Other
+    /// changes do not concern it.
+    fn permits_answer(&mut self, io: &Io) -> Result<(), Status> {
+        match self.made.link.losses() == self.view.losses {
+            true => self.sees(io),
+            false => self.permits(io),
+        }
+    }
+
     /// Returns the NVMe status of a command that has ended. A read is refused if its host has lost
     /// the right meanwhile. A command that was held back on its way to a device gets the reason.
     fn status(&mut self, io: &Io, status: contract::Status) -> Status {
         let told = match status {
-            contract::Status::Ok if io.reply_bytes > 0 => self.permits(io).err(),
+            contract::Status::Ok if io.reply_bytes > 0 => self.permits_answer(io).err(),
             contract::Status::Retry => self.permits(io).err(),
             _ => None,
         };
-        let shut_out = [Status::RESERVATION_CONFLICT, Status::INVALID_NAMESPACE].map(Status::dnr);
-        told.filter(|told| shut_out.contains(told)).unwrap_or_else(|| io::status(io, status))
+        let [conflict, invalid] =
+            [Status::RESERVATION_CONFLICT, Status::INVALID_NAMESPACE].map(Status::dnr);
+        let withheld = [conflict, invalid, Status::INTERRUPTED];
+        told.filter(|told| withheld.contains(told)).unwrap_or_else(|| io::status(io, status))
     }
 
     /// Checks that the host has authenticated or need not.

@@ -48,6 +48,8 @@ pub(super) struct Made {
     pub(super) flow_control: bool,
     /// `true` if the host has authenticated or need not.
     pub(super) proven: Arc<AtomicBool>,
+    /// `true` if the queue has ended and could not tell the state.
+    pub(super) has_left: Arc<AtomicBool>,
 }
 
 impl Made {
@@ -61,6 +63,7 @@ impl Made {
             must_prove: false,
             prove_by: now,
             proven: Arc::clone(&self.proven),
+            has_left: Arc::clone(&self.has_left),
             transaction,
             waiting: None,
             put_off: None,
@@ -98,6 +101,8 @@ pub(super) struct Record {
     pub(super) prove_by: Instant,
     /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
+    /// `true` if the queue has ended and could not tell the state; set by the queue.
+    pub(super) has_left: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
     /// The Authentication Receive command that waits for its message.
     pub(super) waiting: Option<Waiting>,

@@ -161,7 +161,7 @@ pub(super) fn controller_info(controller: &Controller) -> ControllerInfo {
         is_ready: controller.state.is_ready(),
         keep_alive_ms: controller.features.keep_alive_ms,
         created: controller.created,
-        errors: controller.link.error_count(),
+        errors: controller.link.errors.count(),
         queues: queues.collect(),
     }
 }

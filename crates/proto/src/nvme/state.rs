@@ -1,9 +1,11 @@
-//! The state that the fabric's lock guards, and the changes that concern several of its parts.
+//! The state behind the fabric's door, and the changes that concern several of its parts.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use contract::{ConnId, Instant};
+use contract::Instant;
 use wire::nvme::{AnaState, Event, Status};
 
 use super::auth_jobs::AuthJobs;
@@ -65,10 +67,10 @@ impl State {
     pub(super) fn view(&self, cntlid: u16) -> View {
         let Some(controller) = self.controllers.find(cntlid) else { return View::default() };
         let association = &controller.association;
-        let generation = controller.link.generation();
+        let (generation, losses) = (controller.link.generation(), controller.link.losses());
         let tenant = self.inventory.host(&association.host).and_then(|host| host.tenant);
         let Some(subsystem) = self.inventory.subsystem(&association.subsystem) else {
-            return View { generation, ..View::default() };
+            return View { generation, losses, ..View::default() };
         };
         let registrant = controller.registrant();
         let seen = |(nsid, attached): (u32, &Attached)| {
@@ -88,7 +90,7 @@ impl State {
             }
         };
         let namespaces = self.inventory.namespaces_of(association).map(seen).collect();
-        View { generation, namespaces }
+        View { generation, losses, namespaces }
     }
 
     /// Ends a controller and its connections.
@@ -172,6 +174,18 @@ impl State {
         }
     }
 
+    /// Ends the queues whose workers could not say so, because the fabric's door was closed.
+    pub(super) fn end_left(&mut self) {
+        let records = self.controllers.iter().flat_map(|own| {
+            let cntlid = own.cntlid();
+            own.queues.iter().map(move |(queue, record)| (cntlid, *queue, record))
+        });
+        let left = records.filter(|(.., record)| record.has_left.load(Ordering::Acquire));
+        let left: Vec<_> =
+            left.map(|(cntlid, queue, record)| (cntlid, queue, record.place)).collect();
+        left.into_iter().for_each(|(cntlid, queue, place)| self.leave(cntlid, queue, place));
+    }
+
     /// Tells the hosts that `whom` selects that discovery has changed for them.
     pub(super) fn discovery_changed(&mut self, whom: impl Fn(&Nqn) -> bool) {
         self.controllers.discovery_changed(&mut self.mail, whom);
@@ -221,6 +235,7 @@ impl State {
     ) {
         let own = self.controllers.of_subsystem(subsystem);
         for controller in own.filter(|own| whom(&own.registrant())) {
+            controller.link.lose();
             let io = controller.queues.iter().filter(|(queue, _)| **queue != 0);
             io.for_each(|(_, record)| withdrawal.add_queue(&record.fence));
         }
@@ -272,7 +287,7 @@ impl State {
     }
 
     /// Detaches a queue from its worker; returns the number by which it is
-    /// [attached](State::attach) again.
+    /// [claimed](State::claim).
     pub(super) fn detach(&mut self, from: Place, queue: DetachedQueue) -> u64 {
         let number = self.migrations.next();
         self.relocate(&queue.made, from, moving_place(number, queue.address));
@@ -280,21 +295,23 @@ impl State {
         number
     }
 
-    /// Attaches the queue of this number to a connection, if there is such a queue.
-    pub(super) fn attach(
-        &mut self,
-        number: u64,
-        worker: u16,
-        conn: ConnId,
-    ) -> Option<(DetachedQueue, Place)> {
+    /// Takes the queue of this number, if there is one, with its view. Its place stays the moving
+    /// one until it is [relocated](State::relocate).
+    pub(super) fn claim(&mut self, number: u64) -> Option<(DetachedQueue, View)> {
         let queue = self.migrations.remove(number)?;
-        let to = Place { worker, conn, address: queue.address };
-        self.relocate(&queue.made, moving_place(number, queue.address), to);
-        Some((queue, to))
+        let view = self.view(queue.made.link.cntlid);
+        Some((queue, view))
+    }
+
+    /// Ends the queue of this number, if there is one.
+    pub(super) fn abandon(&mut self, number: u64) {
+        let Some(queue) = self.migrations.remove(number) else { return };
+        let place = moving_place(number, queue.address);
+        self.leave(queue.made.link.cntlid, queue.made.id, place);
     }
 
     /// Replaces the place of a queue wherever the state refers to it.
-    fn relocate(&mut self, made: &Made, from: Place, to: Place) {
+    pub(super) fn relocate(&mut self, made: &Made, from: Place, to: Place) {
         self.controllers.relocate(made.link.cntlid, made.id, from, to);
         self.auth.relocate(from, to);
         self.reservations.relocate(from, to);

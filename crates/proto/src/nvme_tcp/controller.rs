@@ -1,5 +1,6 @@
 //! The controller's end of a connection.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -15,14 +16,15 @@ use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommonHeader, DataHead, FatalStatus, InitRequest, InitResponse, PDU_FORMAT_1_0,
     PduType, TERM_DATA_BYTES_MAX, Terminate, flags,
 };
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::encode::{self, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, WorkerFabric};
-use crate::nvme::{Answer, Fused, Io, PortId, Queue, Step};
+use crate::nvme::{Answer, Busy, Fused, Io, PortId, Queue, Step};
 
 use exchanges::{Data, Exchange, Exchanges, Own};
+use own::Executed;
 
 mod exchanges;
 mod fused;
@@ -48,13 +50,23 @@ struct Peer {
     is_let_in: bool,
 }
 
-/// The queue of a session that has migrated, until the session has a connection.
+/// The queue of a session that has migrated, until its controller knows the session's connection.
 #[derive(Debug, Default)]
 struct Arriving {
     /// The number under which the queue arrives.
     number: Option<u64>,
     /// `true` if the queue comes from another process.
     is_foreign: bool,
+    /// `true` if the controller has yet to be told the connection.
+    is_unsettled: bool,
+}
+
+/// A command that waits until its queue can fetch a view, because another thread changes the fabric.
+#[derive(Debug)]
+struct Blocked {
+    common: CommonHeader,
+    entry: Submission,
+    data_bytes: usize,
 }
 
 /// The tenant that the last request was charged to.
@@ -84,6 +96,8 @@ pub struct ControllerSession {
     peer: Peer,
     phase: Phase,
     framer: Framer,
+    /// The command that input waits behind. [`Speaks::attend`] takes it up when the fabric is free.
+    blocked: Option<Box<Blocked>>,
     style: Style,
     /// The queue, after a successful Connect.
     queue: Option<Queue>,
@@ -135,6 +149,7 @@ impl ControllerSession {
             peer: Peer { port, conn, address: None, is_let_in: true },
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
+            blocked: None,
             style: Style::PLAIN,
             queue: None,
             arriving: Arriving::default(),
@@ -179,7 +194,11 @@ impl ControllerSession {
                 self.initialize(head)?;
                 Ok(Some(Pending::Own))
             }
-            (Phase::Open, PduType::COMMAND) => self.command(head),
+            (Phase::Open, PduType::COMMAND) => {
+                let entry = &head.bytes[size_of::<CommonHeader>()..];
+                let entry = Submission::ref_from_bytes(entry).expect("a capsule holds an entry");
+                self.command(head.common(), entry, head.data_bytes as usize)
+            }
             (Phase::Open, PduType::HOST_DATA) => self.host_data(head).map(|()| None),
             _ => Err(Broken::plain(FatalStatus::SEQUENCE)),
         }
@@ -221,10 +240,13 @@ impl ControllerSession {
     }
 
     /// Processes a command's capsule.
-    fn command(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
-        let entry = &head.bytes[size_of::<CommonHeader>()..];
-        let entry = Submission::ref_from_bytes(entry).expect("a capsule holds an entry");
-        let data_bytes = head.data_bytes as usize;
+    #[inline]
+    fn command(
+        &mut self,
+        common: &CommonHeader,
+        entry: &Submission,
+        data_bytes: usize,
+    ) -> Result<Option<Pending>, Broken> {
         let step = match &mut self.queue {
             Some(queue) => {
                 // The epoch is read first, so that rights withdrawn meanwhile belong to a later
@@ -246,6 +268,46 @@ impl ControllerSession {
                 self.answer(answer, &[]);
                 Ok(Some(Pending::Own))
             }
+            Step::Busy => {
+                self.block(common, entry, data_bytes);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Keeps a command, and takes no more input, until the fabric is not busy any more.
+    #[cold]
+    fn block(&mut self, common: &CommonHeader, entry: &Submission, data_bytes: usize) {
+        self.blocked = Some(Box::new(Blocked { common: *common, entry: *entry, data_bytes }));
+        self.desk.call_when_free(self.peer.conn);
+    }
+
+    /// Takes up the command that input waits behind.
+    ///
+    /// # Errors
+    /// Returns a [`Fatal`] reason to end the connection.
+    fn unblock(&mut self) -> Result<(), Fatal> {
+        let Some(blocked) = self.blocked.take() else { return Ok(()) };
+        let Blocked { common, entry, data_bytes } = *blocked;
+        match self.command(&common, &entry, data_bytes) {
+            // Before the events that belong to it.
+            Ok(event) => event.into_iter().for_each(|event| self.pending.push_front(event)),
+            Err(broken) => {
+                let head = [common.as_bytes(), entry.as_bytes()].concat();
+                return Err(self.broken(broken, &head));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the controller the connection of a queue that has migrated.
+    fn settle(&mut self) {
+        let Some(queue) = self.queue.as_mut().filter(|_| self.arriving.is_unsettled) else {
+            return;
+        };
+        match queue.settle(self.peer.conn) {
+            Ok(()) => self.arriving.is_unsettled = false,
+            Err(Busy) => self.desk.call_when_free(self.peer.conn),
         }
     }
 
@@ -385,6 +447,9 @@ impl Session for ControllerSession {
         if let Some(pending) = self.pending.pop_front() {
             return Ok(Some(pending.into()));
         }
+        if self.blocked.is_some() {
+            return Ok(None);
+        }
         loop {
             let mut room = [0; HEADER_BYTES_MAX];
             let (broken, offending) = match self.framer.next(input, &mut room) {
@@ -394,6 +459,7 @@ impl Session for ControllerSession {
                     event => return Ok(event),
                 },
                 Ok(Some(Part::Head(head))) => match self.begin(&head) {
+                    Ok(None) if self.blocked.is_some() => return Ok(None),
                     Ok(None) => continue,
                     Ok(Some(event)) => return Ok(Some(event.into())),
                     Err(broken) => (broken, Offending::new(head.bytes)),
@@ -505,18 +571,34 @@ impl Speaks for ControllerSession {
         if let Some(fatal) = self.goodbye.take() {
             return Err(fatal);
         }
+        self.settle();
         self.hear()?;
         self.part()?;
+        let mut is_busy = false;
         for _ in 0..self.own.ready.len() {
             let own = self.own.ready.pop_front().expect("they were just counted");
+            if is_busy {
+                self.own.ready.push_back(own);
+                continue;
+            }
             if let Some(held) = self.waits(&own) {
                 self.put_off(own, held);
-            } else if !self.execute(&own, now) {
-                self.phase = Phase::Over;
-                return Err(Fatal::Ended(0));
+                continue;
+            }
+            match self.execute(&own, now) {
+                Executed::More => {}
+                Executed::Last => {
+                    self.phase = Phase::Over;
+                    return Err(Fatal::Ended(0));
+                }
+                Executed::Busy => {
+                    self.own.ready.push_back(own);
+                    self.desk.call_when_free(self.peer.conn);
+                    is_busy = true;
+                }
             }
         }
-        Ok(())
+        self.unblock()
     }
 
     fn unsaid(&self) -> usize {
@@ -545,12 +627,12 @@ impl Movable for ControllerSession {
         self.is_at_ease()
     }
 
-    fn pack(&mut self) -> Vec<u8> {
+    fn pack(&mut self) -> Option<Vec<u8>> {
         self.pack_session()
     }
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
-        self.take_queue(conn);
+        self.take_connection(conn);
         let queue = self.queue.as_ref().filter(|queue| queue.id() != 0);
         queue.map(|queue| Arc::clone(queue.fence()))
     }

@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use contract::{ConnId, Instant};
 use wire::nvme::{Completion, Submission};
 
-use crate::nvme::{Action, Fabric, Held, Place, PortId, Queue};
+use crate::nvme::{Action, Busy, Fabric, Held, Place, PortId, Queue};
 
 /// A worker's access to the fabric, which distributes the fabric's actions to the worker's
 /// sessions.
@@ -30,6 +30,11 @@ struct Inbox {
     /// Connections that wait until less is held, and what was held at the last check.
     later: Vec<ConnId>,
     held: Held,
+    /// Connections that found the fabric busy, and the numbers of lost queues that did.
+    blocked: Vec<ConnId>,
+    lost: Vec<u64>,
+    /// `true` if the worker has tried again in this turn what the fabric was too busy for.
+    has_retried: bool,
     /// Buffer for the fabric's actions; empty between calls.
     arrived: Vec<Action>,
 }
@@ -47,6 +52,7 @@ impl WorkerFabric {
         if inbox.unnamed.is_empty() {
             // A connection that was returned and took nothing is gone.
             inbox.mail.clear();
+            self.retry(inbox);
             let held = self.fabric.held();
             if held < core::mem::replace(&mut inbox.held, held) {
                 inbox.unnamed.extend(inbox.later.drain(..));
@@ -61,7 +67,31 @@ impl WorkerFabric {
                 own.push_back(action);
             }
         }
-        inbox.unnamed.pop_front()
+        let named = inbox.unnamed.pop_front();
+        // `None` ends the turn's questions.
+        inbox.has_retried &= named.is_some();
+        named
+    }
+
+    /// Takes up what the fabric was too busy for, once a turn and not before the thread that was
+    /// inside has left.
+    fn retry(&self, inbox: &mut Inbox) {
+        let has_blocked = !inbox.blocked.is_empty() || !inbox.lost.is_empty();
+        if !has_blocked || inbox.has_retried || self.fabric.has_rung(self.worker) {
+            return;
+        }
+        inbox.has_retried = true;
+        inbox.unnamed.extend(inbox.blocked.drain(..));
+        let lost = &mut inbox.lost;
+        lost.retain(|number| self.fabric.try_drop_queue(*number, self.worker).is_err());
+    }
+
+    /// Makes [`WorkerFabric::news`] return this connection once the fabric is not busy any more.
+    pub(super) fn call_when_free(&self, conn: ConnId) {
+        let blocked = &mut self.inbox.borrow_mut().blocked;
+        if !blocked.contains(&conn) {
+            blocked.push(conn);
+        }
     }
 
     /// Makes [`WorkerFabric::news`] return this connection, though it has no action.
@@ -87,7 +117,9 @@ impl WorkerFabric {
     pub fn wake_at(&self) -> Option<Instant> {
         let inbox = self.inbox.borrow();
         let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
-        if !inbox.unnamed.is_empty() || has_less {
+        let is_blocked = !inbox.blocked.is_empty() || !inbox.lost.is_empty();
+        let is_free = is_blocked && !self.fabric.has_rung(self.worker);
+        if !inbox.unnamed.is_empty() || has_less || is_free {
             return Some(Instant::ZERO);
         }
         self.fabric.wake_at(self.worker)
@@ -103,14 +135,19 @@ impl WorkerFabric {
         self.fabric.has_worker(worker)
     }
 
-    /// Attaches the queue that left under this number to a connection.
-    pub(super) fn attach(&self, number: u64, conn: ConnId) -> Option<Queue> {
-        self.fabric.attach(number, self.worker, conn)
+    /// Takes the queue that left under this number.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric.
+    pub(super) fn claim(&self, number: u64) -> Result<Option<Queue>, Busy> {
+        self.fabric.claim(number, self.worker)
     }
 
-    /// Ends the queue that left under this number.
+    /// Ends the queue that left under this number, now or when the fabric is not busy any more.
     pub(super) fn drop_queue(&self, number: u64) {
-        self.fabric.drop_queue(number);
+        if self.fabric.try_drop_queue(number, self.worker).is_err() {
+            self.inbox.borrow_mut().lost.push(number);
+        }
     }
 
     /// Takes the next action for this connection.
@@ -132,7 +169,7 @@ impl WorkerFabric {
         entry: &Submission,
         payload: &[u8],
         now: Instant,
-    ) -> Result<(Queue, Completion), Completion> {
+    ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
         let place = Place { worker: self.worker, conn, address };
         self.fabric.connect(port, place, entry, payload, now)
     }

@@ -86,7 +86,7 @@ mod tests {
         let (mut said, mut payload) = (String::new(), Vec::new());
         for (n, byte) in stream.iter().enumerate() {
             if moves(n) {
-                session = ServerSession::unpack(&session.pack()).unwrap();
+                session = ServerSession::unpack(&session.pack().unwrap()).unwrap();
             }
             let mut input = core::slice::from_ref(byte);
             while let Some(event) = session.next_event(&mut input).unwrap() {

@@ -267,8 +267,8 @@ impl Movable for ServerSession {
         true
     }
 
-    fn pack(&mut self) -> Vec<u8> {
-        self.to_bytes()
+    fn pack(&mut self) -> Option<Vec<u8>> {
+        Some(self.to_bytes())
     }
 }
 

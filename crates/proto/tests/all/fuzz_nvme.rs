@@ -261,6 +261,7 @@ impl World {
                 let ranges = queue.ranges().to_vec();
                 self.judge(at, &entry, outcome, &ranges, &out, reached);
             }
+            Step::Busy => unreachable!("no other thread is there"),
         }
     }
 
@@ -386,6 +387,7 @@ impl World {
                 reached.insert("closed");
                 party.queue = None;
             }
+            Outcome::Busy => unreachable!("no other thread is there"),
         }
     }
 

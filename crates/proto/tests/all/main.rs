@@ -8,6 +8,7 @@ mod fuzz_nvme_tcp;
 mod fuzz_reflex;
 mod fuzz_takeover;
 mod nvme_auth;
+mod nvme_busy;
 mod nvme_controller;
 mod nvme_documents;
 mod nvme_fences;

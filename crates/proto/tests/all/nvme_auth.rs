@@ -177,7 +177,7 @@ fn unproven(fabric: &Fabric) -> Session {
     let data: ConnectData = connect_data(&host(1), SUBSYSTEM, 0xffff);
     let port = nearflash_proto::nvme::PortId(1);
     let at = place(1, 50);
-    let probe = fabric.connect(port, at, entry.entry(), data.as_bytes(), Instant::ZERO);
+    let probe = fabric.connect(port, at, entry.entry(), data.as_bytes(), Instant::ZERO).unwrap();
     assert_eq!(probe.unwrap().1.result.get() >> 16, 2, "authentication is required");
     open(fabric, &host(1), SUBSYSTEM, 1, place(0, 0)).unwrap()
 }
@@ -524,10 +524,10 @@ fn a_proof_goes_on_while_its_connection_moves() {
     admin.begin(entry.entry());
     let outcome = admin.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
     assert_eq!(outcome, Outcome::Parked, "its power is not computed");
-    let number = admin.detach();
+    let number = admin.detach().unwrap();
     assert!(fabric.compute());
     let at = place(1, 9);
-    let mut landed = fabric.attach(number, at.worker, at.conn).unwrap();
+    let mut landed = attach(&fabric, number, at.worker, at.conn).unwrap();
     let [Action::Complete { conn, answer, data }] = &poll(&fabric, 1, Instant::ZERO)[..] else {
         panic!("nobody was answered");
     };
@@ -543,9 +543,9 @@ fn a_proof_that_moved_still_wants_the_key() {
     let Session { mut admin, .. } = unproven(&fabric);
     send(&mut admin, &negotiation(Hash::Sha256.id(), Group::Ffdhe2048.id()));
     let (message, _) = receive(&fabric, 0, &mut admin);
-    let number = admin.detach();
+    let number = admin.detach().unwrap();
     let at = place(1, 9);
-    let mut landed = fabric.attach(number, at.worker, at.conn).unwrap();
+    let mut landed = attach(&fabric, number, at.worker, at.conn).unwrap();
     let wrong = Plan { key: secret(3), ..plan(Hash::Sha256, Group::Ffdhe2048) };
     let outcome = respond(&fabric, 1, &mut landed, &host(1), &wrong, &message);
     assert_eq!(outcome, Err(AuthFailure::FAILED));

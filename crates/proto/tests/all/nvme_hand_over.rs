@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::nvme_host::{Host, SUBSYSTEM, Session, at, config, fabric, host, nqn, place, poll};
+use crate::nvme_host::{
+    Host, SUBSYSTEM, Session, at, attach, config, fabric, host, nqn, place, poll,
+};
 use crate::nvme_tcp_pair::{Pair, ranged};
 use crate::support::Chance;
 use contract::{Fenced as _, Instant, Movable as _, Session as _, Start};
@@ -46,7 +48,8 @@ impl Moving {
         let Session { admin, fabric, host, .. } = session;
         let cntlid = admin.cntlid();
         assert!(fabric.set_exporting(cntlid, true) && admin.is_exporting());
-        let numbers = [admin].into_iter().chain(io).map(Queue::detach).collect();
+        let numbers =
+            [admin].into_iter().chain(io).map(|mut queue| queue.detach().unwrap()).collect();
         Moving { cntlid, numbers, host }
     }
 
@@ -67,7 +70,7 @@ impl Moving {
     /// Attaches the queues of the moved controller to a worker.
     fn attach(self, to: &Arc<Fabric>, numbers: &BTreeMap<u16, u64>) -> (Session, Vec<Queue>) {
         let attach = |(id, number): (&u16, &u64)| {
-            let queue = to.attach(*number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();
+            let queue = attach(to, *number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();
             assert_eq!((queue.id(), queue.cntlid()), (*id, self.cntlid));
             queue
         };
@@ -120,23 +123,23 @@ fn what_is_not_whole_or_waits_does_not_leave() {
     let (old, _) = two(&config());
     let session = connect(&old, 1, 0);
     let (fabric, cntlid) = (session.fabric.clone(), session.admin.cntlid());
-    let io = session.io(1, place(0, 1)).unwrap();
-    let Session { admin, .. } = session;
-    let number = admin.detach();
+    let mut io = session.io(1, place(0, 1)).unwrap();
+    let Session { mut admin, .. } = session;
+    let number = admin.detach().unwrap();
     assert_eq!(fabric.export(cntlid, &[number]).unwrap_err(), ExportError::Queues);
     assert_eq!(fabric.export(cntlid, &[number, 99]).unwrap_err(), ExportError::Gone);
     assert_eq!(fabric.export(99, &[number]).unwrap_err(), ExportError::Gone);
-    let numbers = [number, io.detach()];
+    let numbers = [number, io.detach().unwrap()];
     fabric.export(cntlid, &numbers).unwrap();
     // The host continues here, with its timer as if it had just sent a command.
     fabric.cancel_export(cntlid, NOW);
     let [admin, io] =
-        [0, 1].map(|n| fabric.attach(numbers[n], 0, place(0, n as u32).conn).unwrap());
+        [0, 1].map(|n| attach(&fabric, numbers[n], 0, place(0, n as u32).conn).unwrap());
     assert!(!admin.is_exporting() && io.fence().start(DEVICE, 0) == Start::Started);
     // A reset with a write at the device is not over before that write.
     let mut session = Session::again(&fabric, &host(1), SUBSYSTEM, admin, place(0, 0));
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
-    let number = session.admin.detach();
+    let number = session.admin.detach().unwrap();
     assert_eq!(fabric.export(cntlid, &[number]).unwrap_err(), ExportError::Ending);
     io.fence().end(DEVICE, 0);
     assert!(fabric.export(cntlid, &[number]).is_ok());
@@ -161,7 +164,7 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     assert_eq!(gone, Err(ExportError::Gone));
     new.cancel_import(moving.cntlid);
     assert!(!new.import(moving.cntlid, NOW));
-    let landed = old.attach(moving.numbers[1], 1, place(1, 9).conn).unwrap();
+    let landed = attach(&old, moving.numbers[1], 1, place(1, 9).conn).unwrap();
     let reason = CloseReason::SubsystemRemoved;
     assert_eq!(mail(&old, 1), [Action::Close { conn: place(1, 9).conn, reason }]);
     drop(landed);
@@ -178,8 +181,8 @@ fn a_controller_does_not_expire_while_it_is_gathered() {
     let (cntlid, started) = (session.admin.cntlid(), 10_000);
     poll(&old, 0, at(started));
     assert!(old.set_exporting(cntlid, true));
-    let Session { admin, .. } = session;
-    let number = admin.detach();
+    let Session { mut admin, .. } = session;
+    let number = admin.detach().unwrap();
     for n in 0..20 {
         assert_eq!(poll(&old, 0, at(started + n * 1000)), [], "nobody could hear it");
     }
@@ -187,7 +190,7 @@ fn a_controller_does_not_expire_while_it_is_gathered() {
     // The controller stays, and has its whole timeout again. A host that stays silent then expires.
     let back = started + 20_000;
     old.cancel_export(cntlid, at(back));
-    let admin = old.attach(number, 0, place(0, 0).conn).unwrap();
+    let admin = attach(&old, number, 0, place(0, 0).conn).unwrap();
     poll(&old, 0, at(back + 900));
     assert_eq!(old.controllers().len(), 2);
     for n in 1..20 {
@@ -356,7 +359,7 @@ fn changed_controllers_are_refused_or_make_sense() {
         let Ok(numbers) = new.prepare_import(arrived) else { continue };
         assert!(new.import(cntlid, NOW));
         let attach = |(id, number): (&u16, &u64)| {
-            new.attach(*number, 1, place(1, u32::from(*id)).conn).expect("it was admitted")
+            attach(&new, *number, 1, place(1, u32::from(*id)).conn).expect("it was admitted")
         };
         let queues: Vec<Queue> = numbers.iter().map(attach).collect();
         poll(&new, 0, NOW);
@@ -376,7 +379,7 @@ fn bytes_that_are_no_session_are_refused() {
     let carried = Carried { sends: 32 * 512, ..Carried::default() };
     pair.host.command(&entry, carried, &[], &mut out);
     pair.target.feed(&out);
-    let packed = pair.target.session.pack();
+    let packed = pair.target.session.pack().unwrap();
     assert!(ControllerSession::number(&packed).is_some());
     let mut chance = Chance(5);
     for _ in 0..20_000 {

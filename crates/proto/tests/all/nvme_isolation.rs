@@ -177,6 +177,7 @@ fn say(queue: &mut Queue, entry: &Submission, payload: &[u8]) -> String {
     let mut out = Vec::new();
     let answer = match queue.begin(entry) {
         Step::Refused(answer) => format!("{:?} {}", answer.status, answer.result),
+        Step::Busy => unreachable!("no other thread is there"),
         Step::Device(io) => {
             assert!(!NOT_OWN.contains(&io.namespace.0), "{io:?}");
             let answer = queue.complete(&io, Ended::Ok);
@@ -208,8 +209,10 @@ fn join(session: &Session, cntlid: u16) -> String {
         let entry = connect_entry(200, 32, 0);
         let data = connect_data(&session.host, subsystem, cntlid);
         let at = place(0, 50);
-        let joined =
-            session.fabric.connect(PortId(port), at, entry.entry(), data.as_bytes(), Instant::ZERO);
+        let joined = session
+            .fabric
+            .connect(PortId(port), at, entry.entry(), data.as_bytes(), Instant::ZERO)
+            .unwrap();
         let done = joined.map(drop).unwrap_err();
         all += &format!("{cntlid} {subsystem} {port}: {:?} {}; ", done.status(), done.result.get());
     }
@@ -402,7 +405,8 @@ fn what_discovery_tells_is_numbered_anew_for_those_who_come_again() {
     let generation = |millis: u64| {
         let (entry, data) = (connect_entry(0, 32, 0), connect_data(&host(1), DISCOVERY, 0xffff));
         let (here, now) = (place(0, 70), at(millis));
-        let connected = fabric.connect(PortId(1), here, entry.entry(), data.as_bytes(), now);
+        let connected =
+            fabric.connect(PortId(1), here, entry.entry(), data.as_bytes(), now).unwrap();
         let (mut admin, _) = connected.expect("it connects");
         let enable = PropertyCommand {
             opcode: FABRICS_OPCODE,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::nvme_host::{Session, config, fabric, host, place, poll};
+use crate::nvme_host::{Session, attach, config, fabric, host, place, poll};
 use crate::nvme_tcp_pair::Pair;
 use contract::{Instant, Movable as _, Start};
 use nearflash_proto::nvme::{Action, CloseReason, Fabric};
@@ -28,16 +28,16 @@ fn mail(fabric: &Arc<Fabric>, worker: u16) -> Vec<Action> {
 fn a_queue_lands_with_its_head_and_its_fence() {
     let fabric = fabric(&config());
     let session = connect(&fabric, 1, 0);
-    let io = session.io(1, place(0, 1)).unwrap();
+    let mut io = session.io(1, place(0, 1)).unwrap();
     let fence = io.fence().clone();
-    let number = io.detach();
+    let number = io.detach().unwrap();
     assert_eq!(fence.start(DEVICE, 0), Start::Started, "it is a queue like any other");
     fence.end(DEVICE, 0);
     let at = place(1, 9);
-    let landed = fabric.attach(number, at.worker, at.conn).unwrap();
+    let landed = attach(&fabric, number, at.worker, at.conn).unwrap();
     assert!(Arc::ptr_eq(landed.fence(), &fence));
     assert_eq!(fabric.controllers()[0].queues[1].place, at);
-    assert!(fabric.attach(number, at.worker, at.conn).is_none(), "nothing lands twice");
+    assert!(attach(&fabric, number, at.worker, at.conn).is_none(), "nothing lands twice");
     assert!(session.io(1, place(0, 2)).is_err(), "its number was taken all the time");
     drop(landed);
     assert!(session.io(1, place(0, 2)).is_ok());
@@ -47,9 +47,9 @@ fn a_queue_lands_with_its_head_and_its_fence() {
 fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
     let fabric = fabric(&config());
     let mut session = connect(&fabric, 1, 0);
-    let io = session.io(1, place(0, 1)).unwrap();
+    let mut io = session.io(1, place(0, 1)).unwrap();
     let fence = io.fence().clone();
-    let number = io.detach();
+    let number = io.detach().unwrap();
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
     assert_eq!(fence.start(DEVICE, 0), Start::Superseded, "at once, not when it lands");
     // The controller continues, and has another queue of that identifier.
@@ -58,7 +58,7 @@ fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
     assert_eq!(newer.fence().start(DEVICE, 0), Start::Started);
     assert_eq!((mail(&fabric, 0), mail(&fabric, 1)), (Vec::new(), Vec::new()));
     let at = place(1, 9);
-    let landed = fabric.attach(number, at.worker, at.conn).unwrap();
+    let landed = attach(&fabric, number, at.worker, at.conn).unwrap();
     let close = Action::Close { conn: at.conn, reason: CloseReason::Reset };
     assert_eq!(mail(&fabric, 1), [close]);
     drop(landed);
@@ -69,9 +69,9 @@ fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
 fn a_queue_whose_controller_is_gone_ends_when_it_lands() {
     let fabric = fabric(&config());
     let session = connect(&fabric, 1, 0);
-    let number = session.io(1, place(0, 1)).unwrap().detach();
+    let number = session.io(1, place(0, 1)).unwrap().detach().unwrap();
     drop(session);
-    let landed = fabric.attach(number, 1, place(1, 9).conn).unwrap();
+    let landed = attach(&fabric, number, 1, place(1, 9).conn).unwrap();
     let reason = CloseReason::AdminGone;
     assert_eq!(mail(&fabric, 1), [Action::Close { conn: place(1, 9).conn, reason }]);
     assert_eq!(landed.fence().start(DEVICE, 0), Start::Superseded);
@@ -81,16 +81,16 @@ fn a_queue_whose_controller_is_gone_ends_when_it_lands() {
 fn a_queue_that_is_lost_on_its_way_leaves_its_ghosts() {
     let fabric = fabric(&config());
     let session = connect(&fabric, 1, 0);
-    let [lost, other] = [1, 2].map(|n| session.io(n, place(0, u32::from(n))).unwrap());
+    let [mut lost, other] = [1, 2].map(|n| session.io(n, place(0, u32::from(n))).unwrap());
     let fence = lost.fence().clone();
     assert_eq!(fence.start(DEVICE, 0), Start::Started);
-    fabric.drop_queue(lost.detach());
+    fabric.drop_queue(lost.detach().unwrap());
     assert_eq!(other.fence().start(DEVICE, 0), Start::Held);
     fence.end(DEVICE, 0);
     assert_eq!(other.fence().start(DEVICE, 0), Start::Started);
     other.fence().end(DEVICE, 0);
-    let Session { admin, fabric, .. } = session;
-    fabric.drop_queue(admin.detach());
+    let Session { mut admin, fabric, .. } = session;
+    fabric.drop_queue(admin.detach().unwrap());
     assert!(fabric.controllers().is_empty(), "without its admin queue a controller ends");
 }
 
@@ -100,12 +100,12 @@ fn an_event_finds_the_admin_queue_where_it_has_landed() {
     let mut session = connect(&fabric, 1, 0);
     session.set_feature(Feature::EVENTS, notice::NAMESPACE).unwrap();
     let cid = session.await_event();
-    let Session { admin, .. } = session;
-    let number = admin.detach();
+    let Session { mut admin, .. } = session;
+    let number = admin.detach().unwrap();
     fabric.remove_namespace(&crate::nvme_host::nqn(crate::nvme_host::SUBSYSTEM), 2).unwrap();
     assert_eq!((mail(&fabric, 0), mail(&fabric, 1)), (Vec::new(), Vec::new()));
     let at = place(1, 9);
-    let _landed = fabric.attach(number, at.worker, at.conn).unwrap();
+    let _landed = attach(&fabric, number, at.worker, at.conn).unwrap();
     let [Action::Complete { conn, answer, .. }] = &mail(&fabric, 1)[..] else {
         panic!("the event was lost");
     };
@@ -125,7 +125,7 @@ fn a_write_is_asked_for_where_its_connection_has_landed() {
 #[test]
 fn bytes_that_are_no_session_of_this_protocol_are_refused() {
     let (mut pair, _) = Pair::with_a_write();
-    let packed = pair.target.session.pack();
+    let packed = pair.target.session.pack().unwrap();
     for cut in 0..packed.len() {
         assert!(pair.target.unpack(&packed[..cut]).is_none(), "the first {cut} bytes");
     }

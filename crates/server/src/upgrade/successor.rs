@@ -607,8 +607,10 @@ impl TakeOver<'_> {
         if offers > OFFERS_MAX {
             tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
             self.landing.remove(&parcel.ticket);
-            if let Some(fabric) = self.grounds.live.fabric() {
-                ControllerSession::lose(&WorkerFabric::new(fabric, 0), &parcel.session);
+            if let Some(fabric) = self.grounds.live.fabric()
+                && let Some(number) = ControllerSession::number(&parcel.session)
+            {
+                fabric.drop_queue(number);
             }
             return self.grounds.spread.discard(parcel.ticket);
         }

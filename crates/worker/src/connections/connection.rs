@@ -122,6 +122,9 @@ pub(crate) enum Greeting {
     /// The control plane is asked whether the connection may enter the tenant that its hello names.
     /// The control plane's answer ends this.
     Asked(Welcome, Client),
+    /// The client's name is to be taken once no other thread uses the table of names. The end of the
+    /// turn in which that is so ends this.
+    Unnamed(Welcome, Client),
     /// The answer waits for the client's earlier connection. The end of the requests of that one
     /// ends this, or another process that has it.
     Fenced(Welcome),
@@ -151,6 +154,20 @@ impl Greeting {
     /// its fence.
     pub(crate) fn take_asked(&mut self) -> Option<Client> {
         let Greeting::Asked(welcome, client) = *self else { return None };
+        *self = Greeting::Fenced(welcome);
+        Some(client)
+    }
+
+    /// Lets a hello wait until it can take its client's name.
+    pub(crate) fn await_name(&mut self, client: Client) {
+        if let Greeting::Fenced(welcome) = *self {
+            *self = Greeting::Unnamed(welcome, client);
+        }
+    }
+
+    /// Takes the client out of a hello that waits for its name, and now waits for its fence.
+    pub(crate) fn take_unnamed(&mut self) -> Option<Client> {
+        let Greeting::Unnamed(welcome, client) = *self else { return None };
         *self = Greeting::Fenced(welcome);
         Some(client)
     }

@@ -5,12 +5,17 @@
 //! write to the same blocks was acknowledged. So a hello that names a client's connection is
 //! answered only when no earlier connection of that name can change data any more
 //! (docs/adr/0003-fences.md).
+//!
+//! The table of names is behind a door. A worker that finds the door closed goes on with its turn:
+//! the hello, or the connection that arrives, waits for a later turn, and a connection that ends
+//! leaves its name for the next clean-up (docs/adr/0023-one-door.md).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::thread;
 
-use contract::{Fence, ParcelPlace, TenantId};
+use contract::{Door, Fence, ParcelPlace, TenantId};
 
 /// A client's name for one of its connections, within its tenant: who belongs to another cannot
 /// take it.
@@ -23,7 +28,7 @@ pub type Key = (TenantId, u128, u32);
 /// themselves, and writes of hosts that may have others there.
 #[derive(Debug, Default)]
 pub struct Fences {
-    table: Mutex<Table>,
+    table: Door<Table>,
     /// Some hellos wait for another process.
     holds_hellos: AtomicBool,
     /// The requests that change data and wait for another process, as bits: in one word, because each
@@ -84,55 +89,52 @@ pub(crate) struct Place {
 }
 
 impl Fences {
-    /// Takes the name; every earlier connection that had it starts nothing from now on.
-    pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Place {
-        let key = (tenant, client, connection);
-        let mut table = self.table.lock().expect("no holder of this lock panics");
-        table.holders += 1;
-        let (serial, fence) = (table.holders, Arc::new(Fence::default()));
-        // An earlier holder that has not been let in runs nothing and never will; then what it
-        // waited for is what the new one waits for. So at most one is waited for.
-        let before = table.names.remove(&key).and_then(|earlier| {
-            earlier.fence.supersede();
-            [Some(earlier.fence), earlier.before].into_iter().flatten().find(|f| f.is_running())
-        });
-        table.names.insert(key, Name { serial, fence: fence.clone(), before: before.clone() });
-        Place { key, serial, fence, before }
+    /// Takes the name; every earlier connection that had it starts nothing from now on. Returns
+    /// `None`, and changes nothing, if another thread uses the table: the worker tries again in a
+    /// later turn.
+    pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Option<Place> {
+        self.table.try_enter(|table| table.take((tenant, client, connection)))
     }
 
     /// Returns the place of a connection that came from another worker, which keeps its own place
     /// until this one has been taken. The place starts nothing where a newer connection has the name
-    /// by now.
-    pub(crate) fn rejoin(&self, place: ParcelPlace) -> Place {
-        let ParcelPlace { tenant, client, connection, serial, .. } = place;
-        let key = (tenant, client, connection);
-        let table = self.table.lock().expect("no holder of this lock panics");
-        let own = table.names.get(&key).filter(|name| name.serial == serial);
-        let fence = own.map(|name| name.fence.clone()).unwrap_or_else(|| {
-            let fence = Fence::default();
-            fence.supersede();
-            Arc::new(fence)
-        });
-        Place { key, serial, fence, before: None }
+    /// by now. Returns `None` if another thread uses the table: the worker tries again in a later
+    /// turn.
+    pub(crate) fn rejoin(&self, place: ParcelPlace) -> Option<Place> {
+        self.table.try_enter(|table| table.rejoin(place))
+    }
+
+    /// Keeps all threads out of the table of names while `work` runs, as a change by the control
+    /// plane does. What workers want of the table waits for a later turn.
+    pub fn shut_while<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.change(|_| work())
+    }
+
+    /// Runs `work` on the table, after other threads. For the control plane.
+    fn change<R>(&self, work: impl FnOnce(&mut Table) -> R) -> R {
+        self.table.enter(work, thread::yield_now)
     }
 
     /// Lets hellos wait for another process, or not any more.
     pub fn hold_hellos(&self, hold: Hold) {
-        let mut table = self.table.lock().expect("no holder of this lock panics");
-        self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
-        table.hold = hold;
+        self.change(|table| {
+            self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
+            table.hold = hold;
+        });
     }
 
-    /// Returns whether the hello of a connection with this place waits for another process.
+    /// Returns whether the hello of a connection with this place waits for another process. While
+    /// another thread uses the table, it waits.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
         }
-        match &self.table.lock().expect("no holder of this lock panics").hold {
+        let is_held = self.table.try_enter(|table| match &table.hold {
             Hold::Nobody => false,
             Hold::All => true,
             Hold::Names(names) => names.contains(&place.key),
-        }
+        });
+        is_held.unwrap_or(true)
     }
 
     /// Lets requests that exclude others wait for another process, or not any more. Requests
@@ -170,10 +172,11 @@ impl Fences {
 
     /// Returns the names that connections have, or requests that still run.
     pub fn names(&self) -> Vec<Key> {
-        let table = self.table.lock().expect("no holder of this lock panics");
-        let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
-        let used = table.names.iter().filter(|(_, name)| is_used(name));
-        used.map(|(key, _)| *key).collect()
+        self.change(|table| {
+            let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
+            let used = table.names.iter().filter(|(_, name)| is_used(name));
+            used.map(|(key, _)| *key).collect()
+        })
     }
 
     /// Makes the place of a connection that comes from another process one of this process's: it is
@@ -181,35 +184,72 @@ impl Fences {
     pub fn adopt(&self, place: ParcelPlace) -> (ParcelPlace, Adopted) {
         let ParcelPlace { tenant, client, connection, is_superseded, .. } = place;
         let key = (tenant, client, connection);
-        let mut table = self.table.lock().expect("no holder of this lock panics");
-        if is_superseded || table.names.contains_key(&key) {
-            return (ParcelPlace { serial: 0, is_superseded: true, ..place }, Adopted(None));
-        }
-        table.holders += 1;
-        let (serial, fence) = (table.holders, Arc::new(Fence::default()));
-        table.names.insert(key, Name { serial, fence: fence.clone(), before: None });
-        (ParcelPlace { serial, ..place }, Adopted(Some(fence)))
+        self.change(|table| {
+            if is_superseded || table.names.contains_key(&key) {
+                return (ParcelPlace { serial: 0, is_superseded: true, ..place }, Adopted(None));
+            }
+            let (serial, fence) = table.hold_name(key, None);
+            (ParcelPlace { serial, ..place }, Adopted(Some(fence)))
+        })
     }
 
     /// Gives the place of a connection back that is gone. The name stays taken while requests of the
-    /// connection run, so that a later connection waits for them.
+    /// connection run, so that a later connection waits for them. If another thread uses the table,
+    /// the name stays until a later clean-up finds that nobody has it.
     pub(crate) fn leave(&self, place: Place) {
-        let mut table = self.table.lock().expect("no holder of this lock panics");
-        let is_own = |name: &Name| Arc::ptr_eq(&name.fence, &place.fence);
-        let quiet = !place.is_waiting() && !place.fence.is_running();
-        if quiet && table.names.get(&place.key).is_some_and(is_own) {
-            table.names.remove(&place.key);
-        }
-        drop(place);
-        if table.names.len() > 2 * table.cleaned + 64 {
-            table.names.retain(|_, name| Arc::strong_count(&name.fence) > 1 || name.is_running());
-            table.cleaned = table.names.len();
-        }
+        // The place is dropped in either case.
+        let _closed = self.table.try_enter(|table| table.leave(place));
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.table.lock().unwrap().names.len()
+        self.change(|table| table.names.len())
+    }
+}
+
+impl Table {
+    fn take(&mut self, key: Key) -> Place {
+        // An earlier holder that has not been let in runs nothing and never will; then what it
+        // waited for is what the new one waits for. So at most one is waited for.
+        let before = self.names.remove(&key).and_then(|earlier| {
+            earlier.fence.supersede();
+            [Some(earlier.fence), earlier.before].into_iter().flatten().find(|f| f.is_running())
+        });
+        let (serial, fence) = self.hold_name(key, before.clone());
+        Place { key, serial, fence, before }
+    }
+
+    /// Gives a name to a new holder; returns the holder's number and fence.
+    fn hold_name(&mut self, key: Key, before: Option<Arc<Fence>>) -> (u64, Arc<Fence>) {
+        self.holders += 1;
+        let (serial, fence) = (self.holders, Arc::new(Fence::default()));
+        self.names.insert(key, Name { serial, fence: fence.clone(), before });
+        (serial, fence)
+    }
+
+    fn rejoin(&self, place: ParcelPlace) -> Place {
+        let ParcelPlace { tenant, client, connection, serial, .. } = place;
+        let key = (tenant, client, connection);
+        let own = self.names.get(&key).filter(|name| name.serial == serial);
+        let fence = own.map(|name| name.fence.clone()).unwrap_or_else(|| {
+            let fence = Fence::default();
+            fence.supersede();
+            Arc::new(fence)
+        });
+        Place { key, serial, fence, before: None }
+    }
+
+    fn leave(&mut self, place: Place) {
+        let is_own = |name: &Name| Arc::ptr_eq(&name.fence, &place.fence);
+        let quiet = !place.is_waiting() && !place.fence.is_running();
+        if quiet && self.names.get(&place.key).is_some_and(is_own) {
+            self.names.remove(&place.key);
+        }
+        drop(place);
+        if self.names.len() > 2 * self.cleaned + 64 {
+            self.names.retain(|_, name| Arc::strong_count(&name.fence) > 1 || name.is_running());
+            self.cleaned = self.names.len();
+        }
     }
 }
 
@@ -252,8 +292,8 @@ mod tests {
     #[test]
     fn another_tenant_cannot_take_the_name() {
         let fences = Fences::default();
-        let place = fences.take(TENANT, 7, 0);
-        let other = fences.take(TenantId(1), 7, 0);
+        let place = fences.take(TENANT, 7, 0).unwrap();
+        let other = fences.take(TenantId(1), 7, 0).unwrap();
         assert!(starts(place.fence()) && !other.is_waiting());
         place.fence().end(0, 0);
     }
@@ -261,13 +301,13 @@ mod tests {
     #[test]
     fn a_new_connection_waits_for_the_old_ones_requests() {
         let fences = Fences::default();
-        let old = fences.take(TENANT, 7, 0);
+        let old = fences.take(TENANT, 7, 0).unwrap();
         assert!(!old.is_waiting());
         assert!(starts(old.fence()));
-        let new = fences.take(TENANT, 7, 0);
+        let new = fences.take(TENANT, 7, 0).unwrap();
         assert!(new.is_waiting());
         assert!(!starts(old.fence()), "nothing of the old one starts any more");
-        let other = fences.take(TENANT, 7, 1);
+        let other = fences.take(TENANT, 7, 1).unwrap();
         assert!(!other.is_waiting());
         old.fence().end(0, 0);
         assert!(!new.is_waiting());
@@ -278,14 +318,14 @@ mod tests {
     #[test]
     fn a_place_is_found_again_unless_it_was_taken() {
         let fences = Fences::default();
-        let place = fences.take(TENANT, 7, 0);
-        let again = fences.rejoin(place.to_parcel());
+        let place = fences.take(TENANT, 7, 0).unwrap();
+        let again = fences.rejoin(place.to_parcel()).unwrap();
         assert!(starts(again.fence()) && place.fence().is_running());
         again.fence().end(0, 0);
-        let newer = fences.take(TENANT, 7, 0);
+        let newer = fences.take(TENANT, 7, 0).unwrap();
         assert!(!starts(again.fence()), "both are the same, so both are superseded");
-        assert!(!starts(fences.rejoin(place.to_parcel()).fence()));
-        assert!(starts(fences.rejoin(newer.to_parcel()).fence()));
+        assert!(!starts(fences.rejoin(place.to_parcel()).unwrap().fence()));
+        assert!(starts(fences.rejoin(newer.to_parcel()).unwrap().fence()));
         // Whoever was superseded leaves the name alone.
         fences.leave(again);
         assert!(newer.fence().is_running());
@@ -294,7 +334,7 @@ mod tests {
     #[test]
     fn hellos_wait_for_another_process_by_name_or_all() {
         let fences = Fences::default();
-        let (one, other) = (fences.take(TENANT, 7, 0), fences.take(TENANT, 8, 0));
+        let (one, other) = (fences.take(TENANT, 7, 0).unwrap(), fences.take(TENANT, 8, 0).unwrap());
         let held = || (fences.holds(&one), fences.holds(&other));
         assert_eq!(held(), (false, false));
         fences.hold_hellos(Hold::All);
@@ -308,29 +348,48 @@ mod tests {
     #[test]
     fn a_place_of_another_process_is_the_older_one() {
         let (there, here) = (Fences::default(), Fences::default());
-        let old = there.take(TENANT, 7, 0);
+        let old = there.take(TENANT, 7, 0).unwrap();
         assert_eq!(there.names(), [(TENANT, 7, 0)]);
         let (place, _adopted) = here.adopt(old.to_parcel());
-        let moved = here.rejoin(place);
+        let moved = here.rejoin(place).unwrap();
         assert!(starts(moved.fence()), "it has the name here");
         moved.fence().end(0, 0);
-        let newer = here.take(TENANT, 7, 0);
+        let newer = here.take(TENANT, 7, 0).unwrap();
         assert!(!starts(moved.fence()) && starts(newer.fence()));
         // It arrives after its successor has said hello, or had been superseded before.
         let (place, _adopted) = here.adopt(old.to_parcel());
-        assert!(!starts(here.rejoin(place).fence()));
-        let _ = there.take(TENANT, 7, 0);
+        assert!(!starts(here.rejoin(place).unwrap().fence()));
+        let _ = there.take(TENANT, 7, 0).unwrap();
         let (place, _adopted) = Fences::default().adopt(old.to_parcel());
-        assert!(place.is_superseded && !starts(here.rejoin(place).fence()));
+        assert!(place.is_superseded && !starts(here.rejoin(place).unwrap().fence()));
+    }
+
+    #[test]
+    fn a_worker_that_finds_the_door_closed_tries_again() {
+        let fences = Fences::default();
+        let (place, gone) =
+            (fences.take(TENANT, 7, 0).unwrap(), fences.take(TENANT, 8, 0).unwrap());
+        fences.hold_hellos(Hold::Names([(TENANT, 9, 0)].into()));
+        fences.shut_while(|| {
+            assert!(
+                fences.take(TENANT, 7, 0).is_none() && fences.rejoin(place.to_parcel()).is_none()
+            );
+            assert!(fences.holds(&place), "who cannot look waits");
+            fences.leave(gone);
+        });
+        assert!(starts(place.fence()), "nobody has taken its name");
+        place.fence().end(0, 0);
+        assert!(!fences.holds(&place));
+        assert_eq!(fences.names(), [(TENANT, 7, 0)], "the other name is nobody's");
     }
 
     #[test]
     fn a_third_connection_waits_for_the_first() {
         let fences = Fences::default();
-        let first = fences.take(TENANT, 7, 0);
+        let first = fences.take(TENANT, 7, 0).unwrap();
         assert!(starts(first.fence()));
-        let second = fences.take(TENANT, 7, 0);
-        let third = fences.take(TENANT, 7, 0);
+        let second = fences.take(TENANT, 7, 0).unwrap();
+        let third = fences.take(TENANT, 7, 0).unwrap();
         assert!(second.is_waiting() && third.is_waiting());
         assert!(!starts(second.fence()));
         fences.leave(second);
@@ -342,10 +401,10 @@ mod tests {
     #[test]
     fn names_are_forgotten_when_nothing_runs() {
         let fences = Fences::default();
-        let quiet = fences.take(TENANT, 1, 0);
+        let quiet = fences.take(TENANT, 1, 0).unwrap();
         fences.leave(quiet);
         assert_eq!(fences.len(), 0);
-        let place = fences.take(TENANT, 2, 0);
+        let place = fences.take(TENANT, 2, 0).unwrap();
         let fence = place.fence().clone();
         assert!(starts(&fence));
         fences.leave(place);
@@ -353,7 +412,7 @@ mod tests {
         fence.end(0, 0);
         drop(fence);
         for client in 100..200 {
-            let place = fences.take(TENANT, client, 0);
+            let place = fences.take(TENANT, client, 0).unwrap();
             fence_kept_while_running(&fences, place);
         }
         assert!(fences.len() < 100, "what ended is cleaned up in time");

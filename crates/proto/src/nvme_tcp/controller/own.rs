@@ -15,6 +15,17 @@ use super::exchanges::{Data, Exchange, Own};
 use super::{ControllerSession, Pending, Phase, carries, request};
 use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 
+/// The outcome of an attempt to carry out a command of the controller itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Executed {
+    /// The command is carried out; others may follow.
+    More,
+    /// The command is carried out, and was the connection's last.
+    Last,
+    /// Another thread changes the fabric: the command has to be carried out later.
+    Busy,
+}
+
 impl ControllerSession {
     /// Adds a command of the controller itself, and requests its payload if needed.
     pub(super) fn own(
@@ -68,12 +79,12 @@ impl ControllerSession {
         self.desk.call_later(self.peer.conn, held);
     }
 
-    /// Carries out a command of the controller itself. Returns `false` if it was the last.
-    pub(super) fn execute(&mut self, own: &Own, now: Instant) -> bool {
+    /// Carries out a command of the controller itself.
+    pub(super) fn execute(&mut self, own: &Own, now: Instant) -> Executed {
         if !own.verdict.is_ok() {
             let cid = own.entry.cid.get();
             self.answer(Answer::error(cid, NvmeStatus::TRANSIENT_TRANSPORT), &[]);
-            return true;
+            return Executed::More;
         }
         let Some(queue) = &mut self.queue else { return self.connect(own, now) };
         let mut out = Vec::new();
@@ -84,10 +95,13 @@ impl ControllerSession {
             Outcome::Discard(io) => self.discard(io),
             Outcome::Closing(answer) => {
                 self.own.parting = Some((answer, out));
-                return self.part().is_ok();
+                if self.part().is_err() {
+                    return Executed::Last;
+                }
             }
+            Outcome::Busy => return Executed::Busy,
         }
-        true
+        Executed::More
     }
 
     /// Turns each range into a request; the end of the last one answers the command.
@@ -106,16 +120,16 @@ impl ControllerSession {
         self.pending.extend(requests.map(Pending::Request));
     }
 
-    /// Carries out the first command, which creates this connection's queue. Returns `false` on
-    /// failure.
-    pub(super) fn connect(&mut self, own: &Own, now: Instant) -> bool {
+    /// Carries out the first command, which creates this connection's queue or ends the connection.
+    pub(super) fn connect(&mut self, own: &Own, now: Instant) -> Executed {
         if !self.peer.is_let_in {
             let cid = own.entry.cid.get();
             self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
-            return false;
+            return Executed::Last;
         }
         let from = (self.peer.conn, self.peer.address);
         let connected = self.desk.connect(self.peer.port, from, &own.entry, &own.payload, now);
+        let Ok(connected) = connected else { return Executed::Busy };
         let completion = match connected {
             Ok((queue, completion)) => {
                 let command = ConnectCommand::of(&own.entry);
@@ -130,7 +144,7 @@ impl ControllerSession {
             Err(completion) => completion,
         };
         self.outbox.answer(&self.style, &completion, &[]);
-        self.queue.is_some()
+        if self.queue.is_some() { Executed::More } else { Executed::Last }
     }
 
     /// Sends the answer that ends the queue, with its data, once the queue has no request at a

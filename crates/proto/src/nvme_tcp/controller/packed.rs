@@ -24,7 +24,7 @@ use super::super::framer::{Digests, Framer};
 use super::exchanges::{Data, Exchange, Exchanges, Own};
 use super::fused::{Half, Pair};
 use super::{Arriving, ControllerSession, FROM_HOSTS, Pending, Phase};
-use crate::nvme::{Fused, Io, PAYLOAD_BYTES_MAX, PortId, Queue};
+use crate::nvme::{Busy, Fused, Io, PAYLOAD_BYTES_MAX, PortId};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
 /// The tag of a session of NVMe over TCP in format 2.
@@ -49,13 +49,20 @@ impl ControllerSession {
         let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
             !self.own.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
-        !is_done && !has_work && self.outbox.len() == 0 && !self.desk.has_mail(self.peer.conn)
+        let is_blocked = self.blocked.is_some() || self.arriving.is_unsettled;
+        let is_heard = self.outbox.len() == 0 && !self.desk.has_mail(self.peer.conn);
+        !is_done && !has_work && !is_blocked && is_heard
     }
 
-    /// Serializes the session, and detaches its queue.
-    pub(super) fn pack_session(&mut self) -> Vec<u8> {
-        let number = self.queue.take().map_or(NO_QUEUE, Queue::detach);
-        self.bytes(number)
+    /// Serializes the session, and detaches its queue. Returns `None`, and changes nothing, if
+    /// another thread changes the fabric.
+    pub(super) fn pack_session(&mut self) -> Option<Vec<u8>> {
+        let number = match &mut self.queue {
+            Some(queue) => queue.detach().ok()?,
+            None => NO_QUEUE,
+        };
+        self.queue = None;
+        Some(self.bytes(number))
     }
 
     fn bytes(&self, number: u64) -> Vec<u8> {
@@ -85,12 +92,13 @@ impl ControllerSession {
     ) -> Option<(ControllerSession, Vec<u8>)> {
         let mut session = ControllerSession::unpack_at(desk, packed)?;
         session.peer.port = port;
-        session.arriving = Arriving { number: Some(number), is_foreign: true };
+        session.arriving = Arriving { number: Some(number), is_foreign: true, ..session.arriving };
         let bytes = session.bytes(number);
         Some((session, bytes))
     }
 
-    /// Restores a serialized session. Its queue arrives when the session has a connection.
+    /// Restores a serialized session. Its queue has yet to be
+    /// [claimed](ControllerSession::claim_queue).
     pub fn unpack_at(desk: Rc<WorkerFabric>, packed: &[u8]) -> Option<ControllerSession> {
         let input = &mut Reader(packed);
         if input.array().ok()? != FORMAT {
@@ -100,7 +108,7 @@ impl ControllerSession {
         let is_foreign = input.flag("origin").ok()?;
         let mut session = take_session(input, desk).ok()?;
         let number = (number != NO_QUEUE).then_some(number);
-        session.arriving = Arriving { number, is_foreign };
+        session.arriving = Arriving { number, is_foreign, is_unsettled: false };
         (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
@@ -112,18 +120,29 @@ impl ControllerSession {
         }
     }
 
-    /// Attaches the session, and its queue, to a connection.
-    pub(super) fn take_queue(&mut self, conn: ConnId) {
-        self.peer.conn = conn;
-        if !self.own.ready.is_empty() {
-            self.pending.push_back(Pending::Own);
-        }
-        let Some(number) = self.arriving.number.take() else { return };
-        self.queue = self.desk.attach(number, conn);
+    /// Claims the queue of a restored session, which needs a connection next.
+    ///
+    /// # Errors
+    /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
+    pub fn claim_queue(&mut self) -> Result<(), Busy> {
+        let Some(number) = self.arriving.number else { return Ok(()) };
+        self.queue = self.desk.claim(number)?;
+        self.arriving.number = None;
+        self.arriving.is_unsettled = self.queue.is_some();
         if self.queue.is_none() {
             self.goodbye = Some(Fatal::Ended(0));
             self.pending.push_front(Pending::Own);
         }
+        Ok(())
+    }
+
+    /// Attaches the session, and its queue, to a connection.
+    pub(super) fn take_connection(&mut self, conn: ConnId) {
+        self.peer.conn = conn;
+        if !self.own.ready.is_empty() {
+            self.pending.push_back(Pending::Own);
+        }
+        self.settle();
         if core::mem::take(&mut self.arriving.is_foreign) {
             self.adapt();
         }

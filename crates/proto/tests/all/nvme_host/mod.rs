@@ -182,6 +182,13 @@ pub fn connect(
     session
 }
 
+/// Gives a queue that has left to a connection.
+pub fn attach(fabric: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
+    let mut queue = fabric.claim(number, worker).unwrap()?;
+    queue.settle(conn).unwrap();
+    Some(queue)
+}
+
 /// Connects an admin queue.
 pub fn open(
     fabric: &Arc<Fabric>,
@@ -194,7 +201,8 @@ pub fn open(
     let data = connect_data(host, subsystem, 0xffff);
     let port = PortId(port);
     let now = Instant::ZERO;
-    let (admin, done) = fabric.connect(port, place, entry.entry(), data.as_bytes(), now)?;
+    let (admin, done) =
+        fabric.connect(port, place, entry.entry(), data.as_bytes(), now).unwrap()?;
     assert!(done.status().is_ok());
     assert_eq!(done.result.get() as u16, admin.cntlid());
     let subsystem = subsystem.to_owned();
@@ -239,8 +247,10 @@ impl Session {
     pub fn io(&self, queue: u16, place: Place) -> Result<Queue, Completion> {
         let entry = connect_entry(queue, 32, 0);
         let data = connect_data(&self.host, &self.subsystem, self.admin.cntlid());
-        let connected =
-            self.fabric.connect(self.port, place, entry.entry(), data.as_bytes(), Instant::ZERO);
+        let connected = self
+            .fabric
+            .connect(self.port, place, entry.entry(), data.as_bytes(), Instant::ZERO)
+            .unwrap();
         connected.map(|(queue, done)| {
             assert!(done.status().is_ok());
             queue
@@ -348,6 +358,7 @@ pub fn run(
     let answer = match queue.begin(entry) {
         Step::Refused(answer) => return Err(answer.status),
         Step::Device(io) => panic!("{io:?} is for a device"),
+        Step::Busy => panic!("no other thread is there"),
         Step::Controller { payload_bytes } => {
             assert_eq!(payload_bytes, payload.len());
             let mut out = vec![0xaa; 7];

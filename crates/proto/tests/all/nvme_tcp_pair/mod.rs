@@ -9,7 +9,7 @@ use contract::{
     BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Movable,
     Reply, Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Speaks, Status, TenantId,
 };
-use nearflash_proto::nvme::{Fabric, Held, PortId};
+use nearflash_proto::nvme::{Busy, Fabric, Held, PortId};
 use nearflash_proto::nvme_tcp::{
     Carried, ControllerSession, Digests, HostEvent, HostSession, WorkerFabric,
 };
@@ -58,6 +58,10 @@ pub struct Target {
     pub desks: [Rc<WorkerFabric>; 2],
     /// The number of moves between them.
     pub moves: u32,
+    /// Bytes that its session does not take yet.
+    carried: Vec<u8>,
+    /// `true` while another thread changes the fabric.
+    is_shut: bool,
     /// The current fabric, after the earlier ones.
     fabrics: Vec<Arc<Fabric>>,
 }
@@ -85,22 +89,38 @@ impl Target {
             admin: Some(admin),
             desks,
             moves: 0,
+            carried: Vec::new(),
+            is_shut: false,
             fabrics: vec![fabric],
         };
         (target, data)
     }
 
-    /// Moves to the other worker, if that is possible now.
+    /// Moves to the other worker, if that is possible now. Every third time another thread changes
+    /// the fabric at each step.
     pub fn travel(&mut self) {
         if self.ended.is_some() || !self.awaited.is_empty() || !self.session.is_settled() {
             return;
         }
         assert!(self.session.moves_to(0) && !self.session.moves_to(2), "there are two");
-        let packed = self.session.pack();
+        let (fabric, is_shut) = (self.fabric(), self.moves % 3 == 1);
+        let packed = match is_shut {
+            true => fabric.shut_while(|| self.session.pack()),
+            false => None,
+        };
+        let packed = packed.or_else(|| self.session.pack()).unwrap();
         self.moves += 1;
         let desk = self.desks[self.moves as usize % 2].clone();
         self.session = ControllerSession::unpack_at(desk, &packed).expect("it was packed");
-        let fence = self.session.landed(ConnId { index: 1, generation: self.moves });
+        if is_shut && ControllerSession::number(&packed).is_some() {
+            assert_eq!(fabric.shut_while(|| self.session.claim_queue()), Err(Busy));
+        }
+        self.session.claim_queue().unwrap();
+        let conn = ConnId { index: 1, generation: self.moves };
+        let fence = match is_shut {
+            true => fabric.shut_while(|| self.session.landed(conn)),
+            false => self.session.landed(conn),
+        };
         match (&self.fence, fence) {
             (Some(before), Some(now)) => assert!(Arc::ptr_eq(before, &now), "it keeps its fence"),
             (before, now) => {
@@ -108,6 +128,7 @@ impl Target {
                 self.fence = now;
             }
         }
+        self.go_on();
     }
 
     /// Returns the current fabric.
@@ -129,13 +150,14 @@ impl Target {
     /// Moves to another process with its controller, where `held` commands wait.
     pub fn export(&mut self, held: Held) {
         let (from, to) = (self.fabric(), host::fabric(&host::config()));
-        let admin = self.admin.take().expect("it goes once").admin;
+        let mut admin = self.admin.take().expect("it goes once").admin;
         let cntlid = admin.cntlid();
         to.hold(held);
         from.set_exporting(cntlid, true);
         assert!(self.session.moves_to(2) && self.session.is_settled());
-        let packed = self.session.pack();
-        let numbers = [admin.detach(), ControllerSession::number(&packed).expect("it has a queue")];
+        let packed = self.session.pack().unwrap();
+        let numbers =
+            [admin.detach().unwrap(), ControllerSession::number(&packed).expect("it has a queue")];
         let exported = from.export(cntlid, &numbers).expect("all of it is here");
         let there = to.prepare_import(exported).expect("it may come");
         let desks = [0, 1].map(|worker| Rc::new(WorkerFabric::new(to.clone(), worker)));
@@ -147,7 +169,8 @@ impl Target {
         from.hand_over(cntlid, &numbers).expect("nothing has happened");
         from.forget_exported(cntlid);
         assert!(to.import(cntlid, Instant::ZERO));
-        let admin = to.attach(there[&0], 0, host::place(0, 0).conn).expect("it was admitted");
+        let admin =
+            host::attach(&to, there[&0], 0, host::place(0, 0).conn).expect("it was admitted");
         let who = host::host(1);
         let place = host::place(0, 0);
         self.admin = Some(host::Session::again(&to, &who, host::SUBSYSTEM, admin, place));
@@ -155,6 +178,7 @@ impl Target {
         self.moves = 0;
         self.session =
             ControllerSession::unpack_at(self.desks[0].clone(), &packed).expect("it was packed");
+        self.session.claim_queue().unwrap();
         self.fence = self.session.landed(CONN);
         self.fabrics.push(to);
         self.feed(&[]);
@@ -165,9 +189,27 @@ impl Target {
         ControllerSession::unpack_at(self.desks[0].clone(), packed)
     }
 
+    /// Passes bytes to the session while another thread changes the fabric, and goes on behind that.
+    pub fn feed_shut(&mut self, bytes: &[u8]) {
+        self.is_shut = true;
+        self.fabric().shut_while(|| self.feed(bytes));
+        self.is_shut = false;
+        self.go_on();
+    }
+
+    /// Lets the session go on with what it has news of.
+    fn go_on(&mut self) {
+        while self.ended.is_none() && self.hears_news() {
+            self.attend();
+            self.feed(&[]);
+        }
+        assert!(self.carried.is_empty() || self.ended.is_some(), "nobody would call it again");
+    }
+
     /// Passes bytes to the session.
     pub fn feed(&mut self, bytes: &[u8]) {
-        let mut input = bytes;
+        let all = [std::mem::take(&mut self.carried), bytes.to_vec()].concat();
+        let mut input = &all[..];
         while self.ended.is_none() && (!input.is_empty() || self.session.has_more()) {
             let (expected, here) = (self.session.expects(), input.len());
             match self.session.next_event(&mut input) {
@@ -185,7 +227,8 @@ impl Target {
                     self.handle(event);
                 }
                 Ok(None) => {
-                    assert!(input.is_empty(), "bytes left behind");
+                    assert!(input.is_empty() || self.is_shut, "bytes left behind");
+                    self.carried = input.to_vec();
                     break;
                 }
                 Err(fatal) => self.ended = Some(fatal),
@@ -350,7 +393,10 @@ pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
         }
         let most = [1, 7, 100, 5000][chance.below(4)];
         let (piece, left) = rest.split_at((1 + chance.below(most)).min(rest.len()));
-        target.feed(piece);
+        match chance.below(8) {
+            0 => target.feed_shut(piece),
+            _ => target.feed(piece),
+        }
         rest = left;
     }
 }

@@ -23,8 +23,8 @@ use contract::{
 };
 use flash::Null;
 use nearflash_worker::{
-    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts,
-    Sessions, Worker,
+    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, NotUnpacked,
+    Parts, Sessions, Worker,
 };
 
 /// Bytes of a write of one unit.
@@ -267,10 +267,10 @@ impl Movable for Speech {
         true
     }
 
-    fn pack(&mut self) -> Vec<u8> {
+    fn pack(&mut self) -> Option<Vec<u8>> {
         PACKED.with_borrow_mut(|packed| {
             packed.push(std::mem::take(self));
-            vec![packed.len() as u8 - 1]
+            Some(vec![packed.len() as u8 - 1])
         })
     }
 
@@ -335,8 +335,8 @@ impl Sessions<Speech> for Speeches {
         Speech { given: self.given.clone(), ..Speech::default() }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Option<Speech> {
-        Unpack::unpack(packed)
+    fn unpack(&mut self, packed: &[u8]) -> Result<Speech, NotUnpacked> {
+        Unpack::unpack(packed).ok_or(NotUnpacked::Unknown)
     }
 }
 
