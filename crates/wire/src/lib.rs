@@ -8,5 +8,6 @@
 
 pub mod nvme;
 pub mod nvme_tcp;
+pub mod packets;
 pub mod reflex_v1;
 pub mod reflex_v2;

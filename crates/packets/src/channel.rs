@@ -1,0 +1,151 @@
+//! A channel: a connection inside an association. Both halves, its state, and what it owes.
+
+use contract::CloseReason;
+
+use crate::incoming::Incoming;
+use crate::outgoing::Outgoing;
+use crate::piece::Kind;
+use crate::slab::{Linked, NONE};
+
+/// The state of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// We asked for the channel. The peer's answer ends this state.
+    Opening,
+    /// Both ends know the channel. Either end may end this state.
+    Open,
+    /// Our last message is queued. The peer's reset or end ends this state.
+    Finishing,
+    /// The channel is over for its user. The acknowledgement of our reset ends this state, or the
+    /// peer's reset.
+    Leaving(Why),
+    /// Nothing is left to be said. The return of the last message ends this state.
+    Gone(Why),
+}
+
+/// The reason for the end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The peer finished.
+    Peer,
+    /// The peer closed at once.
+    Reset,
+    /// The peer is silent, or does not know the association.
+    Lost,
+    /// The channel was closed here.
+    Local,
+}
+
+/// `ECONNRESET` and `ETIMEDOUT` of Linux: what a socket would say.
+const RESET: i32 = 104;
+const TIMED_OUT: i32 = 110;
+
+impl Why {
+    pub(crate) fn reason(self) -> CloseReason {
+        match self {
+            Why::Peer => CloseReason::Peer,
+            Why::Reset => CloseReason::Reset(RESET),
+            Why::Lost => CloseReason::Reset(TIMED_OUT),
+            Why::Local => CloseReason::Local,
+        }
+    }
+}
+
+/// A record without a number that the channel owes its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    Nothing,
+    Stop,
+    Go,
+    Reset,
+}
+
+impl Owed {
+    /// Returns what is owed again when a record of this kind was lost.
+    pub(crate) fn again(kind: Kind) -> Owed {
+        match kind {
+            Kind::Reset => Owed::Reset,
+            Kind::Stop => Owed::Stop,
+            Kind::Go => Owed::Go,
+            _ => Owed::Nothing,
+        }
+    }
+
+    /// Returns the kind of the record that is owed.
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self {
+            Owed::Nothing => None,
+            Owed::Stop => Some(Kind::Stop),
+            Owed::Go => Some(Kind::Go),
+            Owed::Reset => Some(Kind::Reset),
+        }
+    }
+}
+
+/// A connection inside an association.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub out: Outgoing,
+    pub incoming: Incoming,
+    /// The association's place.
+    pub association: u32,
+    /// The number of channels that had this place before.
+    pub generation: u32,
+    /// The next channel with something to say.
+    pub next: u32,
+    /// Bytes that the channel may send before it is another's turn; below zero after a long piece.
+    pub deficit: i32,
+    /// Messages in the table of messages.
+    pub messages: u32,
+    /// Stops and goes that were said.
+    pub stops: u32,
+    /// The serial number in the association. Its lower half names the channel on the wire.
+    pub serial: u32,
+    pub state: State,
+    pub owed: Owed,
+    /// The channel stands in its association's queue of speakers.
+    pub speaks: bool,
+}
+
+const _: () = assert!(size_of::<Option<Channel>>() <= 128);
+
+impl Linked for Channel {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(association: u32, serial: u32, generation: u32, state: State) -> Channel {
+        Channel {
+            out: Outgoing::new(),
+            incoming: Incoming::new(),
+            association,
+            generation,
+            next: NONE,
+            deficit: 0,
+            messages: 0,
+            stops: 0,
+            serial,
+            state,
+            owed: Owed::Nothing,
+            speaks: false,
+        }
+    }
+
+    /// Returns the channel's name on the wire.
+    pub(crate) fn name(&self) -> u16 {
+        self.serial as u16
+    }
+
+    /// Returns `true` if the channel is over for its user.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Leaving(_) | State::Gone(_))
+    }
+
+    /// Returns `true` if the channel has something to say now.
+    pub(crate) fn has_words(&self, front_is_begun: bool) -> bool {
+        let may = if front_is_begun { self.out.may_go_on() } else { self.out.may_begin() };
+        self.owed != Owed::Nothing || !self.out.queue.is_empty() && may
+    }
+}

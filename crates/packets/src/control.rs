@@ -1,0 +1,255 @@
+//! How many bytes a path may have in flight.
+//!
+//! [`Policy::Delay`] keeps the queue of the bottleneck short: it compares each round trip with the
+//! least one plus 50 µs (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control
+//! in the Datacenter", SIGCOMM 2020), halves at a loss, and follows marks as DCTCP does (RFC 8257).
+//! docs/explanation/packets.md has the derivation.
+
+use core::time::Duration;
+
+use contract::Instant;
+
+/// The rule for the window of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The window follows the delay.
+    Delay,
+    /// The window is this number of packets, whatever happens (Tyche's windows; shaped links).
+    Fixed(u16),
+}
+
+/// Queueing delay that is aimed at, above the least round trip.
+pub(crate) const TARGET: Duration = Duration::from_micros(50);
+
+/// Packets of the first window.
+const FIRST_PACKETS: u32 = 16;
+
+/// Packets from which on nothing is paced.
+const PACED_PACKETS: u32 = 8;
+
+/// The part of a packet that the smallest window is: 1/64. A window below one packet is a pause
+/// between packets.
+const LEAST_PART: u32 = 64;
+
+/// The window of a path.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    policy: Policy,
+    packet_bytes: u32,
+    window_max: u32,
+    window: u32,
+    /// The window grows by what is acknowledged until the first sign of a queue.
+    starting: bool,
+    /// When the window was last cut. It is cut once a round trip.
+    cut_at: Instant,
+    /// The window before the last cut for a loss, to go back to if nothing was lost.
+    before: u32,
+    /// Share of marked bytes, smoothed, in 1/1024.
+    marked: u32,
+}
+
+/// What an acknowledgement tells about the path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signal {
+    pub acked_bytes: u32,
+    /// The round trip without the time that the peer held the acknowledgement.
+    pub delay: Duration,
+    pub least: Duration,
+    pub smoothed: Duration,
+    /// The network marked packets of ours.
+    pub marked: bool,
+    /// The window was what kept more from being sent.
+    pub was_limited: bool,
+}
+
+impl Control {
+    /// Returns the first window of a path whose packets are at most `packet_bytes`, with at most
+    /// `packets_max` in flight.
+    pub(crate) fn new(policy: Policy, packet_bytes: usize, packets_max: usize) -> Control {
+        let packet_bytes = packet_bytes as u32;
+        let packets = match policy {
+            Policy::Delay => FIRST_PACKETS,
+            Policy::Fixed(packets) => u32::from(packets),
+        };
+        let window_max = packet_bytes * packets_max as u32;
+        let window = (packets * packet_bytes).min(window_max);
+        Control {
+            policy,
+            packet_bytes,
+            window_max,
+            window,
+            starting: true,
+            cut_at: Instant::ZERO,
+            before: window,
+            marked: 0,
+        }
+    }
+
+    /// Returns the bytes that may be in flight. A window below a packet still lets one go.
+    pub(crate) fn window(&self) -> u32 {
+        self.window.max(self.packet_bytes)
+    }
+
+    /// Returns the pause after a packet of these bytes, if windows this small are paced.
+    pub(crate) fn pause(&self, bytes: u32, smoothed: Duration) -> Option<Duration> {
+        if self.policy != Policy::Delay || self.window >= PACED_PACKETS * self.packet_bytes {
+            return None;
+        }
+        let nanos = smoothed.as_nanos() as u64 * u64::from(bytes) / u64::from(self.window);
+        Some(Duration::from_nanos(nanos))
+    }
+
+    /// Follows an acknowledgement.
+    pub(crate) fn acknowledged(&mut self, now: Instant, signal: &Signal) {
+        if self.policy != Policy::Delay {
+            return;
+        }
+        let share = if signal.marked { 1024 } else { 0 };
+        let weight = signal.acked_bytes.min(self.window) as u64 * 1024 / self.window as u64;
+        self.marked = mix(self.marked, share, weight as u32 / 16);
+        let target = signal.least + TARGET;
+        if signal.delay > target {
+            self.starting = false;
+            let over = (signal.delay - target).as_nanos() as u64;
+            let cut = 820 * over / signal.delay.as_nanos() as u64;
+            self.cut(now, signal.smoothed, 1024 - (cut as u32).min(512));
+        } else if signal.marked {
+            self.starting = false;
+            self.cut(now, signal.smoothed, 1024 - self.marked / 2);
+        } else if signal.was_limited {
+            let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
+            let grown = match self.starting {
+                true => acked,
+                false => (acked * u64::from(self.packet_bytes) / window).max(1),
+            };
+            self.window = (self.window + grown as u32).min(self.window_max);
+        }
+    }
+
+    /// Follows a loss.
+    pub(crate) fn lost(&mut self, now: Instant, smoothed: Duration) {
+        if self.policy == Policy::Delay {
+            self.starting = false;
+            let before = self.window;
+            if self.cut(now, smoothed, 512) {
+                self.before = before;
+            }
+        }
+    }
+
+    /// Takes the last cut for a loss back: the packet arrived after all.
+    pub(crate) fn was_not_lost(&mut self) {
+        if self.policy == Policy::Delay {
+            self.window = self.window.max(self.before);
+        }
+    }
+
+    /// Multiplies the window by `parts`/1024, once a round trip. Returns `true` if it did.
+    fn cut(&mut self, now: Instant, smoothed: Duration, parts: u32) -> bool {
+        if self.cut_at > Instant::ZERO && now - self.cut_at < smoothed {
+            return false;
+        }
+        self.cut_at = now;
+        let window = u64::from(self.window) * u64::from(parts) / 1024;
+        self.window = (window as u32).max(self.packet_bytes / LEAST_PART).max(1);
+        true
+    }
+}
+
+/// Returns `old` moved towards `new` by `weight`/1024.
+fn mix(old: u32, new: u32, weight: u32) -> u32 {
+    (old * (1024 - weight) + new * weight) / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    fn signal(delay: u64) -> Signal {
+        Signal {
+            acked_bytes: 10_000,
+            delay: micros(delay),
+            least: micros(20),
+            smoothed: micros(delay),
+            marked: false,
+            was_limited: true,
+        }
+    }
+
+    #[test]
+    fn the_window_follows_the_delay() {
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        // (now in ms, delay in µs, window afterwards)
+        let table = [
+            (1, 30, 26_000),      // starting: grows by what was acknowledged
+            (2, 70, 36_000),      // the target itself is no queue
+            (3, 140, 21_585),     // 70 µs above of 140: × (1 − 0.8/2)
+            (3, 140, 21_585),     // once a round trip
+            (4, 30, 22_048),      // from now on a packet a round trip
+            (50, 10_000, 11_024), // never below the half
+        ];
+        for (ms, delay, window) in table {
+            control.acknowledged(at(ms), &signal(delay));
+            assert_eq!(control.window(), window, "at {ms} ms, {delay} µs");
+        }
+    }
+
+    #[test]
+    fn a_loss_halves_once_a_round_trip_and_is_taken_back() {
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        let now = Instant::from_nanos(1_000_000);
+        control.lost(now, micros(100));
+        control.lost(now + micros(50), micros(100));
+        assert_eq!(control.window(), 8000);
+        control.was_not_lost();
+        assert_eq!(control.window(), 16_000);
+    }
+
+    #[test]
+    fn an_idle_sender_does_not_grow() {
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        let idle = Signal { was_limited: false, ..signal(30) };
+        control.acknowledged(Instant::from_nanos(1), &idle);
+        assert_eq!(control.window(), 16_000);
+    }
+
+    #[test]
+    fn small_windows_become_pauses() {
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        assert_eq!(control.pause(1000, micros(100)), None);
+        for n in 1..=2 {
+            control.lost(Instant::from_nanos(n * 1_000_000), micros(100));
+        }
+        assert_eq!(control.pause(1000, micros(100)), Some(micros(25)));
+        for n in 3..40 {
+            control.lost(Instant::from_nanos(n * 1_000_000), micros(100));
+        }
+        assert_eq!(control.window(), 1000, "a packet is always possible");
+        assert!(control.pause(1000, micros(100)) > Some(micros(6000)));
+    }
+
+    #[test]
+    fn a_fixed_window_stays() {
+        let mut control = Control::new(Policy::Fixed(4), 1000, 128);
+        control.acknowledged(Instant::from_nanos(1), &signal(10_000));
+        control.lost(Instant::from_nanos(2), micros(100));
+        assert_eq!((control.window(), control.pause(1000, micros(9))), (4000, None));
+    }
+
+    #[test]
+    fn few_marks_cut_little_and_many_cut_half() {
+        let marked = Signal { marked: true, ..signal(30) };
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        control.acknowledged(Instant::from_nanos(1_000_000), &marked);
+        assert!(control.window() > 15_000, "{}", control.window());
+        for n in 2..200 {
+            control.acknowledged(Instant::from_nanos(n * 1_000_000), &marked);
+        }
+        assert_eq!(control.window(), 1000);
+    }
+}

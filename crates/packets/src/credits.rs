@@ -1,0 +1,41 @@
+//! Credits: how many packets a peer may have outstanding to us, so that our own memory never is the
+//! bottleneck that drops.
+
+/// Credits that every association has. With less, a lost packet could not be made good.
+pub(crate) const LEAST: u16 = 2;
+
+/// Credits that an association has at most: no path has more packets in flight than twice this.
+const MOST: usize = 256;
+
+/// Promises of each chunk: peers seldom use their credits all at once.
+const OVERCOMMIT: usize = 4;
+
+/// Returns the credits of one of `associations` associations, of `chunks` chunks of which `free`
+/// are free now. `is_pressed` halves them: chunks ran out lately.
+pub(crate) fn grant(chunks: usize, free: usize, associations: usize, is_pressed: bool) -> u16 {
+    let share = OVERCOMMIT * chunks / associations.max(1);
+    let share = if is_pressed { share / 2 } else { share };
+    (share.min(free).min(MOST) as u16).max(LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_follow_what_is_free() {
+        let table = [
+            // chunks, free, associations, pressed → credits
+            (4096, 4096, 1, false, 256),
+            (4096, 4096, 256, false, 64),
+            (4096, 4096, 256, true, 32),
+            (4096, 10, 256, false, 10),
+            (4096, 0, 1, false, 2),
+            (256, 256, 4096, false, 2),
+            (256, 256, 0, false, 256),
+        ];
+        for (chunks, free, associations, is_pressed, credits) in table {
+            assert_eq!(grant(chunks, free, associations, is_pressed), credits);
+        }
+    }
+}

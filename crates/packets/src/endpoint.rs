@@ -1,0 +1,413 @@
+//! An endpoint: all associations of a worker or of a client process, and the door of each packet.
+
+use alloc::collections::VecDeque;
+
+use contract::{Buf, ConnId, Frame, Instant};
+use wire::packets::PacketKind;
+
+use crate::association::{Association, State};
+use crate::channel::{State as ChannelState, Why};
+use crate::deadlines::Deadlines;
+use crate::directory::Directory;
+use crate::event::{AssociationId, Delivery, Down, Event};
+use crate::greet::Answer;
+use crate::head::{HEAD_BYTES, Head, PACKET_BYTES_MAX};
+use crate::hear::Place;
+use crate::packet::{Lent, Packet};
+use crate::path::Path;
+use crate::piece::Kind;
+use crate::pools::{Chunk, Counters, Pools};
+use crate::secret::Secret;
+use crate::settings::Settings;
+use crate::slab::{NONE, Queue, Slab};
+use crate::station::Station;
+
+/// Answers of the handshake that wait for their turn to leave.
+const ANSWERS_MAX: usize = 64;
+
+/// The least packet that an endpoint speaks: a hello fits.
+const PACKET_BYTES_MIN: usize = wire::packets::HELLO_BYTES;
+
+/// A packet that a lane received. Its buffer is lent until [`Endpoint::take_back`] returns it.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The number of the lane.
+    pub lane: u8,
+    /// The station that sent it.
+    pub from: Station,
+    /// The buffer.
+    pub buf: Buf,
+    /// Where the packet begins in the buffer.
+    pub at: usize,
+    /// Bytes that arrived, padding of the network included.
+    pub bytes: usize,
+    /// The network marked the packet: a queue is long.
+    pub is_marked: bool,
+}
+
+/// All associations of a worker or of a client process.
+///
+/// The owner hands in packets with [`receive`](Endpoint::receive), fetches packets with
+/// [`transmit`](Endpoint::transmit) until there is none, and calls [`advance`](Endpoint::advance)
+/// at [`wake_at`](Endpoint::wake_at). Nothing is allocated after [`new`](Endpoint::new).
+pub struct Endpoint {
+    pub(crate) settings: Settings,
+    pub(crate) associations: Slab<Association>,
+    pub(crate) pools: Pools,
+    /// Associations with something to send.
+    busy: Queue,
+    deadlines: Deadlines,
+    generations: alloc::vec::Vec<u32>,
+    pub(crate) secret: Secret,
+    /// Associations by the peer's cookie.
+    pub(crate) by_peer: Directory,
+    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) hellos: crate::greet::Rate,
+}
+
+impl Endpoint {
+    /// Returns an endpoint without associations.
+    ///
+    /// # Panics
+    /// Panics if packets are smaller than a hello or larger than the format allows.
+    pub fn new(settings: Settings) -> Endpoint {
+        let bytes = settings.packet_bytes;
+        assert!((PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&bytes), "packets of {bytes} bytes");
+        let max = settings.associations_max;
+        Endpoint {
+            associations: Slab::new(max),
+            pools: Pools::new(&settings),
+            busy: Queue::EMPTY,
+            deadlines: Deadlines::new(max),
+            generations: alloc::vec![0; max],
+            secret: Secret::new(settings.secret),
+            by_peer: Directory::new(max),
+            answers: VecDeque::with_capacity(ANSWERS_MAX),
+            hellos: crate::greet::Rate::default(),
+            settings,
+        }
+    }
+
+    /// Begins an association with the endpoint at a station. [`Event::Up`] follows, or
+    /// [`Event::Down`]. Channels may be opened at once. Returns `None` if every place is taken.
+    pub fn dial(&mut self, now: Instant, lane: u8, to: Station) -> Option<AssociationId> {
+        let token = wire::packets::RetryBody { minute: 0.into(), proof: [0; 16] };
+        let state = State::Greeting { token, tries: 0, next: now };
+        let place = self.admit(now, state, (lane, to), self.settings.packet_bytes)?;
+        self.refresh(place);
+        Some(self.associations[place].id())
+    }
+
+    /// Makes an association with its first path.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        state: State,
+        (lane, station): (u8, Station),
+        packet_bytes: usize,
+    ) -> Option<u32> {
+        if self.pools.paths.free() == 0 || self.associations.free() == 0 {
+            return None;
+        }
+        let cookie = self.secret.cookie();
+        let association = Association::new(state, cookie, now, packet_bytes as u16);
+        let place = self.associations.take(association)?;
+        let path = Path::new(lane, station, self.settings.control, packet_bytes);
+        let path = self.pools.paths.take(path).expect("there is a free path");
+        let association = &mut self.associations[place];
+        (association.place, association.generation) = (place, self.generations[place as usize]);
+        association.paths[0] = path;
+        Some(place)
+    }
+
+    /// Opens a channel. Messages may be sent at once; [`Event::Opened`] follows when the peer
+    /// knows it, or [`Event::Closed`]. Returns `None` if there is no room, or if the association
+    /// is gone or was not dialled by us.
+    pub fn connect(&mut self, association: AssociationId) -> Option<ConnId> {
+        let place = self.find(association)?;
+        let channel = self.associations[place].connect(&mut self.pools)?;
+        self.refresh(place);
+        Some(self.pools.conn(channel))
+    }
+
+    /// Returns the number of messages that [`send`](Endpoint::send) accepts now. Some places are
+    /// kept for the messages of the endpoint itself.
+    pub fn room(&self) -> usize {
+        let kept = self.pools.messages.max() / 8;
+        self.pools.messages.free().saturating_sub(kept)
+    }
+
+    /// Queues a message. It is delivered exactly once: after all earlier messages if it is
+    /// `strict`, and then before all later ones; otherwise in any order down to the last strict one
+    /// before it. A message to a channel that is over is dropped; its body comes back in
+    /// [`Event::Sent`] nevertheless.
+    ///
+    /// # Panics
+    /// Panics without [`room`](Endpoint::room).
+    pub fn send(&mut self, conn: ConnId, frame: Frame, strict: bool) {
+        let may = |state| matches!(state, ChannelState::Opening | ChannelState::Open);
+        let place = self.pools.place(conn).filter(|place| may(self.pools.channels[*place].state));
+        let Some(place) = place else {
+            let buf = frame.body.map(crate::event::BufOf);
+            self.pools.events.extend(buf.map(|buf| Event::Sent { conn, buf }));
+            return;
+        };
+        let association = self.pools.channels[place].association;
+        self.associations[association].queue(&mut self.pools, place, Kind::Data, frame, strict);
+        self.refresh(association);
+    }
+
+    /// Ends our direction after the queued messages. The peer's end follows, then
+    /// [`Event::Closed`].
+    pub fn finish(&mut self, conn: ConnId) {
+        let Some(place) = self.pools.place(conn) else { return };
+        let channel = &mut self.pools.channels[place];
+        if !matches!(channel.state, ChannelState::Opening | ChannelState::Open) {
+            return;
+        }
+        if self.pools.messages.free() == 0 {
+            return self.close(conn);
+        }
+        channel.state = ChannelState::Finishing;
+        let association = channel.association;
+        let frame = crate::association::bare_frame();
+        self.associations[association].queue(&mut self.pools, place, Kind::End, frame, true);
+        self.refresh(association);
+    }
+
+    /// Ends a channel at once: queued messages are dropped.
+    pub fn close(&mut self, conn: ConnId) {
+        let Some(place) = self.pools.place(conn) else { return };
+        let association = self.pools.channels[place].association;
+        self.associations[association].leave(&mut self.pools, place, Why::Local, false);
+        self.refresh(association);
+    }
+
+    /// Stops the delivery of a channel's messages, and asks the peer to send no more.
+    pub fn pause(&mut self, conn: ConnId) {
+        self.set_pause(conn, true);
+    }
+
+    /// Ends a [`pause`](Endpoint::pause).
+    pub fn resume(&mut self, conn: ConnId) {
+        self.set_pause(conn, false);
+    }
+
+    fn set_pause(&mut self, conn: ConnId, pause: bool) {
+        let Some(place) = self.pools.place(conn) else { return };
+        let association = self.pools.channels[place].association;
+        let of = &mut self.associations[association];
+        of.pause(&mut self.pools, place, pause);
+        if !pause {
+            of.deliver(&mut self.pools, place);
+        }
+        self.refresh(association);
+    }
+
+    /// Returns the bytes of a channel's messages that are not acknowledged.
+    pub fn unsent(&self, conn: ConnId) -> usize {
+        self.pools.place(conn).map_or(0, |place| self.pools.channels[place].out.unsent as usize)
+    }
+
+    /// Ends an association and all of its channels. The peer finds out by itself.
+    pub fn hang_up(&mut self, association: AssociationId) {
+        if let Some(place) = self.find(association) {
+            self.associations[place].end(&mut self.pools, Down::Local);
+            self.refresh(place);
+        }
+    }
+
+    fn find(&self, id: AssociationId) -> Option<u32> {
+        let association = self.associations.get(id.index)?;
+        (association.generation == id.generation).then_some(id.index)
+    }
+
+    /// Takes a packet that arrived. Packets that are not for us, damaged or repeated cost nothing
+    /// but this call.
+    pub fn receive(&mut self, now: Instant, arrived: Arrived) {
+        let Arrived { lane, from, buf, at, bytes, is_marked } = arrived;
+        self.pools.counters.arrived += 1;
+        let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
+        let Ok(head) = Head::parse(packet) else {
+            self.pools.counters.malformed += 1;
+            return self.pools.returned.push_back(buf);
+        };
+        let packet = &packet[..head.bytes];
+        if head.kind != PacketKind::DATA {
+            self.greeted(now, (lane, from), &head, packet);
+            return self.pools.returned.push_back(buf);
+        }
+        let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
+        let place = self.door(&head, lane, &from);
+        let (Some((place, path)), Some(chunk)) = (place, chunk) else {
+            match chunk {
+                None => self.pools.counters.refused += 1,
+                Some(chunk) => {
+                    self.pools.chunks.give(chunk);
+                    self.pools.counters.unknown += 1;
+                    self.disown(now, &head, lane, from);
+                }
+            }
+            return self.pools.returned.push_back(buf);
+        };
+        self.pools.paths[path].echo |= is_marked;
+        let of = Place { path, chunk, at: at as u32 };
+        let heard = self.associations[place].hear(&mut self.pools, now, &head, packet, of);
+        self.pools.counters.malformed += u64::from(heard.is_err());
+        self.pools.chunks[chunk].buf = Some(buf);
+        crate::pools::let_go(&mut self.pools.chunks, &mut self.pools.returned, chunk);
+        self.refresh(place);
+    }
+
+    /// Returns the association and path that a packet is for, if its cookie and station are right.
+    pub(crate) fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
+        let place = head.association & 0x00ff_ffff;
+        let association = self.associations.get(place)?;
+        let is_ours = association.cookie == head.cookie && association.is_up();
+        if !is_ours || head.association >> 24 != u32::from(self.settings.worker) {
+            return None;
+        }
+        let comes_by = |path: &u32| {
+            let path = &self.pools.paths[*path];
+            path.lane == lane && path.to == *from
+        };
+        association.paths().find(comes_by).map(|path| (place, path))
+    }
+
+    /// Returns the next event.
+    pub fn event(&mut self) -> Option<Event> {
+        self.pools.events.pop_front()
+    }
+
+    /// Returns the bytes of a delivery.
+    pub fn bytes(&self, delivery: &Delivery) -> &[u8] {
+        if delivery.chunk == NONE {
+            return &[];
+        }
+        let buf = self.pools.chunks[delivery.chunk].buf.as_ref();
+        let buf = buf.expect("a chunk is whole between packets");
+        &buf.bytes()[delivery.at as usize..][..delivery.bytes as usize]
+    }
+
+    /// Gives the bytes of a delivery back.
+    pub fn give(&mut self, delivery: Delivery) {
+        let Pools { chunks, returned, .. } = &mut self.pools;
+        crate::pools::let_go(chunks, returned, delivery.chunk);
+    }
+
+    /// Returns a buffer of a packet that nobody needs any more, for the lane.
+    pub fn take_back(&mut self) -> Option<Buf> {
+        self.pools.returned.pop_front()
+    }
+
+    /// Makes the next packet. Returns `false` if there is nothing to send now.
+    pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
+        if self.answer(packet) {
+            return true;
+        }
+        while let Some(place) = self.busy.front() {
+            if self.greet(now, place, packet) {
+                return true;
+            }
+            let associations = self.associations.taken();
+            let credits = self.pools.grant(associations);
+            let association = &mut self.associations[place];
+            let is_up = association.is_up();
+            if is_up && association.transmit(&mut self.pools, now, credits, packet) {
+                // The next packet is another association's.
+                self.busy.pop(&mut self.associations);
+                self.busy.push(&mut self.associations, place);
+                return true;
+            }
+            self.busy.pop(&mut self.associations);
+            self.associations[place].is_busy = false;
+            self.settle(now, place);
+        }
+        false
+    }
+
+    /// Returns the bytes of a packet, part by part.
+    pub fn slices<'a>(&'a self, packet: &'a Packet) -> impl Iterator<Item = &'a [u8]> {
+        packet.slices(&self.pools.messages)
+    }
+
+    /// Takes back what a packet lent to a lane: the lane has sent it, or dropped it.
+    pub fn gone(&mut self, lent: Lent) {
+        let mut at = lent.0;
+        while at != NONE {
+            let loan = self.pools.loans.give(at);
+            at = loan.next;
+            self.pools.messages[loan.message].loans -= 1;
+            self.pools.settle(loan.message);
+        }
+    }
+
+    /// Does what is due by now.
+    pub fn advance(&mut self, now: Instant) {
+        while let Some((at, place)) = self.deadlines.first()
+            && at <= now
+        {
+            self.associations[place].on_time(&mut self.pools, now);
+            // The next deadline is set when there is nothing to send any more.
+            self.deadlines.set(place, None);
+            self.refresh(place);
+        }
+    }
+
+    /// Returns when [`advance`](Endpoint::advance) and then [`transmit`](Endpoint::transmit) are to
+    /// be called, if nothing happens before. Call it when there is nothing to transmit.
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| at)
+    }
+
+    /// Returns what was counted.
+    pub fn counters(&self) -> Counters {
+        self.pools.counters
+    }
+
+    /// Returns `true` if no message, piece, chunk or loan is taken.
+    pub fn is_at_rest(&self) -> bool {
+        let pools = &self.pools;
+        let taken = [pools.messages.taken(), pools.pieces.taken(), pools.loans.taken()];
+        let received = [pools.holds.taken(), pools.chunks.taken(), pools.returned.len()];
+        taken.iter().chain(&received).all(|taken| *taken == 0)
+    }
+
+    /// Puts an association into the queue of busy ones: it may have something to send, or end.
+    pub(crate) fn refresh(&mut self, place: u32) {
+        if !self.associations[place].is_busy {
+            self.associations[place].is_busy = true;
+            self.busy.push(&mut self.associations, place);
+        }
+    }
+
+    /// Plans the next attention to an association that has nothing to send now, and removes one
+    /// that is over.
+    fn settle(&mut self, now: Instant, place: u32) {
+        let association = &self.associations[place];
+        let State::Over(why) = association.state else {
+            let deadline = association.wake_at(&self.pools, now);
+            return self.deadlines.set(place, deadline);
+        };
+        if self.pools.channels_of[place as usize] > 0 {
+            return self.deadlines.set(place, None);
+        }
+        let id = association.id();
+        self.deadlines.set(place, None);
+        let association = self.associations.give(place);
+        self.generations[place as usize] = self.generations[place as usize].wrapping_add(1);
+        if association.peer_cookie != 0 {
+            self.by_peer.remove(association.peer_cookie);
+        }
+        for path in association.paths() {
+            let path = self.pools.paths.give(path);
+            if path.window != NONE {
+                self.pools.windows.give(path.window);
+            }
+        }
+        self.pools.events.push_back(Event::Down(id, why));
+    }
+}
+
+/// Bytes of a bare head: an acknowledgement on the wire.
+pub const ACK_BYTES: usize = HEAD_BYTES;

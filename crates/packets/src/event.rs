@@ -1,0 +1,90 @@
+//! What an endpoint tells its user.
+
+use contract::{Buf, CloseReason, ConnId};
+
+use crate::station::Station;
+
+/// The identifier of an association. The generation tells successive users of one place apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AssociationId {
+    /// Place in the endpoint's table.
+    pub index: u32,
+    /// Number of times that the place was used before.
+    pub generation: u32,
+}
+
+/// Bytes of a message that arrived. They lie in a chunk, which is lent until
+/// [`give`](crate::Endpoint::give).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub(crate) chunk: u32,
+    pub(crate) at: u32,
+    pub(crate) bytes: u32,
+    /// Offset in the message.
+    pub offset: u32,
+    /// The last bytes of the message.
+    pub is_last: bool,
+}
+
+/// The reason for the end of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// The peer is silent.
+    Silent,
+    /// The peer does not know the association any more.
+    Reset,
+    /// The peer refused the association; the number is one of `wire::packets::REFUSED_…`.
+    Refused(u32),
+    /// The association was closed here.
+    Local,
+}
+
+/// An event of an endpoint.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// An association that was dialled is up.
+    Up(AssociationId),
+    /// An association has ended, after all of its channels.
+    Down(AssociationId, Down),
+    /// A channel is open: accepted or asked for.
+    Opened {
+        /// The channel's identifier.
+        conn: ConnId,
+        /// The association it belongs to.
+        association: AssociationId,
+        /// The station of the association's first path.
+        peer: Station,
+    },
+    /// Bytes arrived on a channel.
+    Received {
+        /// The channel.
+        conn: ConnId,
+        /// The bytes, to be given back.
+        delivery: Delivery,
+    },
+    /// A message was delivered to the peer's endpoint, or dropped with its channel. Its body
+    /// returns.
+    Sent {
+        /// The channel.
+        conn: ConnId,
+        /// The body.
+        buf: BufOf,
+    },
+    /// A channel has ended. No further event of it follows but `Sent`.
+    Closed {
+        /// The channel.
+        conn: ConnId,
+        /// The reason.
+        reason: CloseReason,
+    },
+}
+
+/// A body that returns to its owner.
+#[derive(Debug)]
+pub struct BufOf(pub Buf);
+
+impl PartialEq for BufOf {
+    fn eq(&self, other: &BufOf) -> bool {
+        self.0.index() == other.0.index()
+    }
+}

@@ -1,0 +1,418 @@
+//! The receiving half of a channel: exactly once, above the floor, whole.
+//!
+//! A message is delivered when all messages below its floor were delivered. The lowest message that
+//! was not delivered goes up piece by piece, as its bytes come in order; the others go up when they
+//! are whole. While a message is partly delivered, no other of the channel is.
+
+use crate::flags::Flags;
+use crate::piece::Kind;
+use crate::slab::{Linked, NONE, Slab};
+
+/// Message numbers from the lowest undelivered one on that the receiver keeps apart.
+pub(crate) const MESSAGES_MAX: u32 = 128;
+
+/// A piece that arrived, and waits in its chunk or on its way up.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    /// The chunk's place, or [`NONE`] for a piece without bytes.
+    pub chunk: u32,
+    /// Where the bytes begin in the chunk.
+    pub at: u32,
+    /// Offset in the message.
+    pub offset: u32,
+    pub message: u32,
+    pub next: u32,
+    pub bytes: u16,
+    pub behind: u16,
+    pub kind: Kind,
+    pub last: bool,
+}
+
+impl Linked for Hold {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Hold {
+    fn end(&self) -> u32 {
+        self.offset + u32::from(self.bytes)
+    }
+
+    /// Removes the first `bytes` bytes.
+    fn skip(&mut self, bytes: u32) {
+        (self.at, self.offset) = (self.at + bytes, self.offset + bytes);
+        self.bytes -= bytes as u16;
+    }
+}
+
+/// What became of a piece that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// The piece is kept.
+    Kept,
+    /// All of it is known.
+    Known,
+    /// There is no place for it: the packet must not be acknowledged.
+    Refused,
+}
+
+/// Why a piece leaves the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The piece is delivered.
+    Due,
+    /// The piece lies behind the end of its message, and is dropped.
+    Stray,
+}
+
+/// The receiving half of a channel.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// Bit `n`: message `below` + n was delivered. Bit 0 is clear.
+    delivered: Flags,
+    /// All messages below this one were delivered.
+    below: u32,
+    /// Bytes of message `below` that were delivered.
+    progress: u32,
+    /// Pieces that wait, by message and offset, without overlaps.
+    first: u32,
+    pub is_paused: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new() -> Incoming {
+        Incoming { delivered: Flags::NONE, below: 0, progress: 0, first: NONE, is_paused: false }
+    }
+
+    /// Takes a piece that arrived. Pieces that it makes superfluous go to `freed`.
+    pub(crate) fn place(
+        &mut self,
+        holds: &mut Slab<Hold>,
+        mut piece: Hold,
+        mut freed: impl FnMut(Hold),
+    ) -> Placed {
+        let ahead = piece.message.wrapping_sub(self.below);
+        if ahead > u32::MAX / 2 || ahead < MESSAGES_MAX && self.delivered.has(ahead) {
+            return Placed::Known;
+        }
+        if ahead >= MESSAGES_MAX {
+            return Placed::Refused;
+        }
+        if ahead == 0 && piece.offset < self.progress {
+            if piece.end() <= self.progress && !piece.last {
+                return Placed::Known;
+            }
+            piece.skip((self.progress - piece.offset).min(u32::from(piece.bytes)));
+        }
+        // Walk to the place of the piece, and cut off what is held already.
+        let (mut before, mut at) = (NONE, self.first);
+        while at != NONE {
+            let held = &holds[at];
+            let held_ahead = held.message.wrapping_sub(self.below);
+            if held_ahead > ahead || held_ahead == ahead && held.offset >= piece.end() {
+                break;
+            }
+            if held_ahead == ahead && held.end() >= piece.offset {
+                let covers = held.offset <= piece.offset && held.end() >= piece.end();
+                if covers && (held.last || !piece.last) {
+                    return Placed::Known;
+                }
+                if held.offset < piece.offset {
+                    piece.skip((held.end() - piece.offset).min(u32::from(piece.bytes)));
+                } else if held.end() <= piece.end() {
+                    piece.last |= held.last;
+                    let next = held.next;
+                    self.unlink(holds, before, at, next);
+                    freed(holds.give(at));
+                    at = next;
+                    continue;
+                } else if held.offset == piece.offset {
+                    return Placed::Known;
+                } else {
+                    (piece.bytes, piece.last) = ((held.offset - piece.offset) as u16, false);
+                    break;
+                }
+            }
+            (before, at) = (at, holds[at].next);
+        }
+        piece.next = at;
+        let Some(place) = holds.take(piece) else { return Placed::Refused };
+        match before {
+            NONE => self.first = place,
+            before => holds[before].next = place,
+        }
+        Placed::Kept
+    }
+
+    fn unlink(&mut self, holds: &mut Slab<Hold>, before: u32, at: u32, next: u32) {
+        match before {
+            NONE => self.first = next,
+            before => holds[before].next = next,
+        }
+        holds[at].next = NONE;
+    }
+
+    /// Hands up every piece whose turn has come, in order. The pieces leave the table.
+    pub(crate) fn deliver(&mut self, holds: &mut Slab<Hold>, mut up: impl FnMut(Hold, Turn)) {
+        while !self.is_paused && self.first != NONE {
+            let first = &holds[self.first];
+            if first.message == self.below {
+                if first.offset != self.progress {
+                    // The lowest message misses bytes. If none went up, others may pass it.
+                    if self.progress > 0 || !self.deliver_whole(holds, &mut up) {
+                        return;
+                    }
+                    continue;
+                }
+                let (message, last) = (first.message, first.last);
+                self.progress = first.end();
+                up(self.pop(holds, NONE), Turn::Due);
+                if last {
+                    self.forget_rest(holds, NONE, message, &mut up);
+                    self.note(message);
+                }
+            } else if self.progress > 0 || !self.deliver_whole(holds, &mut up) {
+                return;
+            }
+        }
+    }
+
+    /// Hands up the lowest message that is whole and above its floor. Returns `false` if there is
+    /// none.
+    fn deliver_whole(&mut self, holds: &mut Slab<Hold>, up: &mut impl FnMut(Hold, Turn)) -> bool {
+        let (mut before, mut at) = (NONE, self.first);
+        while at != NONE {
+            let message = holds[at].message;
+            let is_due = self.is_above_floor(message, holds[at].behind);
+            let (mut end, mut whole, mut last_at, mut walk) = (0, false, at, at);
+            while walk != NONE && holds[walk].message == message {
+                let piece = &holds[walk];
+                if piece.offset == end && !whole {
+                    (end, whole) = (piece.end(), piece.last);
+                }
+                (last_at, walk) = (walk, piece.next);
+            }
+            if is_due && whole {
+                let mut is_over = false;
+                while !is_over {
+                    let piece = self.pop(holds, before);
+                    is_over = piece.last;
+                    up(piece, Turn::Due);
+                }
+                self.forget_rest(holds, before, message, up);
+                self.note(message);
+                return true;
+            }
+            (before, at) = (last_at, walk);
+        }
+        false
+    }
+
+    /// Removes and returns the piece behind `before`.
+    fn pop(&mut self, holds: &mut Slab<Hold>, before: u32) -> Hold {
+        let at = if before == NONE { self.first } else { holds[before].next };
+        let next = holds[at].next;
+        self.unlink(holds, before, at, next);
+        holds.give(at)
+    }
+
+    /// Returns `true` if all messages below the floor of `message` were delivered.
+    fn is_above_floor(&self, message: u32, behind: u16) -> bool {
+        let ahead = message.wrapping_sub(self.below);
+        let floor = ahead.saturating_sub(u32::from(behind));
+        self.delivered.has_all_below(floor)
+    }
+
+    /// Drops the pieces of a message that lie behind its last one: only a peer that lies sends any.
+    /// They come next after `before`.
+    fn forget_rest(
+        &mut self,
+        holds: &mut Slab<Hold>,
+        before: u32,
+        message: u32,
+        up: &mut impl FnMut(Hold, Turn),
+    ) {
+        loop {
+            let at = if before == NONE { self.first } else { holds[before].next };
+            if at == NONE || holds[at].message != message {
+                return;
+            }
+            up(self.pop(holds, before), Turn::Stray);
+        }
+    }
+
+    fn note(&mut self, message: u32) {
+        self.delivered.set(message.wrapping_sub(self.below));
+        if message == self.below {
+            self.progress = 0;
+        }
+        self.below = self.below.wrapping_add(self.delivered.pass());
+    }
+
+    /// Removes every piece that waits.
+    pub(crate) fn clear(&mut self, holds: &mut Slab<Hold>, mut freed: impl FnMut(Hold)) {
+        while self.first != NONE {
+            freed(self.pop(holds, NONE));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// A message of the model: its floor, and the ends of its pieces.
+    #[derive(Debug)]
+    struct Told {
+        behind: u16,
+        ends: Vec<u32>,
+    }
+
+    fn piece(message: u32, behind: u16, offset: u32, end: u32, last: bool) -> Hold {
+        Hold {
+            chunk: NONE,
+            at: offset,
+            offset,
+            message,
+            next: NONE,
+            bytes: (end - offset) as u16,
+            behind,
+            kind: Kind::Data,
+            last,
+        }
+    }
+
+    /// Places a piece and returns what goes up: message, offset, end.
+    fn give(incoming: &mut Incoming, holds: &mut Slab<Hold>, piece: Hold) -> Vec<(u32, u32, u32)> {
+        incoming.place(holds, piece, |_| ());
+        let mut up = Vec::new();
+        incoming.deliver(holds, |hold, turn| {
+            assert_eq!(turn, Turn::Due);
+            up.push((hold.message, hold.offset, hold.end()));
+        });
+        up
+    }
+
+    #[test]
+    fn messages_pass_each_other_down_to_the_floor() {
+        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        let mut give = |piece| give(&mut incoming, &mut holds, piece);
+        // Free messages 1 and 2 behind the strict message 0; strict message 3.
+        assert_eq!(give(piece(3, 0, 0, 8, true)), []);
+        assert_eq!(give(piece(2, 1, 0, 8, true)), [], "message 0 is the floor");
+        assert_eq!(give(piece(0, 0, 0, 8, true)), [(0, 0, 8), (2, 0, 8)]);
+        assert_eq!(give(piece(2, 1, 0, 8, true)), [], "once");
+        assert_eq!(give(piece(1, 0, 0, 8, true)), [(1, 0, 8), (3, 0, 8)]);
+        assert_eq!(holds.taken(), 0);
+    }
+
+    #[test]
+    fn the_lowest_message_goes_up_in_pieces_and_others_wait() {
+        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        let mut give = |piece| give(&mut incoming, &mut holds, piece);
+        assert_eq!(give(piece(0, 0, 0, 100, false)), [(0, 0, 100)]);
+        assert_eq!(give(piece(1, 1, 0, 8, true)), [], "a message is partly delivered");
+        assert_eq!(give(piece(0, 0, 200, 300, true)), []);
+        assert_eq!(give(piece(0, 0, 50, 120, false)), [(0, 100, 120)]);
+        assert_eq!(give(piece(0, 0, 120, 220, false)), [(0, 120, 200), (0, 200, 300), (1, 0, 8)]);
+        assert_eq!(holds.taken(), 0);
+    }
+
+    #[test]
+    fn a_pause_holds_everything_and_an_empty_message_is_one() {
+        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(16));
+        incoming.is_paused = true;
+        assert_eq!(give(&mut incoming, &mut holds, piece(0, 0, 0, 0, true)), []);
+        incoming.is_paused = false;
+        assert_eq!(
+            give(&mut incoming, &mut holds, piece(1, 0, 0, 1, true)),
+            [(0, 0, 0), (1, 0, 1)]
+        );
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused() {
+        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(1));
+        let mut place = |piece| incoming.place(&mut holds, piece, |_| ());
+        assert_eq!(place(piece(MESSAGES_MAX, 0, 0, 1, true)), Placed::Refused);
+        assert_eq!(place(piece(u32::MAX, 0, 0, 1, true)), Placed::Known, "below the window");
+        assert_eq!(place(piece(5, 0, 0, 1, true)), Placed::Kept);
+        assert_eq!(place(piece(6, 0, 0, 1, true)), Placed::Refused, "the table is full");
+        assert_eq!(place(piece(5, 0, 0, 1, true)), Placed::Known);
+    }
+
+    #[test]
+    fn pieces_behind_the_end_are_dropped() {
+        let (mut incoming, mut holds) = (Incoming::new(), Slab::new(8));
+        incoming.place(&mut holds, piece(1, 1, 8, 20, false), |_| ());
+        incoming.place(&mut holds, piece(1, 1, 0, 4, true), |_| ());
+        let mut turns = Vec::new();
+        incoming.deliver(&mut holds, |hold, turn| turns.push((hold.offset, turn)));
+        assert_eq!(turns, [(0, Turn::Due), (8, Turn::Stray)]);
+        assert_eq!(holds.taken(), 0);
+    }
+
+    /// Every message with its pieces, in any order and any number of times, cut in any way.
+    fn arrivals() -> impl proptest::strategy::Strategy<Value = (Vec<Told>, Vec<(usize, u32, u32)>)>
+    {
+        use proptest::prelude::*;
+        let message = (0u16..6, prop::collection::vec(1u32..40, 1..4));
+        prop::collection::vec(message, 1..24)
+            .prop_flat_map(|messages| {
+                let told: Vec<(u16, Vec<u32>)> = messages
+                    .into_iter()
+                    .map(|(behind, sizes)| {
+                        let ends = sizes.iter().scan(0, |sum, size| {
+                            *sum += size;
+                            Some(*sum)
+                        });
+                        (behind, ends.collect())
+                    })
+                    .collect();
+                let mut pieces = Vec::new();
+                for (message, (_, ends)) in told.iter().enumerate() {
+                    let whole = *ends.last().unwrap();
+                    let starts = core::iter::once(&0).chain(ends);
+                    pieces.extend(starts.zip(ends).map(|(start, end)| (message, *start, *end)));
+                    // The same bytes, cut elsewhere: as after a retransmission on another path.
+                    pieces.push((message, 0, whole.div_ceil(2)));
+                    pieces.push((message, whole / 2, whole));
+                }
+                (Just(told), Just(pieces).prop_shuffle())
+            })
+            .prop_map(|(told, pieces)| {
+                let told = told.into_iter().map(|(behind, ends)| Told { behind, ends }).collect();
+                (told, pieces)
+            })
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_delivers_as_the_model((told, pieces) in arrivals()) {
+            let (mut incoming, mut holds) = (Incoming::new(), Slab::new(200));
+            let mut read = vec![0; told.len()];
+            let mut partly = None;
+            let all = |read: &[u32], n: usize| read[n] == *told[n].ends.last().unwrap();
+            for (message, start, end) in pieces {
+                let behind = told[message].behind.min(message as u16);
+                let last = told[message].ends.last() == Some(&end);
+                let up = give(&mut incoming, &mut holds,
+                    piece(message as u32, behind, start, end, last));
+                for (message, offset, end) in up {
+                    let n = message as usize;
+                    assert!(partly.is_none_or(|partly| partly == n), "one message at a time");
+                    assert_eq!(read[n], offset, "every byte once, in order");
+                    let floor = n - usize::from(told[n].behind).min(n);
+                    assert!((0..floor).all(|below| all(&read, below)), "{n} is above its floor");
+                    read[n] = end;
+                    partly = if all(&read, n) { None } else { Some(n) };
+                }
+            }
+            assert!((0..told.len()).all(|n| all(&read, n)), "all are delivered");
+            assert_eq!(holds.taken(), 0);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Reliable messages in packets, without I/O: one transport over UDP, AF_XDP and raw Ethernet
+//! (docs/explanation/packets.md).
+//!
+//! An [`Endpoint`] takes packets and messages as values, and yields [`Packet`]s and [`Event`]s. An
+//! *association* joins two processes; the *channels* inside it are the connections of their
+//! sessions. A message is delivered exactly once, in any order down to a *floor* that its sender
+//! sets.
+//!
+//! This crate deliberately leaves out lanes, clocks and chance. Time and secrets come in as
+//! arguments, and the caller carries the packets.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod association;
+mod channel;
+mod control;
+mod credits;
+mod deadlines;
+mod directory;
+mod endpoint;
+mod event;
+mod flags;
+mod greet;
+mod head;
+mod hear;
+mod incoming;
+mod loss;
+mod message;
+mod outgoing;
+mod packet;
+mod path;
+mod piece;
+mod pools;
+mod record;
+mod rtt;
+mod secret;
+mod sent;
+mod settings;
+mod slab;
+mod speak;
+mod station;
+#[cfg(test)]
+mod trial;
+mod window;
+
+pub use association::PATHS_MAX;
+pub use control::Policy;
+pub use endpoint::{ACK_BYTES, Arrived, Endpoint};
+pub use event::{AssociationId, BufOf, Delivery, Down, Event};
+pub use head::PACKET_BYTES_MAX;
+pub use packet::{Lent, PARTS_MAX, Packet};
+pub use pools::Counters;
+pub use settings::Settings;
+pub use station::Station;

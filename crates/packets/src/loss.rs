@@ -1,0 +1,152 @@
+//! Loss detection (RFC 9002, section 6): by later numbers, by age, and by silence.
+
+use core::time::Duration;
+
+use contract::Instant;
+
+use crate::control::Signal;
+use crate::head::Ack;
+use crate::path::Path;
+use crate::piece::Piece;
+use crate::sent::{Fate, SentWindow};
+use crate::slab::{Queue, Slab};
+
+/// Later numbers that have to be acknowledged before a packet counts as lost.
+const REORDERED_MAX: u64 = 3;
+
+/// The pieces of packets whose flight has ended.
+pub(crate) struct Landed {
+    pub acked: Queue,
+    pub lost: Queue,
+    /// Packets whose flight has ended.
+    pub packets: u16,
+}
+
+impl Landed {
+    pub(crate) const NOTHING: Landed =
+        Landed { acked: Queue::EMPTY, lost: Queue::EMPTY, packets: 0 };
+}
+
+impl Path {
+    /// Follows a report of the peer. Reports of numbers that were never sent are ignored.
+    pub(crate) fn acknowledged(
+        &mut self,
+        now: Instant,
+        (ack, echo): (Ack, bool),
+        window: &mut SentWindow,
+        pieces: &mut Slab<Piece>,
+        landed: &mut Landed,
+    ) {
+        let Some(last) = self.next.checked_sub(1) else { return };
+        let back = u64::from((last as u32).wrapping_sub(ack.highest));
+        let Some(highest) = last.checked_sub(back) else { return };
+        let (mut bytes, mut was_limited, mut was_not_lost) = (0, false, false);
+        for back in 0..=64.min(highest) {
+            if back > 0 && ack.before >> (back - 1) & 1 == 0 {
+                continue;
+            }
+            let Some(sent) = window.get(highest - back) else { continue };
+            match sent.fate {
+                Fate::Done => {}
+                Fate::Lost => (sent.fate, was_not_lost) = (Fate::Done, true),
+                Fate::InFlight => {
+                    if back == 0 {
+                        let held = Duration::from_micros(u64::from(ack.held_us));
+                        self.rtt.sample(now, now - sent.at, held);
+                    }
+                    bytes += u32::from(sent.bytes);
+                    was_limited |= sent.was_limited;
+                    self.in_flight_bytes -= u32::from(sent.bytes);
+                    self.in_flight -= 1;
+                    landed.packets += 1;
+                    sent.land(Fate::Done, pieces, &mut landed.acked);
+                }
+            }
+        }
+        if was_not_lost {
+            self.control.was_not_lost();
+        }
+        self.acked = self.acked.max(highest + 1);
+        if bytes == 0 {
+            return;
+        }
+        (self.probes, self.is_proven) = (0, true);
+        let signal = Signal {
+            acked_bytes: bytes,
+            delay: self.rtt.latest(),
+            least: self.rtt.least(),
+            smoothed: self.rtt.smoothed(),
+            marked: echo,
+            was_limited,
+        };
+        self.control.acknowledged(now, &signal);
+        self.detect_losses(now, window, pieces, landed);
+    }
+
+    /// Counts packets as lost that later ones have overtaken, and sets when the next one will be.
+    pub(crate) fn detect_losses(
+        &mut self,
+        now: Instant,
+        window: &mut SentWindow,
+        pieces: &mut Slab<Piece>,
+        landed: &mut Landed,
+    ) {
+        let age = self.rtt.lost_after();
+        self.loss_at = None;
+        let mut is_oldest = true;
+        for number in self.oldest..self.acked {
+            let sent = window.get(number).filter(|sent| sent.fate == Fate::InFlight);
+            if let Some(sent) = sent {
+                if number + REORDERED_MAX < self.acked || now - sent.at >= age {
+                    self.lose(number, window, pieces, landed);
+                    self.control.lost(now, self.rtt.smoothed());
+                } else {
+                    let at = sent.at + age;
+                    self.loss_at = Some(self.loss_at.map_or(at, |other| other.min(at)));
+                    is_oldest = false;
+                }
+            }
+            if is_oldest {
+                self.oldest = number + 1;
+            }
+        }
+    }
+
+    /// Reacts to silence: the oldest packet's pieces are sent again, and a packet may leave although
+    /// the window is full. The window is cut from the second probe on.
+    pub(crate) fn probe(
+        &mut self,
+        now: Instant,
+        window: &mut SentWindow,
+        pieces: &mut Slab<Piece>,
+        landed: &mut Landed,
+    ) {
+        self.probes = self.probes.saturating_add(1);
+        self.probes_now = true;
+        self.asked_at = now;
+        if self.probes > 1 {
+            self.control.lost(now, self.rtt.smoothed());
+        }
+        let oldest = (self.oldest..self.next)
+            .find(|number| window.get(*number).is_some_and(|sent| sent.fate == Fate::InFlight));
+        if let Some(number) = oldest {
+            self.oldest = number;
+            self.lose(number, window, pieces, landed);
+        }
+    }
+
+    /// Ends the flight of a packet as lost.
+    pub(crate) fn lose(
+        &mut self,
+        number: u64,
+        window: &mut SentWindow,
+        pieces: &mut Slab<Piece>,
+        landed: &mut Landed,
+    ) {
+        let Some(sent) = window.get(number) else { return };
+        self.in_flight_bytes -= u32::from(sent.bytes);
+        self.in_flight -= 1;
+        landed.packets += 1;
+        sent.land(Fate::Lost, pieces, &mut landed.lost);
+    }
+}

@@ -1,0 +1,163 @@
+//! Messages on their way out: a frame each, which the table keeps until every piece is acknowledged
+//! and the lane has let go of the body.
+
+use contract::{Buf, Frame};
+
+use crate::piece::Kind;
+use crate::slab::{Linked, NONE};
+
+/// A message between [`send`](crate::Endpoint::send) and the return of its buffer.
+pub(crate) struct Message {
+    pub frame: Frame,
+    /// The channel's place.
+    pub channel: u32,
+    /// The number in the channel. Set with the first cut.
+    pub number: u32,
+    pub behind: u16,
+    pub kind: Kind,
+    pub strict: bool,
+    /// The channel is gone: pieces that are lost are not sent again.
+    pub is_dropped: bool,
+    /// `cut ≤ bytes`: what was cut into pieces.
+    pub cut: u32,
+    pub bytes: u32,
+    /// Pieces in flight or lost.
+    pub pieces: u32,
+    /// Packets at the lane whose body is in the frame's buffer.
+    pub loans: u16,
+    pub next: u32,
+}
+
+impl Linked for Message {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// Where a run of a message's bytes lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// In the head of the frame, from this byte on.
+    Head(usize),
+    /// In the body.
+    Body(usize),
+    /// In the tail.
+    Tail(usize),
+}
+
+impl Message {
+    pub(crate) fn new(channel: u32, frame: Frame, kind: Kind, strict: bool) -> Message {
+        let bytes = frame.wire_bytes() as u32;
+        Message {
+            frame,
+            channel,
+            number: 0,
+            behind: 0,
+            kind,
+            strict,
+            is_dropped: false,
+            cut: 0,
+            bytes,
+            pieces: 0,
+            loans: 0,
+            next: NONE,
+        }
+    }
+
+    /// Returns `true` if everything was cut. A message without bytes is cut into one empty piece.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut == self.bytes && (self.bytes > 0 || self.cut_once())
+    }
+
+    fn cut_once(&self) -> bool {
+        self.next == CUT
+    }
+
+    /// Marks a message as cut to the end. It leaves its channel's queue.
+    pub(crate) fn end_cut(&mut self) {
+        self.next = CUT;
+    }
+
+    /// Returns `true` when nobody needs the frame any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let will_be_cut = !self.is_cut() && !self.is_dropped;
+        !will_be_cut && self.pieces == 0 && self.loans == 0
+    }
+
+    /// Returns where the byte at `offset` lies, and how many bytes follow it there.
+    pub(crate) fn locate(&self, offset: u32) -> (Run, usize) {
+        let (head, body) = (self.frame.head.bytes().len(), self.frame.body_len);
+        let at = offset as usize;
+        if at < head {
+            (Run::Head(at), head - at)
+        } else if at < head + body {
+            (Run::Body(at - head), head + body - at)
+        } else {
+            (Run::Tail(at - head - body), self.bytes as usize - at)
+        }
+    }
+
+    /// Returns the bytes of a run.
+    pub(crate) fn bytes_at(&self, run: Run, bytes: usize) -> &[u8] {
+        match run {
+            Run::Head(at) => &self.frame.head.bytes()[at..at + bytes],
+            Run::Body(at) => &self.frame.body()[at..at + bytes],
+            Run::Tail(at) => &self.frame.head.tail()[at..at + bytes],
+        }
+    }
+
+    /// Returns the buffer of the body.
+    pub(crate) fn into_body(self) -> Option<Buf> {
+        self.frame.body
+    }
+}
+
+/// The link of a message that was cut to the end: it stands in no queue any more.
+const CUT: u32 = NONE - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::FrameHead;
+    use std::boxed::Box;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn message(head: &[u8], body: &[u8], tail: &[u8]) -> Message {
+        let mut buf = Buf::new(Box::leak(vec![0; 16].into_boxed_slice()), 0);
+        buf.prefix_mut(body.len()).copy_from_slice(body);
+        let head = FrameHead::with_tail(head, tail);
+        let frame = Frame { head, body: Some(buf), body_len: body.len() };
+        Message::new(0, frame, Kind::Data, true)
+    }
+
+    #[test]
+    fn bytes_are_found_in_head_body_and_tail() {
+        for (head, body, tail) in
+            [(&b"ab"[..], &b"cde"[..], &b"fg"[..]), (b"", b"abcdefg", b""), (b"abcd", b"", b"efg")]
+        {
+            let message = message(head, body, tail);
+            for from in 0..7 {
+                let mut read = Vec::new();
+                while from + read.len() < 7 {
+                    let (run, bytes) = message.locate((from + read.len()) as u32);
+                    read.extend_from_slice(message.bytes_at(run, bytes));
+                }
+                assert_eq!(read, &b"abcdefg"[from..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_over_when_all_have_let_go() {
+        let mut message = message(b"head", b"", b"");
+        assert!(!message.is_over(), "it was not cut");
+        (message.cut, message.pieces, message.loans) = (4, 1, 1);
+        message.end_cut();
+        assert!(!message.is_over(), "a piece is in flight");
+        message.pieces = 0;
+        assert!(!message.is_over(), "the lane has the body");
+        message.loans = 0;
+        assert!(message.is_over());
+    }
+}

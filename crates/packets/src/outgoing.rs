@@ -1,0 +1,147 @@
+//! The sending half of a channel: numbers, floors, and how far it may run ahead.
+
+use crate::flags::Flags;
+use crate::incoming::MESSAGES_MAX;
+use crate::slab::Queue;
+
+/// The sending half of a channel.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Bit `n`: every piece of message `base` + n is acknowledged. Bit 0 is clear.
+    acked: Flags,
+    /// All messages below this one are acknowledged.
+    base: u32,
+    /// The next message's number.
+    next: u32,
+    /// Messages below this one are delivered before the next one.
+    floor: u32,
+    /// Messages that are not wholly cut.
+    pub queue: Queue,
+    /// Bytes of messages that are not acknowledged.
+    pub unsent: u32,
+    /// The last stop or go that the peer sent.
+    stops_heard: u32,
+    is_stopped: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new() -> Outgoing {
+        Outgoing {
+            acked: Flags::NONE,
+            base: 0,
+            next: 0,
+            floor: 0,
+            queue: Queue::EMPTY,
+            unsent: 0,
+            stops_heard: 0,
+            is_stopped: false,
+        }
+    }
+
+    /// Returns `true` if the next message may be cut. The receiver keeps [`MESSAGES_MAX`] apart.
+    pub(crate) fn may_begin(&self) -> bool {
+        !self.is_stopped && self.next.wrapping_sub(self.base) < MESSAGES_MAX
+    }
+
+    /// Returns `true` unless the peer asked for silence.
+    pub(crate) fn may_go_on(&self) -> bool {
+        !self.is_stopped
+    }
+
+    /// Returns the number of a message and how far its floor is below it. A strict message is
+    /// delivered after all before it, and before all after it.
+    pub(crate) fn number(&mut self, strict: bool) -> (u32, u16) {
+        let number = self.next;
+        if strict {
+            self.floor = number;
+        }
+        // The receiver has delivered everything that is further below than its window is long.
+        let behind = number.wrapping_sub(self.floor).min(MESSAGES_MAX) as u16;
+        self.next = number.wrapping_add(1);
+        if strict {
+            self.floor = self.next;
+        } else if number.wrapping_sub(self.floor) > MESSAGES_MAX {
+            self.floor = number.wrapping_sub(MESSAGES_MAX);
+        }
+        (number, behind)
+    }
+
+    /// Notes that all of a message is acknowledged.
+    pub(crate) fn acknowledged(&mut self, number: u32) {
+        let ahead = number.wrapping_sub(self.base);
+        assert!(ahead < MESSAGES_MAX, "a message is acknowledged once");
+        self.acked.set(ahead);
+        self.base = self.base.wrapping_add(self.acked.pass());
+    }
+
+    /// Follows a stop or go of the peer, unless a later one was heard.
+    pub(crate) fn hear(&mut self, count: u32, is_stop: bool) {
+        let newer = count.wrapping_sub(self.stops_heard);
+        if newer > 0 && newer < u32::MAX / 2 {
+            (self.stops_heard, self.is_stopped) = (count, is_stop);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_messages_are_the_floor_of_later_ones() {
+        let mut outgoing = Outgoing::new();
+        let table = [
+            (true, 0, 0),
+            (false, 1, 0),
+            (false, 2, 1),
+            (true, 3, 0),
+            (false, 4, 0),
+            (false, 5, 1),
+        ];
+        for (strict, number, behind) in table {
+            assert_eq!(outgoing.number(strict), (number, behind));
+        }
+    }
+
+    #[test]
+    fn the_floor_of_free_messages_follows_them_around_the_numbers() {
+        let mut outgoing =
+            Outgoing { next: u32::MAX - 300, floor: u32::MAX - 300, ..Outgoing::new() };
+        outgoing.base = outgoing.next;
+        for n in 0..1000u32 {
+            let (number, behind) = outgoing.number(false);
+            assert_eq!(u32::from(behind), n.min(128));
+            assert!(outgoing.next.wrapping_sub(outgoing.base) <= MESSAGES_MAX);
+            outgoing.acknowledged(number);
+        }
+    }
+
+    #[test]
+    fn a_channel_runs_ahead_of_its_oldest_message_by_the_window() {
+        let mut outgoing = Outgoing::new();
+        for _ in 0..MESSAGES_MAX {
+            assert!(outgoing.may_begin());
+            outgoing.number(false);
+        }
+        outgoing.acknowledged(1);
+        assert!(!outgoing.may_begin(), "message 0 is not acknowledged");
+        outgoing.acknowledged(0);
+        assert_eq!(outgoing.base, 2);
+        assert!(outgoing.may_begin());
+    }
+
+    #[test]
+    fn the_latest_stop_or_go_counts() {
+        let mut outgoing = Outgoing::new();
+        for (count, is_stop, may) in [
+            (1, true, false),
+            (3, true, false),
+            (2, false, false),
+            (4, false, true),
+            (4, true, true),
+        ] {
+            outgoing.hear(count, is_stop);
+            assert_eq!(outgoing.may_begin(), may, "{count}");
+        }
+    }
+}

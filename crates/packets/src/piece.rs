@@ -1,0 +1,126 @@
+//! Pieces: the parts of messages that travel in one packet. A retransmission sends pieces again, in
+//! new packets, on any path. Nobody copies a body for it.
+
+use wire::packets::RecordKind;
+
+use crate::slab::{Linked, NONE};
+
+/// A part of a message that was cut and is not acknowledged, or a record without a number.
+///
+/// It stands in one queue: that of a packet in flight, or that of the association's lost pieces.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// The message's place, or [`NONE`] for a record without a number.
+    pub message: u32,
+    /// The number of the message, or the count of a stop or go.
+    pub number: u32,
+    /// Offset in the message.
+    pub offset: u32,
+    pub next: u32,
+    pub bytes: u16,
+    /// The channel as the wire names it.
+    pub channel: u16,
+    pub behind: u16,
+    pub kind: Kind,
+    pub last: bool,
+}
+
+const _: () = assert!(size_of::<Option<Piece>>() == 24);
+
+impl Linked for Piece {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// The kinds of records, as a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Data,
+    Open,
+    Opened,
+    End,
+    Reset,
+    Stop,
+    Go,
+    Ping,
+}
+
+impl Kind {
+    /// Returns the kind on the wire.
+    pub(crate) fn on_wire(self) -> RecordKind {
+        match self {
+            Kind::Data => RecordKind::DATA,
+            Kind::Open => RecordKind::OPEN,
+            Kind::Opened => RecordKind::OPENED,
+            Kind::End => RecordKind::END,
+            Kind::Reset => RecordKind::RESET,
+            Kind::Stop => RecordKind::STOP,
+            Kind::Go => RecordKind::GO,
+            Kind::Ping => RecordKind::PING,
+        }
+    }
+
+    /// Returns the kind of a parsed record. The parser lets no other pass.
+    pub(crate) fn of_wire(kind: RecordKind) -> Kind {
+        match kind {
+            RecordKind::DATA => Kind::Data,
+            RecordKind::OPEN => Kind::Open,
+            RecordKind::OPENED => Kind::Opened,
+            RecordKind::END => Kind::End,
+            RecordKind::RESET => Kind::Reset,
+            RecordKind::STOP => Kind::Stop,
+            RecordKind::GO => Kind::Go,
+            _ => Kind::Ping,
+        }
+    }
+}
+
+impl Piece {
+    /// Returns a record without a number.
+    pub(crate) fn bare(kind: Kind, channel: u16, count: u32) -> Piece {
+        Piece {
+            message: NONE,
+            number: count,
+            offset: 0,
+            next: NONE,
+            bytes: 0,
+            channel,
+            behind: 0,
+            kind,
+            last: true,
+        }
+    }
+
+    /// Shortens the piece to its first `bytes` bytes, and returns the rest.
+    pub(crate) fn split(&mut self, bytes: u16) -> Piece {
+        let rest = Piece {
+            offset: self.offset + u32::from(bytes),
+            bytes: self.bytes - bytes,
+            next: NONE,
+            ..self.clone()
+        };
+        (self.bytes, self.last) = (bytes, false);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_piece_is_two_neighbours() {
+        let mut piece = Piece { bytes: 100, offset: 50, ..Piece::bare(Kind::Data, 3, 9) };
+        let rest = piece.split(30);
+        assert_eq!((piece.offset, piece.bytes, piece.last), (50, 30, false));
+        assert_eq!((rest.offset, rest.bytes, rest.last, rest.number), (80, 70, true, 9));
+    }
+
+    #[test]
+    fn kinds_go_to_the_wire_and_back() {
+        for byte in 0..=RecordKind::PING.0 {
+            assert_eq!(Kind::of_wire(RecordKind(byte)).on_wire(), RecordKind(byte));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The tables that all associations of an endpoint share. All memory is taken when they are made.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contract::{Buf, ConnId};
+
+use crate::channel::{Channel, State};
+use crate::credits;
+use crate::directory::Directory;
+use crate::event::{BufOf, Event};
+use crate::incoming::Hold;
+use crate::message::Message;
+use crate::packet::Loan;
+use crate::path::Path;
+use crate::piece::Piece;
+use crate::sent::SentWindow;
+use crate::settings::Settings;
+use crate::slab::{NONE, Slab};
+
+/// Paths that are looked at for an idle sent window.
+const SEARCHED_MAX: u32 = 64;
+
+/// A chunk of received bytes, with pieces that were not given back.
+pub(crate) struct Chunk {
+    /// `None` while the packet in it is being read.
+    pub buf: Option<Buf>,
+    pub holds: u32,
+}
+
+/// Events that were counted since the endpoint was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets that could not be parsed, or whose checksum or seal was wrong.
+    pub malformed: u64,
+    /// Packets of no association, or with a wrong cookie, or from an unknown station.
+    pub unknown: u64,
+    /// Packets that had arrived before.
+    pub repeated: u64,
+    /// Packets that were not acknowledged because there was no room for their pieces.
+    pub refused: u64,
+    /// Packets that left.
+    pub sent: u64,
+    /// Pieces that were sent again.
+    pub resent: u64,
+    /// Hellos beyond the rate that is answered.
+    pub hellos_dropped: u64,
+}
+
+/// The tables of an endpoint.
+pub(crate) struct Pools {
+    pub paths: Slab<Path>,
+    pub windows: Slab<SentWindow>,
+    pub pieces: Slab<Piece>,
+    pub messages: Slab<Message>,
+    pub channels: Slab<Channel>,
+    pub holds: Slab<Hold>,
+    pub chunks: Slab<Chunk>,
+    pub loans: Slab<Loan>,
+    /// Channels by association and name.
+    pub names: Directory,
+    /// Number of channels of each association.
+    pub channels_of: Vec<u32>,
+    generations: Vec<u32>,
+    pub events: VecDeque<Event>,
+    pub returned: VecDeque<Buf>,
+    pub counters: Counters,
+    /// The path where the last search for an idle window ended.
+    hand: u32,
+}
+
+impl Pools {
+    pub(crate) fn new(settings: &Settings) -> Pools {
+        let events = settings.holds_max + settings.messages_max + 2 * settings.channels_max;
+        Pools {
+            paths: Slab::new(settings.paths_max),
+            windows: Slab::new(settings.windows_max),
+            pieces: Slab::new(settings.pieces_max),
+            messages: Slab::new(settings.messages_max),
+            channels: Slab::new(settings.channels_max),
+            holds: Slab::new(settings.holds_max),
+            chunks: Slab::new(settings.chunks_max),
+            loans: Slab::new(settings.pieces_max),
+            names: Directory::new(settings.channels_max),
+            channels_of: vec![0; settings.associations_max],
+            generations: vec![0; settings.channels_max],
+            events: VecDeque::with_capacity(events + 2 * settings.associations_max),
+            returned: VecDeque::with_capacity(settings.chunks_max + 1),
+            counters: Counters::default(),
+            hand: 0,
+        }
+    }
+
+    /// Returns the key of a channel in the directory of names.
+    pub(crate) fn key(association: u32, name: u16) -> u64 {
+        u64::from(association) << 16 | u64::from(name)
+    }
+
+    /// Returns the place of a channel.
+    pub(crate) fn find(&self, association: u32, name: u16) -> Option<u32> {
+        self.names.get(Pools::key(association, name))
+    }
+
+    /// Makes a channel, or returns `None` if the table is full.
+    pub(crate) fn make(&mut self, association: u32, serial: u32, state: State) -> Option<u32> {
+        let place = self.channels.take(Channel::new(association, serial, 0, state))?;
+        self.channels[place].generation = self.generations[place as usize];
+        self.names.insert(Pools::key(association, serial as u16), place);
+        self.channels_of[association as usize] += 1;
+        Some(place)
+    }
+
+    /// Returns the identifier of a channel.
+    pub(crate) fn conn(&self, place: u32) -> ConnId {
+        ConnId { index: place, generation: self.generations[place as usize] }
+    }
+
+    /// Returns the place of a channel, unless it is gone.
+    pub(crate) fn place(&self, conn: ConnId) -> Option<u32> {
+        let channel = self.channels.get(conn.index)?;
+        (channel.generation == conn.generation).then_some(conn.index)
+    }
+
+    /// Ends a channel that nobody needs any more: its peer, or a message.
+    pub(crate) fn release(&mut self, place: u32) {
+        let channel = &self.channels[place];
+        let State::Gone(why) = channel.state else { return };
+        if channel.messages > 0 || channel.speaks {
+            return;
+        }
+        let conn = self.conn(place);
+        let channel = self.channels.give(place);
+        self.names.remove(Pools::key(channel.association, channel.name()));
+        self.channels_of[channel.association as usize] -= 1;
+        self.generations[place as usize] = self.generations[place as usize].wrapping_add(1);
+        self.events.push_back(Event::Closed { conn, reason: why.reason() });
+    }
+
+    /// Ends a message that nobody needs any more, and its channel if it was the last.
+    pub(crate) fn settle(&mut self, place: u32) {
+        if !self.messages[place].is_over() {
+            return;
+        }
+        let message = self.messages.give(place);
+        let (channel, bytes) = (message.channel, message.bytes);
+        let conn = self.conn(channel);
+        if let Some(buf) = message.into_body() {
+            self.events.push_back(Event::Sent { conn, buf: BufOf(buf) });
+        }
+        let channel_of = &mut self.channels[channel];
+        channel_of.messages -= 1;
+        channel_of.out.unsent -= bytes;
+        self.release(channel);
+    }
+
+    /// Drops everything that a channel has not begun to send, and what waits to be delivered.
+    /// Returns `true` if its open was among that: the peer has never heard of the channel.
+    pub(crate) fn drop_words(&mut self, place: u32) -> bool {
+        let mut was_opening = false;
+        while let Some(message) = self.channels[place].out.queue.pop(&mut self.messages) {
+            let queued = &mut self.messages[message];
+            was_opening |= queued.kind == crate::piece::Kind::Open;
+            queued.is_dropped = true;
+            self.settle(message);
+        }
+        let Pools { channels, holds, chunks, returned, .. } = self;
+        channels[place].incoming.clear(holds, |hold| let_go(chunks, returned, hold.chunk));
+        was_opening
+    }
+
+    /// Returns the credits that an association may have now.
+    pub(crate) fn grant(&self, associations: usize) -> u16 {
+        let free = self.chunks.free().min(self.holds.free());
+        let is_pressed = 4 * free < self.chunks.max();
+        credits::grant(self.chunks.max(), free, associations, is_pressed)
+    }
+
+    /// Makes sure that a path has a sent window: a free one, or that of a path without packets in
+    /// flight. Returns `false` if there is none now.
+    pub(crate) fn arm(&mut self, path: u32) -> bool {
+        if self.paths[path].window != NONE {
+            return true;
+        }
+        let window = self.windows.take(SentWindow::new()).or_else(|| self.idle_window());
+        let Some(window) = window else { return false };
+        self.paths[path].window = window;
+        true
+    }
+
+    fn idle_window(&mut self) -> Option<u32> {
+        for _ in 0..SEARCHED_MAX {
+            self.hand = (self.hand + 1) % self.paths.max() as u32;
+            let Some(path) = self.paths.get_mut(self.hand) else { continue };
+            if path.in_flight == 0 && path.window != NONE {
+                let window = core::mem::replace(&mut path.window, NONE);
+                self.windows[window] = SentWindow::new();
+                return Some(window);
+            }
+        }
+        None
+    }
+}
+
+/// Ends one piece's claim to its chunk. The last one returns the buffer.
+pub(crate) fn let_go(chunks: &mut Slab<Chunk>, returned: &mut VecDeque<Buf>, chunk: u32) {
+    if chunk == NONE {
+        return;
+    }
+    chunks[chunk].holds -= 1;
+    if chunks[chunk].holds == 0 {
+        returned.extend(chunks.give(chunk).buf);
+    }
+}

@@ -1,0 +1,142 @@
+//! The round-trip time of a path (RFC 9002, section 5), and its least value of late.
+
+use core::time::Duration;
+
+use contract::Instant;
+
+/// The time after which the least round trip of before is forgotten: routes change.
+const EPOCH: Duration = Duration::from_secs(10);
+
+/// The least time after which an unanswered packet is asked for.
+const PROBE_MIN: Duration = Duration::from_millis(1);
+
+/// The longest that a receiver holds an acknowledgement back.
+pub(crate) const HOLD_MAX: Duration = Duration::from_micros(100);
+
+/// The estimate of a path's round-trip time, in nanoseconds. The time that the peer held an
+/// acknowledgement is not in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rtt {
+    smoothed: u32,
+    variation: u32,
+    latest: u32,
+    /// The least sample of this epoch and of the one before.
+    least: [u32; 2],
+    epoch: Instant,
+}
+
+impl Default for Rtt {
+    /// Begins with a guess for one data centre: a millisecond.
+    fn default() -> Rtt {
+        Rtt {
+            smoothed: 1_000_000,
+            variation: 500_000,
+            latest: 0,
+            least: [u32::MAX; 2],
+            epoch: Instant::ZERO,
+        }
+    }
+}
+
+impl Rtt {
+    /// Adds a sample: `whole` from sending to the acknowledgement, of which the peer says that it
+    /// held it for `held`.
+    pub(crate) fn sample(&mut self, now: Instant, whole: Duration, held: Duration) {
+        let sample = u32::try_from(whole.saturating_sub(held).as_nanos()).unwrap_or(u32::MAX / 2);
+        if self.is_guess() {
+            (self.smoothed, self.variation) = (sample, sample / 2);
+            self.epoch = now;
+        } else {
+            let (old, new) = (u64::from(self.smoothed), u64::from(sample));
+            self.variation = ((3 * u64::from(self.variation) + old.abs_diff(new)) / 4) as u32;
+            self.smoothed = ((7 * old + new) / 8) as u32;
+        }
+        if now - self.epoch > EPOCH {
+            self.least = [u32::MAX, self.least[0]];
+            self.epoch = now;
+        }
+        self.latest = sample;
+        self.least[0] = self.least[0].min(sample);
+    }
+
+    /// Returns `true` before the first sample.
+    pub(crate) fn is_guess(&self) -> bool {
+        self.least == [u32::MAX; 2]
+    }
+
+    /// Returns the smoothed round-trip time.
+    pub(crate) fn smoothed(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.smoothed))
+    }
+
+    /// Returns the latest sample.
+    pub(crate) fn latest(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.latest))
+    }
+
+    /// Returns the least sample of the last ten to twenty seconds.
+    pub(crate) fn least(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.least[0].min(self.least[1])))
+    }
+
+    /// Returns the age from which a packet counts as lost once a later one was acknowledged
+    /// (RFC 9002, section 6.1.2).
+    pub(crate) fn lost_after(&self) -> Duration {
+        self.smoothed().max(self.latest()) * 9 / 8 + Duration::from_micros(1)
+    }
+
+    /// Returns the silence after which an acknowledgement is asked for, the `tries`th time
+    /// (RFC 9002, section 6.2.1), between a millisecond and a second.
+    pub(crate) fn probe_after(&self, tries: u32) -> Duration {
+        let variation = Duration::from_nanos(4 * u64::from(self.variation));
+        let once = (self.smoothed() + variation + HOLD_MAX).max(PROBE_MIN);
+        (once * (1 << tries.min(10))).min(Duration::from_secs(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn the_first_sample_replaces_the_guess_and_others_are_smoothed() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant::ZERO, 120 * MICRO, 20 * MICRO);
+        assert_eq!((rtt.smoothed(), rtt.latest()), (100 * MICRO, 100 * MICRO));
+        rtt.sample(Instant::ZERO, 180 * MICRO, Duration::ZERO);
+        assert_eq!(rtt.smoothed(), 110 * MICRO);
+        assert_eq!(rtt.variation, 57_500);
+        assert_eq!(rtt.least(), 100 * MICRO);
+    }
+
+    #[test]
+    fn probes_wait_a_millisecond_at_least_and_a_second_at_most() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant::ZERO, 10 * MICRO, Duration::ZERO);
+        let table = [(0, 1), (1, 2), (5, 32), (10, 1000), (40, 1000)];
+        for (tries, millis) in table {
+            assert_eq!(rtt.probe_after(tries), Duration::from_millis(millis), "try {tries}");
+        }
+    }
+
+    #[test]
+    fn the_least_round_trip_is_forgotten() {
+        let mut rtt = Rtt::default();
+        let at = |second| Instant::ZERO + Duration::from_secs(second);
+        rtt.sample(at(0), 10 * MICRO, Duration::ZERO);
+        for second in 1..40 {
+            rtt.sample(at(second), 50 * MICRO, Duration::ZERO);
+            let least = if second <= 21 { 10 } else { 50 };
+            assert_eq!(rtt.least(), least * MICRO, "second {second}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_lies_about_holding_gives_no_negative_time() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant::ZERO, 10 * MICRO, 60_000 * MICRO);
+        assert_eq!(rtt.latest(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,121 @@
+//! What is made of the endpoint's secret: cookies, tokens without state, and proofs of resets.
+
+use contract::Instant;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use wire::packets::RetryBody;
+
+use crate::station::Station;
+
+/// Nanoseconds of a minute. A token is good in the minute in which it was made and the next.
+const MINUTE: u64 = 60_000_000_000;
+
+/// The endpoint's secret, and the number of cookies that were made of it.
+pub(crate) struct Secret {
+    key: [u8; 32],
+    cookies: u64,
+}
+
+impl Secret {
+    pub(crate) fn new(key: [u8; 32]) -> Secret {
+        Secret { key, cookies: 0 }
+    }
+
+    /// Returns a number that nobody can guess, another one each time, never zero.
+    pub(crate) fn cookie(&mut self) -> u64 {
+        self.cookies += 1;
+        let mac = mac(&self.key, [b"cookie", &self.cookies.to_le_bytes()[..]]);
+        u64::from_le_bytes(core::array::from_fn(|n| mac[n])) | 1
+    }
+
+    /// Returns the token for a hello from this station with this cookie.
+    pub(crate) fn token(&self, now: Instant, from: &Station, cookie: u64) -> RetryBody {
+        self.token_of(now.as_nanos() / MINUTE, from, cookie)
+    }
+
+    fn token_of(&self, minute: u64, from: &Station, cookie: u64) -> RetryBody {
+        let key = mac(&self.key, [b"minute", &minute.to_le_bytes()[..]]);
+        let proof = mac(&key, [&from.encode()[..], &cookie.to_le_bytes()]);
+        RetryBody { minute: minute.into(), proof: half(proof) }
+    }
+
+    /// Returns `true` if the token is ours, for this station and cookie, and at most a minute old.
+    pub(crate) fn knows(
+        &self,
+        now: Instant,
+        from: &Station,
+        cookie: u64,
+        token: &RetryBody,
+    ) -> bool {
+        let (minute, this) = (token.minute.get(), now.as_nanos() / MINUTE);
+        let is_fresh = minute == this || Some(minute) == this.checked_sub(1);
+        let ours = self.token_of(minute, from, cookie);
+        is_fresh && bool::from(ours.proof.ct_eq(&token.proof))
+    }
+}
+
+/// Returns the proof that the sender of a reset has seen the cookie of an association, and has the
+/// key if there is one.
+pub(crate) fn reset_proof(key: &[u8; 32], cookie: u64, association: u32) -> [u8; 16] {
+    let words = [&b"reset"[..], &cookie.to_le_bytes(), &association.to_le_bytes()];
+    half(mac(key, words))
+}
+
+/// Returns `true` if the proof of a reset is right.
+pub(crate) fn is_reset(key: &[u8; 32], cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
+    bool::from(reset_proof(key, cookie, association).ct_eq(proof))
+}
+
+fn mac<'a>(key: &[u8; 32], words: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    for word in words {
+        mac.update(word);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+fn half(mac: [u8; 32]) -> [u8; 16] {
+    core::array::from_fn(|n| mac[n])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn station(port: u16) -> Station {
+        Station::Internet(core::net::SocketAddr::from(([10, 0, 0, 1], port)))
+    }
+
+    #[test]
+    fn a_token_is_for_one_station_one_cookie_and_a_minute() {
+        let secret = Secret::new([7; 32]);
+        let now = Instant::ZERO + Duration::from_secs(59);
+        let token = secret.token(now, &station(1), 5);
+        let later = |secs| now + Duration::from_secs(secs);
+        for (secs, port, cookie, good) in [
+            (0, 1, 5, true),
+            (60, 1, 5, true),
+            (61, 1, 5, false),
+            (0, 2, 5, false),
+            (0, 1, 6, false),
+        ] {
+            assert_eq!(secret.knows(later(secs), &station(port), cookie, &token), good);
+        }
+        assert!(!Secret::new([8; 32]).knows(now, &station(1), 5, &token));
+        let forged = RetryBody { proof: [0; 16], ..token };
+        assert!(!secret.knows(now, &station(1), 5, &forged));
+    }
+
+    #[test]
+    fn cookies_differ_and_resets_need_cookie_and_key() {
+        let mut secret = Secret::new([7; 32]);
+        let (first, second) = (secret.cookie(), secret.cookie());
+        assert!(first != second && first != 0);
+        let proof = reset_proof(&[1; 32], first, 3);
+        assert!(is_reset(&[1; 32], first, 3, &proof));
+        assert!(!is_reset(&[1; 32], second, 3, &proof) && !is_reset(&[1; 32], first, 4, &proof));
+        assert!(!is_reset(&[2; 32], first, 3, &proof));
+    }
+}

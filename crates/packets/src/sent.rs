@@ -1,0 +1,128 @@
+//! The sent window of a path: what became of its last 128 packets.
+//!
+//! A number is used once (RFC 9000, section 12.3). A packet that was counted lost stays known until
+//! its place is needed, so that a late acknowledgement shows that the loss was none.
+
+use contract::Instant;
+
+use crate::piece::Piece;
+use crate::slab::{NONE, Queue, Slab};
+
+/// Packets of a path that the window remembers.
+pub(crate) const SENT_MAX: usize = 128;
+
+/// The state of a packet that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The peer has it, or it asked for no acknowledgement.
+    Done,
+    /// An acknowledgement or the loss detection ends this state.
+    InFlight,
+    /// Counted lost; its pieces travel in other packets. A late acknowledgement ends this state.
+    Lost,
+}
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub at: Instant,
+    /// The first of the pieces in it.
+    pieces: u32,
+    number: u32,
+    pub bytes: u16,
+    pub fate: Fate,
+    /// The window was full with this packet.
+    pub was_limited: bool,
+}
+
+/// The last packets of a path, by number.
+pub(crate) struct SentWindow {
+    packets: [Sent; SENT_MAX],
+}
+
+const _: () = assert!(size_of::<SentWindow>() == SENT_MAX * 24);
+
+impl SentWindow {
+    pub(crate) fn new() -> SentWindow {
+        let never = Sent {
+            at: Instant::ZERO,
+            pieces: NONE,
+            number: u32::MAX,
+            bytes: 0,
+            fate: Fate::Done,
+            was_limited: false,
+        };
+        SentWindow { packets: [never; SENT_MAX] }
+    }
+
+    /// Returns the packet with this number, if it is remembered.
+    pub(crate) fn get(&mut self, number: u64) -> Option<&mut Sent> {
+        let packet = &mut self.packets[number as usize % SENT_MAX];
+        (packet.number == number as u32).then_some(packet)
+    }
+
+    /// Returns the packet whose place the packet `number` will take.
+    pub(crate) fn evicted(&mut self, number: u64) -> &mut Sent {
+        &mut self.packets[number as usize % SENT_MAX]
+    }
+
+    /// Notes a packet in flight with its pieces.
+    pub(crate) fn note(
+        &mut self,
+        number: u64,
+        now: Instant,
+        bytes: usize,
+        pieces: Queue,
+        was_limited: bool,
+    ) {
+        let place = self.evicted(number);
+        assert!(place.fate != Fate::InFlight, "a packet in flight is not forgotten");
+        *place = Sent {
+            at: now,
+            pieces: pieces.front().unwrap_or(NONE),
+            number: number as u32,
+            bytes: bytes as u16,
+            fate: Fate::InFlight,
+            was_limited,
+        };
+    }
+}
+
+impl Sent {
+    /// Ends the flight of the packet and moves its pieces to `to`.
+    pub(crate) fn land(&mut self, fate: Fate, pieces: &mut Slab<Piece>, to: &mut Queue) {
+        self.fate = fate;
+        let mut piece = core::mem::replace(&mut self.pieces, NONE);
+        while piece != NONE {
+            let next = pieces[piece].next;
+            to.push(pieces, piece);
+            piece = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::piece::Kind;
+
+    #[test]
+    fn a_packet_is_known_until_its_place_is_taken() {
+        let mut pieces = Slab::new(4);
+        let mut queue = Queue::EMPTY;
+        for count in 0..2 {
+            let piece = pieces.take(Piece::bare(Kind::Ping, 0, count)).unwrap();
+            queue.push(&mut pieces, piece);
+        }
+        let mut window = SentWindow::new();
+        window.note(5, Instant::ZERO, 100, queue, false);
+        assert!(window.get(5 + SENT_MAX as u64).is_none() && window.get(4).is_none());
+        let mut lost = Queue::EMPTY;
+        window.get(5).unwrap().land(Fate::Lost, &mut pieces, &mut lost);
+        assert_eq!(window.get(5).unwrap().fate, Fate::Lost);
+        let first = lost.pop(&mut pieces).unwrap();
+        assert_eq!(pieces[first].number, 0, "the order is kept");
+        window.note(5 + SENT_MAX as u64, Instant::ZERO, 1, Queue::EMPTY, false);
+        assert!(window.get(5).is_none());
+    }
+}

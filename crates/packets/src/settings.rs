@@ -1,0 +1,67 @@
+//! What an endpoint is made with: its memory, its secret, and its rules.
+
+use crate::control::Policy;
+
+/// The settings of an endpoint. Every table has its size from here, and none grows.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Random bytes that nobody else has: cookies and tokens are made of them.
+    pub secret: [u8; 32],
+    /// The number of the worker, which peers write into byte 7 of their packets.
+    pub worker: u8,
+    /// The endpoint answers hellos.
+    pub accepts: bool,
+    /// The largest packet that the lanes carry both ways, in bytes.
+    pub packet_bytes: usize,
+    /// The rule for the windows.
+    pub control: Policy,
+    /// Associations.
+    pub associations_max: usize,
+    /// Paths of all associations.
+    pub paths_max: usize,
+    /// Paths with something in flight: each has a sent window of 3 KiB.
+    pub windows_max: usize,
+    /// Channels of all associations.
+    pub channels_max: usize,
+    /// Messages on their way out.
+    pub messages_max: usize,
+    /// Pieces of messages in flight.
+    pub pieces_max: usize,
+    /// Pieces of messages that arrived and were not given back.
+    pub holds_max: usize,
+    /// Chunks whose pieces were not given back. As many as the lanes have.
+    pub chunks_max: usize,
+}
+
+impl Settings {
+    /// The sizes of a worker, without a secret.
+    pub const WORKER: Settings = Settings {
+        secret: [0; 32],
+        worker: 0,
+        accepts: true,
+        packet_bytes: 1400,
+        control: Policy::Delay,
+        associations_max: 4096,
+        paths_max: 8192,
+        windows_max: 1024,
+        channels_max: 16_384,
+        messages_max: 16_384,
+        pieces_max: 16_384,
+        holds_max: 16_384,
+        chunks_max: 4096,
+    };
+
+    /// The sizes of a client of one server, without a secret.
+    pub const CLIENT: Settings = Settings {
+        accepts: false,
+        associations_max: 8,
+        paths_max: 64,
+        windows_max: 64,
+        channels_max: 8192,
+        messages_max: 8192,
+        pieces_max: 8192,
+        holds_max: 4096,
+        chunks_max: 1024,
+        ..Settings::WORKER
+    };
+}

@@ -1,0 +1,6 @@
+//! Endpoints over a simulated network, in virtual time.
+
+mod chance;
+mod perfect;
+mod talk;
+mod world;

@@ -1,0 +1,248 @@
+//! Conversations over channels, and a ledger that knows what has to be said and heard.
+//!
+//! A client says a number of messages on each channel; the server answers each. Every message names
+//! its conversation, its number, its floor and its size, and its bytes follow from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+use contract::{ConnId, Frame, FrameHead};
+
+use super::chance::Chance;
+use super::world::Arena;
+use crate::{AssociationId, Delivery, Endpoint, Event};
+
+/// Bytes before the body of a message.
+const HEAD: usize = 24;
+
+/// What a conversation is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub messages: u32,
+    /// Messages without an answer.
+    pub ahead: u32,
+    pub body_bytes_max: usize,
+    /// Messages that are strict, in parts of 1000.
+    pub strict: u32,
+    /// Chance of a pause at each message, in parts of 1000.
+    pub pauses: u32,
+}
+
+/// One direction of a conversation, as its sender knows it.
+#[derive(Default)]
+struct Said {
+    next: u32,
+    floor: u32,
+}
+
+/// One direction of a conversation, as its receiver knows it.
+#[derive(Default)]
+struct Heard {
+    whole: BTreeSet<u32>,
+    partly: Vec<u8>,
+}
+
+/// A channel at one node.
+#[derive(Default)]
+struct End {
+    talk: Option<u32>,
+    said: Said,
+    heard: Heard,
+    is_client: bool,
+    /// Answers that had no room.
+    owed: u32,
+    is_paused: bool,
+}
+
+/// All conversations of a world.
+pub(crate) struct Talks {
+    pub manner: Manner,
+    pub chance: Chance,
+    ends: BTreeMap<(usize, ConnId), End>,
+    pub closed: BTreeMap<(usize, ConnId), contract::CloseReason>,
+    pub down: Vec<(usize, AssociationId, crate::Down)>,
+    pub up: Vec<(usize, AssociationId)>,
+    paused: Vec<(usize, ConnId)>,
+    /// Messages that were heard whole.
+    pub whole: u64,
+    pub bytes: u64,
+    started: u32,
+    bodies: i64,
+}
+
+fn byte(talk: u32, number: u32, at: usize) -> u8 {
+    (talk.wrapping_mul(31) ^ number.wrapping_mul(0x9e37) ^ (at as u32).wrapping_mul(7)) as u8
+}
+
+impl Talks {
+    pub(crate) fn new(manner: Manner, seed: u64) -> Talks {
+        Talks {
+            manner,
+            chance: Chance(seed),
+            ends: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            down: Vec::new(),
+            up: Vec::new(),
+            paused: Vec::new(),
+            whole: 0,
+            bytes: 0,
+            started: 0,
+            bodies: 0,
+        }
+    }
+
+    /// Begins a conversation on a new channel. Returns `false` without room.
+    pub(crate) fn start(
+        &mut self,
+        endpoint: &mut Endpoint,
+        node: usize,
+        association: AssociationId,
+        arena: &mut Arena,
+    ) -> bool {
+        let Some(conn) = endpoint.connect(association) else { return false };
+        let talk = 2 * self.started;
+        self.started += 1;
+        let end = End { talk: Some(talk), is_client: true, ..End::default() };
+        self.ends.insert((node, conn), end);
+        self.go_on(endpoint, (node, conn), arena);
+        true
+    }
+
+    /// Says what may be said on a client's channel, or what is owed on a server's.
+    fn go_on(&mut self, endpoint: &mut Endpoint, at: (usize, ConnId), arena: &mut Arena) {
+        let manner = self.manner;
+        loop {
+            let end = self.ends.get_mut(&at).expect("an open channel");
+            let said = end.said.next;
+            let may = match end.is_client {
+                true => {
+                    said < manner.messages && said - (end.heard.whole.len() as u32) < manner.ahead
+                }
+                false => end.owed > 0,
+            };
+            if !may || endpoint.room() == 0 {
+                break;
+            }
+            end.owed = end.owed.saturating_sub(1);
+            self.say(endpoint, at, arena);
+        }
+        let end = &self.ends[&at];
+        if end.is_client && end.heard.whole.len() as u32 == manner.messages {
+            endpoint.finish(at.1);
+        }
+    }
+
+    fn say(&mut self, endpoint: &mut Endpoint, at: (usize, ConnId), arena: &mut Arena) {
+        let strict = self.chance.per_mille(self.manner.strict);
+        let bytes = self.chance.below(self.manner.body_bytes_max + 1);
+        let end = self.ends.get_mut(&at).expect("an open channel");
+        let (talk, number) = (end.talk.expect("known by now"), end.said.next);
+        if strict {
+            end.said.floor = number;
+        }
+        let words = [talk, number, end.said.floor, bytes as u32];
+        end.said.next += 1;
+        if strict {
+            end.said.floor = number + 1;
+        }
+        let mut head = [0; HEAD];
+        for (word, to) in words.iter().zip(head.chunks_mut(4)) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let mut buf = arena.take(bytes);
+        for (n, to) in buf.prefix_mut(bytes).iter_mut().enumerate() {
+            *to = byte(talk, number, n);
+        }
+        // Some of the bytes of the head go behind the body.
+        let head = FrameHead::with_tail(&head[..20], &head[20..]);
+        self.bodies += 1;
+        endpoint.send(at.1, Frame { head, body: Some(buf), body_len: bytes }, strict);
+    }
+
+    /// Follows an event of a node.
+    pub(crate) fn follow(
+        &mut self,
+        endpoint: &mut Endpoint,
+        node: usize,
+        event: Event,
+        arena: &mut Arena,
+    ) {
+        match event {
+            Event::Up(association) => self.up.push((node, association)),
+            Event::Down(association, why) => self.down.push((node, association, why)),
+            Event::Opened { conn, .. } => {
+                let end = self.ends.entry((node, conn)).or_default();
+                assert!(end.is_client || end.talk.is_none(), "a channel opens once");
+            }
+            Event::Received { conn, delivery } => {
+                self.hear(endpoint, (node, conn), delivery, arena);
+            }
+            Event::Sent { buf, .. } => {
+                self.bodies -= 1;
+                arena.give(buf.0);
+                // Whoever had no room may go on now.
+                let is_owing = |(at, end): &(&(usize, ConnId), &End)| at.0 == node && end.owed > 0;
+                let owing: Vec<_> = self.ends.iter().filter(is_owing).map(|(at, _)| *at).collect();
+                for at in owing {
+                    self.go_on(endpoint, at, arena);
+                }
+            }
+            Event::Closed { conn, reason } => {
+                assert!(self.ends.remove(&(node, conn)).is_some(), "an open channel closes");
+                self.closed.insert((node, conn), reason);
+            }
+        }
+    }
+
+    fn hear(
+        &mut self,
+        endpoint: &mut Endpoint,
+        at: (usize, ConnId),
+        delivery: Delivery,
+        arena: &mut Arena,
+    ) {
+        let end = self.ends.get_mut(&at).expect("bytes come on open channels");
+        assert_eq!(delivery.offset as usize, end.heard.partly.len(), "bytes come in order");
+        end.heard.partly.extend_from_slice(endpoint.bytes(&delivery));
+        let is_last = delivery.is_last;
+        endpoint.give(delivery);
+        if !is_last {
+            return;
+        }
+        let bytes = core::mem::take(&mut end.heard.partly);
+        let word = |n: usize| u32::from_le_bytes(bytes[4 * n..4 * n + 4].try_into().unwrap());
+        let (talk, number, floor, body) = (word(0), word(1), word(2), word(3) as usize);
+        assert_eq!(bytes.len(), HEAD + body, "the message has its size");
+        let sound = (0..body).all(|n| bytes[20 + n] == byte(talk, number, n));
+        assert!(sound, "the message has its bytes");
+        match end.is_client {
+            true => assert_eq!(end.talk, Some(talk - 1)),
+            false => assert_eq!(*end.talk.get_or_insert(talk + 1), talk + 1),
+        }
+        assert!(end.heard.whole.insert(number), "message {number} comes once");
+        let below = end.heard.whole.range(..floor).count() as u32;
+        assert_eq!(below, floor, "message {number} is above its floor {floor}");
+        (self.whole, self.bytes) = (self.whole + 1, self.bytes + bytes.len() as u64);
+        if !end.is_client {
+            end.owed += 1;
+        }
+        if self.chance.per_mille(self.manner.pauses) && !self.ends[&at].is_paused {
+            endpoint.pause(at.1);
+            self.ends.get_mut(&at).expect("an open channel").is_paused = true;
+            self.paused.push(at);
+        }
+        self.go_on(endpoint, at, arena);
+    }
+
+    /// Returns the number of channels that are open at all nodes.
+    pub(crate) fn open(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Asserts that every message was said, heard and answered.
+    pub(crate) fn assert_done(&self, channels: u64) {
+        assert_eq!(self.open(), 0, "every channel has closed");
+        assert_eq!(self.whole, 2 * channels * u64::from(self.manner.messages));
+        assert_eq!(self.bodies, 0, "every body has returned");
+    }
+}

@@ -1,0 +1,290 @@
+//! A network of endpoints in virtual time. Each node has a port for each lane, with a rate, a queue
+//! and a delay, through which everything comes that is sent to it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+use std::vec::Vec;
+
+use contract::{Buf, Instant};
+
+use super::chance::Chance;
+use crate::{Arrived, Endpoint, Event, Packet, Settings, Station};
+
+/// What the network does to packets, in parts of 1000.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    pub loss: u32,
+    pub duplicate: u32,
+    pub reorder: u32,
+    pub corrupt: u32,
+    pub truncate: u32,
+}
+
+/// The way into a node by one lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// Bytes a second.
+    pub rate: u64,
+    pub queue_bytes: u64,
+    /// One way.
+    pub delay: Duration,
+    /// Larger packets vanish.
+    pub largest: usize,
+    /// Nothing comes through.
+    pub is_cut: bool,
+    /// Packets that find a longer queue are marked.
+    pub mark_bytes: u64,
+    busy_until: Instant,
+    /// What the port carried, and the longest queue since the last look.
+    pub carried: u64,
+    pub queued_most: u64,
+    pub dropped: u64,
+}
+
+impl Port {
+    /// A port of 10 Gbit/s with 10 µs and room for a megabyte.
+    pub(crate) const FAST: Port = Port {
+        rate: 1_250_000_000,
+        queue_bytes: 1 << 20,
+        delay: Duration::from_micros(10),
+        largest: 1 << 16,
+        is_cut: false,
+        mark_bytes: u64::MAX,
+        busy_until: Instant::ZERO,
+        carried: 0,
+        queued_most: 0,
+        dropped: 0,
+    };
+
+    /// Takes a packet into the queue. Returns when it comes out, and whether it was marked, or
+    /// `None` if it is dropped.
+    fn take(&mut self, now: Instant, bytes: usize) -> Option<(Instant, bool)> {
+        let waits = (self.busy_until - now).as_nanos() as u64;
+        let queued = waits * self.rate / 1_000_000_000;
+        let bytes = bytes as u64;
+        if self.is_cut || bytes > self.largest as u64 || queued + bytes > self.queue_bytes {
+            self.dropped += 1;
+            return None;
+        }
+        self.queued_most = self.queued_most.max(queued);
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.rate);
+        self.busy_until = self.busy_until.max(now) + takes;
+        self.carried += bytes;
+        Some((self.busy_until + self.delay, queued > self.mark_bytes))
+    }
+}
+
+/// A packet in the air.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flying {
+    pub at: Instant,
+    order: u64,
+    pub to: usize,
+    pub lane: u8,
+    pub from: usize,
+    pub bytes: Vec<u8>,
+    pub is_marked: bool,
+}
+
+/// An endpoint and its ports.
+pub(crate) struct Node {
+    pub endpoint: Endpoint,
+    packet: Packet,
+    pub ports: Vec<Port>,
+    free: Vec<Buf>,
+    bufs: usize,
+}
+
+/// Nodes, and what flies between them.
+pub(crate) struct World {
+    pub now: Instant,
+    pub nodes: Vec<Node>,
+    pub air: BinaryHeap<Reverse<Flying>>,
+    pub chance: Chance,
+    pub weather: Weather,
+    order: u64,
+    chunk_bytes: usize,
+    /// Every packet that was ever sent, for those who replay.
+    pub tape: Vec<Flying>,
+    pub is_taped: bool,
+    pub steps: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        World {
+            now: Instant::from_nanos(1_000_000_000),
+            nodes: Vec::new(),
+            air: BinaryHeap::new(),
+            chance: Chance(seed),
+            weather: Weather::default(),
+            order: 0,
+            chunk_bytes: 0,
+            tape: Vec::new(),
+            is_taped: false,
+            steps: 0,
+        }
+    }
+
+    /// Adds a node. Its chunks come from `arena`, and return there at the end.
+    pub(crate) fn add(&mut self, settings: Settings, ports: Vec<Port>, arena: &mut Arena) -> usize {
+        let settings = Settings { secret: [self.chance.next() as u8; 32], ..settings };
+        self.chunk_bytes = self.chunk_bytes.max(settings.packet_bytes);
+        let bufs = settings.chunks_max + 1;
+        self.nodes.push(Node {
+            packet: Packet::new(settings.packet_bytes),
+            ports,
+            free: (0..bufs).map(|_| arena.take(settings.packet_bytes)).collect(),
+            bufs,
+            endpoint: Endpoint::new(settings),
+        });
+        self.nodes.len() - 1
+    }
+
+    /// Returns the station of a node on a lane.
+    pub(crate) fn station(node: usize, lane: u8) -> Station {
+        Station::Internet(core::net::SocketAddr::from(([10, 0, lane, node as u8], 7420)))
+    }
+
+    fn node_of(station: &Station) -> usize {
+        match station {
+            Station::Internet(core::net::SocketAddr::V4(v4)) => v4.ip().octets()[3].into(),
+            _ => panic!("a station of this world"),
+        }
+    }
+
+    /// Runs until `until`, or until nothing is left to happen. `act` gets each event.
+    pub(crate) fn run(&mut self, until: Instant, mut act: impl FnMut(&mut Endpoint, usize, Event)) {
+        loop {
+            for node in 0..self.nodes.len() {
+                self.pump(node, &mut act);
+            }
+            let wakes = self.nodes.iter().filter_map(|node| node.endpoint.wake_at());
+            let lands = self.air.peek().map(|flying| flying.0.at);
+            let Some(next) = wakes.chain(lands).min().filter(|next| *next <= until) else {
+                self.now = until;
+                return;
+            };
+            self.now = self.now.max(next);
+            self.steps += 1;
+            assert!(self.steps < 50_000_000, "the world goes on and on");
+            while self.air.peek().is_some_and(|flying| flying.0.at <= self.now) {
+                let flying = self.air.pop().unwrap().0;
+                self.land(flying);
+            }
+        }
+    }
+
+    fn pump(&mut self, node: usize, act: &mut impl FnMut(&mut Endpoint, usize, Event)) {
+        let now = self.now;
+        self.nodes[node].endpoint.advance(now);
+        loop {
+            let this = &mut self.nodes[node];
+            while let Some(event) = this.endpoint.event() {
+                act(&mut this.endpoint, node, event);
+            }
+            this.free.extend(core::iter::from_fn(|| this.endpoint.take_back()));
+            if !this.endpoint.transmit(now, &mut this.packet) {
+                break;
+            }
+            let bytes = this.endpoint.slices(&this.packet).collect::<Vec<_>>().concat();
+            assert_eq!(bytes.len(), this.packet.len());
+            let (lane, to) = (this.packet.lane, World::node_of(&this.packet.to));
+            if let Some(lent) = this.packet.lent() {
+                this.endpoint.gone(lent);
+            }
+            self.send(node, to, lane, bytes);
+        }
+    }
+
+    /// Sends bytes through the port of a node, under the weather.
+    pub(crate) fn send(&mut self, from: usize, to: usize, lane: u8, mut bytes: Vec<u8>) {
+        let Weather { loss, duplicate, reorder, corrupt, truncate } = self.weather;
+        if self.chance.per_mille(loss) {
+            return;
+        }
+        let port = &mut self.nodes[to].ports[usize::from(lane)];
+        let Some((mut at, is_marked)) = port.take(self.now, bytes.len()) else { return };
+        if self.chance.per_mille(reorder) {
+            at = at + Duration::from_micros(self.chance.next() % 400);
+        }
+        let copies = if self.chance.per_mille(duplicate) { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut copy = bytes.clone();
+            if self.chance.per_mille(corrupt) {
+                let at = self.chance.below(copy.len());
+                copy[at] ^= 1 << self.chance.below(8);
+            }
+            if self.chance.per_mille(truncate) {
+                copy.truncate(self.chance.below(copy.len()));
+            }
+            self.order += 1;
+            let flying = Flying { at, order: self.order, to, lane, from, bytes: copy, is_marked };
+            if self.is_taped {
+                self.tape.push(flying.clone());
+            }
+            self.air.push(Reverse(flying));
+            at = at + Duration::from_micros(self.chance.next() % 100);
+        }
+        bytes.clear();
+    }
+
+    /// Hands a packet to its node. Without a free chunk it is dropped, as a card would.
+    pub(crate) fn land(&mut self, flying: Flying) {
+        let node = &mut self.nodes[flying.to];
+        let Some(mut buf) = node.free.pop() else { return };
+        buf.prefix_mut(flying.bytes.len()).copy_from_slice(&flying.bytes);
+        let arrived = Arrived {
+            lane: flying.lane,
+            from: World::station(flying.from, flying.lane),
+            buf,
+            at: 0,
+            bytes: flying.bytes.len(),
+            is_marked: flying.is_marked,
+        };
+        node.endpoint.receive(self.now, arrived);
+        node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));
+    }
+
+    /// Asserts that every endpoint is at rest and every chunk is back, and returns the chunks.
+    pub(crate) fn end(mut self, arena: &mut Arena) {
+        for (n, node) in self.nodes.iter_mut().enumerate() {
+            node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));
+            assert!(node.endpoint.is_at_rest(), "node {n} is at rest");
+            assert_eq!(node.free.len(), node.bufs, "the chunks of node {n} are whole");
+            arena.free.append(&mut node.free);
+        }
+    }
+}
+
+/// Buffers for all worlds of a test.
+pub(crate) struct Arena {
+    free: Vec<Buf>,
+    bytes: usize,
+    pub made: u32,
+}
+
+impl Arena {
+    /// Returns an arena of buffers of `bytes` bytes.
+    pub(crate) fn new(bytes: usize) -> Arena {
+        Arena { free: Vec::new(), bytes, made: 0 }
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) -> Buf {
+        assert!(bytes <= self.bytes);
+        self.free.pop().unwrap_or_else(|| {
+            self.made += 1;
+            let memory = std::vec![0; self.bytes].into_boxed_slice();
+            Buf::new(std::boxed::Box::leak(memory), self.made)
+        })
+    }
+
+    pub(crate) fn give(&mut self, buf: Buf) {
+        self.free.push(buf);
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+}
