@@ -74,7 +74,7 @@ pub(crate) struct Association {
     opens: Flags,
     opens_base: u64,
     opens_next: u64,
-    /// When the oldest question was asked that has no answer.
+    /// Since when the peer has been silent although it was asked something.
     pub waits_since: Option<Instant>,
     pub heard_at: Instant,
     /// A ping has to leave.
@@ -316,7 +316,7 @@ impl Association {
             if path.probe_at().is_some_and(|at| at <= now) {
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
-            self.land(pools, now, landed);
+            self.land(pools, landed);
         }
         if self.is_up() && now - self.heard_at >= KEEP_ALIVE && self.waits_since.is_none() {
             self.pings = true;

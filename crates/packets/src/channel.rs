@@ -138,6 +138,11 @@ impl Channel {
         self.serial as u16
     }
 
+    /// Returns `true` if the peer knows the channel.
+    pub(crate) fn is_known(&self) -> bool {
+        self.state != State::Opening && self.state != State::Finishing || self.out.is_opened()
+    }
+
     /// Returns `true` if the channel is over for its user.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Leaving(_) | State::Gone(_))

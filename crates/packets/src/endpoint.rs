@@ -237,25 +237,24 @@ impl Endpoint {
             self.greeted(now, (lane, from), &head, packet);
             return self.pools.returned.push_back(buf);
         }
-        let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
-        let place = self.door(&head, lane, &from);
-        let (Some((place, path)), Some(chunk)) = (place, chunk) else {
-            match chunk {
-                None => self.pools.counters.refused += 1,
-                Some(chunk) => {
-                    self.pools.chunks.give(chunk);
-                    self.pools.counters.unknown += 1;
-                    self.disown(now, &head, lane, from);
-                }
-            }
+        let Some((place, path)) = self.door(&head, lane, &from) else {
+            self.pools.counters.unknown += 1;
+            self.disown(now, &head, lane, from);
             return self.pools.returned.push_back(buf);
         };
         self.pools.paths[path].echo |= is_marked;
-        let of = Place { path, chunk, at: at as u32 };
+        // Without a free chunk, pieces have no room, but the head still counts.
+        let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
+        let of = Place { path, chunk: chunk.unwrap_or(NONE), at: at as u32 };
         let heard = self.associations[place].hear(&mut self.pools, now, &head, packet, of);
         self.pools.counters.malformed += u64::from(heard.is_err());
-        self.pools.chunks[chunk].buf = Some(buf);
-        crate::pools::let_go(&mut self.pools.chunks, &mut self.pools.returned, chunk);
+        match chunk {
+            None => self.pools.returned.push_back(buf),
+            Some(chunk) => {
+                self.pools.chunks[chunk].buf = Some(buf);
+                crate::pools::let_go(&mut self.pools.chunks, &mut self.pools.returned, chunk);
+            }
+        }
         self.refresh(place);
     }
 

@@ -18,7 +18,7 @@ use crate::slab::NONE;
 pub(crate) struct Place {
     /// The path it came by.
     pub path: u32,
-    /// The chunk it lies in.
+    /// The chunk it lies in, [`NONE`] if no place for a chunk is free.
     pub chunk: u32,
     /// Where the packet begins in the chunk.
     pub at: u32,
@@ -68,8 +68,10 @@ impl Association {
             is_refused |= !self.follow(pools, &record, place);
         }
         if is_refused {
-            // Not noted, so not acknowledged: the peer sends the pieces again.
+            // Not noted, so not acknowledged: the peer sends the pieces again. It hears at once
+            // that we live.
             pools.counters.refused += 1;
+            pools.paths[place.path].debt = crate::path::Debt::Now;
         } else {
             pools.paths[place.path].arrived(now, number, elicits, head.ack_now);
         }
@@ -79,35 +81,30 @@ impl Association {
     /// Follows what the head of a packet says: the peer lives, its credits, what it has.
     pub(crate) fn heard(&mut self, pools: &mut Pools, now: Instant, head: &Head, path: u32) {
         if self.state == State::Half {
-            (self.state, self.waits_since) = (State::Up, None);
+            self.state = State::Up;
         }
         self.heard_at = now;
         self.credits = head.credits.max(crate::credits::LEAST);
-        let Some(ack) = head.ack else { return };
         let path = &mut pools.paths[path];
-        if path.window == NONE {
-            return;
+        if let Some(ack) = head.ack
+            && path.window != NONE
+        {
+            let mut landed = Landed::NOTHING;
+            let window = &mut pools.windows[path.window];
+            path.acknowledged(now, (ack, head.echo), window, &mut pools.pieces, &mut landed);
+            self.land(pools, landed);
         }
-        let mut landed = Landed::NOTHING;
-        let window = &mut pools.windows[path.window];
-        path.acknowledged(now, (ack, head.echo), window, &mut pools.pieces, &mut landed);
-        if landed.packets > 0 {
-            self.waits_since = None;
-        }
-        self.land(pools, now, landed);
+        self.waits_since = (self.in_flight > 0).then_some(now);
     }
 
     /// Follows the end of flights: acknowledged pieces end their messages, lost ones queue up.
-    pub(crate) fn land(&mut self, pools: &mut Pools, now: Instant, mut landed: Landed) {
+    pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
         self.in_flight -= landed.packets;
         while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
             self.acknowledged(pools, piece);
         }
         while let Some(piece) = landed.lost.pop(&mut pools.pieces) {
             self.lose(pools, piece);
-        }
-        if self.waits_since.is_none() && self.in_flight > 0 {
-            self.waits_since = Some(now);
         }
     }
 
@@ -242,6 +239,10 @@ impl Association {
             kind,
             last: record.last,
         };
+        let is_due = pools.channels[channel].incoming.is_due(&hold);
+        if record.bytes > 0 && place.chunk == NONE || !pools.has_room(is_due) {
+            return false;
+        }
         let chunk = hold.chunk;
         let Pools { channels, holds, chunks, returned, .. } = pools;
         let incoming = &mut channels[channel].incoming;

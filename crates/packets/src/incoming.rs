@@ -85,6 +85,14 @@ impl Incoming {
         Incoming { delivered: Flags::NONE, below: 0, progress: 0, first: NONE, is_paused: false }
     }
 
+    /// Returns `true` if a piece goes up at once when it arrives: it needs no memory for longer.
+    pub(crate) fn is_due(&self, piece: &Hold) -> bool {
+        let is_next = piece.message == self.below && piece.offset <= self.progress;
+        let is_whole = piece.offset == 0 && piece.last && self.progress == 0;
+        let passes = is_whole && self.is_above_floor(piece.message, piece.behind);
+        !self.is_paused && (is_next || passes)
+    }
+
     /// Takes a piece that arrived. Pieces that it makes superfluous go to `freed`.
     pub(crate) fn place(
         &mut self,

@@ -48,6 +48,11 @@ impl Outgoing {
         !self.is_stopped
     }
 
+    /// Returns `true` if the peer has the first message, which opens the channel.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.base > 0 || self.acked.has(0)
+    }
+
     /// Returns the number of a message and how far its floor is below it. A strict message is
     /// delivered after all before it, and before all after it.
     pub(crate) fn number(&mut self, strict: bool) -> (u32, u16) {

@@ -66,6 +66,8 @@ pub(crate) struct Pools {
     pub channels_of: Vec<u32>,
     generations: Vec<u32>,
     pub events: VecDeque<Event>,
+    /// Events from which on no piece is taken until the user has fetched some.
+    events_room: usize,
     pub returned: VecDeque<Buf>,
     pub counters: Counters,
     /// The path where the last search for an idle window ended.
@@ -74,7 +76,10 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(settings: &Settings) -> Pools {
-        let events = settings.holds_max + settings.messages_max + 2 * settings.channels_max;
+        // Each message, channel and association has a known number of events. Deliveries stop
+        // when there are too many of them (`has_room`).
+        let ends =
+            settings.messages_max + 2 * settings.channels_max + 2 * settings.associations_max;
         Pools {
             paths: Slab::new(settings.paths_max),
             windows: Slab::new(settings.windows_max),
@@ -87,8 +92,9 @@ impl Pools {
             names: Directory::new(settings.channels_max),
             channels_of: vec![0; settings.associations_max],
             generations: vec![0; settings.channels_max],
-            events: VecDeque::with_capacity(events + 2 * settings.associations_max),
+            events: VecDeque::with_capacity(ends + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
+            events_room: ends + settings.holds_max,
             counters: Counters::default(),
             hand: 0,
         }
@@ -169,6 +175,13 @@ impl Pools {
         let Pools { channels, holds, chunks, returned, .. } = self;
         channels[place].incoming.clear(holds, |hold| let_go(chunks, returned, hold.chunk));
         was_opening
+    }
+
+    /// Returns `true` if there is room for a piece that arrived. The last places are for pieces that
+    /// go up at once: others wait for them.
+    pub(crate) fn has_room(&self, is_due: bool) -> bool {
+        let is_plenty = self.holds.free() > 1 && self.chunks.free() > 0;
+        self.events.len() < self.events_room && (is_due || is_plenty)
     }
 
     /// Returns the credits that an association may have now.

@@ -173,6 +173,16 @@ impl Association {
             self.hush(pools, place);
             return Packed::More;
         };
+        let may_overtake = self.is_initiator
+            && !channel.is_known()
+            && pools.messages[front].kind != Kind::Open
+            && !opens(pools, pieces, place);
+        if may_overtake {
+            // The open is on its way in another packet, which this one must not overtake.
+            self.hush(pools, place);
+            return Packed::More;
+        }
+        let channel = &mut pools.channels[place];
         if channel.deficit <= 0 {
             channel.deficit += i32::from(self.packet_bytes);
             self.speakers.pop(&mut pools.channels);
@@ -295,6 +305,19 @@ impl Association {
         packet.finish(head, &pools.messages);
         pools.counters.sent += 1;
     }
+}
+
+/// Returns `true` if the open of a channel is among these pieces.
+fn opens(pools: &mut Pools, pieces: &Queue, channel: u32) -> bool {
+    let mut at = pieces.front();
+    while let Some(piece) = at {
+        let piece = &pools.pieces[piece];
+        if piece.kind == Kind::Open && pools.messages[piece.message].channel == channel {
+            return true;
+        }
+        at = (piece.next != NONE).then_some(piece.next);
+    }
+    false
 }
 
 /// Puts a piece into a packet. Returns `false` if there is no room for it, in the packet or in the

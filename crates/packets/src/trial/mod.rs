@@ -3,4 +3,5 @@
 mod chance;
 mod perfect;
 mod talk;
+mod weather;
 mod world;

@@ -181,9 +181,8 @@ impl Talks {
                 self.bodies -= 1;
                 arena.give(buf.0);
                 // Whoever had no room may go on now.
-                let is_owing = |(at, end): &(&(usize, ConnId), &End)| at.0 == node && end.owed > 0;
-                let owing: Vec<_> = self.ends.iter().filter(is_owing).map(|(at, _)| *at).collect();
-                for at in owing {
+                let ends: Vec<_> = self.ends.keys().copied().filter(|at| at.0 == node).collect();
+                for at in ends {
                     self.go_on(endpoint, at, arena);
                 }
             }
@@ -232,6 +231,19 @@ impl Talks {
             self.paused.push(at);
         }
         self.go_on(endpoint, at, arena);
+    }
+
+    /// Ends the pauses of a node.
+    pub(crate) fn resume(&mut self, endpoint: &mut Endpoint, node: usize) {
+        self.paused.retain(|at| {
+            if at.0 == node {
+                endpoint.resume(at.1);
+            }
+            at.0 != node
+        });
+        for (_, end) in self.ends.iter_mut().filter(|(at, _)| at.0 == node) {
+            end.is_paused = false;
+        }
     }
 
     /// Returns the number of channels that are open at all nodes.

@@ -35,7 +35,7 @@ pub(crate) struct Port {
     pub is_cut: bool,
     /// Packets that find a longer queue are marked.
     pub mark_bytes: u64,
-    busy_until: Instant,
+    pub busy_until: Instant,
     /// What the port carried, and the longest queue since the last look.
     pub carried: u64,
     pub queued_most: u64,

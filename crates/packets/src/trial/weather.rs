@@ -1,0 +1,131 @@
+//! Two ends under every weather: each message exactly once, above its floor, and nothing lost of
+//! anybody's memory.
+
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::perfect::SMALL;
+use super::talk::{Manner, Talks};
+use super::world::{Arena, Port, Weather, World};
+use crate::{Counters, Down, Policy, Settings};
+
+/// What a seed makes of the world.
+struct Plan {
+    weather: Weather,
+    manner: Manner,
+    channels: u64,
+    client: Settings,
+    server: Settings,
+    port: Port,
+}
+
+fn plan(seed: u64) -> Plan {
+    let mut chance = Chance(seed);
+    let mut some = |most: usize| if chance.below(2) == 0 { 0 } else { chance.below(most) as u32 };
+    let weather = Weather {
+        loss: some(250),
+        duplicate: some(300),
+        reorder: some(500),
+        corrupt: some(100),
+        truncate: some(50),
+    };
+    let manner = Manner {
+        messages: 1 + some(60),
+        ahead: 1 + some(20),
+        body_bytes_max: [0, 40, 600, 5_000, 15_000][chance.below(5)],
+        strict: [0, 100, 1000][chance.below(3)],
+        pauses: [0, 30][chance.below(2)],
+    };
+    let sizes = [1200, 1400, 4000, 9000];
+    let mut settings = || {
+        let control = [Policy::Delay, Policy::Delay, Policy::Fixed(8)][chance.below(3)];
+        let packet_bytes = sizes[chance.below(4)];
+        let (holds_max, chunks_max) = [(64, 32), (8, 4)][chance.below(2)];
+        let worker = chance.below(256) as u8;
+        Settings { packet_bytes, control, worker, holds_max, chunks_max, ..SMALL }
+    };
+    let (client, server) = (settings(), settings());
+    let port = Port {
+        rate: [12_500_000, 125_000_000, 1_250_000_000][chance.below(3)],
+        queue_bytes: 20_000 + chance.below(200_000) as u64,
+        delay: Duration::from_micros(1 + chance.below(300) as u64),
+        ..Port::FAST
+    };
+    let channels = 1 + chance.below(8) as u64;
+    Plan { weather, manner, channels, client, server, port }
+}
+
+/// Runs the world of a seed to its end. Returns what both ends counted, and whether an end took the
+/// other for dead: in the worst weather a dozen packets in a row are lost now and then.
+fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
+    let Plan { weather, manner, channels, client, server, port } = plan(seed);
+    let mut world = World::new(seed);
+    let client = Settings { accepts: false, ..client };
+    let client = world.add(client, [port.clone()].into(), arena);
+    let server = world.add(server, [port].into(), arena);
+    world.weather = weather;
+    let mut talks = Talks::new(manner, seed ^ 1);
+    let endpoint = &mut world.nodes[client].endpoint;
+    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    let mut started = 0;
+    let end = world.now + Duration::from_secs(100);
+    while world.now < end && (started < channels || talks.open() > 0) {
+        let endpoint = &mut world.nodes[client].endpoint;
+        while started < channels && talks.start(endpoint, client, association, arena) {
+            started += 1;
+        }
+        let until = world.now + Duration::from_millis(2);
+        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
+        for node in [client, server] {
+            talks.resume(&mut world.nodes[node].endpoint, node);
+        }
+    }
+    world.weather = Weather::default();
+    let until = world.now + Duration::from_secs(33);
+    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
+    let gave_up = !talks.down.is_empty();
+    if gave_up {
+        assert_eq!((talks.open(), talks.down[0].2), (0, Down::Silent));
+    } else {
+        talks.assert_done(channels);
+    }
+    let counters = [client, server].map(|node| world.nodes[node].endpoint.counters());
+    world.end(arena);
+    (counters, gave_up)
+}
+
+/// Runs the worlds of these seeds, and returns the sums of what both ends counted.
+fn trials(seeds: core::ops::Range<u64>) -> Counters {
+    let mut arena = Arena::new(16 << 10);
+    let (mut sum, mut deaths) = (Counters::default(), 0);
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        // The last line of a failure.
+        std::println!("seed {seed}");
+        let (counters, gave_up) = trial(seed, &mut arena);
+        deaths += u64::from(gave_up);
+        for counters in counters {
+            sum.resent += counters.resent;
+            sum.repeated += counters.repeated;
+            sum.malformed += counters.malformed;
+            sum.refused += counters.refused;
+        }
+        assert_eq!(arena.free(), arena.made as usize, "every buffer is back");
+    }
+    assert!(deaths * 200 <= count, "{deaths} of {count} gave up");
+    sum
+}
+
+#[test]
+fn every_message_arrives_once_in_any_weather() {
+    let sum = trials(0..150);
+    for reached in [sum.resent, sum.repeated, sum.malformed, sum.refused] {
+        assert!(reached > 50, "the seeds reach everything: {sum:?}");
+    }
+}
+
+#[test]
+#[ignore = "full: twenty thousand worlds"]
+fn every_message_arrives_once_in_twenty_thousand_weathers() {
+    trials(1_000..21_000);
+}
