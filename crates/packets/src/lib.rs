@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 mod association;
+pub mod batch;
 mod channel;
 mod control;
 mod credits;
