@@ -90,9 +90,14 @@ impl Control {
         self.window.max(self.packet_bytes)
     }
 
+    /// Returns `true` if the window is so small that its packets are spread over the round trip.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.policy == Policy::Delay && self.window < PACED_PACKETS * self.packet_bytes
+    }
+
     /// Returns the pause after a packet of these bytes, if windows this small are paced.
     pub(crate) fn pause(&self, bytes: u32, smoothed: Duration) -> Option<Duration> {
-        if self.policy != Policy::Delay || self.window >= PACED_PACKETS * self.packet_bytes {
+        if !self.is_paced() {
             return None;
         }
         let nanos = smoothed.as_nanos() as u64 * u64::from(bytes) / u64::from(self.window);
@@ -118,9 +123,11 @@ impl Control {
             self.cut(now, signal.smoothed, 1024 - self.marked / 2);
         } else if signal.was_limited {
             let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
+            // A packet a round trip; a quarter of one where many share the link.
+            let step = if self.is_paced() { self.packet_bytes / 4 } else { self.packet_bytes };
             let grown = match self.starting {
                 true => acked,
-                false => (acked * u64::from(self.packet_bytes) / window).max(1),
+                false => (acked * u64::from(step) / window).max(1),
             };
             self.window = (self.window + grown as u32).min(self.window_max);
         }

@@ -228,7 +228,8 @@ impl Endpoint {
         let Arrived { lane, from, buf, at, bytes, is_marked } = arrived;
         self.pools.counters.arrived += 1;
         let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
-        let Ok(head) = Head::parse(packet) else {
+        // Nobody here has a key: a packet that claims to be sealed is none of ours.
+        let Ok(head @ Head { sealed: false, .. }) = Head::parse(packet) else {
             self.pools.counters.malformed += 1;
             return self.pools.returned.push_back(buf);
         };

@@ -141,9 +141,12 @@ impl Path {
         self.probes >= SUSPECT_PROBES
     }
 
-    /// Returns `true` if the window lets a packet of these bytes go.
+    /// Returns `true` if the window lets a packet of these bytes go. Where packets are paced, the
+    /// last one may stick out: otherwise windows of 1 and of 1.9 packets would be the same.
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
-        self.in_flight == 0 || self.in_flight_bytes + bytes <= self.control.window()
+        let window = self.control.window();
+        let more = if self.control.is_paced() { 1 } else { bytes };
+        self.in_flight == 0 || self.in_flight_bytes + more <= window
     }
 
     /// Returns when a packet of these bytes would have been delivered, counted from now.

@@ -1,5 +1,6 @@
 //! Endpoints over a simulated network, in virtual time.
 
+mod bottleneck;
 mod chance;
 mod perfect;
 mod talk;
