@@ -1,14 +1,17 @@
 //! Files of earlier versions load unchanged: a configuration that uses every table, and the state file
 //! with its log that a server left when it was killed amid changes.
 //!
-//! The files in `tests/golden` were written by version 0.1.0 of 2026-11 and are never written anew. What
-//! they mean is beside them, in `effective.toml`; `UPDATE_SNAPSHOTS=1` writes that alone.
+//! The files in `tests/golden` are in the form of version 0.1.0 of 2026-11 and are never written anew.
+//! What those of `server.toml` mean is beside them, in `effective.toml`; `UPDATE_SNAPSHOTS=1` writes that
+//! alone. The files `every-key` have every key that such files can have.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nearflash_server::config::Config;
 use nearflash_server::serve::state_file;
+use serde_json::Value;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -40,6 +43,64 @@ fn an_earlier_state_file_and_its_log_mean_what_they_meant() {
     let (store, changes) = state_file::open(Some(&state), false).unwrap();
     assert!(store.is_some());
     check("effective.toml", &base.with(&changes).to_toml().unwrap());
+}
+
+/// Returns the paths of all keys in a document, without positions in lists.
+fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, one)| {
+            found.insert(format!("{at}.{key}"));
+            keys(one, &format!("{at}.{key}"), found);
+        }),
+        Value::Array(list) => list.iter().for_each(|one| keys(one, at, found)),
+        _ => {}
+    }
+}
+
+/// Returns the paths of all keys that a configuration file can have, by its schema.
+fn known_keys(root: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.trim_start_matches("#/$defs/");
+        known_keys(root, &root["$defs"][name], at, found);
+    }
+    for (key, one) in schema["properties"].as_object().into_iter().flatten() {
+        found.insert(format!("{at}.{key}"));
+        known_keys(root, one, &format!("{at}.{key}"), found);
+    }
+    for key in ["anyOf", "oneOf"] {
+        let each = schema[key].as_array().into_iter().flatten();
+        each.for_each(|one| known_keys(root, one, at, found));
+    }
+    if schema["items"].is_object() {
+        known_keys(root, &schema["items"], at, found);
+    }
+}
+
+#[test]
+fn every_key_of_an_earlier_configuration_is_read() {
+    let text = fs::read_to_string(golden("every-key.toml")).unwrap();
+    let (mut said, mut known) = (BTreeSet::new(), BTreeSet::new());
+    keys(&toml::from_str(&text).unwrap(), "", &mut said);
+    let schema: Value = serde_json::from_str(&Config::schema()).unwrap();
+    known_keys(&schema, &schema, "", &mut known);
+    assert_eq!(said, known, "a new key is for a file of its own: earlier versions had none");
+    let config = Config::read(&golden("every-key.toml")).unwrap();
+    let shown: Value = toml::from_str(&config.to_toml().unwrap()).unwrap();
+    let mut read = BTreeSet::new();
+    keys(&shown, "", &mut read);
+    assert_eq!(said.difference(&read).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn every_key_of_an_earlier_state_file_is_read_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("server.state");
+    fs::copy(golden("every-key.state"), &state).unwrap();
+    let (_, changes) = state_file::open(Some(&state), false).unwrap();
+    let text = fs::read_to_string(&state).unwrap();
+    let before: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(before.as_object().unwrap().len(), 10, "all kinds of changes");
+    assert_eq!(serde_json::to_value(&changes).unwrap(), before);
 }
 
 #[test]
