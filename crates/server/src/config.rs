@@ -17,25 +17,23 @@ use worker::{Access, Limits, Rule, Scope, Who};
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 use crate::crew_size::CrewSize;
-use crate::live::KeptModel;
 
 mod effective;
 mod exposure;
+mod kept_model;
 mod listener;
 mod mistake;
 mod mistakes;
 mod namespace;
 mod ranges;
 mod reading;
-mod schema;
+pub(crate) mod schema;
 mod subsystem;
 
+pub(crate) use kept_model::KeptModel;
 pub use mistakes::Mistakes;
-pub(crate) use namespace::{Room, Space, table};
-#[cfg(test)]
-pub(crate) use schema::SMALLEST;
+pub(crate) use namespace::{Room, Space, exports, table};
 pub(crate) use spec::Place;
-pub(crate) use subsystem::exports;
 
 /// The spec of the device that a server exports if its configuration has none.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";

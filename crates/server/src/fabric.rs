@@ -18,9 +18,7 @@ use wire::nvme::{AddressFamily, AnaState};
 
 use crate::config::{Config, Mistakes, Place, Space, exports};
 use crate::listen::{ListenAt, Protocol};
-
-/// The names of all our subsystems begin so.
-const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
+use crate::machine::machine_id;
 
 /// Blocks as hosts see them, where they need not be larger.
 const BLOCK_BYTES: u32 = 512;
@@ -401,26 +399,6 @@ pub(crate) fn uuid_of(words: &[&str]) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
-}
-
-/// The name of a subsystem that has got none.
-pub(crate) fn own_name() -> String {
-    format!("{NQN_PREFIX}:{}", machine_name())
-}
-
-/// The machine's name on the network.
-fn machine_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
-        "" => "server".to_owned(),
-        name => name.to_owned(),
-    }
-}
-
-/// Returns the machine's identifier, or its name if it has none.
-pub(crate) fn machine_id() -> String {
-    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
 }
 
 /// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.

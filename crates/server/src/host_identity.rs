@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::fabric::{machine_id, uuid_of};
+use crate::fabric::uuid_of;
+use crate::machine::machine_id;
 
 /// The files in which nvme-cli keeps the identity.
 const NQN_FILE: &str = "/etc/nvme/hostnqn";

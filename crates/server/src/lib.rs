@@ -15,6 +15,7 @@ pub mod interface;
 pub mod listen;
 pub mod live;
 pub mod log;
+mod machine;
 mod orders;
 mod places;
 mod recalibrate;

@@ -61,6 +61,18 @@ pub(crate) fn table(spaces: &[Space]) -> Namespaces {
     spaces.iter().map(|space| (space.number, space.place)).collect()
 }
 
+/// Returns the identifiers of a subsystem's namespaces with the server's numbers.
+///
+/// # Errors
+/// Fails if there is no namespace of a name.
+pub(crate) fn exports(
+    subsystem: &spec::Subsystem,
+    spaces: &[Space],
+) -> Result<Vec<(u32, u16)>, String> {
+    let named = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
+    subsystem.exports(&named.collect::<Vec<_>>())
+}
+
 impl Config {
     /// Returns the devices' names, in their order.
     pub(crate) fn device_names(&self) -> Vec<String> {

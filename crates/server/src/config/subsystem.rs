@@ -2,22 +2,13 @@
 
 use spec::Subsystem;
 
-use super::{Config, Space};
-
-/// Returns the identifiers of a subsystem's namespaces with the server's numbers.
-///
-/// # Errors
-/// Fails if there is no namespace of a name.
-pub(crate) fn exports(subsystem: &Subsystem, spaces: &[Space]) -> Result<Vec<(u32, u16)>, String> {
-    let named = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
-    subsystem.exports(&named.collect::<Vec<_>>())
-}
+use super::Config;
 
 impl Config {
     /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
     /// configured.
     pub(crate) fn named_subsystems(&self) -> Vec<Subsystem> {
-        self.subsystems_named(crate::fabric::own_name)
+        self.subsystems_named(crate::machine::own_name)
     }
 
     /// Returns `true` if the first subsystem gets its name from the server.

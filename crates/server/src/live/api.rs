@@ -3,98 +3,104 @@
 use std::time::Duration;
 
 use control::admin::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer, Host,
-    Hosts, Inventory, Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem,
-    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace,
-    SetSubsystem, Subsystem, Subsystems,
+    self, AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer,
+    Host, Hosts, Inventory, Listener, Namespace, OpenedDevice, Problem, RemoveListener,
+    RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace, SetSubsystem,
+    Subsystem,
 };
 use control::{Admission, TenantChange};
 
 use super::Live;
+use super::disks::Devices;
+use super::drain::Drains;
+use super::namespaces::Namespaces;
+use super::open::{Listeners, find};
+use super::subsystems::Subsystems;
+use super::tenants::Tenants;
 
 impl Inventory for Live {
     fn keeps_changes(&self) -> bool {
         self.keeps_changes
     }
 
-    fn namespaces(&self) -> Result<Namespaces, Problem> {
-        Ok(self.told_namespaces())
+    fn namespaces(&self) -> Result<admin::Namespaces, Problem> {
+        Ok(Namespaces(&self.reconciler).told())
     }
 
     fn namespace(&self, name: &str) -> Result<Namespace, Problem> {
-        self.told_namespace(name)
+        Namespaces(&self.reconciler).told_one(name)
     }
 
     fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem> {
-        self.make_namespace(namespace)
+        Namespaces(&self.reconciler).add(&mut *self.begin()?, namespace)
     }
 
     fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem> {
-        self.change_namespace(name, to)
+        Namespaces(&self.reconciler).set_to(&mut *self.begin()?, name, to)
     }
 
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
-        self.end_namespace(name, how)
+        Namespaces(&self.reconciler).remove(&mut *self.begin()?, name, how)
     }
 
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem> {
-        self.open_device(device)
+        Devices(&self.reconciler).open(&mut *self.lock_thawed()?, device)
     }
 
     fn device_settings(&self) -> Vec<DeviceSettings> {
-        self.told_settings()
+        Devices(&self.reconciler).told_settings()
     }
 
     fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem> {
-        self.change_device(name, to)
+        Devices(&self.reconciler).set(|| self.lock_thawed(), name, to)
     }
 
     fn remove_device(&self, name: &str) -> Result<(), Problem> {
-        self.close_device(name)
+        Devices(&self.reconciler).close(&mut *self.lock_thawed()?, name)
     }
 
-    fn subsystems(&self) -> Result<Subsystems, Problem> {
-        self.told_subsystems()
+    fn subsystems(&self) -> Result<admin::Subsystems, Problem> {
+        Subsystems(&self.reconciler).told()
     }
 
     fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem> {
-        self.told_subsystem(nqn)
+        Subsystems(&self.reconciler).told_one(nqn)
     }
 
     fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem> {
-        self.make_subsystem(subsystem)
+        Subsystems(&self.reconciler).add(&mut *self.begin()?, subsystem)
     }
 
     fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem> {
-        self.change_subsystem(nqn, to)
+        Subsystems(&self.reconciler).set(&mut *self.begin()?, nqn, to)
     }
 
     fn remove_subsystem(&self, nqn: &str) -> Result<(), Problem> {
-        self.end_subsystem(nqn)
+        Subsystems(&self.reconciler).remove(&mut *self.begin()?, nqn)
     }
 
     fn hosts(&self) -> Result<Hosts, Problem> {
-        Ok(self.told_hosts())
+        Ok(Subsystems(&self.reconciler).told_hosts())
     }
 
     fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem> {
-        self.change_host(nqn, to)
+        Subsystems(&self.reconciler).set_host(&mut *self.begin()?, nqn, to)
     }
 
     fn remove_host(&self, nqn: &str) -> Result<(), Problem> {
-        self.end_host(nqn)
+        Subsystems(&self.reconciler).remove_host(&mut *self.begin()?, nqn)
     }
 
-    fn listeners(&self) -> Result<Listeners, Problem> {
-        Ok(self.told_listeners())
+    fn listeners(&self) -> Result<admin::Listeners, Problem> {
+        Ok(Listeners(&self.reconciler).told())
     }
 
     fn listener(&self, name: &str) -> Result<Listener, Problem> {
-        self.told_one(name)
+        Listeners(&self.reconciler).told_one(name)
     }
 
     fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem> {
-        self.open_listener(listener)
+        Listeners(&self.reconciler).open(&mut *self.lock_thawed()?, listener)
     }
 
     fn remove_listener(
@@ -102,42 +108,55 @@ impl Inventory for Live {
         listener: &str,
         how: RemoveListener,
     ) -> Result<RemovedListener, Problem> {
-        self.close_listener(listener, how)
+        let listeners = Listeners(&self.reconciler);
+        let gone = listeners.close(&mut *self.lock_thawed()?, listener, how)?;
+        let connections = listeners.counts_of().map(|counts| counts[usize::from(gone.at.id.0)]);
+        Ok(RemovedListener { number: gone.at.number, removed: gone.url(), connections })
     }
 
     fn listener_numbers(&self) -> Vec<(u16, u16)> {
-        self.numbers_of_others()
+        self.reconciler.seen().numbers_of_others()
     }
 
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem> {
-        self.change_ana(listener, to)
+        Listeners(&self.reconciler).set_ana(&mut *self.begin()?, listener, to)
     }
 
     fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem> {
-        self.drain(listener, limit)
+        self.reconciler.gate()?;
+        let id = find(&self.lock_thawed()?.open, listener)?.at.id;
+        let listeners = Listeners(&self.reconciler);
+        listeners.drain(id, limit)?;
+        tracing::info!(listener, limit_ms = limit.as_millis() as u64, "drained");
+        listeners.told_one(listener)
     }
 
     fn resume_listener(&self, listener: &str) -> Result<Listener, Problem> {
-        self.resume(listener)
+        self.reconciler.gate()?;
+        let id = find(&self.lock_thawed()?.open, listener)?.at.id;
+        let listeners = Listeners(&self.reconciler);
+        listeners.resume(id)?;
+        tracing::info!(listener, "the listener accepts connections again");
+        listeners.told_one(listener)
     }
 
     fn drain_server(&self, how: DrainServer) -> Result<Drain, Problem> {
-        self.drain_all(how)
+        self.drains.begin(&self.reconciler, how)
     }
 
     fn drain_of_server(&self) -> Result<Drain, Problem> {
-        self.told_drain()
+        Drains::told(&self.reconciler)
     }
 
     fn remove_tenant(&self, name: &str) -> Result<(), Problem> {
-        self.end_tenant(name)
+        Tenants(&self.reconciler).end(&mut *self.lock_thawed()?, name)
     }
 
     fn change_tenants(&self, changes: &[TenantChange]) -> Result<(), Problem> {
-        self.change_tenants_now(changes)
+        Tenants(&self.reconciler).change_together(&mut *self.lock_thawed()?, changes)
     }
 
     fn change_tenant(&self, change: &TenantChange) -> Result<Admission, Problem> {
-        self.change_tenant_now(change)
+        Tenants(&self.reconciler).change(&mut *self.lock_thawed()?, change)
     }
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use spec::{Ana, Changed, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
 
-use super::kept::KeptReservation;
-use super::models::KeptModel;
-use crate::config::Config;
+use super::reservations::KeptReservation;
+use crate::config::{Config, KeptModel};
 use crate::listen::{ListenAt, Protocol};
 
 /// The change of a listener.
@@ -64,7 +63,7 @@ impl Changes {
     /// itself.
     pub(crate) fn of(self, base: &Config) -> Changes {
         let own_name = match self.own_name {
-            None if base.leaves_name() => Some(crate::fabric::own_name()),
+            None if base.leaves_name() => Some(crate::machine::own_name()),
             known => known,
         };
         Changes { own_name, ..self }
@@ -148,7 +147,7 @@ impl Config {
         config.listen = changes.listeners_of(self);
         config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
         config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
-        let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
+        let own = || changes.own_name.clone().unwrap_or_else(crate::machine::own_name);
         let subsystems = changes.subsystems_over(&config.listen);
         config.subsystem = over(self.subsystems_named(own), &subsystems, nqn);
         config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
@@ -218,17 +217,18 @@ mod tests {
     fn who_may_connect_stays_when_the_machine_is_renamed() {
         let config = Config::default();
         let subsystem = Subsystem {
-            nqn: Some(crate::fabric::own_name()),
+            nqn: Some(crate::machine::own_name()),
             hosts: Some(vec!["nqn.x:a".to_owned()]),
             ..Subsystem::default()
         };
-        let changed = [(crate::fabric::own_name(), Some(subsystem.clone()))].into();
+        let changed = [(crate::machine::own_name(), Some(subsystem.clone()))].into();
         let changes = Changes { subsystems: changed, ..Changes::default() }.of(&config);
-        assert_eq!(changes.own_name, Some(crate::fabric::own_name()));
+        assert_eq!(changes.own_name, Some(crate::machine::own_name()));
         assert_eq!(config.with(&changes).subsystem, [subsystem]);
         // As found by a machine of another name.
         let text = serde_json::to_string(&changes).unwrap();
-        let elsewhere = text.replace(&crate::fabric::own_name(), "nqn.2026-11.io.nearflash:before");
+        let elsewhere =
+            text.replace(&crate::machine::own_name(), "nqn.2026-11.io.nearflash:before");
         let with = config.with(&serde_json::from_str(&elsewhere).unwrap());
         assert_eq!(with.subsystem.len(), 1);
         assert_eq!(with.subsystem[0].hosts, Some(vec!["nqn.x:a".to_owned()]));

@@ -11,38 +11,43 @@ use control::Refusal;
 use control::admin::{AddDevice, Code, OpenedDevice, Problem};
 use flash::{Source, Spec};
 
-use super::world::World;
-use super::{Inner, Live};
+use super::Inner;
+use super::reconciler::Reconciler;
 use crate::config::Config;
 use crate::orders::DiskOrder;
 use crate::places::{Disk, Places};
 use crate::tenancy;
 use crate::volumes::Volume;
 
-impl Live {
+/// Opens and closes the devices of a server.
+pub(super) struct Devices<'a>(pub(super) &'a Reconciler);
+
+impl Devices<'_> {
     /// Opens a device.
-    pub(super) fn open_device(&self, wanted: &AddDevice) -> Result<OpenedDevice, Problem> {
+    pub(super) fn open(
+        &self,
+        inner: &mut Inner,
+        wanted: &AddDevice,
+    ) -> Result<OpenedDevice, Problem> {
         let AddDevice { name, spec, model, correct_online, bound_depth, fail_fast } =
             wanted.clone();
         let device = spec::Device::new(name, spec);
         let config = spec::Device { model, correct_online, bound_depth, fail_fast, ..device };
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
-        let disk = self.start_device(&inner, &config)?;
+        let disk = self.start_device(inner, &config)?;
         let mut changes = inner.changes.clone();
         // What was measured was of another of this name.
         changes.models.remove(&config.name);
         changes.named_models.remove(&config.name);
         if config.model.is_some() {
-            let registry = self.ground.tenants.registry();
+            let registry = self.0.ground.tenants.registry();
             let model = registry.configured_model(&config.name).map(tenancy::text_of);
             changes.named_models.extend(model.ok().map(|text| (config.name.clone(), text)));
         }
         changes.devices.insert(config.name.clone(), Some(config.clone()));
-        let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
-        let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
+        let world = self.0.world(inner, &changes, &inner.open);
+        let kept = world.and_then(|world| inner.keep(changes).map(|()| world));
         match kept {
-            Ok(world) => self.adopt(&mut inner, world),
+            Ok(world) => self.0.adopt(inner, world),
             Err(problem) => {
                 self.stop_device(&disk);
                 return Err(problem);
@@ -51,17 +56,15 @@ impl Live {
         tracing::info!(device = disk.name, spec = config.spec, "device opened");
         Ok(OpenedDevice {
             bytes: disk.volume.blocks() * BLOCK_BYTES as u64,
-            has_model: self.ground.tenants.registry().model(&config.name).is_ok(),
+            has_model: self.0.ground.tenants.registry().model(&config.name).is_ok(),
             spec: config.spec,
             name: config.name,
         })
     }
 
     /// Closes a device on which nothing is.
-    pub(super) fn close_device(&self, name: &str) -> Result<(), Problem> {
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
-        let disk = self.find_device(&inner, name)?;
+    pub(super) fn close(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
+        let disk = self.find_device(inner, name)?;
         let others: Vec<_> =
             inner.world.config.device_names().into_iter().filter(|one| one != name).collect();
         if others.is_empty() {
@@ -85,12 +88,12 @@ impl Live {
         };
         changes.models.remove(name);
         changes.named_models.remove(name);
-        let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
-        let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
+        let world = self.0.world(inner, &changes, &inner.open);
+        let kept = world.and_then(|world| inner.keep(changes).map(|()| world));
         match kept {
             Ok(world) => {
                 self.device_is_gone(&disk);
-                self.adopt(&mut inner, world);
+                self.0.adopt(inner, world);
             }
             Err(problem) => {
                 self.return_device(&disk);
@@ -103,13 +106,13 @@ impl Live {
 
     fn find_device(&self, inner: &Inner, name: &str) -> Result<Disk, Problem> {
         let known = inner.world.config.device_names();
-        let found = self.ground.places.find(name);
+        let found = self.0.ground.places.find(name);
         found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, known))
     }
 
     /// Opens a device here and by all workers; nothing is on it yet.
     fn start_device(&self, inner: &Inner, config: &spec::Device) -> Result<Disk, Problem> {
-        self.gate()?;
+        self.0.gate()?;
         spec::check_name(&config.name).map_err(invalid)?;
         if inner.world.config.device_names().contains(&config.name) {
             let message = format!("there is a device {:?} already", config.name);
@@ -121,7 +124,7 @@ impl Live {
             .map_err(|error| invalid(format!("device {:?}: {error}", config.spec)))?;
         check_memory(&spec)?;
         let setup = tenancy::setup(config, &spec).map_err(invalid)?;
-        if self.ground.places.count() >= Places::MAX {
+        if self.0.ground.places.count() >= Places::MAX {
             let message = format!(
                 "this process has had {} devices, which is as many as can be; an upgrade or a restart of \
                  the server begins anew",
@@ -131,7 +134,7 @@ impl Live {
         }
         let not_opened = |why| Problem::new(Code::NotOpened, why);
         let volume = Arc::new(Volume::open(&spec).map_err(not_opened)?);
-        let (tenants, places) = (&self.ground.tenants, &self.ground.places);
+        let (tenants, places) = (&self.0.ground.tenants, &self.0.ground.places);
         let place = tenants.registry().add_device(setup, tenants.now())?;
         assert_eq!(places.push(&config.name, volume.clone()), place, "both count alike");
         let disk = Disk { place, name: config.name.clone(), volume };
@@ -139,7 +142,7 @@ impl Live {
             self.stop_device(&disk);
             return Err(problem);
         }
-        if let Some(recalibrations) = self.recalibrations() {
+        if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_comes(config);
         }
         Ok(disk)
@@ -149,22 +152,22 @@ impl Live {
     fn stop_device(&self, disk: &Disk) {
         if let Err(problem) = self.leave_device(disk) {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
-            self.ground.tenants.registry().drop_device(disk.place);
+            self.0.ground.tenants.registry().drop_device(disk.place);
         }
         self.device_is_gone(disk);
     }
 
     /// Has all workers close a device, if nothing is on it.
     fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
-        if !self.wait_until(|| !self.has_older()) {
+        if !self.0.wait_until(|| !self.0.has_older()) {
             let message = "the process before this one still has the device; try again";
             return Err(Problem::new(Code::Busy, message));
         }
-        if let Some(recalibrations) = self.recalibrations() {
+        if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_leaves(&disk.name)?;
         }
-        let tenants = &self.ground.tenants;
-        let _ = self.wait_until(|| !tenants.registry().is_being_left(&disk.name)); // else it is refused
+        let tenants = &self.0.ground.tenants;
+        let _ = self.0.wait_until(|| !tenants.registry().is_being_left(&disk.name)); // else it is refused
         let removed = tenants.registry().remove_device(&disk.name);
         if let Err(refusal) = removed {
             self.stays(disk);
@@ -184,38 +187,38 @@ impl Live {
     /// A device that was left is there again.
     fn return_device(&self, disk: &Disk) {
         let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
-        let ordered = self.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
+        let ordered = self.0.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
         if let Err(problem) = ordered.and_then(|()| self.await_device(disk.place)) {
             let (device, error) = (&disk.name, problem.message);
             tracing::error!(device, error, "a worker cannot reach a device");
         }
-        self.ground.tenants.registry().restore_device(disk.place);
+        self.0.ground.tenants.registry().restore_device(disk.place);
         self.stays(disk);
     }
 
     fn stays(&self, disk: &Disk) {
-        if let Some(recalibrations) = self.recalibrations() {
+        if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_left(&disk.name, false);
         }
     }
 
     fn device_is_gone(&self, disk: &Disk) {
-        self.ground.places.remove(disk.place);
-        if let Some(recalibrations) = self.recalibrations() {
+        self.0.ground.places.remove(disk.place);
+        if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_left(&disk.name, true);
         }
     }
 
     /// Has all workers open a device, or close it, and waits until they have.
     fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
-        let gate = self.gate()?;
+        let gate = self.0.gate()?;
         gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
         self.await_device(place)
     }
 
     fn await_device(&self, place: usize) -> Result<(), Problem> {
-        let gate = self.gate()?;
-        self.await_orders()?;
+        let gate = self.0.gate()?;
+        self.0.await_orders()?;
         match gate.orders.take_unopened(place) {
             Some(why) => Err(Problem::new(Code::NotOpened, why)),
             None => Ok(()),
@@ -279,7 +282,7 @@ impl Live {
         let all = inner.base.all_devices();
         for old in all.iter().filter(|old| !is_wanted(&old.name)) {
             // What was removed by a command is gone already.
-            let Some(disk) = self.ground.places.find(&old.name) else {
+            let Some(disk) = self.0.ground.places.find(&old.name) else {
                 inner.base.device.retain(|device| device.name != old.name);
                 continue;
             };

@@ -1,32 +1,49 @@
 //! The drain of the whole server, as SIGTERM orders it: nothing of it is kept, and it is not taken back.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use control::UPGRADING;
 use control::admin::{Code, Drain, DrainServer, DrainState, Problem};
 
-use super::Live;
+use super::reconciler::Reconciler;
 
-impl Live {
-    pub(super) fn drain_all(&self, how: DrainServer) -> Result<Drain, Problem> {
-        let gate = self.gate()?;
-        let limit = how.deadline_ms.map_or(self.ground.drain_limit, Duration::from_millis);
+/// The drains of the whole server, and the process that takes over instead.
+#[derive(Default)]
+pub(super) struct Drains {
+    /// Another process may take over, so that this one may not drain. Nothing is waited for while it
+    /// is locked: who stops a server may do so because its disk hangs.
+    is_given: Mutex<bool>,
+}
+
+impl Drains {
+    /// Begins to drain the server.
+    ///
+    /// # Errors
+    /// Fails while the server starts, and while another process takes over.
+    pub(super) fn begin(&self, to: &Reconciler, how: DrainServer) -> Result<Drain, Problem> {
+        let gate = to.gate()?;
+        let limit = how.deadline_ms.map_or(to.ground.drain_limit, Duration::from_millis);
         {
             let is_given = self.is_given.lock().expect("no holder of this lock panics");
             if *is_given {
                 return Err(Problem::new(Code::Busy, UPGRADING));
             }
-            gate.orders.end_by(self.ground.clock.now() + limit, &gate.wakers);
+            gate.orders.end_by(to.ground.clock.now() + limit, &gate.wakers);
         }
         tracing::info!(limit_ms = limit.as_millis() as u64, "the server drains, as it was told");
-        self.told_drain()
+        Drains::told(to)
     }
 
-    pub(super) fn told_drain(&self) -> Result<Drain, Problem> {
-        let gate = self.gate()?;
+    /// Returns the state of the drain.
+    ///
+    /// # Errors
+    /// Fails while the server starts.
+    pub(super) fn told(of: &Reconciler) -> Result<Drain, Problem> {
+        let gate = of.gate()?;
         let workers = gate.commands.workers();
         let drains = gate.orders.word().stops();
-        let left = |until: contract::Instant| until.since(self.ground.clock.now()).as_millis();
+        let left = |until: contract::Instant| until.since(of.ground.clock.now()).as_millis();
         Ok(Drain {
             state: if drains { DrainState::Draining } else { DrainState::Serving },
             connections: workers.iter().map(|worker| worker.connections).sum(),
@@ -35,28 +52,19 @@ impl Live {
         })
     }
 
-    /// From now on another process may take over, and no drain begins.
+    /// Forbids drains, since another process may take over.
     ///
     /// # Errors
-    /// As [`check_stays`](Live::check_stays).
-    pub(super) fn forbid_drains(&self) -> Result<(), Problem> {
+    /// Fails as [`check_stays`](Reconciler::check_stays) does.
+    pub(super) fn forbid(&self, to: &Reconciler) -> Result<(), Problem> {
         let mut is_given = self.is_given.lock().expect("no holder of this lock panics");
-        self.check_stays()?;
+        to.check_stays()?;
         *is_given = true;
         Ok(())
     }
 
-    /// A drain may begin again.
-    pub(super) fn allow_drains(&self) {
+    /// Allows drains again.
+    pub(super) fn allow(&self) {
         *self.is_given.lock().expect("no holder of this lock panics") = false;
-    }
-
-    /// # Errors
-    /// That the server drains, and ends soon.
-    pub(super) fn check_stays(&self) -> Result<(), Problem> {
-        match self.gate.get().is_some_and(|gate| gate.orders.word().stops()) {
-            true => Err(Problem::new(Code::Busy, "this server is draining, and ends after that")),
-            false => Ok(()),
-        }
     }
 }

@@ -1,21 +1,9 @@
 //! While another process takes over, nothing changes, and nothing of what is kept is written.
 
-use control::UPGRADING;
-use control::admin::{Code, Journal, Problem};
+use control::admin::Journal;
 
-use super::{Inner, Live, StateAt, Store};
+use super::{Live, StateAt, Store, reservations};
 use crate::config::Space;
-
-impl Inner {
-    /// # Errors
-    /// That nothing changes now.
-    pub(super) fn check_thawed(&self) -> Result<(), Problem> {
-        match self.is_frozen {
-            true => Err(Problem::new(Code::Busy, UPGRADING)),
-            false => Ok(()),
-        }
-    }
-}
 
 impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
@@ -30,11 +18,12 @@ impl Live {
         self.halt_recalibrations(true);
         // Behind the lock, so that a change which is under way ends first, as a whole.
         let frozen = self.lock_for_change().and_then(|mut inner| {
-            self.ground.tenants.registry().freeze(true);
-            let kept =
-                inner.keep_tenants(&self.ground.tenants.list()).and_then(|()| self.forbid_drains());
+            self.reconciler.ground.tenants.registry().freeze(true);
+            let kept = inner
+                .keep_tenants(&self.reconciler.ground.tenants.list())
+                .and_then(|()| self.drains.forbid(&self.reconciler));
             inner.is_frozen = kept.is_ok();
-            kept.inspect_err(|_| self.ground.tenants.registry().freeze(false))
+            kept.inspect_err(|_| self.reconciler.ground.tenants.registry().freeze(false))
         });
         frozen.map_err(|problem| {
             self.halt_recalibrations(false);
@@ -49,11 +38,11 @@ impl Live {
             inner.is_frozen = false;
             std::mem::take(&mut inner.keeps_later)
         };
-        self.allow_drains();
-        self.ground.tenants.registry().freeze(false);
+        self.drains.allow();
+        self.reconciler.ground.tenants.registry().freeze(false);
         self.halt_recalibrations(false);
         if keeps_later {
-            self.keep_reservations_now();
+            reservations::keep(self);
         }
     }
 
@@ -63,7 +52,7 @@ impl Live {
     }
 
     fn halt_recalibrations(&self, is_halted: bool) {
-        if let Some(recalibrations) = self.recalibrations() {
+        if let Some(recalibrations) = self.reconciler.recalibrations() {
             recalibrations.halt(is_halted);
         }
     }

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use control::admin::{Code, Problem};
 
+use super::reconciler::Need;
 use super::world::World;
-use super::{Changes, Inner, Live, Need};
+use super::{Changes, Inner};
 use crate::config::{Config, Space};
+use crate::places::Places;
 use crate::volumes::Volume;
 
 /// The state before devices are enlarged.
@@ -22,61 +24,59 @@ pub(super) struct Growth {
     before: Option<Changes>,
 }
 
-impl Live {
-    /// Writes down the sizes of the namespaces that have the rest of a device which a change makes
-    /// larger.
-    ///
-    /// # Errors
-    /// They cannot be kept; then no device may grow.
-    pub(super) fn write_sizes_down(
-        &self,
-        inner: &mut Inner,
-        needs: &[Need],
-    ) -> Result<Growth, Problem> {
-        let (mut growth, mut changes) = (Growth::default(), inner.changes.clone());
-        let config = inner.base.with(&inner.changes);
-        for need in needs {
-            let volume = self.ground.places.get(need.device).expect("it was just found");
-            let blocks = volume.blocks();
-            if need.first + need.blocks <= blocks {
-                continue;
-            }
-            growth.devices.push((volume, blocks));
-            let device = self.ground.places.name(need.device);
-            for space in with_the_rest(&config, &inner.world.spaces, need.device) {
-                let said = space.spec(&device);
-                changes.namespaces.insert(space.number.0, Some(said));
-            }
+/// Writes down the sizes of the namespaces that have the rest of a device which a change makes
+/// larger.
+///
+/// # Errors
+/// They cannot be kept; then no device may grow.
+pub(super) fn write_sizes_down(
+    places: &Places,
+    inner: &mut Inner,
+    needs: &[Need],
+) -> Result<Growth, Problem> {
+    let (mut growth, mut changes) = (Growth::default(), inner.changes.clone());
+    let config = inner.base.with(&inner.changes);
+    for need in needs {
+        let volume = places.get(need.device).expect("it was just found");
+        let blocks = volume.blocks();
+        if need.first + need.blocks <= blocks {
+            continue;
         }
-        if changes != inner.changes {
-            let before = inner.changes.clone();
-            inner.keep(changes)?;
-            growth.before = Some(before);
+        growth.devices.push((volume, blocks));
+        let device = places.name(need.device);
+        for space in with_the_rest(&config, &inner.world.spaces, need.device) {
+            let said = space.spec(&device);
+            changes.namespaces.insert(space.number.0, Some(said));
         }
-        Ok(growth)
     }
+    if changes != inner.changes {
+        let before = inner.changes.clone();
+        inner.keep(changes)?;
+        growth.before = Some(before);
+    }
+    Ok(growth)
+}
 
-    /// Refuses a configuration by which a device grows that a namespace has the rest of.
-    pub(super) fn check_rests(&self, world: &World) -> Result<(), Problem> {
-        for space in &world.spaces {
-            let device = space.place.device;
-            let volume = self.ground.places.get(device).expect("it was just found");
-            if space.end() <= volume.blocks() {
-                continue;
-            }
-            if let Some(other) = with_the_rest(&world.config, &world.spaces, device).next() {
-                let message = format!(
-                    "device {:?} has to be larger for namespace {:?}, and namespace {:?} has the rest of \
-                     it: write that one's size down",
-                    self.ground.places.name(device),
-                    space.name,
-                    other.name
-                );
-                return Err(Problem::new(Code::Invalid, message));
-            }
+/// Refuses a configuration by which a device grows that a namespace has the rest of.
+pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem> {
+    for space in &world.spaces {
+        let device = space.place.device;
+        let volume = places.get(device).expect("it was just found");
+        if space.end() <= volume.blocks() {
+            continue;
         }
-        Ok(())
+        if let Some(other) = with_the_rest(&world.config, &world.spaces, device).next() {
+            let message = format!(
+                "device {:?} has to be larger for namespace {:?}, and namespace {:?} has the rest of \
+                     it: write that one's size down",
+                places.name(device),
+                space.name,
+                other.name
+            );
+            return Err(Problem::new(Code::Invalid, message));
+        }
     }
+    Ok(())
 }
 
 /// The namespaces that have the rest of a device, because nobody has said their size.

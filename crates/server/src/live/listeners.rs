@@ -2,89 +2,51 @@
 //! end that came by them. A server that starts again, or another process that takes over, lets people in
 //! by all of them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use contract::ListenerId;
-use control::WorkerCommands;
-use control::admin::{self, Code, ListenerState, Problem};
-use io::Waker;
+use control::admin::{self, AnaState, Code, ListenerState, Problem, SetAna};
 
-use super::open::find;
-use super::{Live, Open};
-use crate::listen::NUMBER_MAX;
-use crate::orders::Orders;
+use super::open::{Listeners, find};
+use super::world::World;
+use super::{Inner, Open, subsystems};
+use crate::listen::{NUMBER_MAX, Protocol};
 
-/// The means by which a running server reaches its accepting workers and their connections.
-pub(crate) struct Gate {
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) wakers: Vec<Waker>,
-    pub(crate) commands: WorkerCommands,
-}
+/// The group that all namespaces are in.
+const GROUP: u32 = 1;
 
-impl Live {
-    /// The server runs.
-    pub(crate) fn set_gate(&self, gate: Gate) {
-        assert!(self.gate.set(gate).is_ok(), "a server starts once");
-    }
-
-    pub(super) fn drain(&self, name: &str, limit: Duration) -> Result<admin::Listener, Problem> {
-        let id = self.turn_away(name, true)?;
-        let (gate, clock) = (self.gate()?, &self.ground.clock);
+impl Listeners<'_> {
+    /// Turns away whoever comes by a listener, and ends its connections within `limit`.
+    pub(super) fn drain(&self, id: ListenerId, limit: Duration) -> Result<(), Problem> {
+        self.turn_away(id, true)?;
+        let (gate, clock) = (self.0.gate()?, &self.0.ground.clock);
         gate.commands.drain(id, Some(clock.now() + limit));
-        tracing::info!(listener = name, limit_ms = limit.as_millis() as u64, "drained");
-        self.told_one(name)
-    }
-
-    pub(super) fn resume(&self, name: &str) -> Result<admin::Listener, Problem> {
-        let id = find(&self.seen().open, name)?.at.id;
-        self.gate()?.commands.drain(id, None);
-        self.turn_away(name, false)?;
-        tracing::info!(listener = name, "the listener accepts connections again");
-        self.told_one(name)
-    }
-
-    pub(super) fn gate(&self) -> Result<&Gate, Problem> {
-        let starting = || Problem::new(Code::Busy, "this server is still starting; try again");
-        self.gate.get().ok_or_else(starting)
-    }
-
-    fn turn_away(&self, name: &str, turns: bool) -> Result<ListenerId, Problem> {
-        let gate = self.gate()?;
-        let id = {
-            let inner = self.lock_for_change()?;
-            inner.check_thawed()?;
-            find(&inner.open, name)?.at.id
-        };
-        gate.orders.turn_away(id, turns, &gate.wakers);
-        self.await_orders()?;
-        Ok(id)
-    }
-
-    /// Waits until all workers have done what they were told.
-    pub(super) fn await_orders(&self) -> Result<(), Problem> {
-        let gate = self.gate()?;
-        let end = self.ground.clock.now() + super::SETTLE_MAX;
-        while !gate.orders.are_done() {
-            if self.ground.clock.now() >= end {
-                return Err(Problem::new(Code::TimeOut, "a worker does not answer"));
-            }
-            std::thread::sleep(super::SETTLE_PAUSE);
-        }
         Ok(())
+    }
+
+    /// Lets whoever comes by a listener in again.
+    pub(super) fn resume(&self, id: ListenerId) -> Result<(), Problem> {
+        self.0.gate()?.commands.drain(id, None);
+        self.turn_away(id, false)
+    }
+
+    fn turn_away(&self, id: ListenerId, turns: bool) -> Result<(), Problem> {
+        let gate = self.0.gate()?;
+        gate.orders.turn_away(id, turns, &gate.wakers);
+        self.0.await_orders()
     }
 
     /// Connections by listener, as workers call it, if any listener turns people away.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
-        let gate = self.gate.get()?;
-        let seen = self.seen();
+        let gate = self.0.gate().ok()?;
+        let seen = self.0.seen();
         let turns = seen.open.iter().any(|open| gate.orders.turning().has(open.at.id));
         if turns { self.counts_of() } else { None }
     }
 
     /// Returns the connections of each listener, or `None` if a worker does not answer.
     pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
-        let all = self.gate.get()?.commands.connections().ok()?;
+        let all = self.0.gate().ok()?.commands.connections().ok()?;
         let mut counts = vec![0; usize::from(NUMBER_MAX)];
         all.iter().for_each(|info| counts[usize::from(info.listed.listener)] += 1);
         Some(counts)
@@ -97,11 +59,78 @@ impl Live {
         counts: Option<&[usize]>,
     ) -> (ListenerState, Option<usize>) {
         let id = open.at.id;
-        let turns = self.gate.get().is_some_and(|gate| gate.orders.turning().has(id));
+        let turns = self.0.gate().is_ok_and(|gate| gate.orders.turning().has(id));
         match (turns, counts.map(|counts| counts[usize::from(id.0)])) {
             (false, _) => (ListenerState::Open, None),
             (true, Some(0)) => (ListenerState::Drained, Some(0)),
             (true, own) => (ListenerState::Draining, own),
         }
+    }
+
+    pub(super) fn told(&self) -> admin::Listeners {
+        let counts = self.counts();
+        let seen = self.0.seen();
+        let told = |open: &Open| self.told_with(&seen.world, open, counts.as_deref());
+        admin::Listeners { listeners: seen.open.iter().map(told).collect() }
+    }
+
+    /// Returns one listener, by number or address.
+    pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
+        let counts = self.counts();
+        let seen = self.0.seen();
+        let open = find(&seen.open, name)?;
+        Ok(self.told_with(&seen.world, open, counts.as_deref()))
+    }
+
+    pub(super) fn set_ana(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        to: &SetAna,
+    ) -> Result<admin::Listener, Problem> {
+        let (mut listener, group) = (0, to.group.unwrap_or(GROUP));
+        self.0.change(inner, |inner, changes| {
+            let at = &find(&inner.open, name)?.at;
+            if at.protocol != Protocol::NvmeTcp {
+                let message = "only listeners that speak nvme-tcp have such states";
+                return Err(Problem::new(Code::Invalid, message));
+            }
+            listener = at.number;
+            if let Some(nqn) = &to.subsystem {
+                subsystems::find(&inner.world, nqn)?;
+            }
+            for subsystem in &inner.world.config.subsystem {
+                if to.subsystem.is_some() && to.subsystem != subsystem.nqn {
+                    continue;
+                }
+                let mut config = subsystem.clone();
+                config.ana.retain(|ana| (ana.listener, ana.group) != (listener, group));
+                if to.state != AnaState::Optimized {
+                    config.ana.push(spec::Ana {
+                        listener,
+                        group,
+                        state: subsystems::word(to.state),
+                    });
+                }
+                changes.subsystems.insert(config.name(), Some(config));
+            }
+            Ok(Vec::new())
+        })?;
+        tracing::info!(listener, group, state = ?to.state, "access through a listener changed");
+        self.told_one(name)
+    }
+
+    /// A listener, with how many connections came by each one, where that is known.
+    pub(super) fn told_with(
+        &self,
+        world: &World,
+        open: &Open,
+        counts: Option<&[usize]>,
+    ) -> admin::Listener {
+        let number = open.at.number;
+        let all = world.config.subsystem.iter().flat_map(subsystems::told_ana);
+        let ana = all.filter(|ana| ana.listener == number).collect();
+        let (state, connections) = self.state_of(open, counts);
+        admin::Listener { number, url: open.url(), state, connections, ana }
     }
 }

@@ -2,10 +2,11 @@
 
 use contract::{BLOCK_BYTES, NamespaceId};
 use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace};
-use worker::{Namespace, Namespaces};
+use worker::Namespace;
 
+use super::reconciler::{Need, Reconciler};
 use super::world::World;
-use super::{Changes, Inner, Live, Need};
+use super::{Changes, Inner};
 use crate::config::Space;
 use crate::fabric::random_uuid;
 use crate::listen::Protocol;
@@ -13,27 +14,31 @@ use crate::listen::Protocol;
 /// Namespaces that are made begin at a multiple of so many blocks (1 MiB).
 const START_BLOCKS: u64 = 2048;
 
-impl Live {
-    pub(super) fn told_namespaces(&self) -> admin::Namespaces {
-        let world = &self.seen().world;
+/// Makes and removes the namespaces of a server, and tells of them.
+pub(super) struct Namespaces<'a>(pub(super) &'a Reconciler);
+
+impl Namespaces<'_> {
+    pub(super) fn told(&self) -> admin::Namespaces {
+        let world = &self.0.seen().world;
         admin::Namespaces {
             namespaces: world.spaces.iter().map(|space| self.told_space(world, space)).collect(),
         }
     }
 
     /// Returns one namespace, by name or number.
-    pub(super) fn told_namespace(&self, name: &str) -> Result<admin::Namespace, Problem> {
-        let world = &self.seen().world;
+    pub(super) fn told_one(&self, name: &str) -> Result<admin::Namespace, Problem> {
+        let world = &self.0.seen().world;
         Ok(self.told_space(world, find(world, name)?))
     }
 
-    pub(super) fn make_namespace(
+    pub(super) fn add(
         &self,
+        inner: &mut Inner,
         wanted: &AddNamespace,
     ) -> Result<admin::Namespace, Problem> {
         let blocks = whole_blocks(wanted.bytes)?;
         spec::check_name(&wanted.name).map_err(invalid)?;
-        self.change(|inner, changes| {
+        self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             check_free(world, &wanted.name)?;
             let device = self.device_place(world, wanted.device.as_deref())?;
@@ -48,11 +53,16 @@ impl Live {
             Ok(vec![Need { device, first, blocks }])
         })?;
         tracing::info!(namespace = wanted.name, bytes = wanted.bytes, "namespace made");
-        self.told_namespace(&wanted.name)
+        self.told_one(&wanted.name)
     }
 
-    pub(super) fn end_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
-        self.change(|inner, changes| {
+    pub(super) fn remove(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        how: RemoveNamespace,
+    ) -> Result<(), Problem> {
+        self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             let space = find(world, name)?;
             let leads = inner.open.iter().map(|open| &open.at).find(|at| {
@@ -87,7 +97,7 @@ impl Live {
     fn device_place(&self, world: &World, name: Option<&str>) -> Result<usize, Problem> {
         let names = world.config.device_names();
         let name = name.map_or_else(|| names[0].clone(), str::to_owned);
-        match self.ground.places.find(&name) {
+        match self.0.ground.places.find(&name) {
             Some(disk) => Ok(disk.place),
             None => Err(Problem::unknown(Code::NoDevice, "device", &name, names)),
         }
@@ -96,7 +106,7 @@ impl Live {
     /// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
     /// told none would change with the device.
     pub(super) fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
-        let device = self.ground.places.name(space.place.device);
+        let device = self.0.ground.places.name(space.place.device);
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
         for one in others.filter(|other| other.number != space.number).chain([space]) {
             changes.namespaces.insert(one.number.0, Some(one.spec(&device)));
@@ -104,12 +114,12 @@ impl Live {
     }
 
     fn told_space(&self, world: &World, space: &Space) -> admin::Namespace {
-        told(world, space, self.ground.places.name(space.place.device))
+        told(world, space, self.0.ground.places.name(space.place.device))
     }
 
     /// Returns the first block of a free range of this size. A file is enlarged if necessary.
     fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
-        let volume = self.ground.places.get(device).expect("it was just found");
+        let volume = self.0.ground.places.get(device).expect("it was just found");
         let mut taken: Vec<(u64, u64)> = world
             .spaces
             .iter()
@@ -127,7 +137,7 @@ impl Live {
         if volume.can_grow() || volume.blocks().saturating_sub(from) >= blocks {
             return Ok(from);
         }
-        let name = self.ground.places.name(device);
+        let name = self.0.ground.places.name(device);
         let message = format!(
             "device {name:?} has no {blocks} blocks of {BLOCK_BYTES} bytes in a row that belong to no \
              namespace"
@@ -162,7 +172,7 @@ fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
             || inner.retired.contains(&NamespaceId(number))
             || inner.base.rules_name(number)
     };
-    let most = Namespaces::NUMBER_MAX;
+    let most = spec::Namespace::NUMBER_MAX;
     let free = (1..=most).find(|number| !is_taken(*number));
     free.map(NamespaceId).ok_or_else(|| {
         Problem::new(Code::TableFull, format!("all {most} numbers of namespaces are taken"))

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{ListenerId, Protocol};
-use control::admin::{self, AddListener, Code, Problem, RemoveListener, RemovedListener};
+use control::admin::{self, AddListener, Code, Problem, RemoveListener};
 use io::{Endpoint, Listener};
 use worker::Lead;
 
 use super::changes::ListenChange;
+use super::reconciler::Reconciler;
 use super::world::World;
-use super::{Changes, Inner, Live};
+use super::{Changes, Inner};
 use crate::config::Config;
 use crate::fabric::Entrance;
 use crate::listen::{ListenAt, NUMBER_MAX, url};
@@ -91,20 +92,25 @@ pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem>
     })
 }
 
-impl Live {
+/// Opens and closes the listeners of a server.
+pub(super) struct Listeners<'a>(pub(super) &'a Reconciler);
+
+impl Listeners<'_> {
     /// Opens a listener; where it has come to listen.
-    pub(super) fn open_listener(&self, wanted: &AddListener) -> Result<admin::Listener, Problem> {
-        self.gate()?;
-        self.check_stays()?;
+    pub(super) fn open(
+        &self,
+        inner: &mut Inner,
+        wanted: &AddListener,
+    ) -> Result<admin::Listener, Problem> {
+        self.0.gate()?;
+        self.0.check_stays()?;
         let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
         if inner.open.len() >= OPEN_MAX {
             let message = format!("there are {OPEN_MAX} listeners, which is as many as can be");
             return Err(Problem::new(Code::TableFull, message));
         }
-        self.forget_departed(&mut inner);
-        at.number = self.vacant_number(&inner)?;
+        self.forget_departed(inner);
+        at.number = self.vacant_number(inner)?;
         at.id = self.vacant_id(at.number, &[])?;
         let mut bound = self.bind(&inner.world.config, at)?;
         // From now on it is asked for where it is: whoever was told the address finds it there again.
@@ -118,46 +124,41 @@ impl Live {
         let mut open = inner.open.clone();
         open.push(bound.open.clone());
         open.sort_by_key(|open| open.at.number);
-        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
-        let world = world.map_err(invalid)?;
+        let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
         let ready = Ready { bound: vec![bound], gone: Vec::new() };
-        let served = self.serve(&mut inner, world, ready);
+        let served = self.serve(inner, world, ready);
         if let Err(problem) = served {
-            self.undo(&mut inner, number);
+            self.undo(inner, number);
             return Err(problem);
         }
         let open = inner.open.iter().find(|open| open.at.id == id).expect("it was just opened");
         tracing::info!(listener = number, url = open.url(), "listens");
-        Ok(self.told_listener(&inner.world, open, None))
+        Ok(self.told_with(&inner.world, open, None))
     }
 
     /// Closes a listener. Who came by it stays, or is told to go as in a drain.
-    pub(super) fn close_listener(
+    pub(super) fn close(
         &self,
+        inner: &mut Inner,
         name: &str,
         how: RemoveListener,
-    ) -> Result<RemovedListener, Problem> {
-        let gate = self.gate()?;
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
+    ) -> Result<Open, Problem> {
+        let gate = self.0.gate()?;
         let gone = find(&inner.open, name)?.clone();
         let (number, id) = (gone.at.number, gone.at.id);
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
         let open: Vec<Open> = open.collect();
-        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
-        let world = world.map_err(invalid)?;
+        let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
-        self.serve(&mut inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
+        self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
         if let Some(limit_ms) = how.drain_ms {
-            let until = self.ground.clock.now() + Duration::from_millis(limit_ms);
+            let until = self.0.ground.clock.now() + Duration::from_millis(limit_ms);
             gate.commands.drain(id, Some(until));
         }
-        drop(inner);
         tracing::info!(listener = number, url = gone.url(), drains = how.drain_ms, "is closed");
-        let connections = self.counts_of().map(|counts| counts[usize::from(id.0)]);
-        Ok(RemovedListener { number, removed: gone.url(), connections })
+        Ok(gone)
     }
 
     /// Plans the changes that turn the listeners into those of another configuration.
@@ -214,10 +215,10 @@ impl Live {
     ) -> Result<(), Problem> {
         let open = ready.apply(&inner.open);
         for Bound { open, lead, .. } in &ready.bound {
-            let set = self.ground.shared.listeners.set(open.at.id, lead.clone());
+            let set = self.0.ground.shared.listeners.set(open.at.id, lead.clone());
             assert!(set.is_ok(), "its number was vacant");
         }
-        self.adopt(inner, world);
+        self.0.adopt(inner, world);
         let before = std::mem::replace(&mut inner.open, open);
         let gone: Vec<ListenAt> = before
             .into_iter()
@@ -229,27 +230,27 @@ impl Live {
             self.forget_departed(inner);
         }
         inner.departed.extend(gone);
-        self.show(inner);
-        if let Err(why) = self.make_fabric(inner) {
+        self.0.show(inner);
+        if let Err(why) = self.0.make_fabric(inner) {
             return Err(Problem::new(Code::NotOpened, why));
         }
         let new: Vec<ListenerId> = ready.bound.iter().map(|bound| bound.open.at.id).collect();
         if new.is_empty() && gone_ids.is_empty() {
             return Ok(());
         }
-        let gate = self.gate()?;
+        let gate = self.0.gate()?;
         let listeners = ready.bound.into_iter().map(|bound| (bound.open.at.id, bound.listener));
         let listeners: Vec<_> = listeners.collect();
         if !listeners.is_empty() {
             gate.orders.listen(listeners, &gate.wakers);
         }
         gone_ids.iter().for_each(|id| gate.orders.close(*id, &gate.wakers));
-        self.await_orders()?;
+        self.0.await_orders()?;
         let complaint = |id: ListenerId| Some((id, gate.orders.take_complaint(id)?));
         let refused: Vec<(ListenerId, String)> = new.into_iter().filter_map(complaint).collect();
         // Nobody has come by them, and nobody will.
         inner.open.retain(|open| refused.iter().all(|(id, _)| *id != open.at.id));
-        self.show(inner);
+        self.0.show(inner);
         match refused.into_iter().next() {
             Some((_, why)) => Err(Problem::new(Code::NotOpened, why)),
             None => Ok(()),
@@ -261,8 +262,7 @@ impl Live {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
         let open: Vec<Open> = open.collect();
-        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
-        let undone = world.map_err(invalid).and_then(|world| {
+        let undone = self.0.world(inner, &changes, &open).and_then(|world| {
             inner.keep(changes)?;
             self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })
         });
@@ -273,7 +273,7 @@ impl Live {
 
     /// Checks and binds a listener, by which nobody is let in yet.
     fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
-        if at.endpoint.is_exposed() && !config.has_access_rules() && !self.ground.insecure {
+        if at.endpoint.is_exposed() && !config.has_access_rules() && !self.0.ground.insecure {
             return Err(invalid(format!(
                 "{} is reachable from other machines and no [[access]] rule says who may come in; \
                  add one to the configuration, or start the server with --insecure",
@@ -283,9 +283,9 @@ impl Live {
         let named: Vec<u16> =
             config.numbered_namespaces().iter().filter_map(|one| one.number).collect();
         check_lead(&at, |number| named.contains(&number))?;
-        tenancy::make_default(&at, config, &self.ground.tenants).map_err(invalid)?;
-        let lead = tenancy::lead(&at, &self.ground.tenants.registry()).map_err(invalid)?;
-        let bound = at.bind(&self.ground.tcp);
+        tenancy::make_default(&at, config, &self.0.ground.tenants).map_err(invalid)?;
+        let lead = tenancy::lead(&at, &self.0.ground.tenants.registry()).map_err(invalid)?;
+        let bound = at.bind(&self.0.ground.tcp);
         let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
         let open = Open::of(&listener, at);
         Ok(Bound { open, lead, listener })
@@ -295,7 +295,7 @@ impl Live {
     fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
         let all = (0..NUMBER_MAX).rev().map(ListenerId);
         let is_free =
-            |id: &ListenerId| self.ground.shared.listeners.is_vacant(*id) && !taken.contains(id);
+            |id: &ListenerId| self.0.ground.shared.listeners.is_vacant(*id) && !taken.contains(id);
         [ListenerId(number - 1)].into_iter().chain(all).find(is_free).ok_or_else(|| {
             let message = format!(
                 "this process has had {NUMBER_MAX} listeners, which is as many as can be; an upgrade or \
@@ -308,7 +308,7 @@ impl Live {
     /// Forgets the listeners that are gone by whom nobody is left that came, as far as that can be told.
     /// Their numbers are free then, and the next process is not told of them.
     fn forget_departed(&self, inner: &mut Inner) {
-        if inner.departed.is_empty() || self.has_older() {
+        if inner.departed.is_empty() || self.0.has_older() {
             return;
         }
         // Two looks, as in `is_used`.
@@ -318,11 +318,6 @@ impl Live {
             looks.iter().any(|look| look.as_ref().is_none_or(|look| count(look) > 0))
         };
         inner.departed.retain(is_left);
-    }
-
-    /// The numbers of listeners that workers do not call by one less.
-    pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
-        self.seen().numbers_of_others()
     }
 
     /// A number that no listener has, had by whom somebody is still there, or has in the configuration.
@@ -359,20 +354,6 @@ impl Live {
     fn is_used(&self, at: &ListenAt) -> bool {
         let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.0)] > 0);
         look() || look()
-    }
-
-    /// The listeners as the next process is passed them, and those that are gone but for connections.
-    pub(crate) fn open_sockets(&self) -> (Vec<Arc<Socket>>, Vec<ListenAt>) {
-        let inner = self.lock();
-        let sockets = inner.open.iter().map(|open| open.socket.clone()).collect();
-        (sockets, inner.departed.clone())
-    }
-
-    /// Connections of another process are there that came by these listeners.
-    pub(crate) fn set_departed(&self, departed: Vec<ListenAt>) {
-        let mut inner = self.lock();
-        inner.departed.extend(departed);
-        self.show(&inner);
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<St
     add(&mut all, &changes.namespaces, &namespaces, number, |number| {
         format!("namespace {:?}", name_of(number))
     });
-    let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
+    let own = || changes.own_name.clone().unwrap_or_else(crate::machine::own_name);
     let subsystems = (old.subsystems_named(own), new.subsystems_named(own));
     let name = |nqn: &String| format!("subsystem {nqn}");
     add(&mut all, &changes.subsystems, &subsystems, Subsystem::name, name);

@@ -7,7 +7,10 @@ use control::admin::{Code, Problem};
 use control::{Origin, TenantChange, Undo};
 use spec::{Tenant, diff};
 
-use super::growth::Growth;
+use super::disks::Devices;
+use super::growth::{self, Growth};
+use super::open::Listeners;
+use super::reconciler::Reconciler;
 use super::world::World;
 use super::{Changes, Inner, Live, overruled};
 use crate::config::Config;
@@ -35,50 +38,64 @@ impl Live {
     /// # Errors
     /// What is wrong with it; then nothing has changed.
     pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
-        self.await_older()?;
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
-        self.check_stays()?;
+        let mut inner = self.begin()?;
+        self.reconciler.check_stays()?;
+        Reload(&self.reconciler).take(&mut inner, new)
+    }
+}
+
+/// Has a running server take another configuration.
+struct Reload<'a>(&'a Reconciler);
+
+impl Reload<'_> {
+    /// Takes another configuration, as far as that can be; returns what is not as it says.
+    fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
+        let (devices, listeners) = (Devices(self.0), Listeners(self.0));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);
         let (before_devices, wanted) = (inner.world.config.all_devices(), base.all_devices());
         // Tenants may be on those that are new.
-        let (opened, refused) = self.open_devices(&inner, &mut base)?;
+        let (opened, refused) = devices.open_devices(inner, &mut base)?;
         later.extend(refused);
         // Hosts may be charged to those who are new.
-        let (refused, undo) = self.take_tenants(&inner, &mut base);
+        let (refused, undo) = self.take_tenants(inner, &mut base);
         later.extend(refused);
-        let taken = self.take_rest(&mut inner, base);
+        let taken = self.take_rest(inner, &listeners, base);
         match taken {
             Ok(more) => later.extend(more),
             Err(problem) => {
-                let tenants = &self.ground.tenants;
+                let tenants = &self.0.ground.tenants;
                 tenants.registry().undo_batch(undo, tenants.now());
-                self.close_again(&opened);
+                devices.close_again(&opened);
                 return Err(problem);
             }
         }
-        later.extend(self.close_devices(&mut inner, &wanted));
-        self.follow_devices(&before_devices, &inner.world.config.all_devices());
+        later.extend(devices.close_devices(inner, &wanted));
+        devices.follow_devices(&before_devices, &inner.world.config.all_devices());
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
-        self.show(&inner);
+        self.0.show(inner);
         Ok(Reloaded { later, overruled })
     }
 
     /// Takes all but the tenants.
-    fn take_rest(&self, inner: &mut Inner, mut base: Config) -> Result<Vec<String>, Problem> {
+    fn take_rest(
+        &self,
+        inner: &mut Inner,
+        listeners: &Listeners<'_>,
+        mut base: Config,
+    ) -> Result<Vec<String>, Problem> {
         let mut later = Vec::new();
         let invalid = |error| Problem::new(Code::Invalid, error);
-        let plan = self.listeners_to(inner, &base).unwrap_or_else(|why| {
+        let plan = listeners.listeners_to(inner, &base).unwrap_or_else(|why| {
             later.push(format!("[[listen]] ({why})"));
             base.listen = inner.base.listen.clone();
             Default::default()
         });
         // They may lead to namespaces that are new.
-        let (ready, open) = self.make_ready(inner, &base.with(&inner.changes), plan)?;
+        let (ready, open) = listeners.make_ready(inner, &base.with(&inner.changes), plan)?;
         let wanted =
-            |base: &Config| World::of(base.with(&inner.changes), &self.ground, &open, true);
+            |base: &Config| World::of(base.with(&inner.changes), &self.0.ground, &open, true);
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
             later.push(format!("[[namespace]] (namespace {name:?} has moved or become smaller)"));
@@ -95,22 +112,22 @@ impl Live {
                 ),
             ));
         }
-        self.clear_probes(&world)?;
+        self.0.clear_probes(&world)?;
         ready.check_leads(&world)?;
-        self.check_rests(&world)?;
+        growth::check_rests(&self.0.ground.places, &world)?;
         let mut growth = Growth::default();
         for space in &world.spaces {
-            let volume = self.ground.places.get(space.place.device).expect("it was just found");
+            let volume = self.0.ground.places.get(space.place.device).expect("it was just found");
             if let Err(error) = growth.grow(volume, space.end()) {
                 growth.take_back(inner);
                 return Err(Problem::new(Code::NoRoom, error));
             }
         }
-        if let Err(problem) = self.serve(inner, world, ready) {
+        if let Err(problem) = listeners.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));
             // Hosts are told of no listener that a worker has refused.
-            match World::of(base.with(&inner.changes), &self.ground, &inner.open, true) {
-                Ok(world) => self.adopt(inner, world),
+            match World::of(base.with(&inner.changes), &self.0.ground, &inner.open, true) {
+                Ok(world) => self.0.adopt(inner, world),
                 Err(error) => later.push(format!("[[listen]] ({error})")),
             }
         }
@@ -124,7 +141,7 @@ impl Live {
     fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Undo) {
         let (mut later, mut undo) = (Vec::new(), Undo::default());
         let mut kept: Vec<Tenant> = Vec::new();
-        let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
+        let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let with_devices = |config: &Config| -> Vec<Tenant> {
             let first = config.device_names().into_iter().next();
             config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()
@@ -171,9 +188,9 @@ impl Live {
             if stay.contains(&old.name) || inner.changes.tenants.contains_key(&old.name) {
                 continue;
             }
-            let refusal = match self.namer_of(inner, &old.name) {
+            let refusal = match Listeners(self.0).namer_of(inner, &old.name) {
                 Some(by) => Some(format!("tenant {:?}: {by} names it", old.name)),
-                None => self.ground.tenants.unregister(&old.name).err().map(|r| r.to_string()),
+                None => self.0.ground.tenants.unregister(&old.name).err().map(|r| r.to_string()),
             };
             if let Some(refusal) = refusal {
                 later.push(refusal);

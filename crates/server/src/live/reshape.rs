@@ -6,18 +6,20 @@ use control::admin::{self, Code, Problem, SetNamespace};
 use worker::Namespace;
 
 use super::namespaces::{
-    check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,
+    Namespaces, check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,
 };
+use super::reconciler::Need;
 use super::world::World;
-use super::{Changes, Live, Need};
+use super::{Changes, Inner};
 use crate::config::Space;
 
-impl Live {
+impl Namespaces<'_> {
     /// Gives a namespace another size or another name, or says whether it can be written to. When this is
     /// back, no device has a request any more that it forbids: a write that a device had begun is
     /// carried out and answered before.
-    pub(super) fn change_namespace(
+    pub(super) fn set_to(
         &self,
+        inner: &mut Inner,
         name: &str,
         to: &SetNamespace,
     ) -> Result<admin::Namespace, Problem> {
@@ -26,7 +28,7 @@ impl Live {
             spec::check_name(new).map_err(invalid)?;
         }
         let mut number = String::new();
-        self.change(|inner, changes| {
+        self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             let space = find(world, name)?;
             number = space.number.0.to_string();
@@ -44,7 +46,7 @@ impl Live {
             Ok((more > 0).then_some(need).into_iter().collect())
         })?;
         tracing::info!(namespace = name, to = ?to, "namespace changed");
-        self.told_namespace(&number)
+        self.told_one(&number)
     }
 }
 

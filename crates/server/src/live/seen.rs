@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::world::World;
-use super::{Inner, Live, Open};
+use super::{Inner, Open};
 use crate::listen::ListenAt;
 
 /// The state that the server reports.
@@ -35,27 +35,5 @@ impl Seen {
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
         let others = self.all().filter(|at| at.number != at.id.0 + 1);
         others.map(|at| (at.id.0, at.number)).collect()
-    }
-}
-
-impl Live {
-    /// Returns the state to report.
-    pub(super) fn seen(&self) -> Arc<Seen> {
-        self.seen.lock().expect("no holder of this lock panics").clone()
-    }
-
-    /// Tells this from now on.
-    pub(super) fn show(&self, inner: &Inner) {
-        *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
-    }
-}
-
-impl Inner {
-    /// The configuration is another, and nothing that is worked out of it.
-    pub(super) fn refresh_config(&mut self) {
-        let config = self.base.with(&self.changes);
-        let World { spaces, nvme, .. } = &*self.world;
-        let (spaces, nvme) = (spaces.clone(), nvme.clone());
-        self.world = Arc::new(World { config, spaces, nvme });
     }
 }

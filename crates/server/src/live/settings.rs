@@ -1,33 +1,36 @@
 //! Live changes of a device's settings: its features beyond the paper, its recalibration policy and
 //! its model.
 
+use std::sync::MutexGuard;
+
 use control::admin::{Automatic, Code, DeviceSettings, Problem, SetDevice};
 use qos::DeviceModel;
 use spec::{Device, diff};
 
-use super::world::World;
-use super::{Inner, Live};
+use super::Inner;
+use super::disks::Devices;
+use super::models::find_scratch;
 use crate::config::Config;
 use crate::tenancy;
 
-impl Live {
+impl Devices<'_> {
     /// Returns the settings of all devices.
     pub(super) fn told_settings(&self) -> Vec<DeviceSettings> {
-        let devices = self.seen().world.config.all_devices();
+        let devices = self.0.seen().world.config.all_devices();
         devices.iter().map(settings).collect()
     }
 
     /// Says other things of a device.
-    pub(super) fn change_device(
+    pub(super) fn set<'a>(
         &self,
+        lock: impl FnOnce() -> Result<MutexGuard<'a, Inner>, Problem>,
         name: &str,
         to: &SetDevice,
     ) -> Result<DeviceSettings, Problem> {
-        let recalibrations = self.recalibrations();
+        let recalibrations = self.0.recalibrations();
         let held = to.model.as_ref().and(recalibrations.as_ref());
         let _models = held.map(|held| held.hold_models(name)).transpose()?;
-        let mut inner = self.lock_for_change()?;
-        inner.check_thawed()?;
+        let mut inner = lock()?;
         let before = find(&inner.world.config, name)?;
         check_fixed(&before, to)?;
         let after = set(&before, to);
@@ -41,13 +44,12 @@ impl Live {
             // From now on the model is named here, and maybe nowhere else.
             let text = match &model {
                 Some(model) => tenancy::text_of(model),
-                None => tenancy::text_of(self.ground.tenants.registry().configured_model(name)?),
+                None => tenancy::text_of(self.0.ground.tenants.registry().configured_model(name)?),
             };
             changes.named_models.insert(name.to_owned(), text);
         }
         changes.devices.insert(name.to_owned(), Some(after.clone()));
-        let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
-        let world = world.map_err(|error| Problem::new(Code::Invalid, error))?;
+        let world = self.0.world(&inner, &changes, &inner.open)?;
         if let Some(recalibrations) = &recalibrations {
             recalibrations.clear_for_device(&after)?;
         }
@@ -62,7 +64,7 @@ impl Live {
         if let Some(held) = held {
             held.model_changes(name);
         }
-        self.adopt(&mut inner, world);
+        self.0.adopt(&mut inner, world);
         tracing::info!(device = name, to = ?to, "device changed");
         Ok(settings(&after))
     }
@@ -76,10 +78,10 @@ impl Live {
     ) -> Result<Option<DeviceModel>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let name = after.name.as_str();
-        let has_model = self.ground.tenants.registry().configured_model(name).is_ok();
+        let has_model = self.0.ground.tenants.registry().configured_model(name).is_ok();
         after.check_switches(has_model).map_err(invalid)?;
         if let Some(scratch) = to.recalibrate_scratch.as_deref().filter(|name| !name.is_empty()) {
-            self.find_scratch(&inner.world, name, scratch)?;
+            find_scratch(&self.0.ground.tenants, &inner.world, name, scratch)?;
         }
         let Some(named) = &to.model else { return Ok(None) };
         if !has_model {
@@ -100,7 +102,7 @@ impl Live {
         to: &SetDevice,
         model: DeviceModel,
     ) -> Result<(DeviceModel, DeviceModel), Problem> {
-        let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
+        let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         // One lock, so that nobody is promised anything in between.
         let mut registry = tenants.registry();
         let displaced = registry.displaced(name, &model)?;
@@ -120,7 +122,7 @@ impl Live {
 
     /// A model that could not be kept is not used.
     fn put_model_back(&self, name: &str, (configured, had): (DeviceModel, DeviceModel)) {
-        let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
+        let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let mut registry = tenants.registry();
         let back = registry.configure_model(name, configured, now);
         if let Err(refusal) = back.and_then(|()| registry.set_model(name, had, now)) {
@@ -130,12 +132,12 @@ impl Live {
 
     /// Has a device do what is said of it now; its model aside.
     fn follow_device(&self, before: &Device, after: &Device) {
-        let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
+        let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let (from, to) = (before.switches(), after.switches());
         if let Err(refusal) = tenants.registry().set_switches(&after.name, from, to, now) {
             tracing::error!(%refusal, "a checked change of a device was refused");
         }
-        if let Some(recalibrations) = self.recalibrations() {
+        if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_changes(after);
         }
     }
@@ -152,10 +154,10 @@ impl Live {
         if !new.is_same_device(known) {
             return Err(format!("device {:?} would be another", new.name));
         }
-        let has_model = self.ground.tenants.registry().configured_model(&new.name).is_ok();
+        let has_model = self.0.ground.tenants.registry().configured_model(&new.name).is_ok();
         new.check_switches(has_model)?;
         check_named(inner, base, new)?;
-        let recalibrations = self.recalibrations();
+        let recalibrations = self.0.recalibrations();
         let cleared = recalibrations.map_or(Ok(()), |probing| probing.clear_for_device(new));
         cleared.map_err(|problem| format!("device {:?}: {}", new.name, problem.message))
     }

@@ -1,39 +1,39 @@
 //! Subsystems, hosts and how listeners lead to namespaces, changed while hosts are connected.
 
 use control::admin::{
-    self, AddSubsystem, Ana, AnaState, Code, Contained, Controller, Problem, SetAna, SetHost,
-    SetSubsystem,
+    self, AddSubsystem, Ana, AnaState, Code, Contained, Controller, Problem, SetHost, SetSubsystem,
 };
 use proto::nvme::{ControllerInfo, Kind};
 
 use super::namespaces::{exports, vacant_nsid};
+use super::reconciler::Reconciler;
 use super::seen::Seen;
 use super::world::World;
-use super::{Live, Open, namespaces, open};
-use crate::listen::Protocol;
+use super::{Inner, namespaces};
 
-/// The group that all namespaces are in.
-const GROUP: u32 = 1;
+/// Makes and changes the subsystems and hosts of a server, and tells of them.
+pub(super) struct Subsystems<'a>(pub(super) &'a Reconciler);
 
-impl Live {
-    pub(super) fn told_subsystems(&self) -> Result<admin::Subsystems, Problem> {
-        let (seen, controllers) = (self.seen(), self.controllers()?);
+impl Subsystems<'_> {
+    pub(super) fn told(&self) -> Result<admin::Subsystems, Problem> {
+        let (seen, controllers) = (self.0.seen(), self.controllers()?);
         let all = seen.world.config.subsystem.iter();
         let subsystems = all.map(|one| told(&seen, one, &controllers)).collect();
         Ok(admin::Subsystems { subsystems })
     }
 
-    pub(super) fn told_subsystem(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
-        let (seen, controllers) = (self.seen(), self.controllers()?);
+    pub(super) fn told_one(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
+        let (seen, controllers) = (self.0.seen(), self.controllers()?);
         Ok(told(&seen, find(&seen.world, nqn)?, &controllers))
     }
 
-    pub(super) fn make_subsystem(
+    pub(super) fn add(
         &self,
+        inner: &mut Inner,
         wanted: &AddSubsystem,
     ) -> Result<admin::Subsystem, Problem> {
         self.controllers()?;
-        self.change(|inner, changes| {
+        self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             if find(world, &wanted.nqn).is_ok() {
                 let message = format!("there is a subsystem {:?} already", wanted.nqn);
@@ -58,25 +58,26 @@ impl Live {
             Ok(Vec::new())
         })?;
         tracing::info!(subsystem = wanted.nqn, "subsystem made");
-        self.told_subsystem(&wanted.nqn)
+        self.told_one(&wanted.nqn)
     }
 
-    pub(super) fn change_subsystem(
+    pub(super) fn set(
         &self,
+        inner: &mut Inner,
         nqn: &str,
         to: &SetSubsystem,
     ) -> Result<admin::Subsystem, Problem> {
-        self.change(|inner, changes| {
+        self.0.change(inner, |inner, changes| {
             let config = changed(&inner.world, find(&inner.world, nqn)?, to)?;
             changes.subsystems.insert(nqn.to_owned(), Some(config));
             Ok(Vec::new())
         })?;
         tracing::info!(subsystem = nqn, "subsystem changed");
-        self.told_subsystem(nqn)
+        self.told_one(nqn)
     }
 
-    pub(super) fn end_subsystem(&self, nqn: &str) -> Result<(), Problem> {
-        self.change(|inner, changes| {
+    pub(super) fn remove(&self, inner: &mut Inner, nqn: &str) -> Result<(), Problem> {
+        self.0.change(inner, |inner, changes| {
             find(&inner.world, nqn)?;
             changes.subsystems.insert(nqn.to_owned(), None);
             Ok(Vec::new())
@@ -86,14 +87,19 @@ impl Live {
     }
 
     pub(super) fn told_hosts(&self) -> admin::Hosts {
-        let seen = self.seen();
+        let seen = self.0.seen();
         admin::Hosts { hosts: seen.world.config.host.iter().map(told_host).collect() }
     }
 
-    pub(super) fn change_host(&self, nqn: &str, to: &SetHost) -> Result<admin::Host, Problem> {
+    pub(super) fn set_host(
+        &self,
+        inner: &mut Inner,
+        nqn: &str,
+        to: &SetHost,
+    ) -> Result<admin::Host, Problem> {
         self.controllers()?;
         let mut now = None;
-        self.change(|inner, changes| {
+        self.0.change(inner, |inner, changes| {
             let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
             let SetHost { key, controller_key, tenant } = to;
@@ -106,8 +112,8 @@ impl Live {
         Ok(now.expect("the change was made"))
     }
 
-    pub(super) fn end_host(&self, nqn: &str) -> Result<(), Problem> {
-        self.change(|inner, changes| {
+    pub(super) fn remove_host(&self, inner: &mut Inner, nqn: &str) -> Result<(), Problem> {
+        self.0.change(inner, |inner, changes| {
             let hosts = &inner.world.config.host;
             if hosts.iter().all(|host| host.nqn != nqn) {
                 let known = hosts.iter().map(|host| host.nqn.clone()).collect();
@@ -120,67 +126,9 @@ impl Live {
         Ok(())
     }
 
-    pub(super) fn told_listeners(&self) -> admin::Listeners {
-        let counts = self.counts();
-        let seen = self.seen();
-        let told = |open: &Open| self.told_listener(&seen.world, open, counts.as_deref());
-        admin::Listeners { listeners: seen.open.iter().map(told).collect() }
-    }
-
-    /// Returns one listener, by number or address.
-    pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
-        let counts = self.counts();
-        let seen = self.seen();
-        let open = open::find(&seen.open, name)?;
-        Ok(self.told_listener(&seen.world, open, counts.as_deref()))
-    }
-
-    pub(super) fn change_ana(&self, name: &str, to: &SetAna) -> Result<admin::Listener, Problem> {
-        let (mut listener, group) = (0, to.group.unwrap_or(GROUP));
-        self.change(|inner, changes| {
-            let at = &open::find(&inner.open, name)?.at;
-            if at.protocol != Protocol::NvmeTcp {
-                let message = "only listeners that speak nvme-tcp have such states";
-                return Err(Problem::new(Code::Invalid, message));
-            }
-            listener = at.number;
-            if let Some(nqn) = &to.subsystem {
-                find(&inner.world, nqn)?;
-            }
-            for subsystem in &inner.world.config.subsystem {
-                if to.subsystem.is_some() && to.subsystem != subsystem.nqn {
-                    continue;
-                }
-                let mut config = subsystem.clone();
-                config.ana.retain(|ana| (ana.listener, ana.group) != (listener, group));
-                if to.state != AnaState::Optimized {
-                    config.ana.push(spec::Ana { listener, group, state: word(to.state) });
-                }
-                changes.subsystems.insert(config.name(), Some(config));
-            }
-            Ok(Vec::new())
-        })?;
-        tracing::info!(listener, group, state = ?to.state, "access through a listener changed");
-        self.told_one(name)
-    }
-
-    /// A listener, with how many connections came by each one, where that is known.
-    pub(super) fn told_listener(
-        &self,
-        world: &World,
-        open: &Open,
-        counts: Option<&[usize]>,
-    ) -> admin::Listener {
-        let number = open.at.number;
-        let all = world.config.subsystem.iter().flat_map(told_ana);
-        let ana = all.filter(|ana| ana.listener == number).collect();
-        let (state, connections) = self.state_of(open, counts);
-        admin::Listener { number, url: open.url(), state, connections, ana }
-    }
-
     /// The hosts that are connected.
     fn controllers(&self) -> Result<Vec<ControllerInfo>, Problem> {
-        match self.fabric() {
+        match self.0.fabric() {
             Some(fabric) => Ok(fabric.controllers()),
             None => {
                 let message = "no listener of this server speaks nvme-tcp";
@@ -277,7 +225,7 @@ fn told(
     }
 }
 
-fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana> {
+pub(super) fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana> {
     subsystem.ana.iter().map(|ana| Ana {
         subsystem: subsystem.name(),
         listener: ana.listener,
@@ -292,7 +240,7 @@ fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana> {
     })
 }
 
-fn word(state: AnaState) -> spec::AnaState {
+pub(super) fn word(state: AnaState) -> spec::AnaState {
     match state {
         AnaState::Optimized => spec::AnaState::Optimized,
         AnaState::NonOptimized => spec::AnaState::NonOptimized,

@@ -72,16 +72,16 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
 
 /// Creates the recalibrations of a server, without the thread that begins them.
 pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
-    let Ground { tenants, places, clock, workers, .. } = &live.ground;
+    let Ground { tenants, places, clock, workers, .. } = &live.reconciler.ground;
     let (tenants, places) = (tenants.clone(), places.clone());
     let (clock, workers, chosen) = (*clock, *workers, Chosen::Epoll);
     let tools = Tools { tenants, places, clock, workers, chosen };
-    Recalibrations::new(tools, live.clone(), &live.seen().world.config.device)
+    Recalibrations::new(tools, live.clone(), &live.reconciler.seen().world.config.device)
 }
 
 /// Opens its gate, behind which nobody is: what is ordered is done at once.
 pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
-    let (controller, boxes) = WorkerController::new(live.ground.tenants.clone(), 1);
+    let (controller, boxes) = WorkerController::new(live.reconciler.ground.tenants.clone(), 1);
     let orders = Arc::new(Orders::new(0));
     let gate = Gate { orders: orders.clone(), wakers: Vec::new(), commands: controller.commands() };
     live.set_gate(gate);
@@ -118,13 +118,13 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
         assert_eq!(done.unwrap_err().code, Code::Busy);
     };
     busy(live.add_namespace(&wanted).map(drop));
-    let begun = live.ground.clock.now();
+    let begun = live.reconciler.ground.clock.now();
     for _ in 0..100 {
         busy(live.add_namespace(&wanted).map(drop));
         busy(live.change_tenant(&plain("anybody")).map(drop));
         busy(live.remove_tenant("anybody"));
     }
-    assert!(live.ground.clock.now().since(begun) < SETTLE_MAX, "each waited");
+    assert!(live.reconciler.ground.clock.now().since(begun) < SETTLE_MAX, "each waited");
     drop(hangs);
     live.change_tenant(&plain("somebody")).unwrap();
 }
@@ -246,10 +246,10 @@ fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
     for new in [config(["a", "b"], "device = \"b\"\n"), config(["b", "a"], "")] {
         let later = reload(&new);
         assert!(later.iter().any(|why| why.contains("\"gold\" (its device")), "{later:?}");
-        assert_eq!(live.ground.tenants.get("gold").unwrap().device, "a");
+        assert_eq!(live.reconciler.ground.tenants.get("gold").unwrap().device, "a");
         // As when another process takes over.
         let mut inner = live.lock();
-        inner.keep_tenants(&live.ground.tenants.list()).unwrap();
+        inner.keep_tenants(&live.reconciler.ground.tenants.list()).unwrap();
         assert!(inner.changes.tenants.is_empty(), "{:?}", inner.changes.tenants);
     }
     assert_eq!(reload(&config(["a", "b"], "")), Vec::<String>::new());
@@ -304,7 +304,7 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
         format!("{DISK}model = \"a\"\n{LISTENER}{tenants}{more}")
     };
     let live = live_that_keeps(&config(70_000, ""), Some(store));
-    let tenants = &live.ground.tenants;
+    let tenants = &live.reconciler.ground.tenants;
     let slower = DeviceModel::device_a().slowed(4);
     tenants.registry().set_model("disk", slower, tenants.now()).unwrap();
     let promised = || {
@@ -360,7 +360,7 @@ fn devices_that_grew_for_a_reload_that_is_refused_are_as_they_were() {
     assert!(said.contains("cannot make the file larger"), "{said}");
     for name in ["first", "second"] {
         assert_eq!(std::fs::metadata(path(name)).unwrap().len(), 1 << 20, "{name}");
-        let volume = live.ground.places.find(name).unwrap().volume;
+        let volume = live.reconciler.ground.places.find(name).unwrap().volume;
         assert_eq!(volume.bytes(), 1 << 20, "{name}");
     }
 }
@@ -369,7 +369,7 @@ fn devices_that_grew_for_a_reload_that_is_refused_are_as_they_were() {
 fn a_server_that_drains_takes_no_other_configuration() {
     let live = live(DISK);
     let (orders, _boxes) = open_gate(&live);
-    orders.stop_by(live.ground.clock.now() + Duration::from_secs(600), &[]);
+    orders.stop_by(live.reconciler.ground.clock.now() + Duration::from_secs(600), &[]);
     let problem = live.reload(Config::parse(&format!("{DISK}{LISTENER}")).unwrap()).unwrap_err();
     assert_eq!(problem.code, Code::Busy);
     assert!(problem.message.contains("this server is draining"), "{}", problem.message);

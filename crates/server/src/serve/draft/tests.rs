@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::config::SMALLEST;
+use crate::config::schema::SMALLEST;
 use crate::live::Changes;
 
 /// Returns the messages of a check of a file with this text, or `-` if it is accepted.

@@ -1,0 +1,138 @@
+//! The configuration of a running server, as it is while it changes: everything that the lock of
+//! [`Live`](super::Live) protects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use contract::NamespaceId;
+use control::UPGRADING;
+use control::admin::{Code, Problem};
+
+use super::changes::Changes;
+use super::open::Open;
+use super::reservations::KeptReservation;
+use super::store::Store;
+use super::world::World;
+use crate::config::Config;
+use crate::listen::ListenAt;
+
+/// A server's configuration with the changes made that operators asked for, and what derives from it.
+pub(super) struct Inner {
+    /// Without the changes.
+    pub(super) base: Config,
+    /// The index of each tenant in the configuration, by name.
+    pub(super) places: HashMap<String, usize>,
+    pub(super) changes: Changes,
+    /// The state file, if changes are kept.
+    pub(super) store: Option<Store>,
+    /// The served state.
+    pub(super) world: Arc<World>,
+    /// The listeners, by number.
+    pub(super) open: Vec<Open>,
+    /// Listeners that are gone, by whom connections may have come that stay.
+    pub(super) departed: Vec<ListenAt>,
+    /// Numbers of namespaces that are gone: in this process requests of them may still be under way
+    /// between workers.
+    pub(super) retired: Vec<NamespaceId>,
+    /// Another process takes over: what is kept is not this one's to change.
+    pub(super) is_frozen: bool,
+    /// Reservations wait for the end of that.
+    pub(super) keeps_later: bool,
+}
+
+impl Inner {
+    /// Keeps what the changes are to be.
+    pub(super) fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
+        self.check_thawed()?;
+        let changes = changes.of(&self.base);
+        if let Some(store) = &mut self.store {
+            store.save(&changes).map_err(|error| not_kept(store, &error))?;
+        }
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// Returns true if the kept state may differ from what operators were told.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::is_in_doubt)
+    }
+
+    /// Keeps what tenants are to be; `None` for as the configuration says. Costs what these do, however
+    /// many others there are.
+    pub(super) fn keep_few(
+        &mut self,
+        mut now: Vec<(String, Option<Option<spec::Tenant>>)>,
+    ) -> Result<(), Problem> {
+        self.check_thawed()?;
+        now.retain(|(name, now)| self.changes.tenants.get(name) != now.as_ref());
+        if now.is_empty() && !self.is_in_doubt() {
+            return Ok(());
+        }
+        let is_of_base = self.changes.is_of(&self.base);
+        let names: Vec<String> = now.iter().map(|(name, _)| name.clone()).collect();
+        let before = put(&mut self.changes, now);
+        if !is_of_base {
+            self.changes = std::mem::take(&mut self.changes).of(&self.base);
+        }
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let saved = match is_of_base {
+            true => store.save_tenants(&self.changes, &names),
+            false => store.save(&self.changes),
+        };
+        if saved.is_err() {
+            put(&mut self.changes, before);
+        }
+        saved.map_err(|error| not_kept(store, &error))
+    }
+
+    /// # Errors
+    /// That nothing changes now.
+    pub(super) fn check_thawed(&self) -> Result<(), Problem> {
+        match self.is_frozen {
+            true => Err(Problem::new(Code::Busy, UPGRADING)),
+            false => Ok(()),
+        }
+    }
+
+    /// The configuration is another, and nothing that is worked out of it.
+    pub(super) fn refresh_config(&mut self) {
+        let config = self.base.with(&self.changes);
+        let World { spaces, nvme, .. } = &*self.world;
+        let (spaces, nvme) = (spaces.clone(), nvme.clone());
+        self.world = Arc::new(World { config, spaces, nvme });
+    }
+
+    /// Keeps these reservations.
+    pub(super) fn keep_those(&mut self, reservations: Vec<KeptReservation>) -> Result<(), Problem> {
+        if reservations == self.changes.reservations && !self.is_in_doubt() {
+            return Ok(());
+        }
+        let changes = Changes { reservations, ..self.changes.clone() };
+        self.keep(changes)
+    }
+}
+
+/// Changes tenants, and says what they were.
+fn put(
+    changes: &mut Changes,
+    now: Vec<(String, Option<Option<spec::Tenant>>)>,
+) -> Vec<(String, Option<Option<spec::Tenant>>)> {
+    let each = now.into_iter().map(|(name, now)| {
+        let before = match now {
+            Some(now) => changes.tenants.insert(name.clone(), now),
+            None => changes.tenants.remove(&name),
+        };
+        (name, before)
+    });
+    each.collect()
+}
+
+/// Returns the index of each tenant in a configuration, by name.
+pub(super) fn places_of(config: &Config) -> HashMap<String, usize> {
+    config.tenant.iter().enumerate().map(|(n, tenant)| (tenant.name.clone(), n)).collect()
+}
+
+fn not_kept(store: &Store, error: &std::io::Error) -> Problem {
+    let path = store.path().display();
+    Problem::new(Code::NotKept, format!("cannot keep the change in {path}: {error}"))
+}

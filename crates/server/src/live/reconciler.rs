@@ -1,0 +1,278 @@
+//! The reconciler: it brings a running server from one state to the next. Workers first learn of what
+//! there is more, hosts first of what there is less.
+//!
+//! Its callers hold the lock of the configuration ([`Inner`]) and pass what is locked. What is waited
+//! for without the lock says so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use control::WorkerCommands;
+use control::admin::{Code, Problem};
+use io::Waker;
+use proto::nvme::Fabric;
+
+use super::seen::Seen;
+use super::world::{self, World};
+use super::{Changes, Ground, Inner, Open, SETTLE_MAX, growth, reconcile, reservations};
+use crate::orders::Orders;
+use crate::recalibrate::Recalibrations;
+
+/// The time that a change waits for the predecessor's end, which usually takes milliseconds.
+const OLDER_MAX: Duration = Duration::from_secs(2);
+
+/// The refusal of a change while the predecessor has not ended.
+const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
+                     requests yet, and nothing changes meanwhile; try again in a second";
+
+/// Between two looks whether that is so.
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
+
+/// The means by which a running server reaches its accepting workers and their connections.
+pub(crate) struct Gate {
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) wakers: Vec<Waker>,
+    pub(crate) commands: WorkerCommands,
+}
+
+/// The blocks of a device that a change needs: a range that nobody else uses and that reads as
+/// zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) device: usize,
+    pub(super) first: u64,
+    pub(super) blocks: u64,
+}
+
+/// The parts of a running server that a change reaches.
+pub(super) struct Reconciler {
+    pub(super) ground: Ground,
+    /// The access to workers, set once the server runs.
+    gate: OnceLock<Gate>,
+    /// The recalibrations, whose probes may write to a namespace.
+    recalibrations: OnceLock<Weak<Recalibrations>>,
+    /// The process before this one may still have requests at the devices.
+    has_older: AtomicBool,
+    /// The state that readers see while a change is being made.
+    seen: Mutex<Arc<Seen>>,
+}
+
+impl Reconciler {
+    /// Returns the reconciler of a server that is in this state.
+    pub(super) fn new(ground: Ground, inner: &Inner) -> Reconciler {
+        Reconciler {
+            ground,
+            gate: OnceLock::new(),
+            recalibrations: OnceLock::new(),
+            has_older: AtomicBool::new(false),
+            seen: Mutex::new(Seen::of(inner)),
+        }
+    }
+
+    /// Sets the access to workers, once the server runs.
+    pub(super) fn set_gate(&self, gate: Gate) {
+        assert!(self.gate.set(gate).is_ok(), "a server starts once");
+    }
+
+    /// Returns the access to workers.
+    ///
+    /// # Errors
+    /// Fails while the server starts.
+    pub(super) fn gate(&self) -> Result<&Gate, Problem> {
+        let starting = || Problem::new(Code::Busy, "this server is still starting; try again");
+        self.gate.get().ok_or_else(starting)
+    }
+
+    /// Sets the recalibrations, which must know of changes to namespaces.
+    pub(super) fn set_recalibrations(&self, recalibrations: &Arc<Recalibrations>) {
+        // It has a handle on this.
+        let _ = self.recalibrations.set(Arc::downgrade(recalibrations));
+    }
+
+    /// Returns the recalibrations, once there are any.
+    pub(super) fn recalibrations(&self) -> Option<Arc<Recalibrations>> {
+        self.recalibrations.get().and_then(Weak::upgrade)
+    }
+
+    /// Records that the predecessor may still have requests at the devices, or that it has none.
+    /// While it may, no namespace, subsystem or host changes, and no device can be removed.
+    pub(super) fn set_older(&self, is_there: bool) {
+        self.has_older.store(is_there, Ordering::Release);
+    }
+
+    /// Returns `true` if the predecessor may still have requests at the devices.
+    pub(super) fn has_older(&self) -> bool {
+        self.has_older.load(Ordering::Acquire)
+    }
+
+    /// Returns the NVMe fabric, if a listener speaks NVMe or ever has.
+    pub(super) fn fabric(&self) -> Option<Arc<Fabric>> {
+        self.ground.fabric.get().cloned()
+    }
+
+    /// Makes the fabric, if there is none and a listener speaks NVMe.
+    pub(super) fn make_fabric(&self, inner: &Inner) -> Result<(), String> {
+        if self.ground.fabric.get().is_some() || inner.world.nvme.is_none() {
+            return Ok(());
+        }
+        let fabric = inner.world.fabric(&self.ground)?;
+        assert!(self.ground.fabric.set(fabric).is_ok(), "it is made under a lock");
+        reservations::restore(self, inner);
+        Ok(())
+    }
+
+    /// Makes a change: `edit` says what is to be another and what that needs of devices.
+    pub(super) fn change(
+        &self,
+        inner: &mut Inner,
+        edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
+    ) -> Result<(), Problem> {
+        let mut changes = inner.changes.clone();
+        let needs = edit(inner, &mut changes)?;
+        let world = self.world(inner, &changes, &inner.open)?;
+        self.clear_probes(&world)?;
+        let growth = growth::write_sizes_down(&self.ground.places, inner, &needs)?;
+        if let Err(problem) = self.prepare(&needs).and_then(|()| inner.keep(changes)) {
+            growth.take_back(inner);
+            return Err(problem);
+        }
+        self.adopt(inner, world);
+        Ok(())
+    }
+
+    /// Derives the state with other changes and listeners.
+    ///
+    /// # Errors
+    /// Fails with the mistakes of that configuration.
+    pub(super) fn world(
+        &self,
+        inner: &Inner,
+        changes: &Changes,
+        open: &[Open],
+    ) -> Result<World, Problem> {
+        let world = World::of(inner.base.with(changes), &self.ground, open, true);
+        world.map_err(|error| Problem::new(Code::Invalid, error))
+    }
+
+    /// Has no probes where a change takes their place away or gives it to somebody. To be called before
+    /// that is kept.
+    pub(super) fn clear_probes(&self, after: &World) -> Result<(), Problem> {
+        self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
+    }
+
+    /// Gives a change the room that it needs.
+    fn prepare(&self, needs: &[Need]) -> Result<(), Problem> {
+        if !needs.is_empty() && !self.settle() {
+            let message = "requests of a namespace that was removed or made smaller are still at \
+                           its device; try again";
+            return Err(Problem::new(Code::Busy, message));
+        }
+        for need in needs {
+            let volume = self.ground.places.get(need.device).expect("it was just found");
+            let made = volume
+                .grow(need.first + need.blocks)
+                .and_then(|()| volume.blank(need.first, need.blocks));
+            made.map_err(|error| Problem::new(Code::NoRoom, error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets workers and hosts know: workers first of what there is more, hosts first of what there is
+    /// less.
+    pub(super) fn adopt(&self, inner: &mut Inner, after: World) {
+        let before = &inner.world;
+        let (more, less) = world::moves(&before.spaces, &after.spaces);
+        self.place(&more);
+        if let (Some(fabric), Some(from), Some(to)) = (self.fabric(), &before.nvme, &after.nvme) {
+            reconcile::reconcile(&fabric, from, to);
+            let mut withdrawal = fabric.take_withdrawal();
+            if !self.wait_until(|| fabric.is_over(&mut withdrawal)) {
+                tracing::warn!("hosts that were shut out still have requests at a device");
+            }
+        }
+        self.place(&less);
+        let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
+        inner.retired.extend(gone.map(|(number, _)| *number));
+        inner.world = Arc::new(after);
+        self.show(inner);
+    }
+
+    fn place(&self, moves: &[world::Move]) {
+        if moves.is_empty() {
+            return;
+        }
+        {
+            let mut registry = self.ground.tenants.registry();
+            moves.iter().for_each(|(number, namespace)| registry.place(*number, *namespace));
+        }
+        if !self.settle() {
+            tracing::warn!("a worker has not taken a change of a namespace yet");
+        }
+    }
+
+    /// Waits until no device has a request that a change forbids; `false`: it takes too long.
+    fn settle(&self) -> bool {
+        self.wait_until(|| !self.has_older() && self.ground.tenants.registry().is_placed())
+    }
+
+    /// Waits a little until the process before this one has nothing at the devices any more: who is shut
+    /// out, and what is taken away, may have writes there that this one knows nothing of. To be called
+    /// without the lock, so that nobody else waits.
+    ///
+    /// # Errors
+    /// It has, and nothing was changed.
+    pub(super) fn await_older(&self) -> Result<(), Problem> {
+        match self.wait_so_long(OLDER_MAX, || !self.has_older()) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::Busy, OLDER)),
+        }
+    }
+
+    /// Waits for a condition as long as a change may take; returns `false` if that is too short.
+    pub(super) fn wait_until(&self, is_so: impl FnMut() -> bool) -> bool {
+        self.wait_so_long(SETTLE_MAX, is_so)
+    }
+
+    /// Waits for a condition at most this long; returns `false` if that is too short.
+    pub(super) fn wait_so_long(&self, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+        let end = self.ground.clock.now() + most;
+        while !is_so() {
+            if self.ground.clock.now() >= end {
+                return false;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        true
+    }
+
+    /// Waits until all workers have done what they were told.
+    pub(super) fn await_orders(&self) -> Result<(), Problem> {
+        let gate = self.gate()?;
+        match self.wait_until(|| gate.orders.are_done()) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::TimeOut, "a worker does not answer")),
+        }
+    }
+
+    /// Checks that the server does not drain.
+    ///
+    /// # Errors
+    /// Fails if the server drains, and so ends soon.
+    pub(super) fn check_stays(&self) -> Result<(), Problem> {
+        match self.gate.get().is_some_and(|gate| gate.orders.word().stops()) {
+            true => Err(Problem::new(Code::Busy, "this server is draining, and ends after that")),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the state to report.
+    pub(super) fn seen(&self) -> Arc<Seen> {
+        self.seen.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Has readers see this state from now on.
+    pub(super) fn show(&self, inner: &Inner) {
+        *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
+    }
+}

@@ -1,0 +1,143 @@
+//! The tenants of a server, which the registry holds: how operators change them, and which of them are
+//! kept.
+
+use std::collections::HashSet;
+use std::slice;
+
+use contract::Promise;
+use control::admin::{Problem, in_batch};
+use control::{Admission, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
+use spec::{Changed, Tenant, diff};
+
+use super::open::Listeners;
+use super::reconciler::Reconciler;
+use super::{Changes, Inner};
+
+impl Inner {
+    /// Keeps these tenants, as far as they are not as the configuration says.
+    pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
+        let tenants = changed_tenants(&self.base.tenant, list, self.first_device().as_deref());
+        if tenants == self.changes.tenants && !self.is_in_doubt() {
+            return Ok(());
+        }
+        let changes = Changes { tenants, ..self.changes.clone() };
+        self.keep(changes)
+    }
+
+    /// Keeps a tenant; `None` for one that is gone.
+    fn keep_tenant(&mut self, name: &str, info: Option<&TenantInfo>) -> Result<(), Problem> {
+        let now = self.to_keep(name, info);
+        self.keep_few(vec![(name.to_owned(), now)])
+    }
+
+    /// Returns the state of a tenant to keep; `None` if it is as configured.
+    fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<Tenant>> {
+        let said = self.places.get(name).map(|n| slice::from_ref(&self.base.tenant[*n]));
+        let info = info.map(slice::from_ref).unwrap_or_default();
+        let first = self.first_device();
+        changed_tenants(said.unwrap_or_default(), info, first.as_deref()).remove(name)
+    }
+
+    /// Returns the name of the first device that the configuration has.
+    fn first_device(&self) -> Option<String> {
+        self.base.device_names().into_iter().next()
+    }
+}
+
+/// Changes the tenants of a server, and keeps them.
+pub(super) struct Tenants<'a>(pub(super) &'a Reconciler);
+
+impl Tenants<'_> {
+    /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
+    pub(super) fn end(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
+        let tenants = &self.0.ground.tenants;
+        if let Some(by) = Listeners(self.0).namer_of(inner, name) {
+            return Err(Refusal::InUse { name: name.to_owned(), by }.into());
+        }
+        tenants.registry().check_end(name)?;
+        inner.keep_tenant(name, None)?;
+        if let Err(refusal) = tenants.unregister(name) {
+            // Somebody else was faster, or is taking over: it is as the book has it.
+            let _ = inner.keep_tenant(name, tenants.get(name).as_ref());
+            return Err(refusal.into());
+        }
+        Ok(())
+    }
+
+    /// Makes changes of tenants, all of them or none. Those end last that are removed, as that cannot be
+    /// undone.
+    pub(super) fn change_together(
+        &self,
+        inner: &mut Inner,
+        changes: &[TenantChange],
+    ) -> Result<(), Problem> {
+        self.change_all(inner, changes, |n, refusal| in_batch(n, &changes[n], refusal), |_| Ok(()))
+    }
+
+    /// Makes or changes one tenant.
+    pub(super) fn change(
+        &self,
+        inner: &mut Inner,
+        change: &TenantChange,
+    ) -> Result<Admission, Problem> {
+        let admission = |registry: &TenantRegistry| registry.admission_of(change.name());
+        self.change_all(inner, slice::from_ref(change), |_, refusal| refusal.into(), admission)
+    }
+
+    /// Makes all, and says what is `told` of that before anybody else can change anything.
+    fn change_all<T>(
+        &self,
+        inner: &mut Inner,
+        changes: &[TenantChange],
+        refused: impl Fn(usize, Refusal) -> Problem,
+        told: impl FnOnce(&TenantRegistry) -> Result<T, Refusal>,
+    ) -> Result<T, Problem> {
+        let tenants = &self.0.ground.tenants;
+        let is_gone = |change: &TenantChange| matches!(change, TenantChange::Remove { .. });
+        for (n, change) in changes.iter().enumerate().filter(|(_, change)| is_gone(change)) {
+            if let Some(by) = Listeners(self.0).namer_of(inner, change.name()) {
+                return Err(refused(n, Refusal::InUse { name: change.name().to_owned(), by }));
+            }
+        }
+        let (undo, told) = {
+            let mut registry = tenants.registry();
+            let begun = registry.begin_batch(changes, tenants.now());
+            (begun.map_err(|(n, refusal)| refused(n, refusal))?, told(&registry))
+        };
+        let kept = changes.iter().map(|change| {
+            let info = tenants.get(change.name()).filter(|_| !is_gone(change));
+            (change.name().to_owned(), inner.to_keep(change.name(), info.as_ref()))
+        });
+        let kept = kept.collect();
+        if let Err(problem) = inner.keep_few(kept) {
+            tenants.registry().undo_batch(undo, tenants.now());
+            return Err(problem);
+        }
+        tenants.registry().end_batch(changes, tenants.now());
+        Ok(told?)
+    }
+}
+
+/// Returns true if a tenant outlives the client that registered it.
+fn is_lasting(info: &TenantInfo) -> bool {
+    info.state == State::Active && !matches!(info.origin, Origin::Client(_))
+}
+
+/// Returns the difference between the tenants that the configuration has, `said`, and those that
+/// there are. `first` is the first device.
+fn changed_tenants(
+    said: &[Tenant],
+    list: &[TenantInfo],
+    first: Option<&str>,
+) -> Changed<String, Tenant> {
+    let said: Vec<Tenant> = said.iter().map(|said| said.clone().on(first)).collect();
+    let names: HashSet<&str> = said.iter().map(|said| said.name.as_str()).collect();
+    // Made because a rule, a listener or nobody names it.
+    let is_made = |info: &TenantInfo| {
+        let is_default = info.name == TenantRegistry::DEFAULT;
+        (info.origin == Origin::Configured || is_default) && info.promise == Promise::default()
+    };
+    let counts = |info: &&TenantInfo| names.contains(info.name.as_str()) || !is_made(info);
+    let lasting = list.iter().filter(|info| is_lasting(info)).filter(counts);
+    diff(&said, &lasting.map(TenantInfo::spec).collect::<Vec<_>>(), |one| one.name.clone())
+}

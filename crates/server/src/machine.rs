@@ -1,0 +1,26 @@
+//! The machine that a server runs on: its name, its identifier, and the names that derive from them.
+
+use std::fs;
+
+/// The beginning of the names of all our subsystems.
+const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
+
+/// Returns the name of a subsystem that has got none.
+pub(crate) fn own_name() -> String {
+    format!("{NQN_PREFIX}:{}", machine_name())
+}
+
+/// Returns the machine's name on the network.
+fn machine_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// Returns the machine's identifier, or its name if it has none.
+pub(crate) fn machine_id() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
+}
