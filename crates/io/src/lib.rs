@@ -20,6 +20,7 @@ mod offloads;
 mod outer;
 mod probe;
 mod process;
+mod rack;
 mod reactor;
 mod ring;
 mod secrecy;
@@ -42,12 +43,13 @@ pub use listen::{Kept, Listener, TcpOptions};
 pub use offloads::{Offloads, offloads};
 pub use outer::{SpinPolicy, run};
 pub use process::Process;
+pub use rack::Shelved;
 pub use reactor::{Network, Reactor};
 pub use ring::{Owner, Ring, RingEvent};
 pub use secrecy::keep_memory_secret;
 pub use sockets::SocketsOver;
 pub use sockets_config::SocketsConfig;
-pub use spread::{Shelved, Spread};
+pub use spread::Spread;
 pub use waker::Waker;
 
 /// The sockets of a worker over io_uring.

@@ -1,14 +1,20 @@
-//! Spreading new connections evenly over workers, and the rack where sockets wait that change hands.
+//! Spreading new connections evenly over workers, and the way of sockets that change hands.
 
-use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use contract::{Happening, ListenerId, Ticket};
 
 use crate::Waker;
+use crate::rack::{Rack, Shelved};
+
+/// The most sockets that a worker gives away at a time, each of which has a place on the rack.
+const GIVEN_MAX: usize = 256;
+
+/// The most sockets on the rack to which those of other processes are added.
+const LANDING_MAX: usize = 4096;
 
 /// Gives each new connection to the worker that has the fewest, whichever accepted it. (Leaving it
 /// to the kernel's hash, `SO_REUSEPORT`, would leave it to chance.)
@@ -24,41 +30,17 @@ pub struct Spread {
     total: AtomicUsize,
     connections_max: AtomicUsize,
     /// Sockets that are between two workers, by their tickets.
-    rack: Mutex<HashMap<u64, Shelved>>,
-    tickets: AtomicU64,
-}
-
-/// A socket that is between two workers, or two processes.
-#[derive(Debug)]
-pub struct Shelved {
-    pub(crate) socket: OwnedFd,
-    /// The worker among whose connections it is counted.
-    counted: usize,
+    rack: Rack,
 }
 
 /// The part of a worker that other threads may touch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Desk {
     connections: AtomicUsize,
-    arrivals: Sender<Arrival>,
     /// There are arrivals: spares the worker the look at the queue in every turn.
     has_arrivals: AtomicBool,
-    /// The other end of the queue, until the worker's thread has it.
-    inbox: Mutex<Option<Receiver<Arrival>>>,
-    waker: OnceLock<Waker>,
-}
-
-impl Default for Desk {
-    fn default() -> Desk {
-        let (arrivals, inbox) = channel();
-        Desk {
-            connections: AtomicUsize::new(0),
-            arrivals,
-            has_arrivals: AtomicBool::new(false),
-            inbox: Mutex::new(Some(inbox)),
-            waker: OnceLock::new(),
-        }
-    }
+    /// The queue of its arrivals and its waker, once its thread runs.
+    reach: OnceLock<(Sender<Arrival>, Waker)>,
 }
 
 /// A connection on its way to its worker.
@@ -74,13 +56,6 @@ pub(crate) fn turned_away() {
     tracing::warn!("connection refused: this server has its maximum of connections");
 }
 
-impl Shelved {
-    /// Returns the socket.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 impl Spread {
     /// Returns a spread over so many workers.
     pub fn new(workers: usize) -> Arc<Self> {
@@ -91,8 +66,7 @@ impl Spread {
             open_to: AtomicU64::new(u64::MAX),
             total: AtomicUsize::new(0),
             connections_max: AtomicUsize::new(usize::MAX),
-            rack: Mutex::default(),
-            tickets: AtomicU64::new(0),
+            rack: Rack::new(LANDING_MAX + workers * GIVEN_MAX),
         })
     }
 
@@ -114,10 +88,10 @@ impl Spread {
     /// Makes `worker` reachable, and returns the queue of the connections that others accept for
     /// it. Called once by the worker's thread, before its first turn.
     pub(crate) fn register(&self, worker: usize, waker: Waker) -> Receiver<Arrival> {
-        let desk = &self.workers[worker];
-        desk.waker.set(waker).expect("a worker registers once");
-        let inbox = desk.inbox.lock().expect("no holder of this lock panics").take();
-        inbox.expect("a worker registers once")
+        let (arrivals, inbox) = channel();
+        let reach = self.workers[worker].reach.set((arrivals, waker));
+        reach.expect("a worker registers once");
+        inbox
     }
 
     /// Counts a new connection to the least loaded worker, which it is; `None`: there are as many as may
@@ -138,14 +112,16 @@ impl Spread {
         self.least_loaded()
     }
 
+    /// Counts a connection to the worker that has the fewest, of those that run.
     fn least_loaded(&self) -> usize {
+        let starts = |desk: &Desk| desk.reach.get().is_none();
         let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
         let open_to = self.open_to.load(Ordering::Relaxed);
         let (worker, desk) = self
             .workers
             .iter()
             .enumerate()
-            .min_by_key(|(worker, desk)| (open_to >> worker & 1 == 0, load(desk)))
+            .min_by_key(|(worker, desk)| (starts(desk), open_to >> worker & 1 == 0, load(desk)))
             .expect("at least one worker");
         desk.connections.fetch_add(1, Ordering::Relaxed);
         worker
@@ -154,15 +130,14 @@ impl Spread {
     /// Hands a connection, placed on `worker`, over to it.
     pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
         let desk = &self.workers[worker];
-        if desk.arrivals.send(arrival).is_err() {
+        let (arrivals, waker) =
+            desk.reach.get().expect("whoever hands over runs, and so do others");
+        if arrivals.send(arrival).is_err() {
             // The worker has ended, and its process is about to.
             return self.gone(worker);
         }
         desk.has_arrivals.store(true, Ordering::Release);
-        // A worker that has not started yet looks at its desk when it does.
-        if let Some(waker) = desk.waker.get() {
-            waker.wake();
-        }
+        waker.wake();
     }
 
     /// Returns whether the queue of `worker` has got connections since the last call.
@@ -173,11 +148,10 @@ impl Spread {
 
     /// Takes the socket of a connection that goes from a worker to another.
     pub(crate) fn shelve(&self, socket: OwnedFd, from: usize, to: usize) -> Ticket {
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let ticket = self.rack.ticket();
         self.recount(from, to);
-        let shelved = Shelved { socket, counted: to };
-        self.rack().insert(ticket, shelved);
-        Ticket(ticket)
+        self.rack.put(ticket, Shelved { socket, counted: to });
+        ticket
     }
 
     /// Returns the number of the hand-over thread, which is no worker.
@@ -186,12 +160,14 @@ impl Spread {
     }
 
     /// Takes the socket of a connection that comes from another process, for the worker with the
-    /// fewest connections; which that is.
-    pub fn land(&self, socket: OwnedFd) -> (Ticket, usize) {
-        let worker = self.place();
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.rack().insert(ticket, Shelved { socket, counted: worker });
-        (Ticket(ticket), worker)
+    /// fewest connections; which that is. Returns `None` if too many are under way.
+    pub fn land(&self, socket: OwnedFd) -> Option<(Ticket, usize)> {
+        if self.rack.taken() >= LANDING_MAX {
+            return None;
+        }
+        let (worker, ticket) = (self.place(), self.rack.ticket());
+        self.rack.put(ticket, Shelved { socket, counted: worker });
+        Some((ticket, worker))
     }
 
     /// Lets go of a connection that the hand-over thread had and that is another process's now: its
@@ -203,8 +179,7 @@ impl Spread {
 
     /// Throws away the socket of a connection that nobody has room for.
     pub fn discard(&self, ticket: Ticket) {
-        let shelved = self.rack().remove(&ticket.0);
-        if let Some(shelved) = shelved {
+        if let Some(shelved) = self.rack.take(ticket) {
             self.gone(shelved.counted);
         }
     }
@@ -214,18 +189,14 @@ impl Spread {
     /// # Panics
     /// Panics if the socket was given away already.
     pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
-        let shelved = self.rack().remove(&ticket.0).expect("a ticket is used once");
+        let shelved = self.rack.take(ticket).expect("a ticket is used once");
         self.recount(shelved.counted, worker);
         Shelved { counted: worker, ..shelved }
     }
 
     /// Takes a socket back from a worker, or the hand-over thread, that found no place for it.
     pub fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
-        self.rack().insert(ticket.0, shelved);
-    }
-
-    fn rack(&self) -> MutexGuard<'_, HashMap<u64, Shelved>> {
-        self.rack.lock().expect("no holder of this lock panics")
+        self.rack.put(ticket, shelved);
     }
 
     /// Counts a connection there first, then here no more: [`has_any`](Spread::has_any) misses
@@ -293,7 +264,7 @@ mod tests {
         let passed = shelved.socket().try_clone_to_owned().unwrap();
         here.let_go(shelved);
         assert!(here.connections() == [0] && !here.has_any() && there.has_any());
-        let (ticket, worker) = there.land(passed);
+        let (ticket, worker) = there.land(passed).unwrap();
         assert_eq!((worker, there.connections()), (1, vec![1, 1]));
         there.discard(ticket);
         assert_eq!(there.connections(), [1, 0]);

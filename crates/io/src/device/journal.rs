@@ -11,10 +11,9 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use contract::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Range, SizeClass};
+use contract::{BLOCK_BYTES, Buf, Door, REQUEST_BYTES_MAX, Range, SizeClass};
 use crc_fast::{CrcAlgorithm, Digest};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -38,7 +37,7 @@ const MAGIC: [u8; 8] = *b"nfjrnl01";
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) file: OwnedFd,
-    free: Mutex<Vec<JournalSlot>>,
+    places: [Place; SLOTS],
     /// The number of the next record.
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
@@ -67,6 +66,38 @@ impl JournalSlot {
     }
 }
 
+/// The place of a slot that is not in use. Whoever has taken the slot gives it back, so no thread
+/// waits for another.
+#[derive(Debug)]
+struct Place {
+    is_free: AtomicBool,
+    slot: Door<Option<JournalSlot>>,
+}
+
+impl Place {
+    fn of(slot: JournalSlot) -> Place {
+        Place { is_free: AtomicBool::new(true), slot: Door::new(Some(slot)) }
+    }
+
+    fn take(&self) -> Option<JournalSlot> {
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        self.is_free.compare_exchange(true, false, success, failure).ok()?;
+        self.exchange(None)
+    }
+
+    fn give(&self, slot: JournalSlot) {
+        let before = self.exchange(Some(slot));
+        debug_assert!(before.is_none(), "a slot is given back once");
+        self.is_free.store(true, Ordering::Release);
+    }
+
+    /// Exchanges what is here. Only for the thread that has taken the slot.
+    fn exchange(&self, slot: Option<JournalSlot>) -> Option<JournalSlot> {
+        let before = self.slot.try_enter(|here| std::mem::replace(here, slot));
+        before.expect("a slot is one thread's")
+    }
+}
+
 fn offset_of(index: usize) -> u64 {
     (index * (HEADER_BYTES + PAYLOAD_BYTES_MAX)) as u64
 }
@@ -80,9 +111,13 @@ impl Journal {
     }
 
     fn new(file: OwnedFd, headers: Vec<Buf>, inode: u64, sequence: u64) -> Journal {
-        let slots = headers.into_iter().enumerate();
+        let mut headers = headers.into_iter();
+        let place = |index| {
+            let header = headers.next().expect("a header for each slot");
+            Place::of(JournalSlot { index, header })
+        };
         Journal {
-            free: Mutex::new(slots.map(|(index, header)| JournalSlot { index, header }).collect()),
+            places: std::array::from_fn(place),
             sequence: AtomicU64::new(sequence),
             inode,
             broken: AtomicBool::new(false),
@@ -92,11 +127,11 @@ impl Journal {
 
     /// Takes a slot; returns `None` while all are in use.
     pub(super) fn take(&self) -> Option<JournalSlot> {
-        self.free.lock().expect("nothing panics with the slots").pop()
+        self.places.iter().find_map(Place::take)
     }
 
     pub(super) fn give(&self, slot: JournalSlot) {
-        self.free.lock().expect("nothing panics with the slots").push(slot);
+        self.places[slot.index].give(slot);
     }
 
     /// Fills the slot's header for these data of `range`.

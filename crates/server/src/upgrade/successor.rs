@@ -578,7 +578,10 @@ impl TakeOver<'_> {
 
     /// A connection is ours: a worker gets it.
     fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
-        let (ticket, worker) = self.grounds.spread.land(socket);
+        let Some((ticket, worker)) = self.grounds.spread.land(socket) else {
+            tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
+            return self.lose(&parcel);
+        };
         parcel.ticket = ticket;
         self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
         self.hand_over.post(worker, Tell::Arrive(parcel));
@@ -607,14 +610,19 @@ impl TakeOver<'_> {
         if offers > OFFERS_MAX {
             tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
             self.landing.remove(&parcel.ticket);
-            if let Some(fabric) = self.grounds.live.fabric()
-                && let Some(number) = ControllerSession::number(&parcel.session)
-            {
-                fabric.drop_queue(number);
-            }
+            self.lose(&parcel);
             return self.grounds.spread.discard(parcel.ticket);
         }
         self.hand_over.post(offers % workers, Tell::Arrive(parcel));
+    }
+
+    /// Ends what else there is of a connection that no worker gets.
+    fn lose(&self, parcel: &Parcel) {
+        if let Some(fabric) = self.grounds.live.fabric()
+            && let Some(number) = ControllerSession::number(&parcel.session)
+        {
+            fabric.drop_queue(number);
+        }
     }
 
     /// The names that the older process's connections still have.

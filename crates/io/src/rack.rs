@@ -1,0 +1,149 @@
+//! The rack: places for sockets that are between two workers, or two processes.
+//!
+//! A ticket says where to look for its socket first. Whoever has claimed a place has it alone, so no
+//! thread waits for another, and a ticket is good for one socket at a time.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use contract::{Door, Ticket};
+
+/// A socket that is between two workers, or two processes.
+#[derive(Debug)]
+pub struct Shelved {
+    pub(crate) socket: OwnedFd,
+    /// The worker among whose connections it is counted.
+    pub(crate) counted: usize,
+}
+
+impl Shelved {
+    /// Returns the socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Places for sockets, as many as may be under way.
+#[derive(Debug)]
+pub(crate) struct Rack {
+    places: Box<[Place]>,
+    /// The number of tickets so far.
+    tickets: AtomicU64,
+    /// The number of places that are taken.
+    taken: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// [`FREE`], [`BUSY`], or the ticket plus [`FIRST`].
+    state: AtomicU64,
+    shelved: Door<Option<Shelved>>,
+}
+
+/// The place is empty.
+const FREE: u64 = 0;
+/// A thread fills or empties the place.
+const BUSY: u64 = 1;
+const FIRST: u64 = 2;
+
+impl Rack {
+    /// Makes a rack of so many places.
+    pub(crate) fn new(places: usize) -> Rack {
+        let places = (0..places).map(|_| Place::default()).collect();
+        Rack { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
+    }
+
+    /// Returns a ticket that no socket has had.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the number of places that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Puts a socket where its ticket finds it.
+    ///
+    /// # Panics
+    /// Panics if all places are taken.
+    pub(crate) fn put(&self, ticket: Ticket, shelved: Shelved) {
+        let place = self.claim(ticket, FREE).expect("there are as many places as may be under way");
+        place.exchange(Some(shelved));
+        place.state.store(ticket.0 + FIRST, Ordering::Release);
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the socket of a ticket, if it is here.
+    pub(crate) fn take(&self, ticket: Ticket) -> Option<Shelved> {
+        let place = self.claim(ticket, ticket.0 + FIRST)?;
+        let shelved = place.exchange(None);
+        place.state.store(FREE, Ordering::Release);
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        shelved
+    }
+
+    /// Finds a place in this state for this thread alone, from the ticket's first place on.
+    fn claim(&self, ticket: Ticket, state: u64) -> Option<&Place> {
+        let first = (ticket.0 % self.places.len() as u64) as usize;
+        let (before, behind) = self.places.split_at(first);
+        behind.iter().chain(before).find(|place| {
+            let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+            place.state.load(Ordering::Relaxed) == state
+                && place.state.compare_exchange(state, BUSY, success, failure).is_ok()
+        })
+    }
+}
+
+impl Place {
+    /// Exchanges what is here. Only for the thread that has claimed the place.
+    fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
+        let before = self.shelved.try_enter(|here| std::mem::replace(here, shelved));
+        before.expect("a claimed place is one thread's")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn shelved(counted: usize) -> Shelved {
+        Shelved { socket: UnixStream::pair().unwrap().0.into(), counted }
+    }
+
+    #[test]
+    fn a_ticket_finds_its_socket_once_wherever_it_is() {
+        let rack = Rack::new(3);
+        let tickets: Vec<Ticket> = (0..6).map(|_| rack.ticket()).collect();
+        // All look for the first place.
+        rack.put(tickets[0], shelved(0));
+        rack.put(tickets[3], shelved(3));
+        assert_eq!(rack.taken(), 2);
+        assert_eq!(rack.take(tickets[0]).unwrap().counted, 0);
+        assert!(rack.take(tickets[0]).is_none(), "it is gone");
+        let back = rack.take(tickets[3]).unwrap();
+        rack.put(tickets[3], back);
+        assert_eq!(rack.take(tickets[3]).unwrap().counted, 3);
+        assert!(rack.taken() == 0 && rack.take(tickets[1]).is_none());
+    }
+
+    #[test]
+    fn threads_get_the_sockets_of_their_tickets() {
+        let rack = Rack::new(8);
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                let rack = &rack;
+                threads.spawn(move || {
+                    for n in 0..200 {
+                        let ticket = rack.ticket();
+                        rack.put(ticket, shelved(thread * 1_000 + n));
+                        assert_eq!(rack.take(ticket).unwrap().counted, thread * 1_000 + n);
+                    }
+                });
+            }
+        });
+        assert_eq!(rack.taken(), 0);
+    }
+}
