@@ -6,6 +6,7 @@
 
 pub mod admin;
 mod audit;
+mod complaints;
 pub mod config;
 pub mod credentials;
 mod crew_size;

@@ -1,24 +1,19 @@
-//! Orders to all workers of a server, in one word that each worker reads once a turn: stop, pause
-//! accepting, take new or handed-over listeners, refuse connections at some listeners, close
-//! others.
+//! Orders to the workers of a server: drain, pause accepting, listen, refuse connections at a
+//! listener, close one, open or close a device.
+//!
+//! Each worker has a queue of orders, which its thread reads between two turns: one look at a counter
+//! tells whether there are any, and nobody waits for anybody (docs/adr/0023-one-door.md).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use contract::{Instant, ListenerId};
 use io::{Listener, Waker};
 
+use crate::complaints::{Complaints, Subject};
 use crate::listen::NUMBER_MAX;
 use crate::volumes::Volume;
-
-/// Drain, and end.
-const STOP: u32 = 1;
-/// Accept nothing.
-const HOLD: u32 = 2;
-/// Take the listeners that lie ready.
-const LISTEN: u32 = 4;
-/// Added when something of a listener changes: so each such change is another word.
-const CHANGE: u32 = 8;
 
 /// A bit for each listener that there can be.
 #[derive(Debug)]
@@ -43,74 +38,79 @@ impl Marks {
     pub(crate) fn has(&self, id: ListenerId) -> bool {
         self.0[usize::from(id.0) / 64].load(Ordering::Acquire) >> (id.0 % 64) & 1 == 1
     }
-
-    /// Returns the listeners whose mark differs from `seen`, with the new mark, and updates `seen`.
-    pub(crate) fn changed(&self, seen: &mut Seen) -> Vec<(ListenerId, bool)> {
-        let mut changed = Vec::new();
-        for (n, (word, seen)) in self.0.iter().zip(&mut seen.0).enumerate() {
-            let now = word.load(Ordering::Acquire);
-            let other = now ^ std::mem::replace(seen, now);
-            for bit in (0..u64::BITS).filter(|bit| other >> bit & 1 == 1) {
-                let id = ListenerId((n as u32 * u64::BITS + bit) as u16);
-                changed.push((id, now >> bit & 1 == 1));
-            }
-        }
-        changed
-    }
 }
 
-/// Marks as a worker has seen them.
+/// An order to a worker.
 #[derive(Debug)]
-pub(crate) struct Seen(Vec<u64>);
-
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen(vec![0; Marks::WORDS])
-    }
-}
-
-/// Time that an ended server waits for the answer to its drain to leave.
-const ANSWER_TIME: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// An operator ordered the drain over the API, which answers.
-static IS_ANSWERED: AtomicBool = AtomicBool::new(false);
-
-/// Waits, at the end of a drain that an operator ordered, until the answer has left: idle workers
-/// end sooner than the API answers.
-pub(crate) fn let_answer_leave() {
-    if IS_ANSWERED.load(Ordering::Acquire) {
-        std::thread::sleep(ANSWER_TIME);
-    }
+pub(crate) enum Order {
+    /// Drain until [`Orders::stops_by`], and end. Said again, the time is another.
+    Stop,
+    /// Accept nothing, or accept again.
+    Hold(bool),
+    /// Listen.
+    Listen(ListenerId, Listener),
+    /// Turn away whoever comes by a listener, or let them in again.
+    Refuse(ListenerId, bool),
+    /// Close a listener for good.
+    Close(ListenerId),
+    /// Open or close a device, in the place of an older order for its place.
+    Disk(DiskOrder),
+    /// Keep a device that was to be closed, if it has not been; else open it.
+    KeepDisk(DiskOrder),
 }
 
 /// The orders to all workers, and the workers' progress with them.
 #[derive(Debug)]
 pub(crate) struct Orders {
-    word: AtomicU32,
+    workers: Vec<Line>,
+    stops: AtomicBool,
     /// The latest end of a drain, in nanoseconds of the workers' clock. The largest number leaves
     /// the end to the workers' limits.
     stop_by: AtomicU64,
     /// The listeners that turn away whoever comes.
     turning: Marks,
-    /// The listeners that were closed.
-    closed: Marks,
-    /// For each worker, the last word that it has carried out.
-    done: Vec<AtomicU32>,
-    /// For each worker, true if it drains and has nothing in flight.
-    quiet: Vec<AtomicBool>,
     /// Workers that have drained.
     drained: AtomicUsize,
     /// Another process has everything.
     given: AtomicBool,
-    /// The listeners for the worker that listens.
-    listeners: Mutex<Vec<(ListenerId, Listener)>>,
-    /// Listeners at which the worker that listens cannot, and why.
-    deaf: Mutex<Vec<(ListenerId, String)>>,
-    /// For each worker, the devices to open or close, oldest first; at most one order for each
-    /// place.
-    disks: Vec<Mutex<Vec<DiskOrder>>>,
-    /// Places of devices that a worker cannot open, and why.
-    unopened: Mutex<Vec<(usize, String)>>,
+    complaints: Complaints,
+}
+
+/// The orders to one worker.
+#[derive(Debug)]
+struct Line {
+    sender: Sender<Order>,
+    /// The number of orders so far.
+    told: AtomicU64,
+    /// The number of orders that the worker has carried out.
+    done: AtomicU64,
+    /// The worker drains and has nothing in flight.
+    quiet: AtomicBool,
+}
+
+/// A worker's end of its orders.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    receiver: Receiver<Order>,
+    /// The number of orders that were taken.
+    taken: u64,
+}
+
+impl Inbox {
+    /// Takes the worker's next order.
+    pub(crate) fn next(&mut self, orders: &Orders, worker: usize) -> Option<Order> {
+        if orders.workers[worker].told.load(Ordering::Acquire) == self.taken {
+            return None;
+        }
+        let order = self.receiver.try_recv().ok()?;
+        self.taken += 1;
+        Some(order)
+    }
+
+    /// Returns the number of orders that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
 }
 
 /// A device that a worker is to have a queue to, or none any more.
@@ -122,50 +122,54 @@ pub(crate) struct DiskOrder {
 }
 
 impl Orders {
-    /// Creates the orders for this many workers.
-    pub(crate) fn new(workers: usize) -> Orders {
-        Orders {
-            word: AtomicU32::new(0),
+    /// Creates the orders for this many workers, and their ends.
+    pub(crate) fn new(workers: usize) -> (Orders, Vec<Inbox>) {
+        let line = |_| {
+            let (sender, receiver) = channel();
+            let (told, done) = (AtomicU64::new(0), AtomicU64::new(0));
+            let line = Line { sender, told, done, quiet: AtomicBool::new(false) };
+            (line, Inbox { receiver, taken: 0 })
+        };
+        let (workers, inboxes) = (0..workers).map(line).unzip();
+        let orders = Orders {
+            workers,
+            stops: AtomicBool::new(false),
             stop_by: AtomicU64::new(u64::MAX),
             turning: Marks::new(),
-            closed: Marks::new(),
-            done: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-            quiet: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             drained: AtomicUsize::new(0),
             given: AtomicBool::new(false),
-            listeners: Mutex::default(),
-            deaf: Mutex::default(),
-            disks: (0..workers).map(|_| Mutex::default()).collect(),
-            unopened: Mutex::default(),
-        }
+            complaints: Complaints::default(),
+        };
+        (orders, inboxes)
     }
 
-    /// The word, as workers look at it.
-    pub(crate) fn word(&self) -> Word {
-        Word(self.word.load(Ordering::Acquire))
+    /// Tells all workers.
+    fn tell(&self, wakers: &[Waker], order: impl Fn() -> Order) {
+        self.workers.iter().for_each(|worker| worker.tell(order()));
+        wakers.iter().for_each(Waker::wake);
     }
 
-    /// Tells all to drain; whether they had been told before.
+    /// Returns true if the workers were told to drain.
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    /// Tells all to drain. Returns true if they had been told before.
     pub(crate) fn stop(&self, wakers: &[Waker]) -> bool {
-        self.tell(STOP, true, wakers) & STOP != 0
-    }
-
-    /// Orders the end like [`stop_by`](Orders::stop_by) for an operator, who reads the answer to that.
-    pub(crate) fn end_by(&self, until: Instant, wakers: &[Waker]) {
-        IS_ANSWERED.store(true, Ordering::Release);
-        self.stop_by(until, wakers);
+        let before = self.stops.swap(true, Ordering::AcqRel);
+        self.tell(wakers, || Order::Stop);
+        before
     }
 
     /// Tells all to drain, which is to be over by then; said again, the time is another.
     pub(crate) fn stop_by(&self, until: Instant, wakers: &[Waker]) {
         self.stop_by.store(until.as_nanos(), Ordering::Release);
-        self.word.fetch_or(STOP, Ordering::AcqRel);
-        self.change(wakers);
+        self.stop(wakers);
     }
 
     /// Orders the workers to stop by `until`, unless they have to stop earlier already.
     pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
-        let known = self.stops_by().filter(|known| *known < until && self.word().stops());
+        let known = self.stops_by().filter(|known| *known < until && self.stops());
         self.stop_by(known.unwrap_or(until), wakers);
     }
 
@@ -175,146 +179,88 @@ impl Orders {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    /// Tells all to accept nothing, or again.
+    /// Tells all to accept nothing, or to accept again.
     pub(crate) fn hold(&self, is_held: bool, wakers: &[Waker]) {
-        self.tell(HOLD, is_held, wakers);
-    }
-
-    /// Provides the listeners that the listening worker takes when it starts.
-    pub(crate) fn lay_ready(&self, listeners: Vec<(ListenerId, Listener)>) {
-        self.listeners.lock().expect("no holder panics").extend(listeners);
+        self.tell(wakers, || Order::Hold(is_held));
     }
 
     /// Gives the worker that listens something to listen at.
     pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
-        self.lay_ready(listeners);
-        self.word.fetch_or(LISTEN, Ordering::AcqRel);
-        self.change(wakers);
+        let Some(worker) = self.workers.first() else { return };
+        listeners.into_iter().for_each(|(id, one)| worker.tell(Order::Listen(id, one)));
+        wakers.iter().for_each(Waker::wake);
     }
 
     /// Orders a listener to refuse connections, or to accept them again.
     pub(crate) fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
-        self.change(wakers);
+        self.tell(wakers, || Order::Refuse(listener, turns));
     }
 
     /// Orders a listener to be closed for good.
     pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
-        self.closed.set(listener, true);
-        self.change(wakers);
+        self.tell(wakers, || Order::Close(listener));
     }
 
-    /// Orders all workers to open or close a device. An older order for its place that was not
-    /// carried out is dropped.
+    /// Orders all workers to open or close a device.
     pub(crate) fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
-        for own in &self.disks {
-            let mut own = own.lock().expect("no holder panics");
-            own.retain(|other| other.place != order.place);
-            own.push(order.clone());
-        }
-        self.change(wakers);
+        self.tell(wakers, || Order::Disk(order.clone()));
     }
 
     /// Cancels an order to close a device: workers that have not closed it yet keep it.
     pub(crate) fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
-        for own in &self.disks {
-            let mut own = own.lock().expect("no holder panics");
-            match own.iter().position(|other| other.place == order.place) {
-                Some(at) => drop(own.remove(at)),
-                None => own.push(order.clone()),
-            }
-        }
-        self.change(wakers);
+        self.tell(wakers, || Order::KeepDisk(order.clone()));
     }
 
-    /// The next of these orders that a worker can carry out, if `can` says so; whether there are others.
-    pub(crate) fn take_disk(
-        &self,
-        worker: usize,
-        can: impl Fn(&DiskOrder) -> bool,
-    ) -> (Option<DiskOrder>, bool) {
-        let mut own = self.disks[worker].lock().expect("no holder panics");
-        let found = own.iter().position(can).map(|at| own.remove(at));
-        (found, !own.is_empty())
-    }
-
-    /// A worker cannot open the device of a place.
+    /// Notes that a worker cannot open the device of a place.
     pub(crate) fn cannot_open(&self, place: usize, why: String) {
-        self.unopened.lock().expect("no holder panics").push((place, why));
+        self.complaints.add(Subject::Device(place), why);
     }
 
-    /// Why a worker could not open the device of a place, if that was so. What was said of another, by
-    /// a worker that was waited for in vain, is not taken for it.
+    /// Takes the reason that a worker could not open the device of a place, if that was so.
     pub(crate) fn take_unopened(&self, place: usize) -> Option<String> {
-        let mut unopened = self.unopened.lock().expect("no holder panics");
-        let found = unopened.iter().find(|(other, _)| *other == place).map(|(_, why)| why.clone());
-        unopened.retain(|(other, _)| *other != place);
-        found
+        self.complaints.take(Subject::Device(place))
     }
 
-    fn change(&self, wakers: &[Waker]) {
-        self.word.fetch_add(CHANGE, Ordering::AcqRel);
-        wakers.iter().for_each(Waker::wake);
-    }
-
-    /// The listeners that turn people away.
+    /// Returns the listeners that turn people away.
     pub(crate) fn turning(&self) -> &Marks {
         &self.turning
     }
 
-    /// The listeners that were closed.
-    pub(crate) fn closed(&self) -> &Marks {
-        &self.closed
-    }
-
-    /// The worker that listens cannot do so there.
+    /// Notes that the worker that listens cannot do so at a listener.
     pub(crate) fn cannot_listen(&self, id: ListenerId, why: String) {
-        self.deaf.lock().expect("no holder panics").push((id, why));
+        self.complaints.add(Subject::Listener(id), why);
     }
 
-    /// Why it cannot, if that is so.
+    /// Takes the reason that the worker that listens cannot do so, if that is so.
     pub(crate) fn take_complaint(&self, id: ListenerId) -> Option<String> {
-        let mut deaf = self.deaf.lock().expect("no holder panics");
-        let found = deaf.iter().position(|(one, _)| *one == id)?;
-        Some(deaf.swap_remove(found).1)
+        self.complaints.take(Subject::Listener(id))
     }
 
-    /// Takes the listeners that were provided.
-    pub(crate) fn take_listeners(&self) -> Vec<(ListenerId, Listener)> {
-        std::mem::take(&mut self.listeners.lock().expect("no holder panics"))
+    /// Notes that a worker has carried out so many orders.
+    pub(crate) fn done(&self, worker: usize, orders: u64) {
+        self.workers[worker].done.store(orders, Ordering::Release);
     }
 
-    fn tell(&self, bit: u32, is_set: bool, wakers: &[Waker]) -> u32 {
-        let before = match is_set {
-            true => self.word.fetch_or(bit, Ordering::AcqRel),
-            false => self.word.fetch_and(!bit, Ordering::AcqRel),
-        };
-        wakers.iter().for_each(Waker::wake);
-        before
-    }
-
-    /// A worker has done what a word says.
-    pub(crate) fn done(&self, worker: usize, word: Word) {
-        self.done[worker].store(word.0, Ordering::Release);
-    }
-
-    /// Returns true if all workers have carried out the current word.
+    /// Returns true if all workers have carried out all orders.
     pub(crate) fn are_done(&self) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        self.done.iter().all(|done| done.load(Ordering::Acquire) == word)
+        let is_done = |worker: &Line| {
+            worker.told.load(Ordering::Acquire) == worker.done.load(Ordering::Acquire)
+        };
+        self.workers.iter().all(is_done)
     }
 
-    /// A worker drains and has nothing in flight: nothing of it will be at a device again.
+    /// Notes that a worker drains and has nothing in flight: nothing of it will be at a device again.
     pub(crate) fn quiet(&self, worker: usize) {
-        self.quiet[worker].store(true, Ordering::Release);
+        self.workers[worker].quiet.store(true, Ordering::Release);
     }
 
     /// Returns true if all workers are quiet.
     pub(crate) fn are_quiet(&self) -> bool {
-        self.quiet.iter().all(|quiet| quiet.load(Ordering::Acquire))
+        self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }
 
-    /// Another process has everything.
+    /// Notes that another process has everything.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Release);
     }
@@ -331,28 +277,16 @@ impl Orders {
 
     /// Returns true if all workers have drained.
     pub(crate) fn are_drained(&self) -> bool {
-        self.drained.load(Ordering::Relaxed) >= self.done.len()
+        self.drained.load(Ordering::Relaxed) >= self.workers.len()
     }
 }
 
-/// A word of orders, with one bit for each order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Word(u32);
-
-impl Word {
-    /// To drain.
-    pub(crate) fn stops(self) -> bool {
-        self.0 & STOP != 0
-    }
-
-    /// To accept nothing.
-    pub(crate) fn holds(self) -> bool {
-        self.0 & HOLD != 0
-    }
-
-    /// Returns true if there are listeners to take.
-    pub(crate) fn listens(self) -> bool {
-        self.0 & LISTEN != 0
+impl Line {
+    /// Adds an order. A worker that has ended hears nothing.
+    fn tell(&self, order: Order) {
+        let _ended = self.sender.send(order);
+        // Behind the order, so that the worker that sees the count finds the order.
+        self.told.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -361,17 +295,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_done_when_all_have_done_it() {
-        let orders = Orders::new(2);
-        assert!(orders.are_done() && orders.word() == Word::default());
-        orders.hold(true, &[]);
-        assert!(!orders.are_done() && orders.word().holds());
-        (0..2).for_each(|worker| orders.done(worker, orders.word()));
+    fn orders_are_done_when_all_have_done_them() {
+        let (orders, mut inboxes) = Orders::new(2);
         assert!(orders.are_done());
+        orders.hold(true, &[]);
+        for (worker, inbox) in inboxes.iter_mut().enumerate() {
+            assert!(!orders.are_done());
+            assert!(matches!(inbox.next(&orders, worker), Some(Order::Hold(true))));
+            assert!(inbox.next(&orders, worker).is_none());
+            orders.done(worker, inbox.taken());
+        }
+        assert!(orders.are_done() && !orders.stops());
         assert!(!orders.stop(&[]) && orders.stop(&[]), "the second time it was told before");
-        assert!(orders.word().stops() && orders.word().holds() && !orders.word().listens());
-        orders.hold(false, &[]);
-        assert!(!orders.word().holds() && !orders.are_quiet() && !orders.are_drained());
+        assert!(orders.stops() && !orders.are_quiet() && !orders.are_drained());
         (0..2).for_each(|worker| {
             orders.quiet(worker);
             orders.drained();
@@ -379,56 +315,37 @@ mod tests {
         assert!(orders.are_quiet() && orders.are_drained());
     }
 
-    /// It may come when nobody waits for it any more.
     #[test]
-    fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
-        let orders = Orders::new(2);
-        orders.cannot_open(3, "late".to_owned());
-        assert_eq!(orders.take_unopened(4), None);
-        orders.cannot_open(4, "why".to_owned());
-        orders.cannot_open(4, "why not".to_owned());
-        assert_eq!(orders.take_unopened(4), Some("why".to_owned()));
-        assert_eq!((orders.take_unopened(4), orders.take_unopened(3)), (None, Some("late".into())));
-    }
-
-    #[test]
-    fn each_order_to_drain_is_another_word_and_has_its_time() {
-        let (orders, at) = (Orders::new(1), Instant::from_nanos);
+    fn each_order_to_drain_is_told_and_has_its_time() {
+        let ((orders, mut inboxes), at) = (Orders::new(1), Instant::from_nanos);
         assert_eq!(orders.stops_by(), None);
         orders.stop_by(at(70), &[]);
-        let before = orders.word();
-        assert!(before.stops() && orders.stops_by() == Some(at(70)));
+        assert!(orders.stops() && orders.stops_by() == Some(at(70)));
         orders.stop_soon(at(90), &[]);
         assert_eq!(orders.stops_by(), Some(at(70)), "it is over before");
         orders.stop_soon(at(50), &[]);
         assert_eq!(orders.stops_by(), Some(at(50)));
         orders.stop_by(at(90), &[]);
-        assert!(orders.stops_by() == Some(at(90)) && orders.word() != before);
+        assert_eq!(orders.stops_by(), Some(at(90)));
+        let told = std::iter::from_fn(|| inboxes[0].next(&orders, 0));
+        assert_eq!(told.filter(|order| matches!(order, Order::Stop)).count(), 4);
     }
 
     #[test]
-    fn each_change_of_a_listener_is_another_word_and_is_seen_once() {
-        let (orders, mut seen) = (Orders::new(1), Seen::default());
+    fn each_change_of_a_listener_is_told_in_order() {
+        let (orders, mut inboxes) = Orders::new(1);
         let (first, last) = (ListenerId(0), ListenerId(NUMBER_MAX - 1));
-        let before = orders.word();
         orders.turn_away(last, true, &[]);
-        assert!(orders.word() != before && !orders.are_done());
         assert!(orders.turning().has(last) && !orders.turning().has(first));
-        assert_eq!(orders.turning().changed(&mut seen), [(last, true)]);
         orders.turn_away(first, true, &[]);
         orders.turn_away(last, false, &[]);
-        assert_eq!(orders.turning().changed(&mut seen), [(first, true), (last, false)]);
-        assert_eq!(orders.turning().changed(&mut seen), []);
-        for _ in 0..2 {
-            let before = orders.word();
-            orders.listen(Vec::new(), &[]);
-            assert!(orders.word() != before && orders.word().listens());
-        }
         orders.close(last, &[]);
-        assert!(orders.closed().has(last) && !orders.closed().has(first));
-        orders.cannot_listen(first, "why".to_owned());
-        assert_eq!(orders.take_complaint(last), None);
-        assert_eq!(orders.take_complaint(first), Some("why".to_owned()));
-        assert_eq!(orders.take_complaint(first), None);
+        let told = std::iter::from_fn(|| inboxes[0].next(&orders, 0));
+        let told: Vec<String> = told.map(|order| format!("{order:?}")).collect();
+        let all = ["Refuse(L, true)", "Refuse(F, true)", "Refuse(L, false)", "Close(L)"];
+        let all = all.map(|one| one.replace('L', &format!("{last:?}")));
+        let all = all.map(|one| one.replace('F', &format!("{first:?}")));
+        assert_eq!(told, all);
+        assert!(!orders.turning().has(last) && !orders.are_done());
     }
 }

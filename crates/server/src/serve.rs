@@ -40,7 +40,7 @@ use crate::fabric::Wakers;
 use crate::interface::{Chosen, Interface, Way};
 use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
-use crate::orders::Orders;
+use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::{AnySession, ByListener};
@@ -179,8 +179,8 @@ pub(crate) struct Plan {
     no_scheduler: bool,
     /// The NVMe fabric, created once a listener speaks NVMe.
     fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// The mailboxes of workers that have not started, by worker.
-    boxes: Mutex<Vec<Option<WorkerMailbox>>>,
+    /// The mailboxes of workers that have not started, and their orders, by worker.
+    boxes: Mutex<Vec<Option<(WorkerMailbox, Inbox)>>>,
 }
 
 impl Plan {
@@ -381,7 +381,7 @@ fn serve(
     let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
     let failed = threads.into_iter().fold(false, join);
     hand_over.see_out();
-    crate::orders::let_answer_leave();
+    doors.let_answers_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -487,12 +487,14 @@ fn plan(
     let commands = controller.commands();
     commands.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
     commands.size(size.least);
+    let (orders, inboxes) = Orders::new(workers);
+    let boxes = boxes.into_iter().zip(inboxes).map(Some).collect();
     let plan = Plan {
         places,
         shared: Arc::new(shared),
         limits,
         spread,
-        orders: Arc::new(Orders::new(workers)),
+        orders: Arc::new(orders),
         cpus: config.pinned().cloned(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
@@ -502,7 +504,7 @@ fn plan(
         tenants,
         no_scheduler: args.no_scheduler,
         fabric: Arc::default(),
-        boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
+        boxes: Mutex::new(boxes),
     };
     Ok((plan, controller, hand_over))
 }
@@ -514,11 +516,12 @@ fn start<N: Way>(
 ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
     let (sender, receiver) = channel();
     let workers = plan.workers();
-    plan.orders.lay_ready(listeners);
+    let mut listeners = Some(listeners);
     let mut threads = Vec::new();
     for number in 0..workers {
         let (plan, sender) = (plan.clone(), sender.clone());
-        let body = move || work::<N>(&plan, number, &sender);
+        let own = listeners.take().unwrap_or_default();
+        let body = move || work::<N>(&plan, number, own, &sender);
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
         threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
     }
@@ -540,8 +543,15 @@ fn await_workers(
 }
 
 /// A worker's thread.
-fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Waker), String>>) {
-    let (reactor, mut worker) = match build::<N>(plan, number) {
+fn work<N: Way>(
+    plan: &Plan,
+    number: usize,
+    listeners: Vec<(ListenerId, Listener)>,
+    started: &Sender<Result<(usize, Waker), String>>,
+) {
+    let own = plan.boxes.lock().expect("no holder panics")[number].take();
+    let (mailbox, inbox) = own.expect("a worker starts once");
+    let (reactor, mut worker) = match build::<N>(plan, number, listeners, mailbox) {
         Ok(built) => built,
         Err(error) => {
             let _ = started.send(Err(error)); // the receiver is gone only if another failed first
@@ -551,7 +561,7 @@ fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Wake
     if started.send(Ok((number, reactor.waker()))).is_err() {
         return;
     }
-    let mut duty = Duty::new(plan.orders.clone(), number);
+    let mut duty = Duty::new(plan.orders.clone(), number, inbox);
     io::run(&reactor, &plan.clock, plan.spin, |now| {
         let attach = |place: usize, volume: Option<&Volume>| match volume {
             Some(volume) => plan.attach(&N::through(&reactor), volume, place, number),
@@ -566,7 +576,12 @@ fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Wake
     });
 }
 
-fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker<N>), String> {
+fn build<N: Way>(
+    plan: &Plan,
+    number: usize,
+    listeners: Vec<(ListenerId, Listener)>,
+    mailbox: WorkerMailbox,
+) -> Result<(N::Reactor, ServerWorker<N>), String> {
     let say = |error: io::Error| error.to_string();
     if let Some(cpus) = &plan.cpus {
         io::pin_to_cpu(cpus[number]).map_err(say)?;
@@ -581,10 +596,8 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     };
     let mut sockets = N::new(&reactor, config).map_err(say)?;
     sockets.join(plan.spread.clone(), number);
-    if number == 0 {
-        for (id, listener) in plan.orders.take_listeners() {
-            sockets.listen(id, listener).map_err(say)?;
-        }
+    for (id, listener) in listeners {
+        sockets.listen(id, listener).map_err(say)?;
     }
     let through = N::through(&reactor);
     if let Through::Ring(ring) = through
@@ -597,9 +610,8 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     let devices = disks.map(|disk| plan.attach(&through, &disk.volume, disk.place, number));
     let devices = devices.collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
-    let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
     let line = Line {
-        mailbox: mailbox.expect("a worker starts once"),
+        mailbox,
         meters: plan.tenants.meters(number),
         worker: number as u16,
         watch: Some(Watch {

@@ -10,6 +10,7 @@
 //! listening socket with its file and permissions, which the program makes.
 
 mod address;
+mod answers;
 mod audit;
 mod batch;
 mod blocking;

@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::answers::{Answer, Answers, Noted};
 use super::audit::{self, Auditor, Caller, Journal};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
@@ -65,6 +66,7 @@ pub enum AdminListener {
 #[derive(Clone, Debug)]
 pub struct Running {
     is_held: Arc<watch::Sender<bool>>,
+    answers: Arc<Answers>,
 }
 
 impl Running {
@@ -72,6 +74,12 @@ impl Running {
     /// on.
     pub fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
+    }
+
+    /// Waits until the answers to all changes that were asked for have left, at most for `limit`.
+    /// For a process that ends.
+    pub fn await_answers(&self, limit: Duration) {
+        self.answers.wait(limit);
     }
 }
 
@@ -146,12 +154,14 @@ pub fn start_audited(
         }
     };
     let (sender, receiver) = watch::channel(is_held);
+    let answers = Arc::new(Answers::default());
+    let own = answers.clone();
     let answering = move || {
         begin();
-        runtime.block_on(accept_all(&entry, &routers, receiver));
+        runtime.block_on(accept_all(&entry, &routers, receiver, &own));
     };
     std::thread::Builder::new().name("admin".to_owned()).spawn(answering)?;
-    Ok(Running { is_held: Arc::new(sender) })
+    Ok(Running { is_held: Arc::new(sender), answers })
 }
 
 /// A listener of the runtime.
@@ -167,13 +177,19 @@ struct Routers {
     forbidden: Router,
 }
 
-async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiver<bool>) {
+async fn accept_all(
+    entry: &Entry,
+    routers: &Routers,
+    mut is_held: watch::Receiver<bool>,
+    answers: &Arc<Answers>,
+) {
     let slots = Arc::new(AddressSlots::default());
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
         // A dropped sender means that the API is never held again.
         while *is_held.borrow_and_update() && is_held.changed().await.is_ok() {}
+        let answer = Answer::new(answers.clone());
         let accepting = async {
             match entry {
                 Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
@@ -181,12 +197,13 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                     let is_let_in = gate::may_use(peer.uid(), *owner);
                     let router = if is_let_in { &routers.open } else { &routers.forbidden };
                     let caller = Caller::Process { uid: peer.uid(), pid: peer.pid() };
-                    tokio::spawn(serve(stream, router.clone(), caller, Seat::of(permit, None)));
+                    let (stream, seat) = (Noted::new(stream, answer), Seat::of(permit, None));
+                    tokio::spawn(serve(stream, router.clone(), caller, seat));
                     Ok(())
                 }),
                 Entry::Tcp(listener) => listener.accept().await.map(|(stream, address)| {
                     let caller = Caller::Address { address, token: None };
-                    let seat = Seat::of(permit, None);
+                    let (stream, seat) = (Noted::new(stream, answer), Seat::of(permit, None));
                     tokio::spawn(serve(stream, routers.open.clone(), caller, seat));
                 }),
                 Entry::Tls(listener, credentials) => {
@@ -195,6 +212,7 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                         if let Some(slot) = AddressSlots::take(&slots, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
                             let seat = Seat::of(permit, Some(slot));
+                            let stream = Noted::new(stream, answer);
                             tokio::spawn(shake_hands(stream, address, acceptor, router, seat));
                         }
                     })
@@ -271,22 +289,35 @@ impl Seat {
 
 /// Serves one connection from another machine.
 async fn shake_hands(
-    stream: TcpStream,
+    stream: Noted<TcpStream>,
     address: SocketAddr,
     acceptor: TlsAcceptor,
     router: Router,
     seat: Seat,
 ) {
+    let answer = stream.answer();
     let shaken = tokio::time::timeout(HEAD_MAX, acceptor.accept(stream)).await;
     if let Ok(Ok(stream)) = shaken {
         let caller = Caller::Address { address, token: None };
-        serve(stream, router, caller, seat).await;
+        serve_noted(stream, answer, router, caller, seat).await;
     }
 }
 
-/// Serves one connection.
-async fn serve(
+/// Serves one connection of this machine.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: Noted<S>,
+    router: Router,
+    caller: Caller,
+    seat: Seat,
+) {
+    let answer = stream.answer();
+    serve_noted(stream, answer, router, caller, seat).await;
+}
+
+/// Serves one connection, whose end or whatever carries it notes when `answer` has left.
+async fn serve_noted(
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: Arc<Answer>,
     router: Router,
     caller: Caller,
     seat: Seat,
@@ -295,7 +326,13 @@ async fn serve(
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(seat.clone());
-        router.call(request)
+        answer.open(request.method());
+        let (answer, answered) = (answer.clone(), router.call(request));
+        async move {
+            let answered = answered.await;
+            answer.know();
+            answered
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -343,6 +380,7 @@ mod tests {
             let stream = tokio::net::UnixStream::from_std(stream).unwrap();
             let seat = Seat::of(permits.clone().try_acquire_owned().unwrap(), None);
             let caller = Caller::Process { uid: 0, pid: None };
+            let stream = Noted::new(stream, Answer::new(Arc::default()));
             let served = tokio::spawn(serve(stream, router, caller, seat));
             peer.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
             asked.acquire().await.unwrap().forget();
@@ -352,6 +390,49 @@ mod tests {
             answer.add_permits(1);
             let freed = tokio::time::timeout(LAST_MAX, permits.acquire()).await;
             assert!(freed.is_ok());
+        });
+    }
+
+    /// Tests that whoever waits for the answers to changes waits for this one to leave, and for no
+    /// document.
+    #[test]
+    fn an_answer_to_a_change_is_open_until_it_has_left() {
+        use std::io::{Read, Write};
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answers = Arc::new(Answers::default());
+        let permits = Arc::new(Semaphore::new(1));
+        let has_asked = Arc::new(Semaphore::new(0));
+        let (may_answer, asked) = (Arc::new(Semaphore::new(0)), has_asked.clone());
+        let answer = may_answer.clone();
+        let router = Router::new().fallback(async move || {
+            asked.add_permits(1);
+            answer.acquire().await.unwrap().forget();
+        });
+        runtime.block_on(async {
+            let (mut peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+            let stream = Noted::new(stream, Answer::new(answers.clone()));
+            let seat = Seat::of(permits.clone().try_acquire_owned().unwrap(), None);
+            let caller = Caller::Process { uid: 0, pid: None };
+            let served = tokio::spawn(serve(stream, router, caller, seat));
+            for (method, is_open) in [("GET", false), ("POST", true)] {
+                write!(peer, "{method} / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+                has_asked.acquire().await.unwrap().forget();
+                assert_eq!(answers.are_open(), is_open);
+                may_answer.add_permits(1);
+                // The peer has no answer before, and waits for one with this thread.
+                while answers.are_open() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let mut answered = [0; 12];
+            peer.read_exact(&mut answered).unwrap();
+            assert_eq!(&answered, b"HTTP/1.1 200");
+            drop(peer);
+            served.await.unwrap();
+            answers.wait(LAST_MAX);
         });
     }
 

@@ -29,7 +29,7 @@ impl Drains {
             if *is_given {
                 return Err(Problem::new(Code::Busy, UPGRADING));
             }
-            gate.orders.end_by(to.ground.clock.now() + limit, &gate.wakers);
+            gate.orders.stop_by(to.ground.clock.now() + limit, &gate.wakers);
         }
         tracing::info!(limit_ms = limit.as_millis() as u64, "the server drains, as it was told");
         Drains::told(to)
@@ -42,7 +42,7 @@ impl Drains {
     pub(super) fn told(of: &Reconciler) -> Result<Drain, Problem> {
         let gate = of.gate()?;
         let workers = gate.commands.workers();
-        let drains = gate.orders.word().stops();
+        let drains = gate.orders.stops();
         let left = |until: contract::Instant| until.since(of.ground.clock.now()).as_millis();
         Ok(Drain {
             state: if drains { DrainState::Draining } else { DrainState::Serving },

@@ -260,7 +260,7 @@ impl Reconciler {
     /// # Errors
     /// Fails if the server drains, and so ends soon.
     pub(super) fn check_stays(&self) -> Result<(), Problem> {
-        match self.gate.get().is_some_and(|gate| gate.orders.word().stops()) {
+        match self.gate.get().is_some_and(|gate| gate.orders.stops()) {
             true => Err(Problem::new(Code::Busy, "this server is draining, and ends after that")),
             false => Ok(()),
         }

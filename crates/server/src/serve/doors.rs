@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::ListenerId;
 use control::Tenants;
@@ -14,6 +15,9 @@ use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::{ListenAt, url};
 use crate::live::Open;
 use crate::upgrade::{self, Role, Socket, Successor};
+
+/// The longest time that an ended server waits for the answers of an API to leave.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The open listeners of clients, of the admin API and of upgrades. The files of Unix sockets are
 /// removed on drop, unless another process gets the listeners.
@@ -101,6 +105,12 @@ impl Doors {
     /// Returns the handles that make the admin APIs accept or pause.
     pub(super) fn apis(&self) -> Vec<Running> {
         self.apis.iter().map(|api| api.running.clone()).collect()
+    }
+
+    /// Lets the answers to changes leave: idle workers end sooner than the API answers whoever ordered
+    /// their drain.
+    pub(super) fn let_answers_leave(&self) {
+        self.apis.iter().for_each(|api| api.running.await_answers(ANSWER_MAX));
     }
 
     /// The upgrade socket, for who accepts there.

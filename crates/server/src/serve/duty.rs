@@ -1,4 +1,4 @@
-//! The orders for all workers, as one worker's thread carries them out between two turns.
+//! The orders to one worker, as its thread carries them out between two turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use contract::{Instant, Turn};
 
 use super::{ServerDevice, ServerWorker};
 use crate::interface::Way;
-use crate::orders::{DiskOrder, Orders, Seen, Word};
+use crate::orders::{DiskOrder, Inbox, Order, Orders};
 use crate::volumes::Volume;
 
 /// The interval at which a drained worker checks whether the others have drained.
@@ -20,24 +20,34 @@ const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 pub(super) struct Duty {
     orders: Arc<Orders>,
     worker: usize,
-    /// The last word that it has begun to carry out, and the last that is carried out.
-    begun: Word,
-    done: Word,
-    /// The listeners that turn away whoever comes, and those that were closed, as far as it has seen.
-    turning: Seen,
-    closed: Seen,
-    /// A device waits to be closed until nothing is at it.
-    waits: bool,
-    is_quiet: bool,
-    is_drained: bool,
+    inbox: Inbox,
+    /// The number of orders that are carried out, as far as it was told.
+    done: u64,
+    /// The worker accepts nothing.
+    holds: bool,
+    /// Devices to open or to close, oldest first; at most one order for each place. A device to be
+    /// closed waits until nothing is at it.
+    disks: Vec<DiskOrder>,
+    drain: Drain,
+}
+
+/// The progress of a worker's drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Drain {
+    /// No drain was ordered.
+    Off,
+    /// Requests are in flight; their ends end this.
+    Begun,
+    /// Nothing is in flight; the ends of the connections end this.
+    Quiet,
+    /// Nothing is left. The drains of the other workers end this.
+    Over,
 }
 
 impl Duty {
-    pub(super) fn new(orders: Arc<Orders>, worker: usize) -> Duty {
-        let (begun, done) = (Word::default(), Word::default());
-        let (turning, closed) = (Seen::default(), Seen::default());
-        let (waits, is_quiet, is_drained) = (false, false, false);
-        Duty { orders, worker, begun, done, turning, closed, waits, is_quiet, is_drained }
+    pub(super) fn new(orders: Arc<Orders>, worker: usize, inbox: Inbox) -> Duty {
+        let (done, holds, disks, drain) = (0, false, Vec::new(), Drain::Off);
+        Duty { orders, worker, inbox, done, holds, disks, drain }
     }
 
     /// Does what is new, before a turn. `attach` makes a queue to a device.
@@ -47,42 +57,52 @@ impl Duty {
         now: Instant,
         attach: impl Fn(usize, Option<&Volume>) -> Result<ServerDevice, String>,
     ) {
-        let word = self.orders.word();
-        if word == self.begun && !self.waits {
-            return;
+        while let Some(order) = self.inbox.next(&self.orders, self.worker) {
+            self.take(worker, now, order);
         }
-        self.exchange_disks(worker, attach);
-        if word == self.begun {
-            return;
+        if !self.disks.is_empty() {
+            self.exchange_disks(worker, attach);
         }
-        let before = std::mem::replace(&mut self.begun, word);
+    }
+
+    fn take<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant, order: Order) {
         let sockets = worker.ports().0;
-        if word.holds() != before.holds() {
-            sockets.hold(word.holds());
-        }
-        for (listener, turns) in self.orders.turning().changed(&mut self.turning) {
-            sockets.refuse(listener, turns);
-        }
-        if self.worker == 0 && word.listens() {
-            for (id, listener) in self.orders.take_listeners() {
+        match order {
+            Order::Stop => self.stop(worker, now),
+            Order::Hold(holds) => {
+                self.holds = holds;
+                sockets.hold(holds);
+            }
+            Order::Listen(id, listener) => {
                 if let Err(error) = sockets.listen(id, listener) {
                     tracing::error!(%error, "the listener cannot accept connections");
                     self.orders.cannot_listen(id, error.to_string());
                 }
             }
-        }
-        for (listener, _) in self.orders.closed().changed(&mut self.closed) {
-            sockets.unlisten(listener);
-        }
-        if word.stops() {
-            if !before.stops() {
-                let (worker_number, connections) = (self.worker, worker.connections());
-                tracing::info!(worker = worker_number, connections, "draining");
+            Order::Refuse(listener, turns) => sockets.refuse(listener, turns),
+            Order::Close(listener) => sockets.unlisten(listener),
+            Order::Disk(order) => {
+                self.disks.retain(|other| other.place != order.place);
+                self.disks.push(order);
             }
-            match self.orders.stops_by() {
-                Some(until) => worker.drain_by(now, until),
-                None => worker.drain(now),
+            Order::KeepDisk(order) => {
+                match self.disks.iter().position(|other| other.place == order.place) {
+                    Some(at) => drop(self.disks.remove(at)),
+                    None => self.disks.push(order),
+                }
             }
+        }
+    }
+
+    fn stop<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
+        if self.drain == Drain::Off {
+            self.drain = Drain::Begun;
+            let (worker_number, connections) = (self.worker, worker.connections());
+            tracing::info!(worker = worker_number, connections, "draining");
+        }
+        match self.orders.stops_by() {
+            Some(until) => worker.drain_by(now, until),
+            None => worker.drain(now),
         }
     }
 
@@ -96,9 +116,8 @@ impl Duty {
             let can = |order: &DiskOrder| {
                 order.place == worker.device_places() || worker.is_idle_at(order.place)
             };
-            let (order, more) = self.orders.take_disk(self.worker, can);
-            self.waits = more;
-            let Some(DiskOrder { place, volume }) = order else { return };
+            let Some(next) = self.disks.iter().position(can) else { return };
+            let DiskOrder { place, volume } = self.disks.remove(next);
             match attach(place, volume.as_deref()) {
                 Ok(attached) => worker.attach_device(place, attached),
                 Err(why) => {
@@ -120,24 +139,27 @@ impl Duty {
         now: Instant,
         turn: Turn,
     ) -> Option<Turn> {
-        let lasts = self.waits || self.begun.holds() && worker.ports().0.accepts();
-        if self.begun != self.done && !lasts {
-            self.done = self.begun;
+        let waits = !self.disks.is_empty();
+        let lasts = waits || self.holds && worker.ports().0.accepts();
+        if self.inbox.taken() != self.done && !lasts {
+            self.done = self.inbox.taken();
             self.orders.done(self.worker, self.done);
         }
-        if !self.begun.stops() {
-            let soon = self.waits.then(|| now + CLOSING_PERIOD);
+        if self.drain == Drain::Off {
+            let soon = waits.then(|| now + CLOSING_PERIOD);
             let wake_at = [turn.wake_at, soon].into_iter().flatten().min();
             return Some(Turn { wake_at, ..turn });
         }
-        if !self.is_quiet && worker.is_inert() {
-            self.is_quiet = true;
+        if self.drain == Drain::Begun && worker.is_inert() {
+            self.drain = Drain::Quiet;
             self.orders.quiet(self.worker);
         }
         if !worker.is_drained() {
             return Some(turn);
         }
-        if !std::mem::replace(&mut self.is_drained, true) {
+        // Nothing is in flight where nothing is left.
+        if self.drain < Drain::Over {
+            self.drain = Drain::Over;
             self.orders.drained();
         }
         // A connection may be on its way here, and has to be sent back.

@@ -102,7 +102,7 @@ impl<'a> Departures<'a> {
                 None => self.take_mail()?,
             }
             let now = grounds.clock.now();
-            let stops = grounds.orders.word().stops();
+            let stops = grounds.orders.stops();
             if stops && self.given == 0 {
                 return Err("this server was told to stop".to_owned());
             }

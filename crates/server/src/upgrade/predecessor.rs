@@ -332,7 +332,7 @@ impl<'a> Predecessor<'a> {
         let clock = self.departures.grounds.clock;
         let (began, mut is_killed) = (clock.now(), false);
         let mut until = began + AFTERMATH;
-        while clock.now() < until && !self.departures.grounds.orders.word().stops() {
+        while clock.now() < until && !self.departures.grounds.orders.stops() {
             if self.successor.as_ref().is_some_and(|successor| !successor.has_ended()) {
                 until = clock.now() + AFTERMATH;
                 if !is_killed && clock.now().since(began) >= STEP_MAX {

@@ -119,7 +119,7 @@ impl Departures<'_> {
                 Some(event) => self.take_event(event)?,
                 None => self.take_mail()?,
             }
-            let stops = grounds.orders.word().stops();
+            let stops = grounds.orders.stops();
             if stops && self.given == 0 {
                 return Err("this server was told to stop".to_owned());
             }

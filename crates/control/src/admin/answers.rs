@@ -1,0 +1,153 @@
+//! Answers to changes that are on their way: a process that ends lets them leave.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Method;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The number of changes that are asked for and whose answers have not left.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    open: Mutex<usize>,
+    /// The number has become zero.
+    all_left: Condvar,
+}
+
+impl Answers {
+    /// Waits until all answers have left, at most for `limit`.
+    pub(super) fn wait(&self, limit: Duration) {
+        let open = self.open.lock().expect("no holder panics");
+        let waited = self.all_left.wait_timeout_while(open, limit, |open| *open > 0);
+        drop(waited.expect("no holder panics"));
+    }
+
+    #[cfg(test)]
+    pub(super) fn are_open(&self) -> bool {
+        *self.open.lock().unwrap() > 0
+    }
+
+    fn add(&self) {
+        *self.open.lock().expect("no holder panics") += 1;
+    }
+
+    fn remove(&self) {
+        let mut open = self.open.lock().expect("no holder panics");
+        *open -= 1;
+        if *open == 0 {
+            self.all_left.notify_all();
+        }
+    }
+}
+
+/// A connection's answer to a change: at most one is open.
+#[derive(Debug)]
+pub(super) struct Answer {
+    of: Arc<Answers>,
+    is_open: AtomicBool,
+    /// The answer is known, and leaves with the next flush.
+    is_known: AtomicBool,
+}
+
+impl Answer {
+    pub(super) fn new(of: Arc<Answers>) -> Arc<Answer> {
+        Arc::new(Answer { of, is_open: AtomicBool::new(false), is_known: AtomicBool::new(false) })
+    }
+
+    /// Notes a request. Only changes count: a document may be followed for as long as its reader
+    /// likes.
+    pub(super) fn open(&self, method: &Method) {
+        if !method.is_safe() && !self.is_open.swap(true, Ordering::AcqRel) {
+            self.of.add();
+        }
+    }
+
+    /// Notes that the request has got its answer.
+    pub(super) fn know(&self) {
+        self.is_known.store(true, Ordering::Release);
+    }
+
+    /// Notes that what is known has left.
+    fn leave(&self) {
+        if self.is_known.swap(false, Ordering::AcqRel) {
+            self.close();
+        }
+    }
+
+    fn close(&self) {
+        if self.is_open.swap(false, Ordering::AcqRel) {
+            self.of.remove();
+        }
+    }
+}
+
+/// A stream that notes when its answer has left. Its end closes the answer in any case.
+pub(super) struct Noted<S> {
+    stream: S,
+    answer: Arc<Answer>,
+}
+
+impl<S> Noted<S> {
+    pub(super) fn new(stream: S, answer: Arc<Answer>) -> Noted<S> {
+        Noted { stream, answer }
+    }
+
+    /// Returns the answer that it notes.
+    pub(super) fn answer(&self) -> Arc<Answer> {
+        self.answer.clone()
+    }
+}
+
+impl<S> Drop for Noted<S> {
+    fn drop(&mut self) {
+        self.answer.close();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, room)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.answer.leave();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

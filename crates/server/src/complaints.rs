@@ -1,0 +1,74 @@
+//! What workers could not do of what they were ordered, for the control plane to ask.
+//!
+//! A worker puts its complaint into a queue and goes on. The control plane alone locks what it has
+//! taken out of the queue.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use contract::ListenerId;
+
+/// The subject of an order that a worker could not carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A listener at which the worker cannot listen.
+    Listener(ListenerId),
+    /// The place of a device that the worker cannot open.
+    Device(usize),
+}
+
+type Complaint = (Subject, String);
+
+/// The complaints of all workers.
+#[derive(Debug)]
+pub(crate) struct Complaints {
+    sender: Sender<Complaint>,
+    /// The queue's other end, and the complaints that nobody has asked for yet.
+    heard: Mutex<(Receiver<Complaint>, Vec<Complaint>)>,
+}
+
+impl Default for Complaints {
+    fn default() -> Complaints {
+        let (sender, receiver) = channel();
+        Complaints { sender, heard: Mutex::new((receiver, Vec::new())) }
+    }
+}
+
+impl Complaints {
+    /// Adds a complaint, on a worker's thread.
+    pub(crate) fn add(&self, about: Subject, why: String) {
+        self.sender.send((about, why)).expect("both ends live equally long");
+    }
+
+    /// Takes the complaints about a subject, and returns the first. What a worker that was waited for
+    /// in vain says of another subject is not taken for it.
+    pub(crate) fn take(&self, about: Subject) -> Option<String> {
+        let mut heard = self.heard.lock().expect("no holder panics");
+        let (receiver, kept) = &mut *heard;
+        kept.extend(receiver.try_iter());
+        let mut taken = kept.extract_if(.., |(subject, _)| *subject == about);
+        let (_, why) = taken.next()?;
+        taken.for_each(drop);
+        Some(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may come when nobody waits for it any more.
+    #[test]
+    fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
+        let complaints = Complaints::default();
+        let (three, four) = (Subject::Device(3), Subject::Device(4));
+        complaints.add(three, "late".to_owned());
+        assert_eq!(complaints.take(four), None);
+        complaints.add(four, "why".to_owned());
+        complaints.add(four, "why not".to_owned());
+        assert_eq!(complaints.take(four), Some("why".to_owned()));
+        assert_eq!((complaints.take(four), complaints.take(three)), (None, Some("late".into())));
+        complaints.add(Subject::Listener(ListenerId(4)), "deaf".to_owned());
+        assert_eq!(complaints.take(four), None);
+    }
+}
