@@ -2,7 +2,7 @@
 //! asked for where they land.
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Fence, Payload, Status, Tell};
+use contract::{ConnId, Fence, ParcelPlace, Payload, Status, Tell, TenantId};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'I', tag])
@@ -37,6 +37,23 @@ fn a_connection_brings_whole_payloads_requests_to_ask_for_and_its_fence() {
     fence.supersede();
     let gone = [0, 1].map(|tag| answered(1, tag, Status::Retry));
     assert_eq!(rig.open_gate(true), gone, "the requests have the fence that they had");
+    rig.hang_up(1);
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn a_connection_whose_name_cannot_be_looked_up_lands_in_a_later_turn() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    rig.connect(0, 1);
+    leave(&mut rig);
+    let mut parcel = rig.departed().expect("it has nothing to wait for");
+    let (tenant, client, connection) = (TenantId::DEFAULT, 7, 0);
+    let is_superseded = false;
+    parcel.place = Some(ParcelPlace { tenant, client, connection, serial: 1, is_superseded });
+    assert_eq!(rig.tell_shut(Tell::Returned(parcel)), []);
+    assert_eq!(rig.worker.connections(), 0);
+    assert_eq!(rig.pass(std::time::Duration::from_millis(1)), []);
+    assert_eq!(rig.worker.connections(), 1);
     rig.hang_up(1);
     assert!(rig.worker.is_at_rest());
 }

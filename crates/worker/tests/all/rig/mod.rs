@@ -377,6 +377,12 @@ impl Rig {
         Rig { worker, meters, fence, letters, network, gate, poor, paid, parts, now }
     }
 
+    /// Tells the worker something while another thread uses the table of names.
+    pub(crate) fn tell_shut(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
+        let parts = self.parts.clone();
+        parts.fences.shut_while(|| self.tell(tell))
+    }
+
     /// Returns the fences, which all workers share.
     pub(crate) fn fences(&self) -> &Fences {
         &self.parts.fences
