@@ -14,6 +14,7 @@ mod plane;
 mod ports;
 mod prose;
 mod ratchet;
+mod shapes;
 mod source;
 mod thin;
 pub(crate) mod tree;
@@ -93,6 +94,7 @@ fn rules(tree: &Tree) -> Vec<ratchet::Rule> {
         ports::rule(tree),
         prose::lines(tree),
         prose::openings(tree),
+        shapes::rule(tree),
         thin::rule(tree),
     ]);
     rules
