@@ -6,6 +6,11 @@
 //! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
 //! change, and nobody was told of one that is not kept.
 //!
+//! [`Live`] has the locks and the entry points, [`Inner`] what is locked, and the [`Reconciler`] what
+//! a change reaches. How a noun changes is a type of its own: [`Tenants`](tenants::Tenants),
+//! [`Devices`](disks::Devices), [`Namespaces`](namespaces::Namespaces),
+//! [`Subsystems`](subsystems::Subsystems) and [`Listeners`](open::Listeners).
+//!
 //! What is deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
 //! `proto::nvme::Fabric`, `serve::duty`).
 
@@ -15,7 +20,6 @@ mod changes;
 mod disks;
 mod drain;
 mod files;
-mod freeze;
 mod growth;
 mod inner;
 mod listeners;
@@ -43,13 +47,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
 use control::Tenants;
-use control::admin::{Code, Problem};
+use control::admin::{Code, Journal, Problem};
 use io::{Clock, TcpOptions};
 use proto::nvme::Fabric;
 use worker::Parts;
 
 use crate::audit::AuditFile;
-use crate::config::Config;
+use crate::config::{Config, Space};
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
 use crate::places::Places;
@@ -240,5 +244,61 @@ impl Live {
         let mut inner = self.lock();
         inner.departed.extend(departed);
         self.reconciler.show(&inner);
+    }
+
+    /// Keeps what is to be kept so far, and nothing any more.
+    ///
+    /// # Errors
+    /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a record of
+    /// a change is owed to the audit log and would be lost with this process.
+    pub(crate) fn freeze(&self) -> Result<(), String> {
+        if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
+            audit.ready()?;
+        }
+        self.halt_recalibrations(true);
+        // Behind the lock, so that a change which is under way ends first, as a whole.
+        let frozen = self.lock_for_change().and_then(|mut inner| {
+            self.reconciler.ground.tenants.registry().freeze(true);
+            let kept = inner
+                .keep_tenants(&self.reconciler.ground.tenants.list())
+                .and_then(|()| self.drains.forbid(&self.reconciler));
+            inner.is_frozen = kept.is_ok();
+            kept.inspect_err(|_| self.reconciler.ground.tenants.registry().freeze(false))
+        });
+        frozen.map_err(|problem| {
+            self.halt_recalibrations(false);
+            problem.message
+        })
+    }
+
+    /// Allows changes again.
+    pub(crate) fn thaw(&self) {
+        let keeps_later = {
+            let mut inner = self.lock();
+            inner.is_frozen = false;
+            std::mem::take(&mut inner.keeps_later)
+        };
+        self.drains.allow();
+        self.reconciler.ground.tenants.registry().freeze(false);
+        self.halt_recalibrations(false);
+        if keeps_later {
+            reservations::keep(self);
+        }
+    }
+
+    /// Returns the identity of the state file, if changes are kept.
+    pub(crate) fn state_at(&self) -> Option<StateAt> {
+        self.lock().store.as_ref().map(Store::at)
+    }
+
+    fn halt_recalibrations(&self, is_halted: bool) {
+        if let Some(recalibrations) = self.reconciler.recalibrations() {
+            recalibrations.halt(is_halted);
+        }
+    }
+
+    /// The namespaces.
+    pub(crate) fn spaces(&self) -> Vec<Space> {
+        self.lock().world.spaces.clone()
     }
 }

@@ -99,14 +99,6 @@ impl AccessRule {
             }
         }
     }
-
-    /// Checks the clients and the rights.
-    ///
-    /// # Errors
-    /// Fails with the first mistake.
-    pub fn validate(&self) -> Result<(), Mistake> {
-        self.clients().and(self.granted().map(drop))
-    }
 }
 
 fn network(text: &str) -> Result<Clients<'_>, String> {
@@ -137,13 +129,13 @@ mod tests {
         let net = Clients::Network("10.0.0.0".parse().unwrap(), 8);
         assert_eq!(from("10.0.0.0/8").clients(), Ok(net));
         for bad in ["10.0.0.0/40", "ten", "::1/129"] {
-            assert_eq!(from(bad).validate().unwrap_err().0, "from", "{bad}");
+            assert_eq!(from(bad).clients().unwrap_err().0, "from", "{bad}");
         }
         let both = AccessRule { uid: Some(1), ..AccessRule::of_all() };
-        assert_eq!(both.validate().unwrap_err().0, "");
+        assert_eq!(both.clients().unwrap_err().0, "");
         let none = AccessRule { from: None, token: Some(String::new()), ..AccessRule::of_all() };
-        assert_eq!(none.validate().unwrap_err().0, "token");
+        assert_eq!(none.clients().unwrap_err().0, "token");
         let odd = AccessRule { rights: "all".to_owned(), ..AccessRule::of_all() };
-        assert_eq!(odd.validate().unwrap_err().0, "rights");
+        assert_eq!(odd.granted().unwrap_err().0, "rights");
     }
 }

@@ -4,7 +4,8 @@ use contract::{Promise, Share, Slo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{NAME_BYTES_MAX, Nth};
+use crate::Nth;
+use crate::text::NAME_BYTES_MAX;
 
 /// A tenant and the promise to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,15 +73,6 @@ impl Tenant {
                  control characters, and blanks at its ends"
             )),
         }
-    }
-
-    /// Checks the name and the share.
-    ///
-    /// # Errors
-    /// Fails with the first mistake.
-    pub fn validate(&self) -> Result<(), String> {
-        Tenant::check_name(&self.name)?;
-        self.promise.share().check()
     }
 
     /// Returns the tenant with `first` as its device if it names none.
@@ -169,12 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn names_and_shares_have_limits() {
+    fn names_have_limits_and_devices_a_default() {
         for name in ["", " a", "a\"", "a\n", &"a".repeat(65)] {
-            let tenant = Tenant { name: name.to_owned(), ..parse("").unwrap() };
-            assert!(tenant.validate().unwrap_err().contains("is no name of a tenant"), "{name}");
+            let error = Tenant::check_name(name).unwrap_err();
+            assert!(error.contains("is no name of a tenant"), "{name}");
         }
-        assert!(parse("weight = 0").unwrap().validate().unwrap_err().contains("1 to 1000"));
         assert_eq!(parse("").unwrap().on(Some("d")).device.as_deref(), Some("d"));
     }
 }

@@ -119,6 +119,9 @@ mod tests {
     fn what_is_said_of_a_mistake_says_what_was_expected() {
         let said = said_of("[[listen]]\ntoken = \"a\"\n");
         assert!(said.contains("a.toml:2: ") && said.contains("`token`, expected `url`"), "{said}");
+        // What is wrong with an entry as a whole names the entry, and once.
+        let both = said_of("[[tenant]]\nname = \"gold\"\nlatency_us = 5\niops = 1\nweight = 2\n");
+        assert!(both.starts_with("a.toml:1: tenant \"gold\": weight and cap_tokens are"), "{both}");
         let said = said_of("[limits]\n\ntenants = \"many\"\n");
         assert!(said.contains("a.toml:3: ") && said.contains("\"many\""), "{said}");
     }

@@ -6,7 +6,6 @@
 //! another version of the state file are recognized, wherever a crash left them. Each line is
 //! durable before the next begins: only the last line can be torn, and then nobody was told of its
 //! change.
-//! durable before the next one begins: only the last can be torn, and then nobody was told of it.
 
 use std::fs;
 use std::io;
@@ -15,8 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Changes;
-use super::files::{self, Directory, Written};
-use super::store::{BYTES_MAX, digest};
+use super::files::{self, BYTES_MAX, Directory, Written, digest};
 
 /// The beginning of a line.
 const FORMAT: &str = "nearflash-change 1";

@@ -10,6 +10,7 @@ use contract::BLOCK_BYTES;
 use control::Refusal;
 use control::admin::{AddDevice, Code, OpenedDevice, Problem};
 use flash::{Source, Spec};
+use spec::diff;
 
 use super::Inner;
 use super::reconciler::Reconciler;
@@ -238,11 +239,11 @@ impl Devices<'_> {
         let (mut opened, mut later) = (Vec::new(), Vec::new());
         let before = inner.world.config.all_devices();
         let said = base.clone();
-        for device in &mut base.device {
-            let is_changed = inner.changes.devices.contains_key(&device.name);
+        let mut different = diff(&before, &base.device, |device| device.name.clone());
+        // What operators have changed stays.
+        different.retain(|name, _| !inner.changes.devices.contains_key(name));
+        for device in base.device.iter_mut().filter(|device| different.contains_key(&device.name)) {
             match before.iter().find(|known| known.name == device.name) {
-                _ if is_changed => {}
-                Some(known) if known == device => {}
                 Some(known) => {
                     if let Err(why) = self.take_settings(inner, &said, known, device) {
                         later.push(format!("[[device]] ({why})"));

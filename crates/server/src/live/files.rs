@@ -10,8 +10,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 #[cfg(test)]
 pub(super) mod power;
+
+/// Bytes of the largest file that is read.
+pub(super) const BYTES_MAX: u64 = 1 << 30;
 
 /// A file that is written, by its owner, who alone may read it.
 #[derive(Debug)]
@@ -89,7 +94,7 @@ pub(super) struct Directory(File);
 impl Directory {
     /// The one that a file is in.
     pub(super) fn of(path: &Path) -> io::Result<Directory> {
-        File::open(super::store::directory_of(path)).map(Directory)
+        File::open(directory_of(path)).map(Directory)
     }
 
     /// The names in it are durable.
@@ -141,4 +146,14 @@ fn found(done: io::Result<()>) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         done => done.map(|()| true),
     }
+}
+
+/// Returns the directory that a file is in.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns the SHA-256 of these bytes in hexadecimal.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -8,12 +8,20 @@ use std::sync::Arc;
 
 use control::admin::{Code, Problem};
 
-use super::reconciler::Need;
 use super::world::World;
 use super::{Changes, Inner};
 use crate::config::{Config, Space};
 use crate::places::Places;
 use crate::volumes::Volume;
+
+/// The blocks of a device that a change needs: a range that nobody else uses and that reads as
+/// zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) device: usize,
+    pub(super) first: u64,
+    pub(super) blocks: u64,
+}
 
 /// The state before devices are enlarged.
 #[derive(Default)]

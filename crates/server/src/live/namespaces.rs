@@ -4,7 +4,8 @@ use contract::{BLOCK_BYTES, NamespaceId};
 use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace};
 use worker::Namespace;
 
-use super::reconciler::{Need, Reconciler};
+use super::growth::Need;
+use super::reconciler::Reconciler;
 use super::world::World;
 use super::{Changes, Inner};
 use crate::config::Space;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use contract::{ListenerId, Protocol};
 use control::admin::{self, AddListener, Code, Problem, RemoveListener};
 use io::{Endpoint, Listener};
+use spec::diff;
 use worker::Lead;
 
 use super::changes::ListenChange;
@@ -166,29 +167,29 @@ impl Listeners<'_> {
     /// # Errors
     /// The reason why only a restart can do it.
     pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
+        // What workers call a listener is this process's own.
+        let plain = |at: &ListenAt| ListenAt { id: ListenerId(0), ..at.clone() };
         let wanted = base.with(&inner.changes).listeners()?;
+        let wanted: Vec<ListenAt> = wanted.iter().map(plain).collect();
+        let open: Vec<ListenAt> = inner.open.iter().map(|open| plain(&open.at)).collect();
         let mut plan = Plan::default();
-        for at in wanted.iter() {
-            match inner.open.iter().find(|open| open.at.number == at.number) {
-                Some(open) if open.at == (ListenAt { id: open.at.id, ..at.clone() }) => {}
-                Some(open) => {
+        for (number, at) in diff(&open, &wanted, |at| at.number) {
+            match (at, inner.open.iter().find(|open| open.at.number == number)) {
+                (None, _) => plan.gone.push(number),
+                (Some(_), Some(open)) => {
                     return Err(format!(
-                        "listener {} would be another than {}; new ones go behind the others, or get \
-                         a `number` that no other has",
-                        at.number,
+                        "listener {number} would be another than {}; new ones go behind the others, or \
+                         get a `number` that no other has",
                         open.url()
                     ));
                 }
-                None => {
+                (Some(at), None) => {
                     let taken: Vec<ListenerId> = plan.new.iter().map(|at| at.id).collect();
-                    let id =
-                        self.vacant_id(at.number, &taken).map_err(|problem| problem.message)?;
-                    plan.new.push(ListenAt { id, ..at.clone() });
+                    let id = self.vacant_id(number, &taken).map_err(|problem| problem.message)?;
+                    plan.new.push(ListenAt { id, ..at });
                 }
             }
         }
-        let is_gone = |open: &&Open| wanted.iter().all(|at| at.number != open.at.number);
-        plan.gone = inner.open.iter().filter(is_gone).map(|open| open.at.number).collect();
         Ok(plan)
     }
 

@@ -13,9 +13,10 @@ use control::admin::{Code, Problem};
 use io::Waker;
 use proto::nvme::Fabric;
 
+use super::growth::{self, Need};
 use super::seen::Seen;
 use super::world::{self, World};
-use super::{Changes, Ground, Inner, Open, SETTLE_MAX, growth, reconcile, reservations};
+use super::{Changes, Ground, Inner, Open, SETTLE_MAX, reconcile, reservations};
 use crate::orders::Orders;
 use crate::recalibrate::Recalibrations;
 
@@ -34,15 +35,6 @@ pub(crate) struct Gate {
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) commands: WorkerCommands,
-}
-
-/// The blocks of a device that a change needs: a range that nobody else uses and that reads as
-/// zeroes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) device: usize,
-    pub(super) first: u64,
-    pub(super) blocks: u64,
 }
 
 /// The parts of a running server that a change reaches.

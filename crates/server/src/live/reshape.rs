@@ -5,10 +5,10 @@ use contract::BLOCK_BYTES;
 use control::admin::{self, Code, Problem, SetNamespace};
 use worker::Namespace;
 
+use super::growth::Need;
 use super::namespaces::{
     Namespaces, check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,
 };
-use super::reconciler::Need;
 use super::world::World;
 use super::{Changes, Inner};
 use crate::config::Space;

@@ -15,11 +15,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
-use super::files::{self, Directory, Written};
+use super::files::{self, BYTES_MAX, Directory, Written, digest, directory_of};
 
 /// The beginning of the first line; behind it stands the version.
 const FORMAT: &str = "nearflash-state ";
@@ -30,9 +29,6 @@ const VERSION: u32 = 2;
 
 /// The versions that are understood.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
-
-/// Bytes of the largest file that is read.
-pub(super) const BYTES_MAX: u64 = 1 << 30;
 
 /// The number of attempts to read the state file and its log, which the running server may rewrite
 /// in between.
@@ -205,10 +201,6 @@ fn sync_both(path: &Path) -> io::Result<()> {
     Directory::of(path)?.sync()
 }
 
-pub(super) fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Another file in the same directory.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -325,10 +317,6 @@ fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     let changes = serde_json::from_slice(body)
         .map_err(|error| format!("this state file makes no sense: {error}"))?;
     Ok(Some((Over { generation, sum: sum.to_owned() }, changes, body.len() as u64)))
-}
-
-pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes a file durably; only its owner may read it.
