@@ -1,22 +1,9 @@
-//! The resources of one device: `/v1/devices/NAME`, its recalibration, and the resulting model.
+//! The recalibration of devices: its port and its JSON bodies.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
-use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
 
-use super::audit::Note;
-use super::blocking::blocking;
-use super::extract::Path;
-use super::model::Device;
-use super::problem::{Code, Failure, Problem};
-use super::routes::{Api, Body, shown_devices};
-use crate::info::Refusal;
+use super::problem::Problem;
 
 /// Recalibrates devices beside their tenants. All methods return at once. Each reports the reason
 /// if it does not do what was asked; then nothing has changed.
@@ -39,7 +26,7 @@ pub trait Recalibrator: Send + Sync {
 }
 
 /// The start condition of a recalibration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
     /// Immediately, whatever the load of its tenants.
@@ -50,7 +37,7 @@ pub enum When {
 }
 
 /// The parameters of a recalibration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartRecalibration {
     /// The start condition.
@@ -64,7 +51,7 @@ pub struct StartRecalibration {
 }
 
 /// A decision on the result of a recalibration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetRecalibration {
     /// Accepts the result; must be `true`.
@@ -72,7 +59,7 @@ pub struct SetRecalibration {
 }
 
 /// The phase of a recalibration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Waits until the device is idle, or until the recalibration of another device has ended.
@@ -97,7 +84,7 @@ impl Phase {
 }
 
 /// A row of the model, before and after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRate {
     /// Latency in microseconds.
     pub latency_us: u32,
@@ -115,7 +102,7 @@ pub struct FoundRate {
 }
 
 /// The model that a recalibration has found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
     /// Price of a write in tokens, before.
     pub write_price_before: f64,
@@ -130,7 +117,7 @@ pub struct Found {
 }
 
 /// A recalibration of a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recalibration {
     /// The device.
     pub device: String,
@@ -155,184 +142,3 @@ pub struct Recalibration {
     /// Tenants that would have to go for the other SLOs to fit.
     pub displaced: Vec<String>,
 }
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/v1/devices/{name}", get(get_device))
-        .route(
-            "/v1/devices/{name}/recalibration",
-            get(get_recalibration)
-                .post(start_recalibration)
-                .put(accept_recalibration)
-                .delete(cancel_recalibration),
-        )
-        // The dashboard's module has its GET.
-        .route("/v1/devices/{name}/model", delete(reset_model))
-}
-
-/// Runs an operation of the recalibrator, which may block on a lock.
-async fn ask<T: Send + 'static>(
-    api: &Api,
-    what: impl FnOnce(&dyn Recalibrator) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let Some(recalibrator): Option<Arc<dyn Recalibrator>> = api.parts.recalibrator() else {
-        return Err(Problem::new(Code::Unsupported, "this server does not measure devices"));
-    };
-    blocking(move || what(&*recalibrator)).await
-}
-
-/// Returns one device.
-#[utoipa::path(
-    get,
-    path = "/v1/devices/{name}",
-    params(("name" = String, Path, description = "The device's name")),
-    responses(
-        (status = 200, body = Device),
-        (status = 422, description = "There is no such device", body = Failure),
-    )
-)]
-async fn get_device(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Device>, Problem> {
-    let devices = shown_devices(&api);
-    let known = devices.iter().map(|device| device.name.clone()).collect();
-    let found = devices.into_iter().find(|device| device.name == name);
-    found.map(Json).ok_or_else(|| Refusal::NoDevice { name, known }.into())
-}
-
-/// Returns the last recalibration of a device.
-#[utoipa::path(
-    get,
-    path = "/v1/devices/{name}/recalibration",
-    params(("name" = String, Path, description = "The device's name")),
-    responses(
-        (status = 200, body = Recalibration),
-        (status = 404, description = "There was none since the server started", body = Failure),
-        (status = 422, description = "There is no such device", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn get_recalibration(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Recalibration>, Problem> {
-    let asked = name.clone();
-    let last = ask(&api, move |recalibrator| recalibrator.recalibration(&asked)).await?;
-    let none = || {
-        let message = format!("device {name:?} was not measured since the server started");
-        Problem::new(Code::NotFound, message)
-    };
-    last.map(Json).ok_or_else(none)
-}
-
-/// Starts a recalibration of a device beside its tenants. Its probes spend only spare tokens.
-#[utoipa::path(
-    post,
-    path = "/v1/devices/{name}/recalibration",
-    params(("name" = String, Path, description = "The device's name")),
-    request_body = StartRecalibration,
-    responses(
-        (status = 202, body = Recalibration),
-        (status = 400, body = Failure),
-        (status = 404, description = "There is no such namespace", body = Failure),
-        (status = 409, description = "It is being measured already, or another process takes over",
-         body = Failure),
-        (status = 422, description = "There is no such device, or it has no model", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn start_recalibration(
-    State(api): State<Api>,
-    note: Note,
-    Path(name): Path<String>,
-    Body(how): Body<StartRecalibration>,
-) -> Result<Response, Problem> {
-    note.after(&how);
-    let begun = ask(&api, move |recalibrator| recalibrator.start(&name, &how)).await?;
-    Ok((StatusCode::ACCEPTED, Json(begun)).into_response())
-}
-
-/// Accepts a model that was held back, since not all tenants fit into it. Each tenant gets its part
-/// of the device's rate.
-#[utoipa::path(
-    put,
-    path = "/v1/devices/{name}/recalibration",
-    params(("name" = String, Path, description = "The device's name")),
-    request_body = SetRecalibration,
-    responses(
-        (status = 200, body = Recalibration),
-        (status = 400, body = Failure),
-        (status = 404, description = "Nothing is held back", body = Failure),
-        (status = 409, description = "Another process takes over", body = Failure),
-        (status = 422, description = "There is no such device", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn accept_recalibration(
-    State(api): State<Api>,
-    note: Note,
-    Path(name): Path<String>,
-    Body(to): Body<SetRecalibration>,
-) -> Result<Json<Recalibration>, Problem> {
-    if !to.accept {
-        let message = "expected `accept` to be true; DELETE forgets what was found";
-        return Err(Problem::new(Code::Invalid, message));
-    }
-    let used = ask(&api, move |recalibrator| recalibrator.accept(&name)).await?;
-    note.after(&used.found);
-    Ok(Json(used))
-}
-
-/// Ends a recalibration, or discards a model that is not in use.
-#[utoipa::path(
-    delete,
-    path = "/v1/devices/{name}/recalibration",
-    params(("name" = String, Path, description = "The device's name")),
-    responses(
-        (status = 204),
-        (status = 404, description = "There is nothing to end", body = Failure),
-        (status = 422, description = "There is no such device", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn cancel_recalibration(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    ask(&api, move |recalibrator| recalibrator.cancel(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Restores the model that the configuration names.
-#[utoipa::path(
-    delete,
-    path = "/v1/devices/{name}/model",
-    params(("name" = String, Path, description = "The device's name")),
-    responses(
-        (status = 204),
-        (status = 409, description = "It is being measured, or another process takes over",
-         body = Failure),
-        (status = 422, description = "There is no such device, or it has no model", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn reset_model(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    ask(&api, move |recalibrator| recalibrator.reset_model(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// The OpenAPI document of this module.
-#[derive(OpenApi)]
-#[openapi(paths(
-    get_device,
-    get_recalibration,
-    start_recalibration,
-    accept_recalibration,
-    cancel_recalibration,
-    reset_model,
-))]
-pub(super) struct Document;

@@ -1,10 +1,10 @@
 //! The JSON bodies of the admin API for namespaces, subsystems, hosts and listeners.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 /// A namespace: a range of a device that clients and hosts use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Namespace {
     /// Number of the namespace on the server, by which clients of protocol `reflex` name it.
     pub number: u16,
@@ -23,7 +23,7 @@ pub struct Namespace {
 }
 
 /// A namespace's membership in a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Exported {
     /// Qualified name of the subsystem.
     pub subsystem: String,
@@ -32,14 +32,14 @@ pub struct Exported {
 }
 
 /// The list of namespaces.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Namespaces {
     /// The namespaces, ordered by number.
     pub namespaces: Vec<Namespace>,
 }
 
 /// A change of a namespace; omitted members keep their value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamespace {
     /// Size in bytes: a multiple of 512.
@@ -57,7 +57,7 @@ pub struct SetNamespace {
 }
 
 /// A namespace to add.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddNamespace {
     /// Name for operators: letters, digits, `-`, `_` and `.`, not digits alone.
@@ -77,9 +77,8 @@ pub struct AddNamespace {
 }
 
 /// The parameters of a removal of a namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
 pub struct RemoveNamespace {
     /// `true` to remove the namespace even if a listener leads to it.
     #[serde(default)]
@@ -87,7 +86,7 @@ pub struct RemoveNamespace {
 }
 
 /// An NVMe subsystem: namespaces under a qualified name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subsystem {
     /// Qualified name of the subsystem.
     pub nqn: String,
@@ -106,7 +105,7 @@ pub struct Subsystem {
 }
 
 /// A namespace in a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Contained {
     /// Namespace identifier in the subsystem.
     pub nsid: u32,
@@ -117,7 +116,7 @@ pub struct Contained {
 }
 
 /// The ANA state of a namespace group of a subsystem through a listener.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ana {
     /// Qualified name of the subsystem.
     pub subsystem: String,
@@ -130,7 +129,7 @@ pub struct Ana {
 }
 
 /// A controller: the association of a host with a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Controller {
     /// Identifier of the controller.
     pub cntlid: u16,
@@ -143,14 +142,14 @@ pub struct Controller {
 }
 
 /// The list of subsystems.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subsystems {
     /// The subsystems, in order of creation.
     pub subsystems: Vec<Subsystem>,
 }
 
 /// A subsystem to add.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddSubsystem {
     /// Qualified name of the subsystem.
@@ -170,7 +169,7 @@ pub struct AddSubsystem {
 }
 
 /// A change of a subsystem; omitted members keep their value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetSubsystem {
     /// The tenant that the subsystem's I/O is charged to; empty for the tenant of the connection.
@@ -197,7 +196,7 @@ pub struct SetSubsystem {
 }
 
 /// A registered host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Qualified name of the host.
     pub nqn: String,
@@ -210,14 +209,14 @@ pub struct Host {
 }
 
 /// The list of registered hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hosts {
     /// The hosts, in order of registration.
     pub hosts: Vec<Host>,
 }
 
 /// A registration of a host. Omitted members keep their value; empty members are removed.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetHost {
     /// The tenant that the host's I/O is charged to.
@@ -239,7 +238,7 @@ impl std::fmt::Debug for SetHost {
 }
 
 /// A listener of the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// Number of the listener, from 1. By default, its position in the configuration, or a free
     /// number for a listener that was added later.
@@ -256,7 +255,7 @@ pub struct Listener {
 }
 
 /// A device to open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddDevice {
     /// Name of the device for namespaces and tenants: letters, digits, `-`, `_` and `.`, not digits
@@ -280,7 +279,7 @@ pub struct AddDevice {
 }
 
 /// A device that was opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenedDevice {
     /// Name of the device for namespaces and tenants.
     pub name: String,
@@ -293,7 +292,7 @@ pub struct OpenedDevice {
 }
 
 /// A listener to open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddListener {
     /// URL of the listener with its access rules, as in the configuration:
@@ -303,9 +302,8 @@ pub struct AddListener {
 }
 
 /// The parameters of a removal of a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
 pub struct RemoveListener {
     /// Time in milliseconds to drain the listener's connections: each ends when its requests in
     /// flight have ended, and all end after this time. By default, connections stay.
@@ -314,7 +312,7 @@ pub struct RemoveListener {
 }
 
 /// A listener that was closed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedListener {
     /// Number that the listener had.
     pub number: u16,
@@ -325,7 +323,7 @@ pub struct RemovedListener {
 }
 
 /// The state of a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListenerState {
     /// The listener accepts connections.
@@ -338,7 +336,7 @@ pub enum ListenerState {
 }
 
 /// The parameters of a drain of a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainListener {
     /// Time in milliseconds after which connections with requests in flight end in any case; ten
@@ -348,14 +346,14 @@ pub struct DrainListener {
 }
 
 /// The list of listeners.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listeners {
     /// The listeners, ordered by number.
     pub listeners: Vec<Listener>,
 }
 
 /// A change of the ANA state of namespaces through a listener.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAna {
     /// The new state.
@@ -369,7 +367,7 @@ pub struct SetAna {
 }
 
 /// A state of asymmetric namespace access (ANA).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnaState {
     /// The preferred path.

@@ -12,21 +12,23 @@
 mod address;
 mod answers;
 mod audit;
-mod batch;
 mod blocking;
 mod client;
 mod dashboard;
 mod devices;
 mod drain;
-mod extract;
 mod gate;
+mod input;
 mod inventory;
-mod inventory_routes;
 mod listeners;
 mod model;
 mod openapi;
+mod operation;
+mod operations;
 mod pages;
+mod ports;
 mod problem;
+mod resource;
 mod routes;
 mod scrape;
 mod server;
@@ -41,7 +43,6 @@ pub use axum::Router;
 
 pub use address::{AddressError, AdminAddress};
 pub use audit::{Caller, Journal, Outcome, Record};
-pub use batch::in_batch;
 pub use client::{Client, ClientError};
 pub use dashboard::{
     History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingList, Standings,
@@ -58,7 +59,6 @@ pub use inventory::{
     Namespaces, OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
     SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
-pub use inventory_routes::Inventory;
 pub use listeners::SetListener;
 pub use model::{
     AddTenant, Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance,
@@ -66,8 +66,11 @@ pub use model::{
     SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
 };
 pub use openapi::document;
+pub use operations::in_batch;
+pub use ports::{Inventory, ServerParts};
 pub use problem::{Code, Problem, Shortage};
-pub use routes::{ServerParts, router};
+pub use resource::{Document, Request};
+pub use routes::router;
 pub use scrape::scrape_router;
 pub use server::{AdminListener, Running, start, start_audited};
 pub use settings::{Automatic, DeviceSettings, SetDevice};

@@ -1,13 +1,13 @@
 //! The JSON bodies of the admin API.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::settings::DeviceSettings;
 use super::workers::WorkerState;
 
 /// A service level objective (SLO): the promise to a tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
     /// Bound of the tail latency of reads in microseconds; more than zero.
@@ -38,7 +38,7 @@ fn a_page() -> u32 {
 }
 
 /// A best-effort tenant's share of the tokens that SLOs leave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
     /// Weight relative to the other tenants, from 1 to 1000.
@@ -53,8 +53,13 @@ fn one() -> u32 {
     1
 }
 
+/// Returns the schema of a member that must be there, although it may be `null`.
+fn slo_or_null(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Option<Slo>>()
+}
+
 /// A tenant to add.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddTenant {
     /// Name of the tenant: 1 to 64 bytes.
@@ -71,12 +76,12 @@ pub struct AddTenant {
 }
 
 /// A change of a tenant's SLO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetTenant {
     /// The new SLO; `null`: best effort.
     // An optional member would turn a misspelt one into the loss of a promise.
-    #[schema(required = true)]
+    #[schemars(schema_with = "slo_or_null")]
     #[serde(deserialize_with = "Option::deserialize")]
     pub slo: Option<Slo>,
     /// The share of a best-effort tenant; unchanged by default.
@@ -85,17 +90,17 @@ pub struct SetTenant {
 }
 
 /// Changes of tenants that are made together, or not at all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTenants {
     /// The changes, one per tenant, at most 10 000, made in this order. Removals are made last:
     /// what they free is for the next request.
-    #[schema(max_items = 10_000)]
+    #[schemars(length(max = 10_000))]
     pub changes: Vec<ChangeTenant>,
 }
 
 /// A change within a batch of changes of tenants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeTenant {
     /// Adds a tenant.
@@ -107,13 +112,13 @@ pub enum ChangeTenant {
 }
 
 /// A change of a named tenant's SLO.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamed {
     /// The tenant's name.
     pub name: String,
     /// The new SLO; `null`: best effort.
-    #[schema(required = true)]
+    #[schemars(schema_with = "slo_or_null")]
     #[serde(deserialize_with = "Option::deserialize")]
     pub slo: Option<Slo>,
     /// The share of a best-effort tenant; unchanged by default.
@@ -122,7 +127,7 @@ pub struct SetNamed {
 }
 
 /// A tenant to remove.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveNamed {
     /// The tenant's name.
@@ -130,7 +135,7 @@ pub struct RemoveNamed {
 }
 
 /// The counts of a batch of changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedTenants {
     /// Number of added tenants.
     pub added: usize,
@@ -141,7 +146,7 @@ pub struct ChangedTenants {
 }
 
 /// A question whether an SLO would be admitted, for a new or for an existing tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// The device of a new tenant; the first device by default.
@@ -155,7 +160,7 @@ pub struct Check {
 }
 
 /// The answer to a [`Check`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// `true` if the SLO would be admitted.
     pub admitted: bool,
@@ -168,7 +173,7 @@ pub struct Verdict {
 }
 
 /// Remedies for a refused SLO: each one on its own is sufficient.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ways {
     /// Requests per second that would be admitted at the requested latency and mix.
     pub iops: Option<u32>,
@@ -179,7 +184,7 @@ pub struct Ways {
 }
 
 /// The figures of an admitted tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Admitted {
     /// Name of the tenant.
     pub name: String,
@@ -194,7 +199,7 @@ pub struct Admitted {
 }
 
 /// The class of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// A tenant with a tail latency and a rate.
@@ -204,7 +209,7 @@ pub enum Class {
 }
 
 /// The state of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// The tenant is served.
@@ -214,7 +219,7 @@ pub enum State {
 }
 
 /// The origin of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// The configuration.
@@ -226,7 +231,7 @@ pub enum Origin {
 }
 
 /// The measurements of a tenant in the last second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Requests answered per second.
     pub iops: f64,
@@ -270,7 +275,7 @@ pub struct Measured {
 }
 
 /// The compliance with a tenant's SLO.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compliance {
     /// Share of the reads of the last second within the bound, 0 to 1; `null` without reads or SLO.
     pub second: Option<f64>,
@@ -282,7 +287,7 @@ pub struct Compliance {
 }
 
 /// A tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenant {
     /// Name of the tenant.
     pub name: String,
@@ -311,14 +316,14 @@ pub struct Tenant {
 }
 
 /// The list of tenants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenants {
     /// The tenants, ordered by number.
     pub tenants: Vec<Tenant>,
 }
 
 /// The latency bound that limits a device's rate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Strictest {
     /// The bound in microseconds.
     pub latency_us: u32,
@@ -327,7 +332,7 @@ pub struct Strictest {
 }
 
 /// The measured correction of a device's model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Correction {
     /// Tokens per second, in percent of the model's.
     pub rate_percent: f64,
@@ -336,7 +341,7 @@ pub struct Correction {
 }
 
 /// A device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// Name of the device.
     pub name: String,
@@ -365,7 +370,7 @@ pub struct Device {
 }
 
 /// The state of a device's drift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriftState {
     /// Unknown; `why` has the reason.
@@ -377,7 +382,7 @@ pub enum DriftState {
 }
 
 /// The drift of a device from its model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// The state of the drift.
     pub state: DriftState,
@@ -391,14 +396,14 @@ pub struct Drift {
 }
 
 /// The list of devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Devices {
     /// The devices, in the order of configuration.
     pub devices: Vec<Device>,
 }
 
 /// A worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Number of the worker.
     pub number: usize,
@@ -421,7 +426,7 @@ pub struct Worker {
 }
 
 /// The list of workers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workers {
     /// The workers, ordered by number.
     pub workers: Vec<Worker>,

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::Ways;
 use crate::info::{self, Refusal};
@@ -14,7 +14,7 @@ use crate::info::{self, Refusal};
 const NAMES_MAX: usize = 8;
 
 /// The code of an error, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
     /// The request, or a field of it, is invalid.
@@ -111,7 +111,7 @@ impl Code {
 }
 
 /// The figures of an SLO that does not fit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortage {
     /// Tokens per second that the SLO needs.
     pub tokens_needed: u64,
@@ -126,7 +126,7 @@ pub struct Shortage {
 }
 
 /// The reason that a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Error code for programs.
     pub code: Code,
@@ -141,7 +141,7 @@ pub struct Problem {
 }
 
 /// A problem as the body of a response.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Failure {
     pub(super) error: Problem,
 }

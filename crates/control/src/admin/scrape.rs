@@ -17,15 +17,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::body::{Bytes, Frame};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
-use utoipa::OpenApi;
 
-use super::extract::Query;
-use super::problem::Failure;
+use super::input::Query;
+use super::problem::{Code, Problem};
 use crate::metrics::{self, Snapshot};
 
 /// Size of a piece of the text in bytes.
@@ -55,28 +55,16 @@ pub fn scrape_router(tenants: crate::Tenants, tenants_max: usize) -> Router {
 }
 
 /// The parameters of a scrape.
-#[derive(Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-struct Asked {
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Asked {
     /// Maximum number of tenants with series of their own; only lowers the server's limit.
     tenants: Option<usize>,
 }
 
-/// Returns the metrics for Prometheus: text in the format of OpenMetrics
-/// (docs/reference/metrics.md).
-#[utoipa::path(
-    get,
-    path = "/metrics",
-    params(Asked),
-    responses(
-        (status = 200, description = "The metrics", body = String, content_type = metrics::CONTENT_TYPE),
-        (status = 400, description = "What stands behind the question mark makes no sense", body = Failure),
-        (status = 503, description = "There is no thread for it"),
-    )
-)]
+/// Answers with the metrics: text in the format of OpenMetrics.
 async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> Response {
     let Ok(permit) = scraped.turn.clone().acquire_owned().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return unavailable();
     };
     let tenants_max = asked.tenants.unwrap_or(usize::MAX).min(scraped.tenants_max);
     let (sender, receiver) = channel(PIECES_MAX);
@@ -95,15 +83,15 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
     let started = std::thread::Builder::new().name("scrape".to_owned()).spawn(writing);
     if let Err(error) = started {
         tracing::warn!(%error, "no thread for a scrape");
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return unavailable();
     }
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response()
 }
 
-/// The OpenAPI document of this module.
-#[derive(OpenApi)]
-#[openapi(paths(scrape))]
-pub(super) struct Document;
+fn unavailable() -> Response {
+    let problem = Problem::new(Code::Internal, "there is no thread for it; try again");
+    (StatusCode::SERVICE_UNAVAILABLE, problem).into_response()
+}
 
 /// The writer of the text, which sends pieces.
 struct Pieces {

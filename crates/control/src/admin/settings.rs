@@ -1,20 +1,10 @@
 //! The settings of a device that an operator can change while the device is in use.
 
-use axum::Json;
-use axum::Router;
-use axum::extract::State;
-use axum::routing::put;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
-
-use super::audit::Note;
-use super::extract::Path;
-use super::inventory_routes::{Inventory, change};
-use super::problem::{Failure, Problem};
-use super::routes::{Api, Body};
 
 /// The start condition of automatic recalibration, after a drift from the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Automatic {
     /// No automatic recalibration.
@@ -24,7 +14,7 @@ pub enum Automatic {
 }
 
 /// The settings of a device, from the configuration or changed since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceSettings {
     /// Name of the device.
     pub name: String,
@@ -48,7 +38,7 @@ pub struct DeviceSettings {
 }
 
 /// A change of a device's settings; omitted members keep their value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetDevice {
     /// The model: a file on the server's machine, `a` or `cloud`. The same name reads the file
@@ -81,41 +71,3 @@ pub struct SetDevice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<String>,
 }
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/v1/devices/{name}", put(set_device))
-}
-
-/// Changes the settings of a device while it is in use.
-#[utoipa::path(
-    put,
-    path = "/v1/devices/{name}",
-    params(("name" = String, Path, description = "The device's name")),
-    request_body = SetDevice,
-    responses(
-        (status = 200, body = DeviceSettings),
-        (status = 400, body = Failure),
-        (status = 404, description = "There is no such namespace", body = Failure),
-        (status = 409, description = "It cannot change while the server runs, or what tenants are promised \
-         does not fit", body = Failure),
-        (status = 422, description = "There is no such device, or it has no model", body = Failure),
-        (status = 501, body = Failure),
-    )
-)]
-async fn set_device(
-    State(api): State<Api>,
-    note: Note,
-    Path(name): Path<String>,
-    Body(body): Body<SetDevice>,
-) -> Result<Json<DeviceSettings>, Problem> {
-    let known = name.clone();
-    let before = move |inventory: &dyn Inventory| {
-        inventory.device_settings().into_iter().find(|device| device.name == known)
-    };
-    change(api, note, before, move |inventory| inventory.set_device(&name, &body)).await.map(Json)
-}
-
-/// The OpenAPI document of this module.
-#[derive(OpenApi)]
-#[openapi(paths(set_device))]
-pub(super) struct Document;

@@ -1,7 +1,7 @@
 //! Tests that the OpenAPI document keeps what it once described: programs are generated from it.
 //!
-//! `openapi.json` beside this file is the document as `utoipa` generated it. A later document may
-//! describe more, and in other words.
+//! `openapi.json` beside this file is an early document, from another generator. A later document
+//! may describe more, and in other words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +104,7 @@ fn lost(before: &Value, now: &Value) -> Vec<String> {
 
 #[test]
 fn the_document_keeps_what_it_described() {
-    let now = serde_json::to_value(document()).unwrap();
+    let now = document();
     assert_eq!(lost(&golden(), &now), Vec::<String>::new());
     assert!(now["openapi"].as_str().unwrap().starts_with("3.1."));
 }

@@ -1,14 +1,11 @@
 //! Changes of many tenants in one request.
 
-use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
 use serde::Serialize;
 
-use super::audit::Note;
-use super::blocking::blocking;
-use super::model::{ChangeTenant, ChangeTenants, ChangedTenants, RemoveNamed, SetNamed};
-use super::problem::{Code, Failure, Problem};
-use super::routes::{Api, Body};
+use crate::admin::input::Body;
+use crate::admin::model::{ChangeTenant, ChangeTenants, ChangedTenants, RemoveNamed, SetNamed};
+use crate::admin::operation::Call;
+use crate::admin::problem::{Code, Problem};
 use crate::info::Refusal;
 use crate::registry::TenantChange;
 
@@ -16,12 +13,7 @@ use crate::registry::TenantChange;
 const CHANGES_MAX: usize = 10_000;
 
 /// Maximum size of such a request in bytes: that many changes with long names and all members.
-const BODY_BYTES_MAX: usize = 4 << 20;
-
-/// Returns the limit of the request's size.
-pub(super) fn limit() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(BODY_BYTES_MAX)
-}
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// The audit note of a batch: the counts, and the changes if they are few.
 #[derive(Serialize)]
@@ -36,23 +28,10 @@ struct Noted<'a> {
 const NOTED_MAX: usize = 16;
 
 /// Adds, changes and removes tenants: all changes, or none.
-#[utoipa::path(
-    patch,
-    path = "/v1/tenants",
-    request_body = ChangeTenants,
-    responses(
-        (status = 200, body = ChangedTenants),
-        (status = 400, description = "A change makes no sense, or there are too many; the message says which", body = Failure),
-        (status = 404, description = "A tenant is not there", body = Failure),
-        (status = 409, description = "A name is taken, an SLO does not fit, something names a tenant that is to go, or the table is full", body = Failure),
-        (status = 422, description = "A device is not there, or its model is not, or does not know the percentile", body = Failure),
-    )
-)]
-pub(super) async fn change_tenants(
-    State(api): State<Api>,
-    note: Note,
+pub(super) fn change_tenants(
+    call: &Call,
     Body(wanted): Body<ChangeTenants>,
-) -> Result<Json<ChangedTenants>, Problem> {
+) -> Result<ChangedTenants, Problem> {
     let total = wanted.changes.len();
     if total > CHANGES_MAX {
         let message = format!("{total} changes, of which {CHANGES_MAX} can be made at once");
@@ -62,21 +41,17 @@ pub(super) async fn change_tenants(
     let few = (total <= NOTED_MAX).then(|| wanted.changes.clone());
     let each = wanted.changes.into_iter().enumerate().map(|(n, one)| meant(n, one));
     let changes = each.collect::<Result<Vec<TenantChange>, Problem>>()?;
-    blocking(move || {
-        let done = match api.parts.inventory() {
-            Some(inventory) => inventory.change_tenants(&changes),
-            None => api.tenants.apply(&changes).map_err(|(n, why)| in_batch(n, &changes[n], why)),
-        };
-        if done.is_ok() {
-            note.after(&Noted { counts, changes: few.as_deref() });
+    match call.api.parts.inventory() {
+        Some(inventory) => inventory.change_tenants(&changes)?,
+        None => {
+            let applied = call.api.tenants.apply(&changes);
+            applied.map_err(|(n, why)| in_batch(n, &changes[n], why))?;
         }
-        note.ended(done.as_ref().err().map(|problem| problem.code));
-        done
-    })
-    .await?;
+    }
+    call.note.after(&Noted { counts, changes: few.as_deref() });
     let ChangedTenants { added, changed, removed } = counts;
     tracing::info!(added, changed, removed, "tenants changed together");
-    Ok(Json(counts))
+    Ok(counts)
 }
 
 fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
@@ -112,14 +87,4 @@ pub fn in_batch(n: usize, change: &TenantChange, refusal: Refusal) -> Problem {
 
 fn about(n: usize, name: &str, message: &str) -> String {
     format!("changes[{n}], tenant {name:?}: {message}; none of the changes was made")
-}
-
-/// The OpenAPI document of this module.
-pub(super) mod documented {
-    use super::*;
-    use utoipa::OpenApi;
-
-    #[derive(OpenApi)]
-    #[openapi(paths(change_tenants))]
-    pub(in crate::admin) struct Document;
 }

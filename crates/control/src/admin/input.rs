@@ -1,0 +1,108 @@
+//! What an operation takes beside the name in its path: nothing, a query, or a body. Errors of all
+//! of them are JSON, like all other errors.
+
+use axum::Json;
+use axum::extract::rejection::{QueryRejection, RawPathParamsRejection};
+use axum::extract::{FromRequest, FromRequestParts, Query as AxumQuery, Request};
+use axum::http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::problem::{Code, Problem};
+
+/// The query: the part after the question mark.
+pub(super) struct Query<T>(pub(super) T);
+
+/// A JSON body.
+pub(super) struct Body<T>(pub(super) T);
+
+/// A JSON merge patch (RFC 7386) of a resource whose PUT keeps omitted members. `null` removes a
+/// member, as an empty text does in a PUT.
+pub(super) struct Patch<T>(pub(super) T);
+
+/// The schema of an operation's input.
+pub(super) enum InputSchema {
+    Nothing,
+    /// The query, whose members are parameters.
+    Query(Schema),
+    /// The body, and its media types.
+    Body(Schema, &'static [&'static str]),
+}
+
+/// An input of an operation.
+pub(super) trait Input: Sized + Send + 'static {
+    /// Returns the schema of the input.
+    fn schema(generator: &mut SchemaGenerator) -> InputSchema;
+
+    /// Takes the input from a request.
+    fn take(request: Request) -> impl Future<Output = Result<Self, Problem>> + Send;
+}
+
+impl Input for () {
+    fn schema(_: &mut SchemaGenerator) -> InputSchema {
+        InputSchema::Nothing
+    }
+
+    async fn take(_: Request) -> Result<Self, Problem> {
+        Ok(())
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Query<T> {
+    fn schema(generator: &mut SchemaGenerator) -> InputSchema {
+        InputSchema::Query(T::json_schema(generator))
+    }
+
+    async fn take(request: Request) -> Result<Self, Problem> {
+        Query::from_request(request, &()).await
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
+    fn schema(generator: &mut SchemaGenerator) -> InputSchema {
+        InputSchema::Body(generator.subschema_for::<T>(), &["application/json"])
+    }
+
+    async fn take(request: Request) -> Result<Self, Problem> {
+        Ok(Body(Json::from_request(request, &()).await?.0))
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Patch<T> {
+    fn schema(generator: &mut SchemaGenerator) -> InputSchema {
+        let media = &["application/merge-patch+json", "application/json"];
+        InputSchema::Body(generator.subschema_for::<T>(), media)
+    }
+
+    async fn take(request: Request) -> Result<Self, Problem> {
+        let Json(mut patch): Json<Value> = Json::from_request(request, &()).await?;
+        for member in patch.as_object_mut().into_iter().flat_map(|members| members.values_mut()) {
+            if member.is_null() {
+                *member = Value::String(String::new());
+            }
+        }
+        let patch = serde_json::from_value(patch);
+        patch.map(Patch).map_err(|error| Problem::new(Code::Invalid, error.to_string()))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Query(AxumQuery::from_request_parts(parts, state).await?.0))
+    }
+}
+
+impl From<RawPathParamsRejection> for Problem {
+    fn from(rejection: RawPathParamsRejection) -> Problem {
+        Problem::new(Code::Invalid, format!("the path: {}", rejection.body_text()))
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Problem {
+        Problem::new(Code::Invalid, format!("behind the `?`: {}", rejection.body_text()))
+    }
+}

@@ -1,0 +1,209 @@
+//! An operation of the API: a row of the table in `operations`. The router, the OpenAPI document
+//! and the handler's frame (input, blocking work, audit, answer) come from the row.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Json, RequestPartsExt};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use super::audit::Note;
+use super::blocking::blocking;
+use super::devices::Recalibrator;
+use super::input::{Input, InputSchema};
+use super::ports::{Inventory, ServerParts};
+use super::problem::{Code, Problem};
+use super::warning;
+
+/// The state that every operation receives.
+#[derive(Clone)]
+pub(super) struct Api {
+    pub(super) tenants: crate::Tenants,
+    pub(super) commands: crate::WorkerCommands,
+    pub(super) parts: Arc<dyn ServerParts>,
+    /// Admits one trace at a time, on all endpoints: clones of the router share the lock.
+    pub(super) tracing: Arc<Mutex<()>>,
+}
+
+/// A request for an operation, except its input.
+pub(super) struct Call {
+    pub(super) api: Api,
+    pub(super) note: Note,
+    /// The variable part of the path; without one, the last part.
+    pub(super) name: String,
+}
+
+impl Call {
+    /// Takes the head of a request.
+    ///
+    /// # Errors
+    /// Fails if the path is not UTF-8.
+    async fn of(api: Api, parts: &mut Parts) -> Result<Call, Problem> {
+        let note = parts.extensions.get::<Note>().cloned().unwrap_or_default();
+        let params: RawPathParams = parts.extract().await?;
+        // A tenant may be named `check`, whose path has no variable part.
+        let last = || parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let name = params.iter().next().map_or_else(last, |(_, name)| name).to_owned();
+        Ok(Call { api, note, name })
+    }
+
+    /// Returns the inventory of the server.
+    ///
+    /// # Errors
+    /// Fails if the server's inventory does not change.
+    pub(super) fn inventory(&self) -> Result<Arc<dyn Inventory>, Problem> {
+        let missing = || Problem::new(Code::Unsupported, "this server has nothing of this kind");
+        self.api.parts.inventory().ok_or_else(missing)
+    }
+
+    /// Returns the recalibrator of the server's devices.
+    ///
+    /// # Errors
+    /// Fails if the server has none.
+    pub(super) fn recalibrator(&self) -> Result<Arc<dyn Recalibrator>, Problem> {
+        let missing = || Problem::new(Code::Unsupported, "this server does not measure devices");
+        self.api.parts.recalibrator().ok_or_else(missing)
+    }
+}
+
+/// The schema of an operation's answer.
+#[derive(Clone, Copy)]
+pub(super) enum AnswerSchema {
+    /// The answer has no body, or one that only its description describes.
+    Nothing,
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// Text of a media type.
+    Text(&'static str),
+}
+
+/// A status of an answer, and what it means; empty for its general meaning.
+pub(super) type Meaning = (u16, &'static str);
+
+/// An operation: a row of the table.
+pub(super) struct Operation {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// Identifier in the OpenAPI document.
+    pub(super) id: String,
+    /// Documentation: the effect of the operation.
+    pub(super) summary: &'static str,
+    /// Documentation: more than the effect.
+    pub(super) description: Option<&'static str>,
+    pub(super) input: fn(&mut SchemaGenerator) -> InputSchema,
+    pub(super) success: Meaning,
+    pub(super) answer: AnswerSchema,
+    /// Failures of this operation, beside those of its input and of all operations.
+    pub(super) failures: Vec<Meaning>,
+    /// The handler; `None` if another router has it.
+    pub(super) handler: Option<MethodRouter<Api>>,
+    /// `true` if the operation places data, which is lost if the server keeps no changes.
+    places_data: bool,
+    body_bytes_max: Option<usize>,
+}
+
+impl Operation {
+    /// Returns an operation that answers 200. Only [`by`](Operation::by) makes it complete.
+    pub(super) fn new(
+        method: Method,
+        path: &'static str,
+        id: &str,
+        summary: &'static str,
+    ) -> Operation {
+        Operation {
+            method,
+            path,
+            id: id.to_owned(),
+            summary,
+            description: None,
+            input: <()>::schema,
+            success: (200, ""),
+            answer: AnswerSchema::Nothing,
+            failures: Vec::new(),
+            handler: None,
+            places_data: false,
+            body_bytes_max: None,
+        }
+    }
+
+    /// Sets the status of success, and what it means.
+    pub(super) fn answers(self, status: u16, meaning: &'static str) -> Operation {
+        Operation { success: (status, meaning), ..self }
+    }
+
+    /// Adds failures.
+    pub(super) fn fails(mut self, failures: &[Meaning]) -> Operation {
+        self.failures.extend(failures);
+        self
+    }
+
+    /// Adds documentation beyond the summary.
+    pub(super) fn describes(self, description: &'static str) -> Operation {
+        Operation { description: Some(description), ..self }
+    }
+
+    /// Sets the maximum size of the body.
+    pub(super) fn takes_bytes(self, max: usize) -> Operation {
+        Operation { body_bytes_max: Some(max), ..self }
+    }
+
+    /// Makes the answer warn if the server keeps no changes.
+    pub(super) fn places_data(self) -> Operation {
+        Operation { places_data: true, ..self }
+    }
+
+    /// Sets the function that performs the operation, on a thread where it may block. Nobody can
+    /// cancel the function, so that no change stays incomplete. Its outcome is noted, also when
+    /// the request no longer waits for it.
+    pub(super) fn by<I: Input, T: Serialize + JsonSchema>(
+        mut self,
+        run: impl Fn(&Call, I) -> Result<T, Problem> + Clone + Send + Sync + 'static,
+    ) -> Operation {
+        let status = StatusCode::from_u16(self.success.0).expect("it is a status");
+        let places_data = self.places_data;
+        let handler = async move |State(api): State<Api>, request: Request| {
+            let (mut parts, body) = request.into_parts();
+            let call = Call::of(api, &mut parts).await?;
+            let input = I::take(Request::from_parts(parts, body)).await?;
+            blocking(move || {
+                let done = run(&call, input);
+                call.note.ended(done.as_ref().err().map(|problem| problem.code));
+                let mut answer = match done? {
+                    _ if status == StatusCode::NO_CONTENT => status.into_response(),
+                    done => (status, Json(done)).into_response(),
+                };
+                if places_data && call.inventory().is_ok_and(|inventory| !inventory.keeps_changes())
+                {
+                    answer.headers_mut().extend(warning::not_kept());
+                }
+                Ok::<Response, Problem>(answer)
+            })
+            .await
+        };
+        self.input = I::schema;
+        if status != StatusCode::NO_CONTENT {
+            self.answer = AnswerSchema::Json(SchemaGenerator::subschema_for::<T>);
+        }
+        let filter = MethodFilter::try_from(self.method.clone()).expect("it is a usual method");
+        let handler = on(filter, handler);
+        self.handler = Some(match self.body_bytes_max {
+            Some(max) => handler.layer(DefaultBodyLimit::max(max)),
+            None => handler,
+        });
+        self
+    }
+
+    /// Sets an asynchronous handler, and describes its input and its answer.
+    pub(super) fn by_handler<I: Input>(
+        self,
+        answer: AnswerSchema,
+        handler: Option<MethodRouter<Api>>,
+    ) -> Operation {
+        Operation { input: I::schema, answer, handler, ..self }
+    }
+}

@@ -1,0 +1,101 @@
+//! The functions of the table for the server's inventory: what differs from a call of the port with
+//! records of the values before and after.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::admin::inventory::{
+    DrainListener, Host, Listener, ListenerState, SetHost, SetSubsystem, Subsystem,
+};
+use crate::admin::listeners::SetListener;
+use crate::admin::operation::Call;
+use crate::admin::ports::Inventory;
+use crate::admin::problem::Problem;
+use crate::admin::settings::DeviceSettings;
+use crate::admin::workers::DEADLINE_MS_MAX;
+
+/// The inventory, as the functions of the table receive it.
+pub(super) type Port = dyn Inventory;
+
+impl Call {
+    /// Makes a change of the inventory, and notes the value after.
+    pub(super) fn make<T: Serialize>(
+        &self,
+        make: impl FnOnce(&Port, &str) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let made = make(&*self.inventory()?, &self.name)?;
+        self.note.after(&made);
+        Ok(made)
+    }
+
+    /// Makes a change of the inventory, and notes the values before and after.
+    pub(super) fn change<B: Serialize, T: Serialize>(
+        &self,
+        known: impl FnOnce(&Port, &str) -> Result<B, Problem>,
+        change: impl FnOnce(&Port, &str) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        if let Ok(before) = known(&*self.inventory()?, &self.name) {
+            self.note.before(&before);
+        }
+        self.make(change)
+    }
+}
+
+/// Returns the settings of a device, if there is such a device.
+pub(super) fn settings(inventory: &Port, name: &str) -> Result<Option<DeviceSettings>, Problem> {
+    Ok(inventory.device_settings().into_iter().find(|device| device.name == name))
+}
+
+/// Returns the configured part of a subsystem.
+pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<Subsystem, Problem> {
+    inventory.subsystem(nqn).map(without_controllers)
+}
+
+fn without_controllers(subsystem: Subsystem) -> Subsystem {
+    Subsystem { controllers: Vec::new(), ..subsystem }
+}
+
+pub(super) fn set_subsystem(call: &Call, to: &SetSubsystem) -> Result<Subsystem, Problem> {
+    let changed = call.change(configured, |inventory, nqn| inventory.set_subsystem(nqn, to))?;
+    call.note.after(&without_controllers(changed.clone()));
+    Ok(changed)
+}
+
+/// A host after a change, and which of its keys were given. The keys themselves are secret.
+#[derive(Serialize)]
+struct Noted {
+    #[serde(flatten)]
+    host: Host,
+    key_given: bool,
+    controller_key_given: bool,
+}
+
+pub(super) fn set_host(call: &Call, to: &SetHost) -> Result<Host, Problem> {
+    let host = call.change(Inventory::host, |inventory, nqn| inventory.set_host(nqn, to))?;
+    let (key_given, controller_key_given) = (to.key.is_some(), to.controller_key.is_some());
+    call.note.after(&Noted { host: host.clone(), key_given, controller_key_given });
+    Ok(host)
+}
+
+pub(super) fn set_listener(call: &Call, to: &SetListener) -> Result<Listener, Problem> {
+    call.change(Inventory::listener, |inventory, name| {
+        let listener = inventory.listener(name)?;
+        to.check_fixed(&listener)?;
+        match to.state {
+            None => Ok(listener),
+            Some(ListenerState::Open) => inventory.resume_listener(name),
+            Some(_) => inventory.drain_listener(name, limit_of(to.deadline_ms)),
+        }
+    })
+}
+
+pub(super) fn drain_listener(call: &Call, how: &DrainListener) -> Result<Listener, Problem> {
+    let limit = limit_of(how.deadline_ms);
+    call.change(Inventory::listener, |inventory, name| inventory.drain_listener(name, limit))
+}
+
+/// Returns the time limit of a listener's drain.
+fn limit_of(deadline_ms: Option<u64>) -> Duration {
+    Duration::from_millis(deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX))
+}

@@ -1,0 +1,143 @@
+//! The functions of the table for tenants.
+
+use std::slice;
+
+use contract::Promise;
+
+use crate::admin::input::Body;
+use crate::admin::model::{
+    AddTenant, Admitted, ChangeTenant, Check, SetNamed, SetTenant, Tenant, Tenants, Verdict,
+};
+use crate::admin::operation::{Api, Call};
+use crate::admin::problem::{Code, Problem};
+use crate::admin::watch::Stages;
+use crate::info;
+use crate::registry::TenantChange;
+
+pub(super) fn list(call: &Call, (): ()) -> Result<Tenants, Problem> {
+    Ok(Tenants { tenants: call.api.tenants.list().into_iter().map(Tenant::from).collect() })
+}
+
+pub(super) fn get(call: &Call, (): ()) -> Result<Tenant, Problem> {
+    let tenants = &call.api.tenants;
+    let found = tenants.get(&call.name).map(Tenant::from);
+    found.ok_or_else(|| tenants.registry().no_tenant(&call.name).into())
+}
+
+pub(super) fn add(call: &Call, Body(wanted): Body<AddTenant>) -> Result<Admitted, Problem> {
+    let admission = make(&call.api, &meant(ChangeTenant::Add(wanted.clone()))?)?;
+    tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
+    call.note.after(&wanted);
+    Ok(admission.into())
+}
+
+pub(super) fn set(call: &Call, Body(to): Body<SetTenant>) -> Result<Admitted, Problem> {
+    let (name, SetTenant { slo, share }) = (call.name.clone(), to);
+    let change = meant(ChangeTenant::Set(SetNamed { name, slo, share }))?;
+    let before = promise_of(call);
+    let admission = make(&call.api, &change)?;
+    call.note.before(&before);
+    call.note.after(&promise_of(call));
+    tracing::info!(tenant = call.name, tokens = admission.tokens_needed, "tenant changed");
+    Ok(admission.into())
+}
+
+pub(super) fn remove(call: &Call, (): ()) -> Result<(), Problem> {
+    call.note.before(&promise_of(call));
+    match call.api.parts.inventory() {
+        None => call.api.tenants.unregister(&call.name)?,
+        Some(inventory) => inventory.remove_tenant(&call.name)?,
+    }
+    tracing::info!(tenant = call.name, "tenant removed");
+    Ok(())
+}
+
+pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict, Problem> {
+    let tenants = &call.api.tenants;
+    let slo = question.slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why))?;
+    let verdict = match (&question.tenant, question.device.as_deref()) {
+        (None, device) => tenants.check(slo, device)?,
+        (Some(tenant), None) => tenants.check_change(tenant, slo)?,
+        (Some(_), Some(_)) => {
+            let message = "a tenant stays on its device; name `tenant` or `device`";
+            return Err(Problem::new(Code::Invalid, message));
+        }
+    };
+    Ok(match verdict {
+        info::Verdict::Admitted { tokens_needed, tokens_left } => Verdict {
+            admitted: true,
+            tokens_needed: Some(tokens_needed),
+            tokens_left: Some(tokens_left),
+            refusal: None,
+        },
+        info::Verdict::Refused { refusal, ways } => {
+            let problem = Problem::refused(refusal, ways);
+            let shortage = problem.shortage.as_ref();
+            Verdict {
+                admitted: false,
+                tokens_needed: shortage.map(|s| s.tokens_needed),
+                tokens_left: shortage.map(|s| s.tokens_available),
+                refusal: Some(problem),
+            }
+        }
+    })
+}
+
+pub(super) fn stages(call: &Call, (): ()) -> Result<Stages, Problem> {
+    let registry = call.api.tenants.registry();
+    let tenant = registry.find(&call.name).ok_or_else(|| registry.no_tenant(&call.name))?;
+    let totals = registry.totals(tenant);
+    let [scheduler, device, reply] = &totals.samples[0];
+    let edges = (0..).map_while(contract::coarse_edge).map(|nanos| nanos as f64 / 1e3);
+    Ok(Stages {
+        edges_us: edges.collect(),
+        latency: totals.latency.to_vec(),
+        scheduler: scheduler.to_vec(),
+        device: device.to_vec(),
+        reply: reply.to_vec(),
+    })
+}
+
+/// Adds or changes a tenant and stores the change if the server stores changes, or does neither.
+fn make(api: &Api, wanted: &TenantChange) -> Result<info::Admission, Problem> {
+    let done = match api.parts.inventory() {
+        Some(inventory) => inventory.change_tenant(wanted),
+        None => match api.tenants.apply(slice::from_ref(wanted)) {
+            Ok(()) => api.tenants.registry().admission_of(wanted.name()).map_err(Problem::from),
+            Err((_, refusal)) => Err(refusal.into()),
+        },
+    };
+    done.map_err(|problem| with_ways(api, wanted, problem))
+}
+
+/// Adds the remedies, as a check finds them, if the rate does not suffice.
+fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
+    if !matches!(problem.code, Code::TooMuch | Code::TooTight) {
+        return problem;
+    }
+    let checked = match wanted {
+        TenantChange::Add(tenant) => match tenant.promise.slo() {
+            Some(slo) => api.tenants.check(slo, tenant.device.as_deref()),
+            None => return problem,
+        },
+        TenantChange::Set { name, to: Promise::LatencyCritical(slo) } => {
+            api.tenants.check_change(name, *slo)
+        }
+        _ => return problem,
+    };
+    match checked {
+        Ok(info::Verdict::Refused { refusal, ways }) => Problem::refused(refusal, ways),
+        _ => problem,
+    }
+}
+
+/// Returns the configured part of the call's tenant.
+fn promise_of(call: &Call) -> Option<SetTenant> {
+    let shown = Tenant::from(call.api.tenants.get(&call.name)?);
+    Some(SetTenant { slo: shown.slo, share: Some(shown.share) })
+}
+
+/// Converts a change of a tenant to the registry's form.
+fn meant(change: ChangeTenant) -> Result<TenantChange, Problem> {
+    TenantChange::try_from(change).map_err(|why| Problem::new(Code::Invalid, why))
+}

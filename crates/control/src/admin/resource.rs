@@ -1,0 +1,112 @@
+//! The paths of the API, tied to the documents and the bodies that belong there. Both sides use
+//! these ties: the table of operations and the client.
+
+use axum::http::Method;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::dashboard::{History, Model, StandingList};
+use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
+use super::drain::{Drain, DrainServer};
+use super::inventory::{
+    AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
+    Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
+    RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+};
+use super::listeners::SetListener;
+use super::model::{
+    AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Device, Devices, SetTenant, Tenant,
+    Tenants, Verdict, Worker, Workers,
+};
+use super::settings::{DeviceSettings, SetDevice};
+use super::watch::{Flows, Stages};
+use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
+
+/// A document of the API: the answer to a GET.
+pub trait Document: Serialize + DeserializeOwned + JsonSchema {
+    /// The path. A part in braces stands for a name.
+    const PATH: &'static str;
+}
+
+/// The body of a request, or for DELETE its query.
+pub trait Request: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
+    /// The method of the request.
+    const METHOD: Method;
+
+    /// The path. A part in braces stands for a name.
+    const PATH: &'static str;
+
+    /// The body of the answer.
+    type Answer: Serialize + DeserializeOwned + JsonSchema;
+}
+
+macro_rules! documents {
+    ($($document:ty: $path:literal,)+) => {
+        $(impl Document for $document {
+            const PATH: &'static str = $path;
+        })+
+    };
+}
+
+macro_rules! requests {
+    ($($method:ident $path:literal: $body:ty => $answer:ty,)+) => {
+        $(impl Request for $body {
+            const METHOD: Method = Method::$method;
+            const PATH: &'static str = $path;
+            type Answer = $answer;
+        })+
+    };
+}
+
+documents! {
+    Tenants: "/v1/tenants",
+    Tenant: "/v1/tenants/{name}",
+    Stages: "/v1/tenants/{name}/stages",
+    StandingList: "/v1/standing",
+    History: "/v1/history",
+    Flows: "/v1/flows",
+    Devices: "/v1/devices",
+    Device: "/v1/devices/{name}",
+    Model: "/v1/devices/{name}/model",
+    Recalibration: "/v1/devices/{name}/recalibration",
+    Namespaces: "/v1/namespaces",
+    Namespace: "/v1/namespaces/{name}",
+    Subsystems: "/v1/subsystems",
+    Subsystem: "/v1/subsystems/{name}",
+    Hosts: "/v1/hosts",
+    Host: "/v1/hosts/{name}",
+    Listeners: "/v1/listeners",
+    Listener: "/v1/listeners/{name}",
+    Workers: "/v1/workers",
+    Worker: "/v1/workers/{number}",
+    Connections: "/v1/connections",
+    Connection: "/v1/connections/{id}",
+    Drain: "/v1/drain",
+}
+
+requests! {
+    POST "/v1/tenants": AddTenant => Admitted,
+    PATCH "/v1/tenants": ChangeTenants => ChangedTenants,
+    PUT "/v1/tenants/{name}": SetTenant => Admitted,
+    POST "/v1/tenants/check": Check => Verdict,
+    POST "/v1/devices": AddDevice => OpenedDevice,
+    PUT "/v1/devices/{name}": SetDevice => DeviceSettings,
+    POST "/v1/devices/{name}/recalibration": StartRecalibration => Recalibration,
+    PUT "/v1/devices/{name}/recalibration": SetRecalibration => Recalibration,
+    POST "/v1/namespaces": AddNamespace => Namespace,
+    PUT "/v1/namespaces/{name}": SetNamespace => Namespace,
+    DELETE "/v1/namespaces/{name}": RemoveNamespace => (),
+    POST "/v1/subsystems": AddSubsystem => Subsystem,
+    PUT "/v1/subsystems/{name}": SetSubsystem => Subsystem,
+    PUT "/v1/hosts/{name}": SetHost => Host,
+    POST "/v1/listeners": AddListener => Listener,
+    PUT "/v1/listeners/{name}": SetListener => Listener,
+    DELETE "/v1/listeners/{name}": RemoveListener => RemovedListener,
+    PUT "/v1/listeners/{name}/ana": SetAna => Listener,
+    POST "/v1/listeners/{name}/drain": DrainListener => Listener,
+    PUT "/v1/workers/{number}": SetWorker => (),
+    DELETE "/v1/connections/{id}": EndConnection => Connection,
+    POST "/v1/connections/{id}/move": MoveTo => HasMoved,
+    POST "/v1/drain": DrainServer => Drain,
+}
