@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use control::admin::{Client, ClientError};
+use control::admin::{Client, ClientError, Devices, Flows, Stages};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::reach::Reach;
@@ -87,9 +87,9 @@ fn now() -> Instant {
 fn look(client: &mut Client, opened: Option<&str>) -> Result<Data, ClientError> {
     Ok(Data {
         tenants: client.tenants()?,
-        devices: client.devices()?.devices,
-        flows: client.flows()?,
+        devices: client.read::<Devices>()?.devices,
+        flows: client.read::<Flows>()?,
         // It may have gone meanwhile.
-        stages: opened.and_then(|name| client.stages(name).ok()),
+        stages: opened.and_then(|name| client.get::<Stages>(name).ok()),
     })
 }

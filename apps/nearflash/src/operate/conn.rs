@@ -45,7 +45,7 @@ impl ConnCommand {
                 let all = client.connections()?;
                 common.print(&all, |all| list(&all.connections));
             }
-            ConnCommand::Show { id } => common.print(&client.connection(id)?, show),
+            ConnCommand::Show { id } => common.print(&client.get::<Connection>(id)?, show),
             ConnCommand::End { id, deadline } => {
                 let ending = client.end_connection(id, deadline.saturating_mul(1_000))?;
                 common.print(&ending, |one| ends(one, *deadline));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    AddDevice, Client, ClientError, Code, Correction, Device, Drift, DriftState, Found, Model,
-    OpenedDevice, Phase, Recalibration, StartRecalibration, When,
+    AddDevice, Client, ClientError, Code, Correction, Device, Devices, Drift, DriftState, Found,
+    Model, OpenedDevice, Phase, Recalibration, SetRecalibration, StartRecalibration, When,
 };
 
 use serde_json::json;
@@ -111,11 +111,11 @@ impl DeviceCommand {
         let mut client = common.client()?;
         match self {
             DeviceCommand::List => {
-                let devices = client.devices()?;
+                let devices = client.read::<Devices>()?;
                 common.print(&devices, |devices| list(&devices.devices));
             }
             DeviceCommand::Add(what) => {
-                let device = client.add_device(&AddDevice {
+                let device = client.send(&AddDevice {
                     name: what.name.clone(),
                     spec: what.spec.clone(),
                     model: what.model.clone(),
@@ -127,20 +127,20 @@ impl DeviceCommand {
             }
             DeviceCommand::Set(what) => what.run(common, &mut client)?,
             DeviceCommand::Rm { name } => {
-                client.remove_device(name)?;
+                client.delete::<Device>(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             DeviceCommand::Show { name } => {
-                let device = client.device(name)?;
+                let device = client.get::<Device>(name)?;
                 // It may never have been measured.
-                let last = if common.json { None } else { client.recalibration(name).ok() };
+                let last = if common.json { None } else { client.get::<Recalibration>(name).ok() };
                 common.print(&device, |device| show(device, last.as_ref()));
             }
             DeviceCommand::Model { name, reset } => {
                 if *reset {
-                    client.reset_model(name)?;
+                    client.delete::<Model>(name)?;
                 }
-                let model = client.model(name)?;
+                let model = client.get::<Model>(name)?;
                 common.print(&model, show_model);
             }
             DeviceCommand::Recalibrate(what) => return what.run(common, &mut client),
@@ -159,7 +159,7 @@ fn added(device: &OpenedDevice) -> String {
 impl Recalibrate {
     fn run(&self, common: &Common, client: &mut Client) -> Result<ExitCode, Failure> {
         if self.cancel {
-            client.cancel_recalibration(&self.name)?;
+            client.delete::<Recalibration>(&self.name)?;
             return Ok(ExitCode::SUCCESS);
         }
         let is_begun = !self.accept || self.now || self.when_idle;
@@ -168,7 +168,7 @@ impl Recalibrate {
         } else {
             let when = if self.when_idle { When::Idle } else { When::Now };
             let (scratch, accept) = (self.scratch.clone(), self.accept);
-            client.recalibrate(&self.name, &StartRecalibration { when, scratch, accept })?
+            client.send_to(&self.name, &StartRecalibration { when, scratch, accept })?
         };
         if self.wait {
             told = await_end(client, &self.name)?;
@@ -186,7 +186,8 @@ impl Recalibrate {
         if self.scratch.is_some() || self.reads_only {
             return Err(Failure::from(format!("{ACCEPT_ALONE}: it says how to measure")));
         }
-        client.accept_recalibration(&self.name).map_err(|error| match error.code() {
+        let accept = SetRecalibration { accept: true };
+        client.send_to(&self.name, &accept).map_err(|error| match error.code() {
             Some(Code::NotFound) => Failure::from(format!("{ACCEPT_ALONE}: {error}")),
             _ => error.into(),
         })
@@ -197,7 +198,7 @@ fn await_end(client: &mut Client, name: &str) -> Result<Recalibration, ClientErr
     #[expect(clippy::disallowed_methods, reason = "how long a person waits")]
     let begun = Instant::now();
     loop {
-        let told = client.recalibration(name)?;
+        let told = client.get::<Recalibration>(name)?;
         if !told.phase.is_open() || begun.elapsed() > WAIT_MAX {
             return Ok(told);
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use control::admin::{AdminAddress, ClientError, Drain, DrainState};
+use control::admin::{AdminAddress, ClientError, Drain, DrainServer, DrainState};
 use io::Clock;
 use serde_json::json;
 
@@ -38,11 +38,11 @@ impl DrainCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         if self.show {
-            common.print(&client.drain()?, text);
+            common.print(&client.read::<Drain>()?, text);
             return Ok(ExitCode::SUCCESS);
         }
         let limit_ms = self.deadline.map(|seconds| seconds.saturating_mul(1_000));
-        let begun = client.drain_server(limit_ms)?;
+        let begun = client.send(&DrainServer { deadline_ms: limit_ms })?;
         if self.no_wait {
             common.print(&begun, text);
             return Ok(ExitCode::SUCCESS);
@@ -66,7 +66,7 @@ fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     while clock.now() < end {
         std::thread::sleep(PERIOD);
         let before = (watch.last.connections, watch.last.in_flight);
-        if watch.look(common.client().and_then(|mut client| client.drain()))? {
+        if watch.look(common.client().and_then(|mut client| client.read::<Drain>()))? {
             return Ok(());
         }
         if (watch.last.connections, watch.last.in_flight) != before {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use control::admin::{AddNamespace, Namespace, RemoveNamespace, SetNamespace};
+use control::admin::{AddNamespace, Namespace, Namespaces, RemoveNamespace, SetNamespace};
 use flash::parse_size;
 use serde_json::json;
 
@@ -75,7 +75,7 @@ impl NamespaceCommand {
         let client = &mut common.client()?;
         match self {
             NamespaceCommand::Add { name, size, device, subsystem, read_only } => {
-                let made = client.add_namespace(&AddNamespace {
+                let made = client.send(&AddNamespace {
                     name: name.clone(),
                     bytes: *size,
                     device: device.clone(),
@@ -88,12 +88,12 @@ impl NamespaceCommand {
                 });
             }
             NamespaceCommand::Rm { name, force } => {
-                client.remove_namespace(name, RemoveNamespace { force: *force })?;
+                client.send_to(name, &RemoveNamespace { force: *force })?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             NamespaceCommand::Resize { name, size, shrink } => {
                 let to = SetNamespace { bytes: Some(*size), shrink: *shrink, ..Default::default() };
-                let resized = client.set_namespace(name, &to)?;
+                let resized = client.send_to(name, &to)?;
                 common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
             }
             NamespaceCommand::Set { name, rename, read_only } => {
@@ -103,12 +103,12 @@ impl NamespaceCommand {
                 }
                 let (name_now, read_only) = (rename.clone(), *read_only);
                 let to = SetNamespace { name: name_now, read_only, ..Default::default() };
-                let changed = client.set_namespace(name, &to)?;
+                let changed = client.send_to(name, &to)?;
                 common.print(&changed, |one| format!("changed {}: {}", one.name, access(one)));
             }
-            NamespaceCommand::Show { name } => common.print(&client.namespace(name)?, show),
+            NamespaceCommand::Show { name } => common.print(&client.get::<Namespace>(name)?, show),
             NamespaceCommand::List => {
-                let all = client.namespaces()?;
+                let all = client.read::<Namespaces>()?;
                 common.print(&all, |all| list(&all.namespaces));
             }
         }

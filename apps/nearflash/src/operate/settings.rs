@@ -66,7 +66,7 @@ impl Set {
                         --recalibrate, --recalibrate-idle-seconds or --recalibrate-scratch";
             return Err(text.to_owned().into());
         }
-        let set = client.set_device(&self.name, &to)?;
+        let set = client.send_to(&self.name, &to)?;
         common.print(&set, |set| {
             let mut lines = vec![format!("changed {}", set.name)];
             lines.extend(lines_of(set));

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use control::admin::{
-    AddListener, AddSubsystem, AnaState, Client, Host, Listener, ListenerState, RemoveListener,
-    RemovedListener, SetAna, SetHost, SetSubsystem, Subsystem,
+    AddListener, AddSubsystem, AnaState, Client, Host, Hosts, Listener, ListenerState, Listeners,
+    RemoveListener, RemovedListener, SetAna, SetHost, SetSubsystem, Subsystem, Subsystems,
 };
 use serde_json::json;
 
@@ -91,7 +91,7 @@ impl SubsystemCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         let set = |client: &mut Client, nqn: &str, to: SetSubsystem| -> Result<(), Failure> {
-            let changed = client.set_subsystem(nqn, &to)?;
+            let changed = client.send_to(nqn, &to)?;
             common.print(&changed, |one| format!("changed {}", one.nqn));
             Ok(())
         };
@@ -99,7 +99,7 @@ impl SubsystemCommand {
         match self {
             SubsystemCommand::Add { nqn, namespace, host, tenant, authenticate } => {
                 let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
-                let made = client.add_subsystem(&AddSubsystem {
+                let made = client.send(&AddSubsystem {
                     nqn: nqn.clone(),
                     hosts: some(host),
                     namespaces: some(namespace),
@@ -133,12 +133,12 @@ impl SubsystemCommand {
                 set(client, nqn, SetSubsystem { detach: one(namespace), ..Default::default() })?;
             }
             SubsystemCommand::Rm { nqn } => {
-                client.remove_subsystem(nqn)?;
+                client.delete::<Subsystem>(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
-            SubsystemCommand::Show { nqn } => common.print(&client.subsystem(nqn)?, show),
+            SubsystemCommand::Show { nqn } => common.print(&client.get::<Subsystem>(nqn)?, show),
             SubsystemCommand::List => {
-                let all = client.subsystems()?;
+                let all = client.read::<Subsystems>()?;
                 common.print(&all, |all| list(&all.subsystems));
             }
         }
@@ -252,13 +252,13 @@ impl HostCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         let set = |client: &mut Client, nqn: &str, to: SetHost, what: &str| {
-            let host = client.set_host(nqn, &to)?;
+            let host = client.send_to(nqn, &to)?;
             common.print(&host, |host| format!("{what} {}", host.nqn));
             Ok::<(), Failure>(())
         };
         match self {
             HostCommand::Add { nqn, tenant, key } => {
-                if client.hosts()?.hosts.iter().any(|host| host.nqn == *nqn) {
+                if client.read::<Hosts>()?.hosts.iter().any(|host| host.nqn == *nqn) {
                     let text =
                         format!("host {nqn:?} is known already; change it with `set` or `key`");
                     return Err(text.into());
@@ -280,12 +280,12 @@ impl HostCommand {
                 set(client, nqn, to, "changed the key of")?;
             }
             HostCommand::Rm { nqn } => {
-                client.remove_host(nqn)?;
+                client.delete::<Host>(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
-            HostCommand::Show { nqn } => common.print(&client.host(nqn)?, show_host),
+            HostCommand::Show { nqn } => common.print(&client.get::<Host>(nqn)?, show_host),
             HostCommand::List => {
-                let all = client.hosts()?;
+                let all = client.read::<Hosts>()?;
                 common.print(&all, |all| list_hosts(&all.hosts));
             }
         }
@@ -432,19 +432,19 @@ impl ListenerCommand {
         let client = &mut common.client()?;
         match self {
             ListenerCommand::Add { url } => {
-                let made = client.add_listener(&AddListener { url: url.clone() })?;
+                let made = client.send(&AddListener { url: url.clone() })?;
                 common
                     .print(&made, |one| format!("listens at {} (number {})", one.url, one.number));
             }
             ListenerCommand::Rm { listener, drain, deadline } => {
                 let drain_ms = drain.then(|| deadline.saturating_mul(1_000));
-                let gone = client.remove_listener(listener, RemoveListener { drain_ms })?;
+                let gone = client.send_to(listener, &RemoveListener { drain_ms })?;
                 common.print(&gone, |gone| removed(gone, *drain));
             }
             ListenerCommand::Ana { listener, state, subsystem, group } => {
                 let (subsystem, group) = (subsystem.clone(), *group);
                 let state = AnaState::from(*state);
-                let now = client.set_ana(listener, &SetAna { state, subsystem, group })?;
+                let now = client.send_to(listener, &SetAna { state, subsystem, group })?;
                 common.print(&now, |now| format!("{} is {}", now.url, word(state)));
             }
             ListenerCommand::Drain { listener, deadline } => {
@@ -460,10 +460,10 @@ impl ListenerCommand {
                 common.print(&now, |now| format!("{} lets people in", now.url));
             }
             ListenerCommand::Show { listener } => {
-                common.print(&client.listener(listener)?, show_listener);
+                common.print(&client.get::<Listener>(listener)?, show_listener);
             }
             ListenerCommand::List => {
-                let all = client.listeners()?;
+                let all = client.read::<Listeners>()?;
                 common.print(&all, |all| list_listeners(&all.listeners));
             }
         }

@@ -166,7 +166,7 @@ impl TenantCommand {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
                 let (name, device) = (name.clone(), device.clone());
-                let admitted = client.add_tenant(&AddTenant { name, device, slo, share })?;
+                let admitted = client.send(&AddTenant { name, device, slo, share })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
             TenantCommand::Set { name, best_effort, promise, portion } => {
@@ -174,12 +174,12 @@ impl TenantCommand {
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
             TenantCommand::Rm { name } => {
-                client.remove_tenant(name)?;
+                client.delete::<Tenant>(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
-            TenantCommand::Show { name } => common.print(&client.tenant(name)?, show),
+            TenantCommand::Show { name } => common.print(&client.get::<Tenant>(name)?, show),
             TenantCommand::Apply { file } => {
-                let changed = client.change_tenants(&read_changes(file)?)?;
+                let changed = client.send(&read_changes(file)?)?;
                 common.print(&changed, |ChangedTenants { added, changed, removed }| {
                     format!("{added} tenants added, {changed} changed, {removed} removed")
                 });
@@ -192,7 +192,7 @@ impl TenantCommand {
                 let slo = promise.over(None)?;
                 let slo = slo.ok_or_else(|| "a check needs --latency and --iops".to_owned())?;
                 let question = Check { device: device.clone(), tenant: tenant.clone(), slo };
-                let verdict = client.check(&question)?;
+                let verdict = client.send(&question)?;
                 common.print(&verdict, judged);
                 return Ok(ExitCode::from(u8::from(!verdict.admitted)));
             }
@@ -219,7 +219,7 @@ fn set(
     promise: &Promise,
     portion: &Portion,
 ) -> Result<Admitted, Failure> {
-    let before = client.tenant(name)?;
+    let before = client.get::<Tenant>(name)?;
     let share = portion.over(&before.share);
     let slo = match best_effort {
         true => None,
@@ -233,7 +233,7 @@ fn set(
             slo
         }
     };
-    Ok(client.set_tenant(name, &SetTenant { slo, share })?)
+    Ok(client.send_to(name, &SetTenant { slo, share })?)
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use control::admin::{Worker, WorkerState};
+use control::admin::{SetWorker, Worker, WorkerState};
 use serde_json::json;
 
 use super::table::{Side, facts, table, text};
@@ -49,7 +49,9 @@ impl WorkerCommand {
                 let workers = client.workers()?;
                 common.print(&workers, |workers| list(&workers.workers));
             }
-            WorkerCommand::Show { number } => common.print(&client.worker(*number)?, show),
+            WorkerCommand::Show { number } => {
+                common.print(&client.get::<Worker>(&number.to_string())?, show)
+            }
             WorkerCommand::Add { number } => {
                 let number = match number {
                     Some(number) => *number,
@@ -64,7 +66,9 @@ impl WorkerCommand {
                 common.print(&json!({ "added": number }), |_| format!("added worker {number}"));
             }
             WorkerCommand::Drain { number, deadline } => {
-                client.drain_worker(*number, deadline.saturating_mul(1_000))?;
+                let deadline_ms = Some(deadline.saturating_mul(1_000));
+                let parked = SetWorker { state: WorkerState::Parked, deadline_ms };
+                client.send_to(&number.to_string(), &parked)?;
                 common.print(&json!({ "drained": number }), |_| {
                     format!(
                         "drained worker {number}: its connections move to the others, and those that \

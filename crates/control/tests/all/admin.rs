@@ -11,8 +11,8 @@ use std::time::Duration;
 use contract::{Instant, Kind};
 use nearflash_control::admin::{
     AddTenant, AdminAddress, AdminListener, Check, Class, Client, ClientError, Code, Correction,
-    Origin, Router, ServerParts, SetTenant, Share, Slo, State, Strictest, document, scrape_router,
-    start,
+    Devices, Origin, Router, ServerParts, SetTenant, Share, Slo, State, Strictest, Tenant, Worker,
+    document, scrape_router, start,
 };
 use nearflash_control::{DeviceSetup, Switches, Tenants, WorkerController};
 use qos::DeviceModel;
@@ -130,19 +130,19 @@ fn to(slo: Option<Slo>) -> SetTenant {
 fn a_tenant_is_made_shown_changed_and_removed() {
     let api = Api::start();
     let mut client = api.client();
-    let admitted = client.add_tenant(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
+    let admitted = client.send(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
     assert_eq!((admitted.tokens_needed, admitted.tokens_left), (120_000, 300_000));
     assert_eq!((admitted.device.as_str(), admitted.number), ("fast", 1));
-    let gold = client.tenant("gold").unwrap();
+    let gold = client.get::<Tenant>("gold").unwrap();
     assert_eq!(gold.slo, Some(slo(500, 120_000, 100)));
     assert_eq!((gold.class, gold.origin), (Class::LatencyCritical, Origin::Operator));
     assert_eq!((gold.state, gold.connections, gold.in_flight), (State::Active, 0, 0));
-    let changed = client.set_tenant("gold", &to(Some(slo(2_000, 60_000, 80)))).unwrap();
+    let changed = client.send_to("gold", &to(Some(slo(2_000, 60_000, 80)))).unwrap();
     assert_eq!(changed.tokens_needed, 60_000 * 28 / 10);
-    assert_eq!(client.set_tenant("gold", &to(None)).unwrap().tokens_needed, 0);
-    assert_eq!(client.tenant("gold").unwrap().class, Class::BestEffort);
-    client.remove_tenant("gold").unwrap();
-    assert_eq!(client.tenant("gold").unwrap_err().code(), Some(Code::NoTenant));
+    assert_eq!(client.send_to("gold", &to(None)).unwrap().tokens_needed, 0);
+    assert_eq!(client.get::<Tenant>("gold").unwrap().class, Class::BestEffort);
+    client.delete::<Tenant>("gold").unwrap();
+    assert_eq!(client.get::<Tenant>("gold").unwrap_err().code(), Some(Code::NoTenant));
     let left: Vec<_> = client.tenants().unwrap().into_iter().map(|t| t.state).collect();
     assert_eq!(left, [State::Leaving], "no worker has let go of it");
 }
@@ -153,20 +153,20 @@ fn a_share_stays_until_it_is_changed() {
     let mut client = api.client();
     let share = |weight, cap_tokens| Share { weight, cap_tokens };
     let heavy = AddTenant { share: Some(share(3, Some(9_000))), ..add("heavy", None) };
-    client.add_tenant(&heavy).unwrap();
-    client.add_tenant(&add("light", None)).unwrap();
-    let mut shown = |name: &str| client.tenant(name).unwrap().share;
+    client.send(&heavy).unwrap();
+    client.send(&add("light", None)).unwrap();
+    let mut shown = |name: &str| client.get::<Tenant>(name).unwrap().share;
     assert_eq!((shown("heavy"), shown("light")), (share(3, Some(9_000)), share(1, None)));
     // To an SLO and back.
-    client.set_tenant("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
-    client.set_tenant("heavy", &to(None)).unwrap();
-    assert_eq!(client.tenant("heavy").unwrap().share, share(3, Some(9_000)));
+    client.send_to("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
+    client.send_to("heavy", &to(None)).unwrap();
+    assert_eq!(client.get::<Tenant>("heavy").unwrap().share, share(3, Some(9_000)));
     let lighter = SetTenant { slo: None, share: Some(share(2, None)) };
-    client.set_tenant("heavy", &lighter).unwrap();
-    assert_eq!(client.tenant("heavy").unwrap().share, share(2, None));
+    client.send_to("heavy", &lighter).unwrap();
+    assert_eq!(client.get::<Tenant>("heavy").unwrap().share, share(2, None));
     let wrong = SetTenant { slo: Some(slo(500, 1_000, 100)), share: Some(share(2, None)) };
-    assert_eq!(client.set_tenant("heavy", &wrong).unwrap_err().code(), Some(Code::Invalid));
-    assert_eq!(client.tenant("heavy").unwrap().slo, None, "nothing is changed by halves");
+    assert_eq!(client.send_to("heavy", &wrong).unwrap_err().code(), Some(Code::Invalid));
+    assert_eq!(client.get::<Tenant>("heavy").unwrap().slo, None, "nothing is changed by halves");
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn names_may_have_any_characters_that_names_have() {
     let api = Api::start();
     let mut client = api.client();
     for name in ["check", "a/b", "ünï côde", "100 % ?&#", ".."] {
-        client.add_tenant(&add(name, None)).unwrap();
-        assert_eq!(client.tenant(name).unwrap().name, name);
-        client.set_tenant(name, &to(Some(slo(1_000, 10, 100)))).unwrap();
-        client.remove_tenant(name).unwrap();
+        client.send(&add(name, None)).unwrap();
+        assert_eq!(client.get::<Tenant>(name).unwrap().name, name);
+        client.send_to(name, &to(Some(slo(1_000, 10, 100)))).unwrap();
+        client.delete::<Tenant>(name).unwrap();
     }
 }
 
@@ -185,8 +185,8 @@ fn names_may_have_any_characters_that_names_have() {
 fn a_refusal_names_need_supply_the_limit_and_ways_out() {
     let api = Api::start();
     let mut client = api.client();
-    client.add_tenant(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
-    let refused = client.add_tenant(&add("silver", Some(slo(2_000, 400_000, 100)))).unwrap_err();
+    client.send(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
+    let refused = client.send(&add("silver", Some(slo(2_000, 400_000, 100)))).unwrap_err();
     let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
     assert_eq!(problem.code, Code::TooMuch);
     let shortage = problem.shortage.as_ref().unwrap();
@@ -198,13 +198,13 @@ fn a_refusal_names_need_supply_the_limit_and_ways_out() {
     for words in ["needs 400000", "300000 available", "\"gold\"", "at most 300000 requests/s"] {
         assert!(problem.message.contains(words), "{}", problem.message);
     }
-    assert!(client.tenant("silver").is_err());
+    assert!(client.get::<Tenant>("silver").is_err());
     // A refused change leaves the old SLO, and the tenant's own share is no reason to refuse.
-    let refused = client.set_tenant("gold", &to(Some(slo(500, 500_000, 100)))).unwrap_err();
+    let refused = client.send_to("gold", &to(Some(slo(500, 500_000, 100)))).unwrap_err();
     let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
     assert_eq!((problem.code, problem.ways.as_ref().unwrap().iops), (Code::TooMuch, Some(420_000)));
-    assert_eq!(client.tenant("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
-    client.set_tenant("gold", &to(Some(slo(500, 420_000, 100)))).unwrap();
+    assert_eq!(client.get::<Tenant>("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
+    client.send_to("gold", &to(Some(slo(500, 420_000, 100)))).unwrap();
 }
 
 #[test]
@@ -213,37 +213,37 @@ fn a_check_changes_nothing() {
     let mut client = api.client();
     let question =
         |device: Option<&str>, slo| Check { device: device.map(str::to_owned), tenant: None, slo };
-    let fits = client.check(&question(None, slo(500, 100_000, 100))).unwrap();
+    let fits = client.send(&question(None, slo(500, 100_000, 100))).unwrap();
     assert!(fits.admitted && fits.refusal.is_none());
     assert_eq!((fits.tokens_needed, fits.tokens_left), (Some(100_000), Some(320_000)));
-    let not = client.check(&question(None, slo(500, 1_000_000, 100))).unwrap();
+    let not = client.send(&question(None, slo(500, 1_000_000, 100))).unwrap();
     assert!(!not.admitted);
     assert_eq!(not.refusal.unwrap().ways.unwrap().iops, Some(420_000));
-    let disk = client.check(&question(Some("disk"), slo(500, 1, 100))).unwrap();
+    let disk = client.send(&question(Some("disk"), slo(500, 1, 100))).unwrap();
     assert_eq!(disk.refusal.unwrap().code, Code::NoModel);
-    let tape = client.check(&question(Some("tape"), slo(500, 1, 100))).unwrap_err();
+    let tape = client.send(&question(Some("tape"), slo(500, 1, 100))).unwrap_err();
     assert_eq!(tape.code(), Some(Code::NoDevice));
     assert!(client.tenants().unwrap().is_empty());
-    client.add_tenant(&add("gold", Some(slo(500, 400_000, 100)))).unwrap();
+    client.send(&add("gold", Some(slo(500, 400_000, 100)))).unwrap();
     let change = |device: Option<&str>, tenant: &str| Check {
         tenant: Some(tenant.to_owned()),
         ..question(device, slo(500, 420_000, 100))
     };
-    assert!(client.check(&change(None, "gold")).unwrap().admitted, "its own share counts as free");
-    let nobody = client.check(&change(None, "nobody")).unwrap_err();
+    assert!(client.send(&change(None, "gold")).unwrap().admitted, "its own share counts as free");
+    let nobody = client.send(&change(None, "nobody")).unwrap_err();
     assert_eq!(nobody.code(), Some(Code::NoTenant));
-    let both = client.check(&change(Some("disk"), "gold")).unwrap_err();
+    let both = client.send(&change(Some("disk"), "gold")).unwrap_err();
     assert_eq!(both.code(), Some(Code::Invalid));
-    assert_eq!(client.tenant("gold").unwrap().slo.unwrap().iops, 400_000);
+    assert_eq!(client.get::<Tenant>("gold").unwrap().slo.unwrap().iops, 400_000);
 }
 
 #[test]
 fn devices_and_workers_are_told() {
     let api = Api::start();
     let mut client = api.client();
-    client.add_tenant(&add("lax", Some(slo(2_000, 10_000, 100)))).unwrap();
-    client.add_tenant(&add("strict", Some(slo(500, 20_000, 100)))).unwrap();
-    let devices = client.devices().unwrap().devices;
+    client.send(&add("lax", Some(slo(2_000, 10_000, 100)))).unwrap();
+    client.send(&add("strict", Some(slo(500, 20_000, 100)))).unwrap();
+    let devices = client.read::<Devices>().unwrap().devices;
     let (fast, disk) = (&devices[0], &devices[1]);
     assert_eq!((fast.tokens, fast.tokens_promised), (Some(420_000), 30_000));
     let strictest = Strictest { latency_us: 500, tenant: "strict".to_owned() };
@@ -534,14 +534,14 @@ fn a_thousand_tenants_come_and_go_over_one_connection() {
     let api = Api::start();
     let mut client = api.client();
     for n in 0..1_000 {
-        client.add_tenant(&add(&format!("t{n}"), Some(slo(2_000, 100, 100)))).unwrap();
+        client.send(&add(&format!("t{n}"), Some(slo(2_000, 100, 100)))).unwrap();
     }
     assert_eq!(client.tenants().unwrap().len(), 1_000);
-    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 100_000);
+    assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 100_000);
     for n in 0..1_000 {
-        client.remove_tenant(&format!("t{n}")).unwrap();
+        client.delete::<Tenant>(&format!("t{n}")).unwrap();
     }
-    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 0);
+    assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 0);
 }
 
 #[test]
@@ -622,8 +622,11 @@ fn a_model_is_told_as_it_was_measured() {
 fn a_worker_is_shown_alone() {
     let api = Api::start();
     let both = api.client().workers().unwrap().workers;
-    assert_eq!(api.client().worker(1).unwrap(), both[1]);
-    assert_eq!(api.client().worker(2).unwrap_err().code(), Some(Code::NoWorker));
+    assert_eq!(api.client().get::<Worker>(&1.to_string()).unwrap(), both[1]);
+    assert_eq!(
+        api.client().get::<Worker>(&2.to_string()).unwrap_err().code(),
+        Some(Code::NoWorker)
+    );
     assert_eq!(api.ask("GET", "/v1/workers/x", "").0, 400);
 }
 

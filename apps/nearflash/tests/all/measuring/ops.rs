@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Launch, PATIENCE, Place, Server, V2, now, wait_until};
-use control::admin::{AddListener, AddTenant, Client, ClientError, SetTenant, Slo};
+use control::admin::{AddListener, AddTenant, Client, ClientError, SetTenant, Slo, Tenant};
 use serde_json::Value;
 
 /// The servers of these tests.
@@ -195,7 +195,7 @@ fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener()
     let state = place.path("state").display().to_string();
     let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
     let wanted = AddListener { url: "nvme-tcp://127.0.0.1:0".to_owned() };
-    place.client().add_listener(&wanted).unwrap();
+    place.client().send(&wanted).unwrap();
     let worker = nice(&server, "worker-0");
     assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);
 }
@@ -396,13 +396,13 @@ fn tenants_by_the_ten_thousand() {
     let quiet = p95_of_gold(&place, &server, 4.0);
     let add = |client: &mut Client, n| {
         let tenant = AddTenant { name: name(n), device: None, slo: Some(slo(1)), share: None };
-        client.add_tenant(&tenant).map(drop)
+        client.send(&tenant).map(drop)
     };
     let set = |client: &mut Client, n| {
         let to = SetTenant { slo: Some(slo(2)), share: None };
-        client.set_tenant(&name(n), &to).map(drop)
+        client.send_to(&name(n), &to).map(drop)
     };
-    let remove = |client: &mut Client, n| client.remove_tenant(&name(n));
+    let remove = |client: &mut Client, n| client.delete::<Tenant>(&name(n));
     type Change<'a> = &'a dyn Fn(&mut Client, usize) -> Result<(), ClientError>;
     let changes: [(&str, Change<'_>); 3] =
         [("registered", &add), ("changed", &set), ("removed", &remove)];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{Launch, Operator, PATIENCE, Server, V2, now, pattern, wait_until};
 use contract::Hello;
-use control::admin::Client;
+use control::admin::{Client, Recalibration};
 use serde_json::Value;
 
 /// Device A at a fortieth of its pace, so that stalls of the machine are short beside its latencies,
@@ -188,7 +188,7 @@ fn scratch_stays_while_a_probe_may_still_write_there() {
     let mut client = Client::new(place.admin().parse().unwrap()).unwrap();
     // The first has no probes, and what the second has sent is at the device for long.
     wait_until("a step with probes", PATIENCE, || {
-        client.recalibration("disk").is_ok_and(|told| told.steps >= 2)
+        client.get::<Recalibration>("disk").is_ok_and(|told| told.steps >= 2)
     });
     let said = place.refused(&["namespace", "rm", "scratch"]);
     assert!(said.contains("still at the device"), "{said}");

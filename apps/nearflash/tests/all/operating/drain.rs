@@ -7,7 +7,9 @@ use crate::support::{
     Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V1, V2, now, wait_until,
 };
 use contract::{Command, Hello, Notice, Range, Status};
-use control::admin::{AdminAddress, Client, Code, ListenerState, WorkerState};
+use control::admin::{
+    AdminAddress, Client, Code, Connection, ListenerState, Listeners, SetWorker, WorkerState,
+};
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
 
@@ -39,7 +41,7 @@ impl Place {
     }
 
     fn states(&self) -> Vec<ListenerState> {
-        self.client().listeners().unwrap().listeners.iter().map(|one| one.state).collect()
+        self.client().read::<Listeners>().unwrap().listeners.iter().map(|one| one.state).collect()
     }
 }
 
@@ -133,18 +135,18 @@ fn one_abusive_client_is_ended_and_the_others_stay() {
     };
     wait_until("its requests", PATIENCE, || find().is_some());
     let id = find().unwrap().id;
-    let shown = place.client().connection(&id).unwrap();
+    let shown = place.client().get::<Connection>(&id).unwrap();
     assert_eq!((shown.id.as_str(), shown.listener, shown.ending), (id.as_str(), 2, false));
     assert!(place.told(&["conn", "show", &id]).starts_with(&format!("connection {id}\n  peer ")));
     let ending = place.client().end_connection(&id, 300).unwrap();
     assert!(ending.ending && ending.id == id);
-    wait_until("its end", PATIENCE, || place.client().connection(&id).is_err());
+    wait_until("its end", PATIENCE, || place.client().get::<Connection>(&id).is_err());
     // What its socket had taken is still there for it to read.
     drop(rude);
     let error = place.client().end_connection(&id, 1).unwrap_err();
     assert_eq!(error.code(), Some(Code::NoConnection));
     assert!(error.to_string().starts_with(&format!("there is no connection {id} (any more)")));
-    let code = |id| place.client().connection(id).unwrap_err().code();
+    let code = |id| place.client().get::<Connection>(id).unwrap_err().code();
     assert_eq!(code("0:9999999.0"), Some(Code::NoConnection));
     assert_eq!((code("9:0.0"), code("x")), (Some(Code::NoWorker), Some(Code::Invalid)));
     others.iter_mut().for_each(|v2| assert_eq!(v2.call(READ, &[]).0, Status::Ok));
@@ -194,10 +196,22 @@ fn a_drained_worker_ends_what_cannot_move() {
     let worker = || place.client().workers().unwrap().workers.swap_remove(1);
     let held = worker().connections;
     assert!(held >= 3, "{held}");
-    place.client().drain_worker(1, 600_000).unwrap();
+    place
+        .client()
+        .send_to(
+            &1.to_string(),
+            &SetWorker { state: WorkerState::Parked, deadline_ms: Some(600_000) },
+        )
+        .unwrap();
     wait_until("the rude one alone", PATIENCE, || worker().connections == 1);
     assert_eq!(worker().state, WorkerState::Retiring);
-    place.client().drain_worker(1, 1_000).unwrap();
+    place
+        .client()
+        .send_to(
+            &1.to_string(),
+            &SetWorker { state: WorkerState::Parked, deadline_ms: Some(1_000) },
+        )
+        .unwrap();
     wait_until("its end", PATIENCE, || worker().state == WorkerState::Parked);
     assert_eq!(worker().connections, 0);
     clients.iter_mut().for_each(|v2| assert_eq!(v2.call(READ, &[]).0, Status::Ok));

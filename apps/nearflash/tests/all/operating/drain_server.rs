@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{Answer, Launch, Operator, PATIENCE, Server, V2, nearflash, wait_until};
 use contract::{Command, Hello, Notice, Range};
-use control::admin::{AdminAddress, Client, Code, Drain, DrainState};
+use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState};
 
 const READ: Command = Command::Read(Range::new(0, 8));
 
@@ -66,7 +66,7 @@ fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is(
     idle.expect_end(PATIENCE);
     let mut drain = None;
     wait_until("the idle one's end", PATIENCE, || {
-        drain = place.client().drain().ok();
+        drain = place.client().read::<Drain>().ok();
         drain.is_none_or(|drain| drain.connections == 1)
     });
     let Drain { state, in_flight, left_ms, .. } = drain.expect("one is busy still");
@@ -111,14 +111,14 @@ fn a_drain_that_is_asked_for_again_has_another_time_and_a_signal_a_short_one() {
     let mut place = Place::start("mem:16MiB?delay=8s");
     let (mut busy, _idle) = place.clients();
     let left = |drain: Drain| Duration::from_millis(drain.left_ms.unwrap()).as_secs();
-    assert!(left(place.client().drain_server(Some(20_000)).unwrap()) < 21);
-    assert!(left(place.client().drain_server(Some(900_000)).unwrap()) > 600);
+    assert!(left(place.client().send(&DrainServer { deadline_ms: Some(20_000) }).unwrap()) < 21);
+    assert!(left(place.client().send(&DrainServer { deadline_ms: Some(900_000) }).unwrap()) > 600);
     // Somebody else would wait as long as that.
     let upgrade = place.run(&["drain", "--no-wait", "--deadline", "800"]);
     assert!(upgrade.status.success());
     place.server.terminate();
     wait_until("the short time", PATIENCE, || {
-        place.client().drain().is_ok_and(|drain| left(drain) < 2)
+        place.client().read::<Drain>().is_ok_and(|drain| left(drain) < 2)
     });
     assert!(!busy.is_answered_before_its_end(7), "it has a second");
     assert!(place.server.wait().success(), "it ends in order");
@@ -135,11 +135,11 @@ fn no_process_takes_over_from_one_that_drains() {
     let mut busy = V2::hello(server.address(), Hello::default()).unwrap();
     busy.send(7, READ, &[]);
     let mut client = Client::new(AdminAddress::Unix(admin.clone().into())).unwrap();
-    wait_until("a request", PATIENCE, || client.drain().unwrap().in_flight == 1);
-    client.drain_server(Some(600_000)).unwrap();
+    wait_until("a request", PATIENCE, || client.read::<Drain>().unwrap().in_flight == 1);
+    client.send(&DrainServer { deadline_ms: Some(600_000) }).unwrap();
     let (_, said) = launch().with("--upgrade").fail();
     assert!(said.contains("this server is draining"), "{said}");
     assert!(busy.is_answered_before_its_end(7));
     assert!(server.wait().success());
-    assert_eq!(client.drain().unwrap_err().code(), None::<Code>);
+    assert_eq!(client.read::<Drain>().unwrap_err().code(), None::<Code>);
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::support::{Launch, Server};
 use control::admin::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, AddTenant, AdminAddress, AnaState,
-    ChangeTenant, ChangeTenants, Client, ClientError, RemoveListener, RemoveNamed, RemoveNamespace,
-    SetAna, SetDevice, SetHost, SetNamed, SetNamespace, SetSubsystem, SetTenant, Share,
+    ChangeTenant, ChangeTenants, Client, ClientError, Device, Devices, Host, Hosts, Listeners,
+    Namespaces, RemoveListener, RemoveNamed, RemoveNamespace, SetAna, SetDevice, SetHost, SetNamed,
+    SetNamespace, SetSubsystem, SetTenant, Share, Subsystems, Tenant,
 };
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
@@ -69,11 +70,11 @@ impl State {
             (one.nqn, told)
         };
         let tenants = client.tenants().unwrap().into_iter();
-        let namespaces = client.namespaces().unwrap().namespaces.into_iter();
-        let subsystems = client.subsystems().unwrap().subsystems.into_iter();
-        let hosts = client.hosts().unwrap().hosts.into_iter();
-        let listeners = client.listeners().unwrap().listeners.into_iter();
-        let devices = client.devices().unwrap().devices.into_iter();
+        let namespaces = client.read::<Namespaces>().unwrap().namespaces.into_iter();
+        let subsystems = client.read::<Subsystems>().unwrap().subsystems.into_iter();
+        let hosts = client.read::<Hosts>().unwrap().hosts.into_iter();
+        let listeners = client.read::<Listeners>().unwrap().listeners.into_iter();
+        let devices = client.read::<Devices>().unwrap().devices.into_iter();
         State {
             tenants: tenants.map(|one| (one.name, one.share.weight)).collect(),
             namespaces: namespaces.map(|one| (one.name, (one.bytes, one.read_only))).collect(),
@@ -142,7 +143,7 @@ fn batch(new: &[(String, u32)], others: &[(String, u32)], gone: &[String]) -> Ch
 }
 
 fn set(client: &mut Client, nqn: &str, to: SetSubsystem) -> Result<(), ClientError> {
-    client.set_subsystem(nqn, &to).map(drop)
+    client.send_to(nqn, &to).map(drop)
 }
 
 impl Change {
@@ -244,44 +245,40 @@ impl Change {
         match self {
             Change::AddTenant(name, weight) => {
                 let (name, share) = (name.clone(), share(*weight));
-                client.add_tenant(&AddTenant { name, device: None, slo: None, share }).map(drop)
+                client.send(&AddTenant { name, device: None, slo: None, share }).map(drop)
             }
             Change::SetTenant(name, weight) => {
                 let to = SetTenant { slo: None, share: share(*weight) };
-                client.set_tenant(name, &to).map(drop)
+                client.send_to(name, &to).map(drop)
             }
-            Change::RemoveTenant(name) => client.remove_tenant(name),
-            Change::Batch(new, others, gone) => {
-                client.change_tenants(&batch(new, others, gone)).map(drop)
-            }
+            Change::RemoveTenant(name) => client.delete::<Tenant>(name),
+            Change::Batch(new, others, gone) => client.send(&batch(new, others, gone)).map(drop),
             Change::AddNamespace(name, bytes) => {
                 let (name, bytes, subsystems) = (name.clone(), *bytes, Some(Vec::new()));
                 let device = Some("disk".to_owned());
                 let new = AddNamespace { name, bytes, device, read_only: false, subsystems };
-                client.add_namespace(&new).map(drop)
+                client.send(&new).map(drop)
             }
             Change::ResizeNamespace(name, bytes) => {
                 let (bytes, shrink) = (Some(*bytes), true);
                 let to = SetNamespace { bytes, shrink, ..SetNamespace::default() };
-                client.set_namespace(name, &to).map(drop)
+                client.send_to(name, &to).map(drop)
             }
             Change::CloseNamespace(name, is_closed) => {
                 let read_only = Some(*is_closed);
                 let to = SetNamespace { read_only, ..SetNamespace::default() };
-                client.set_namespace(name, &to).map(drop)
+                client.send_to(name, &to).map(drop)
             }
             Change::RenameNamespace(name, new) => {
                 let to = SetNamespace { name: Some(new.clone()), ..SetNamespace::default() };
-                client.set_namespace(name, &to).map(drop)
+                client.send_to(name, &to).map(drop)
             }
-            Change::RemoveNamespace(name) => {
-                client.remove_namespace(name, RemoveNamespace::default())
-            }
+            Change::RemoveNamespace(name) => client.send_to(name, &RemoveNamespace::default()),
             Change::AddSubsystem(nqn) => {
                 let (nqn, namespaces) = (nqn.clone(), Some(Vec::new()));
                 let (hosts, tenant, authenticate) = (None, None, false);
                 let new = AddSubsystem { nqn, hosts, namespaces, tenant, authenticate };
-                client.add_subsystem(&new).map(drop)
+                client.send(&new).map(drop)
             }
             Change::Authenticate(nqn, is_on) => {
                 set(client, nqn, SetSubsystem { authenticate: Some(*is_on), ..none })
@@ -305,34 +302,32 @@ impl Change {
                     false => AnaState::Optimized,
                 };
                 let to = SetAna { state, subsystem: Some(nqn.clone()), group: None };
-                client.set_ana("1", &to).map(drop)
+                client.send_to("1", &to).map(drop)
             }
-            Change::RemoveSubsystem(nqn) => client.remove_subsystem(nqn),
+            Change::RemoveSubsystem(nqn) => client.delete::<control::admin::Subsystem>(nqn),
             Change::SetHost(nqn, has_key, tenant) => {
                 let key = Some(if *has_key { KEY.to_owned() } else { String::new() });
                 let tenant = Some(tenant.clone().unwrap_or_default());
-                client.set_host(nqn, &SetHost { tenant, key, controller_key: None }).map(drop)
+                client.send_to(nqn, &SetHost { tenant, key, controller_key: None }).map(drop)
             }
-            Change::RemoveHost(nqn) => client.remove_host(nqn),
-            Change::AddListener(url) => {
-                client.add_listener(&AddListener { url: url.clone() }).map(drop)
-            }
+            Change::RemoveHost(nqn) => client.delete::<Host>(nqn),
+            Change::AddListener(url) => client.send(&AddListener { url: url.clone() }).map(drop),
             Change::RemoveListener(url) => {
-                client.remove_listener(url, RemoveListener::default()).map(drop)
+                client.send_to(url, &RemoveListener::default()).map(drop)
             }
             Change::AddDevice(name, has_model) => {
                 let (name, spec) = (name.clone(), "null:1MiB".to_owned());
                 let (correct_online, bound_depth, fail_fast) = (false, false, false);
                 let model = has_model.then(|| "a".to_owned());
                 let new = AddDevice { name, spec, model, correct_online, bound_depth, fail_fast };
-                client.add_device(&new).map(drop)
+                client.send(&new).map(drop)
             }
             Change::SetDevice(name, fail_fast, seconds) => {
                 let (fail_fast, recalibrate_idle_seconds) = (Some(*fail_fast), Some(*seconds));
                 let to = SetDevice { fail_fast, recalibrate_idle_seconds, ..SetDevice::default() };
-                client.set_device(name, &to).map(drop)
+                client.send_to(name, &to).map(drop)
             }
-            Change::RemoveDevice(name) => client.remove_device(name),
+            Change::RemoveDevice(name) => client.delete::<Device>(name),
         }
     }
 }

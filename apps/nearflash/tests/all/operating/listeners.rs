@@ -9,7 +9,7 @@ use crate::support::{
     wait_until,
 };
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddListener, RemoveListener};
+use control::admin::{AddListener, Listeners, RemoveListener};
 use wire::nvme::{Event, LogPage};
 
 const READ: Command = Command::Read(Range::new(64, 8));
@@ -436,8 +436,10 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     for _ in 0..kills {
         let mut server = place.start();
         let mut client = place.client();
-        let there: Vec<u16> =
-            client.listeners().unwrap().listeners[1..].iter().map(|one| one.number).collect();
+        let there: Vec<u16> = client.read::<Listeners>().unwrap().listeners[1..]
+            .iter()
+            .map(|one| one.number)
+            .collect();
         // One that was added has a number that was not answered.
         let is_new = asked.as_ref().is_some_and(|asked| {
             there.len() == asked.len()
@@ -463,13 +465,13 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
                             *asked = Some(after.clone());
                             *added += 1;
                             let url = format!("reflex+unix:{}", socket(*added));
-                            let made = client.add_listener(&AddListener { url });
+                            let made = client.send(&AddListener { url });
                             made.map(|one| *after.last_mut().expect("pushed") = one.number)
                         }
                         false => {
                             let number = after.remove(0).to_string();
                             *asked = Some(after.clone());
-                            client.remove_listener(&number, RemoveListener::default()).map(drop)
+                            client.send_to(&number, &RemoveListener::default()).map(drop)
                         }
                     };
                     match done {

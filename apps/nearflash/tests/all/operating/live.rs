@@ -10,8 +10,8 @@ use crate::support::{
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
-    AddNamespace, AddTenant, ChangeTenant, ChangeTenants, Client, ClientError, RemoveNamed,
-    RemoveNamespace,
+    AddNamespace, AddTenant, ChangeTenant, ChangeTenants, Client, ClientError, Namespaces,
+    RemoveNamed, RemoveNamespace, Tenant,
 };
 use serde_json::Value;
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
@@ -349,9 +349,9 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
     };
     kill_at_random(
         config,
-        |client| client.namespaces().unwrap().namespaces.len() as u64 - 1,
-        |client, n| client.add_namespace(&namespace(n)).map(drop),
-        |client, n| client.remove_namespace(&format!("more{n}"), RemoveNamespace::default()),
+        |client| client.read::<Namespaces>().unwrap().namespaces.len() as u64 - 1,
+        |client, n| client.send(&namespace(n)).map(drop),
+        |client, n| client.send_to(&format!("more{n}"), &RemoveNamespace::default()),
     );
 }
 
@@ -368,8 +368,8 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
             let tenants = client.tenants().unwrap();
             tenants.iter().filter(|tenant| tenant.name.starts_with('0')).count() as u64
         },
-        |client, n| client.add_tenant(&tenant(n)).map(drop),
-        |client, n| client.remove_tenant(&name(n)),
+        |client, n| client.send(&tenant(n)).map(drop),
+        |client, n| client.delete::<Tenant>(&name(n)),
     );
 }
 
@@ -553,7 +553,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
         ChangeTenant::Add(AddTenant { name, device: None, slo: None, share: None })
     };
     let remove = |name: &str| ChangeTenant::Remove(RemoveNamed { name: name.to_owned() });
-    let apply = |changes: Vec<ChangeTenant>| client().change_tenants(&ChangeTenants { changes });
+    let apply = |changes: Vec<ChangeTenant>| client().send(&ChangeTenants { changes });
     let names = || -> Vec<String> {
         let all = client().tenants().unwrap().into_iter();
         let there = all.filter(|tenant| tenant.state != control::admin::State::Leaving);

@@ -10,7 +10,7 @@ use crate::support::{
     nearflash, now, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddTenant, AdminAddress, Client, Code, Slo};
+use control::admin::{AddTenant, AdminAddress, Client, Code, Devices, Slo, Tenant};
 use serde_json::Value;
 
 /// A directory for the sockets and files of one server.
@@ -242,13 +242,13 @@ fn a_thousand_tenants_come_and_go_under_load() {
     for n in 0..1_000 {
         let tenant =
             AddTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()), share: None };
-        client.add_tenant(&tenant).unwrap();
+        client.send(&tenant).unwrap();
     }
-    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 1_000);
+    assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 1_000);
     let added = now() - begun;
     let begun = now();
     for n in 0..1_000 {
-        client.remove_tenant(&format!("t{n}")).unwrap();
+        client.delete::<Tenant>(&format!("t{n}")).unwrap();
     }
     let removed = now() - begun;
     wait_until("free numbers", PATIENCE, || client.tenants().unwrap().len() == 1);
@@ -256,9 +256,7 @@ fn a_thousand_tenants_come_and_go_under_load() {
     polite.is_served();
     println!("the longest request beside it took {:.1?}", polite.dismiss());
     // The table still takes as many as it did.
-    client
-        .add_tenant(&AddTenant { name: "last".into(), device: None, slo: None, share: None })
-        .unwrap();
+    client.send(&AddTenant { name: "last".into(), device: None, slo: None, share: None }).unwrap();
 }
 
 #[test]
@@ -367,7 +365,7 @@ fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
     let slo =
         Slo { latency_us: 500, percentile: 95.0, iops: 1, read_percent: 100, request_bytes: 4096 };
     let add = AddTenant { name: "gold".into(), device: None, slo: Some(slo), share: None };
-    assert_eq!(client.add_tenant(&add).unwrap_err().code(), Some(Code::NoModel));
+    assert_eq!(client.send(&add).unwrap_err().code(), Some(Code::NoModel));
     let held = V2::connect(server.address());
     assert_eq!(client.workers().unwrap().workers[0].connections, 1);
     drop(held);

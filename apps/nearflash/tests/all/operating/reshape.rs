@@ -163,7 +163,7 @@ fn size_and_access_change_in_one_go() {
         ..SetNamespace::default()
     };
     for (mib, closed) in [(32, true), (24, false), (8, true), (16, false)] {
-        let made = client.set_namespace("data", &to(mib, closed)).unwrap();
+        let made = client.send_to("data", &to(mib, closed)).unwrap();
         assert_eq!((made.bytes, made.read_only), (mib * MIB, closed));
         assert_eq!((host.blocks(1), host.is_protected(1)), (Ok(mib * MIB / 512), closed));
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use crate::support::{Operator, PATIENCE, Place, Server, V2, nearflash, wait_until};
 use contract::{Command, Range, Status};
-use control::admin::{ClientError, Code, ListenerState, SetDevice, SetListener};
+use control::admin::{ClientError, Code, Listener, ListenerState, SetDevice, SetListener};
 use serde_json::{Value, json};
 
 /// The servers of these tests.
@@ -123,24 +123,24 @@ fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
     let name = SetDevice { name: Some("other".to_owned()), ..none() };
     let model = |model: &str| SetDevice { model: Some(model.to_owned()), ..none() };
     for (to, what) in [(spec, "the spec"), (name, "the name"), (model(""), "keeps a model")] {
-        let (code, message) = refused(client.set_device("disk", &to));
+        let (code, message) = refused(client.send_to("disk", &to));
         assert_eq!(code, Some(Code::Fixed), "{message}");
         assert!(message.contains(what) && message.contains("remove it and add it"), "{message}");
     }
-    let (code, message) = refused(client.set_device("plain", &model("a")));
+    let (code, message) = refused(client.send_to("plain", &model("a")));
     assert_eq!(code, Some(Code::Fixed), "{message}");
     let fast = SetDevice { fail_fast: Some(true), ..none() };
-    let (code, message) = refused(client.set_device("plain", &fast));
+    let (code, message) = refused(client.send_to("plain", &fast));
     assert!(code == Some(Code::Invalid) && message.contains("needs a device model"), "{message}");
-    assert_eq!(refused(client.set_device("gone", &fast)).0, Some(Code::NoDevice));
-    assert_eq!(refused(client.set_device("disk", &model("/nowhere"))).0, Some(Code::Invalid));
+    assert_eq!(refused(client.send_to("gone", &fast)).0, Some(Code::NoDevice));
+    assert_eq!(refused(client.send_to("disk", &model("/nowhere"))).0, Some(Code::Invalid));
     let scratch = SetDevice { recalibrate_scratch: Some("x".to_owned()), ..none() };
-    assert_eq!(refused(client.set_device("disk", &scratch)).0, Some(Code::NoNamespace));
+    assert_eq!(refused(client.send_to("disk", &scratch)).0, Some(Code::NoNamespace));
     assert!(place.refused(&["device", "set", "disk"]).contains("nothing to change"));
     assert_eq!(place.device("disk")["settings"], before);
     // What is as it is may be named.
     let spec = before["spec"].as_str().map(str::to_owned);
-    client.set_device("disk", &SetDevice { spec, ..none() }).unwrap();
+    client.send_to("disk", &SetDevice { spec, ..none() }).unwrap();
 }
 
 #[test]
@@ -228,23 +228,23 @@ fn a_listener_is_drained_and_opened_by_its_state_and_keeps_its_address() {
     let place = Place::of_two_devices();
     let server = place.start();
     let mut client = place.client();
-    let url = client.listener("1").unwrap().url;
+    let url = client.get::<Listener>("1").unwrap().url;
     let to = |state| SetListener { state: Some(state), ..SetListener::default() };
-    let drained = client.set_listener("1", &to(ListenerState::Draining)).unwrap();
+    let drained = client.send_to("1", &to(ListenerState::Draining)).unwrap();
     assert_ne!(drained.state, ListenerState::Open);
     let mut stranger = TcpStream::connect(server.address()).unwrap();
     assert!(matches!(stranger.read(&mut [0]), Ok(0) | Err(_)), "nobody is let in");
     let same = SetListener { number: Some(1), url: Some(url.clone()), ..SetListener::default() };
-    client.set_listener("1", &same).unwrap();
-    let opened = client.set_listener(&url, &to(ListenerState::Open)).unwrap();
+    client.send_to("1", &same).unwrap();
+    let opened = client.send_to(&url, &to(ListenerState::Open)).unwrap();
     assert_eq!(opened.state, ListenerState::Open);
     let read = Command::Read(Range::new(0, 8));
     assert_eq!(V2::connect(server.address()).call(read, &[]).0, Status::Ok);
     let moved = SetListener { url: Some(format!("{url}?namespace=2")), ..SetListener::default() };
     let other = SetListener { number: Some(7), ..SetListener::default() };
     for to in [moved, other] {
-        let (code, message) = refused(client.set_listener("1", &to));
+        let (code, message) = refused(client.send_to("1", &to));
         assert!(code == Some(Code::Fixed) && message.contains("listener add"), "{message}");
     }
-    assert_eq!(refused(client.set_listener("9", &same)).0, Some(Code::NoListener));
+    assert_eq!(refused(client.send_to("9", &same)).0, Some(Code::NoListener));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::{
     Launch, NvmeQueue, PATIENCE, Place, Server, each, faultless, host_nqn, verifying, wait_until,
 };
-use control::admin::{Code, SetHost, SetNamespace, SetSubsystem};
+use control::admin::{Code, Namespaces, SetHost, SetNamespace, SetSubsystem};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -264,11 +264,11 @@ fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let key = SetHost { key: Some(KEY.to_owned()), ..SetHost::default() };
     let without = SetSubsystem { deny: vec![host_nqn(1)], ..SetSubsystem::default() };
     let smaller = SetNamespace { bytes: Some(8 << 20), shrink: true, ..Default::default() };
-    let name = client.namespaces().unwrap().namespaces[0].name.clone();
+    let name = client.read::<Namespaces>().unwrap().namespaces[0].name.clone();
     let refused = [
-        client.set_host(FRIEND, &key).unwrap_err(),
-        client.set_subsystem(SUBSYSTEM, &without).unwrap_err(),
-        client.set_namespace(&name, &smaller).unwrap_err(),
+        client.send_to(FRIEND, &key).unwrap_err(),
+        client.send_to(SUBSYSTEM, &without).unwrap_err(),
+        client.send_to(&name, &smaller).unwrap_err(),
     ];
     for refused in refused {
         assert_eq!(refused.code(), Some(Code::Busy), "{refused}");
@@ -277,7 +277,7 @@ fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     assert_eq!(disk.io.read(1, 7).unwrap(), [5; 512], "nothing was changed");
     old.kill();
     wait_until("the older one's end to be known", PATIENCE, || {
-        client.set_subsystem(SUBSYSTEM, &without).is_ok()
+        client.send_to(SUBSYSTEM, &without).is_ok()
     });
     assert!(!disk.is_alive(), "its host is shut out");
 }

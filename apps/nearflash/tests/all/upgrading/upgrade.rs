@@ -343,7 +343,7 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     assert!(some_stayed || clients.alive() == 0, "they had been given to it: {}", old.log());
     is_served(&old);
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
-    place.client().add_tenant(&tenant).unwrap();
+    place.client().send(&tenant).unwrap();
     assert!(place.client().tenants().unwrap().iter().any(|tenant| tenant.name == "late"));
     is_served(&place.take_over());
 }
@@ -402,7 +402,7 @@ fn what_operators_changed_is_not_lost_by_another_state_file() {
     let with_state = |name: &str| place.launch().with("--state").with(&state(name));
     let old = with_state("state").start();
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
-    place.client().add_tenant(&tenant).unwrap();
+    place.client().send(&tenant).unwrap();
     for launch in [place.launch(), with_state("other")] {
         let (code, said) = launch.with("--upgrade").fail();
         assert!(code == 1 && said.contains("--state"), "{said}");
@@ -558,7 +558,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     let mut new = begin(staying(place.launch(), "successor:prepare"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
-    let refused = place.client().add_tenant(&tenant).unwrap_err();
+    let refused = place.client().send(&tenant).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Busy));
     let mut client = place.client();
     let listed = client.connections().unwrap().connections.remove(0);
@@ -575,7 +575,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     assert_eq!(v2.register("late", None).unwrap_err().0, Status::Retry);
     new.kill();
     old.await_log("this server goes on");
-    place.client().add_tenant(&tenant).unwrap();
+    place.client().send(&tenant).unwrap();
     assert_eq!(one.read_blocks(0, 8).len(), 4096, "it is where it was");
     place.client().end_connection(id, 0).unwrap();
 }
@@ -686,13 +686,13 @@ fn operators_are_answered_while_the_new_process_hesitates() {
     new.await_log("stays at successor:commit");
     let asked = now();
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
-    let refused = place.client().add_tenant(&tenant).unwrap_err();
+    let refused = place.client().send(&tenant).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Busy));
     assert!(refused.to_string().contains("try again"), "{refused}");
     assert!(!new.log().contains("took over"), "it was answered after {:?}", now() - asked);
     let new = new.await_ready();
     assert!(old.wait().success());
     assert_eq!(clients.alive(), 4);
-    place.client().add_tenant(&tenant).unwrap();
+    place.client().send(&tenant).unwrap();
     is_served(&new);
 }
