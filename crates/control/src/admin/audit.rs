@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::problem::{Code, Problem};
-use super::server::Seat;
+use super::seat::Seat;
 
 /// Maximum size of the value before, and of the value after, in bytes; larger values are omitted.
 const VALUE_BYTES_MAX: usize = 4096;

@@ -31,6 +31,7 @@ mod problem;
 mod resource;
 mod routes;
 mod scrape;
+mod seat;
 mod server;
 mod settings;
 mod tls;

@@ -2,15 +2,14 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use contract::Failures;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,22 +18,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::answers::{Answer, Answers, Noted};
 use super::audit::{self, Auditor, Caller, Journal};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
+use super::seat::{AddressSlots, Seat};
 use super::tls::Credentials;
 
 /// Maximum number of concurrent connections; more wait to be accepted. The number is small, so that
 /// the connections fit into the descriptors that a server reserves for other uses than clients.
 const CONNECTIONS_MAX: usize = 16;
-
-/// Maximum number of connections of one address at a network endpoint; for IPv6, of one network of
-/// 64 bits.
-const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 
 /// Maximum time for a peer to send the head of a request, also after an earlier request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
@@ -242,51 +238,6 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
     .await
 }
 
-/// The number of connections by address at a network endpoint. One address cannot take all
-/// connections, nor can a host that has an IPv6 network to itself.
-#[derive(Debug, Default)]
-struct AddressSlots(Mutex<Vec<IpAddr>>);
-
-/// A connection's place, which it keeps until its end.
-struct AddressSlot {
-    of: Arc<AddressSlots>,
-    address: IpAddr,
-}
-
-impl AddressSlots {
-    fn take(of: &Arc<AddressSlots>, address: IpAddr) -> Option<AddressSlot> {
-        let address = Failures::place(address);
-        let mut taken = of.0.lock().expect("no holder panics");
-        if taken.iter().filter(|one| **one == address).count() >= CONNECTIONS_OF_ADDRESS_MAX {
-            return None;
-        }
-        taken.push(address);
-        Some(AddressSlot { of: of.clone(), address })
-    }
-}
-
-impl Drop for AddressSlot {
-    fn drop(&mut self) {
-        let mut taken = self.of.0.lock().expect("no holder panics");
-        if let Some(n) = taken.iter().position(|one| *one == self.address) {
-            taken.swap_remove(n);
-        }
-    }
-}
-
-/// The resources that a connection holds until it and its requests have ended. So a peer that hangs
-/// up cannot try again sooner.
-#[derive(Clone)]
-pub(super) struct Seat {
-    _held: Arc<(OwnedSemaphorePermit, Option<AddressSlot>)>,
-}
-
-impl Seat {
-    fn of(permit: OwnedSemaphorePermit, slot: Option<AddressSlot>) -> Seat {
-        Seat { _held: Arc::new((permit, slot)) }
-    }
-}
-
 /// Serves one connection from another machine.
 async fn shake_hands(
     stream: Noted<TcpStream>,
@@ -434,19 +385,5 @@ mod tests {
             served.await.unwrap();
             answers.wait(LAST_MAX);
         });
-    }
-
-    #[test]
-    fn a_network_of_ipv6_has_the_places_of_one_address() {
-        let slots = Arc::new(AddressSlots::default());
-        let take = |text: &str| AddressSlots::take(&slots, text.parse().unwrap());
-        let held: Vec<Option<AddressSlot>> =
-            (0..9).map(|n| take(&format!("2001:db8::{n}:1"))).collect();
-        assert_eq!(held.iter().flatten().count(), CONNECTIONS_OF_ADDRESS_MAX);
-        assert!(take("2001:db8:0:1::1").is_some() && take("10.0.0.1").is_some());
-        drop(held);
-        let held: Vec<Option<AddressSlot>> = (0..8).map(|_| take("::ffff:10.0.0.1")).collect();
-        assert!(held.iter().all(Option::is_some) && take("10.0.0.1").is_none());
-        assert!(take("10.0.0.2").is_some());
     }
 }

@@ -1,0 +1,123 @@
+//! The addresses of the admin API: as configured, by default, and where commands look for it.
+
+use std::env;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use control::admin::{AddressError, AdminAddress};
+use serde::{Deserialize, Serialize};
+
+/// The name of the socket in its directory.
+const SOCKET: &str = "nearflash.sock";
+
+/// The directory of servers that the system runs.
+const SYSTEM_DIRECTORY: &str = "/run/nearflash";
+
+/// The configured addresses of the admin API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Wanted {
+    /// No.
+    Nowhere,
+    /// Yes, there.
+    At(Vec<AdminAddress>),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Wanted::Nowhere),
+            _ => {
+                // A path may have commas of its own.
+                let text = text.replace(",https://", "\0https://");
+                let each = text.split('\0').map(str::parse).collect::<Result<Vec<_>, _>>();
+                each.map(Wanted::At).map_err(|e: AddressError| format!("{e}, or none"))
+            }
+        }
+    }
+}
+
+impl From<Wanted> for String {
+    fn from(wanted: Wanted) -> String {
+        match wanted {
+            Wanted::Nowhere => "none".to_owned(),
+            Wanted::At(each) => {
+                let each: Vec<String> = each.iter().map(AdminAddress::to_string).collect();
+                each.join(",")
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Wanted {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+pub(crate) fn needs(address: &AdminAddress) -> String {
+    format!(
+        "the admin API at {address} needs `certificate`, `key` and `tokens` in [admin]: others can \
+         reach it"
+    )
+}
+
+/// Returns the socket address to listen at. It must be an IP address, since a name may resolve to
+/// another address tomorrow.
+pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
+    let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
+    let ip = host.parse().map_err(|_| {
+        format!("{address}: a server listens at an address, such as https://10.0.0.1:{port}")
+    })?;
+    Ok(SocketAddr::new(ip, *port))
+}
+
+/// The directory that the system gave this service, or this user; `None` when it gave none.
+fn own_directory() -> Option<PathBuf> {
+    let given = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match rustix::process::geteuid().is_root() {
+        true => Some(given("RUNTIME_DIRECTORY").unwrap_or_else(|| SYSTEM_DIRECTORY.into())),
+        false => given("RUNTIME_DIRECTORY").or_else(|| given("XDG_RUNTIME_DIR")),
+    }
+}
+
+/// Returns the default path of the server's socket.
+pub(super) fn default_socket() -> Option<PathBuf> {
+    own_directory().map(|directory| directory.join(SOCKET))
+}
+
+/// Returns the default addresses of a server's admin API.
+pub(crate) fn default_place() -> Wanted {
+    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
+}
+
+/// Returns the default address for commands: the user's own server if its socket exists, else the
+/// system's.
+pub fn where_to_look() -> AdminAddress {
+    let own = default_socket().filter(|path| path.exists());
+    AdminAddress::Unix(own.unwrap_or_else(|| PathBuf::from(SYSTEM_DIRECTORY).join(SOCKET)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_a_place_as_well() {
+        assert_eq!("none".parse(), Ok(Wanted::Nowhere));
+        let at: Wanted = "/run/x.sock".parse().unwrap();
+        assert_eq!(at, Wanted::At(vec![AdminAddress::Unix("/run/x.sock".into())]));
+        let both: Wanted = "/run/a,b.sock,https://10.0.0.1:7443".parse().unwrap();
+        let tls = AdminAddress::Tls { host: "10.0.0.1".to_owned(), port: 7443 };
+        let unix = AdminAddress::Unix("/run/a,b.sock".into());
+        assert_eq!(both, Wanted::At(vec![unix, tls]));
+        assert_eq!(String::from(both), "/run/a,b.sock,https://10.0.0.1:7443");
+        let error = "http://0.0.0.0:80".parse::<Wanted>().unwrap_err();
+        assert!(error.contains("loopback") && error.ends_with("or none"), "{error}");
+    }
+}
