@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query as AxumQuery, Request};
 use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::problem::{Code, Problem};
 
@@ -76,13 +76,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Patch<T> {
     }
 
     async fn take(request: Request) -> Result<Self, Problem> {
-        let Json(mut patch): Json<Value> = Json::from_request(request, &()).await?;
-        for member in patch.as_object_mut().into_iter().flat_map(|members| members.values_mut()) {
-            if member.is_null() {
-                *member = Value::String(String::new());
-            }
+        let Json(mut patch): Json<Map<String, Value>> = Json::from_request(request, &()).await?;
+        for member in patch.values_mut().filter(|member| member.is_null()) {
+            *member = Value::String(String::new());
         }
-        let patch = serde_json::from_value(patch);
+        let patch = serde_json::from_value(Value::Object(patch));
         patch.map(Patch).map_err(|error| Problem::new(Code::Invalid, error.to_string()))
     }
 }
@@ -104,5 +102,35 @@ impl From<RawPathParamsRejection> for Problem {
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Problem {
         Problem::new(Code::Invalid, format!("behind the `?`: {}", rejection.body_text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::inventory::{SetHost, SetNamespace};
+    use axum::body::Body as HttpBody;
+    use axum::http::header::CONTENT_TYPE;
+
+    fn patch<T: DeserializeOwned + JsonSchema + Send + 'static>(body: &str) -> Result<T, Problem> {
+        let request = Request::builder().header(CONTENT_TYPE, "application/merge-patch+json");
+        let request = request.body(HttpBody::from(body.to_owned())).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(Patch::take(request)).map(|Patch(to)| to)
+    }
+
+    #[test]
+    fn a_patch_removes_what_is_null_and_keeps_what_is_omitted() {
+        let SetHost { tenant, key, controller_key } =
+            patch(r#"{"tenant": null, "key": "k"}"#).unwrap();
+        assert_eq!(
+            (tenant.as_deref(), key.as_deref(), controller_key),
+            (Some(""), Some("k"), None)
+        );
+        let grown: SetNamespace = patch(r#"{"bytes": 1024}"#).unwrap();
+        assert_eq!(grown, SetNamespace { bytes: Some(1_024), ..SetNamespace::default() });
+        for wrong in [r#"{"bytes": null}"#, r#"{"size": 1}"#, "[]", ""] {
+            assert_eq!(patch::<SetNamespace>(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
+        }
     }
 }

@@ -44,6 +44,7 @@ pub struct Namespaces {
 pub struct SetNamespace {
     /// Size in bytes: a multiple of 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 512), extend("multipleOf" = 512))]
     pub bytes: Option<u64>,
     /// `true` if the namespace may become smaller, which loses the data after its new end.
     #[serde(default)]
@@ -61,8 +62,10 @@ pub struct SetNamespace {
 #[serde(deny_unknown_fields)]
 pub struct AddNamespace {
     /// Name for operators: letters, digits, `-`, `_` and `.`, not digits alone.
+    #[schemars(length(min = 1, max = 64))]
     pub name: String,
     /// Size in bytes: a multiple of 512.
+    #[schemars(range(min = 512), extend("multipleOf" = 512))]
     pub bytes: u64,
     /// The device of the namespace; the first device by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,17 +11,22 @@ use super::workers::WorkerState;
 #[serde(deny_unknown_fields)]
 pub struct Slo {
     /// Bound of the tail latency of reads in microseconds; more than zero.
+    #[schemars(range(min = 1))]
     pub latency_us: u32,
     /// Percentile that the bound applies to, in percent.
     #[serde(default = "p95")]
+    #[schemars(range(min = 0.1, max = 99.9))]
     pub percentile: f64,
     /// Guaranteed requests per second.
+    #[schemars(range(min = 1))]
     pub iops: u32,
     /// Share of reads in percent.
     #[serde(default = "all_reads")]
+    #[schemars(range(max = 100))]
     pub read_percent: u8,
     /// Size of a typical request in bytes.
     #[serde(default = "a_page")]
+    #[schemars(range(max = 1_048_576))]
     pub request_bytes: u32,
 }
 
@@ -43,9 +48,11 @@ fn a_page() -> u32 {
 pub struct Share {
     /// Weight relative to the other tenants, from 1 to 1000.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000))]
     pub weight: u32,
     /// Maximum tokens per second, whatever others leave; `null` for no cap.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub cap_tokens: Option<u64>,
 }
 
@@ -63,6 +70,7 @@ fn slo_or_null(generator: &mut SchemaGenerator) -> Schema {
 #[serde(deny_unknown_fields)]
 pub struct AddTenant {
     /// Name of the tenant: 1 to 64 bytes.
+    #[schemars(length(min = 1, max = 64))]
     pub name: String,
     /// The device of the SLO; the first device by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -712,6 +712,37 @@ fn a_path_allows_the_methods_that_the_document_has() {
 }
 
 #[test]
+fn the_document_has_the_ranges_that_the_server_has() {
+    let (api, document) = (Api::start(), document());
+    let member = |schema: &str, member: &str, word: &str| {
+        document["components"]["schemas"][schema]["properties"][member][word].clone()
+    };
+    assert_eq!(member("Slo", "latency_us", "minimum"), json!(1));
+    assert_eq!(member("Slo", "iops", "minimum"), json!(1));
+    assert_eq!(member("Slo", "iops", "maximum"), json!(u32::MAX));
+    assert_eq!(member("Slo", "read_percent", "maximum"), json!(100));
+    assert_eq!(member("Share", "weight", "maximum"), json!(1_000));
+    assert_eq!(member("SetDevice", "recalibrate_idle_seconds", "maximum"), json!(u32::MAX));
+    let after = &document["paths"]["/v1/history"]["get"]["parameters"][0]["schema"];
+    assert_eq!((&after["minimum"], &after["maximum"]), (&json!(0), &json!(u64::MAX)));
+    for (member, outside) in
+        [("latency_us", 0), ("iops", 0), ("read_percent", 101), ("request_bytes", 1_048_577)]
+    {
+        let mut slo = json!({ "latency_us": 900, "iops": 1 });
+        slo[member] = outside.into();
+        let body = json!({ "name": "x", "slo": slo }).to_string();
+        assert_eq!(api.ask("POST", "/v1/tenants", &body).0, 400, "{member}");
+    }
+    for (path, code) in [
+        ("/v1/history?after=18446744073709551615", 200),
+        ("/v1/history?after=18446744073709551616", 400),
+        ("/v1/standing?limit=18446744073709551616", 400),
+    ] {
+        assert_eq!(api.ask("GET", path, "").0, code, "{path}");
+    }
+}
+
+#[test]
 fn the_document_describes_what_answers() {
     let api = Api::start();
     let (code, served) = api.ask("GET", "/openapi.json", "");

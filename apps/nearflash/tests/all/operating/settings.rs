@@ -1,7 +1,8 @@
 //! What is said of devices and listeners, changed while they serve: the real program.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 
 use crate::support::{Operator, PATIENCE, Place, Server, V2, nearflash, wait_until};
 use contract::{Command, Range, Status};
@@ -61,6 +62,28 @@ impl Servers for Place {
 fn refused<T: std::fmt::Debug>(done: Result<T, ClientError>) -> (Option<Code>, String) {
     let error = done.unwrap_err();
     (error.code(), error.to_string())
+}
+
+#[test]
+fn a_merge_patch_changes_what_a_put_changes_and_null_removes() {
+    let place = Place::of_two_devices();
+    let _server = place.start();
+    let patched = |patch: &str| {
+        let mut stream = UnixStream::connect(place.admin()).unwrap();
+        let head = "PATCH /v1/devices/disk HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                    content-type: application/merge-patch+json\r\ncontent-length:";
+        write!(stream, "{head} {}\r\n\r\n{patch}", patch.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        place.device("disk")["settings"].clone()
+    };
+    let settings = patched(r#"{"fail_fast": true, "recalibrate_scratch": "spare"}"#);
+    let told = (&settings["fail_fast"], &settings["recalibrate_scratch"]);
+    assert_eq!(told, (&json!(true), &json!("spare")));
+    let settings = patched(r#"{"recalibrate_scratch": null}"#);
+    let told = (&settings["fail_fast"], &settings["recalibrate_scratch"]);
+    assert_eq!(told, (&json!(true), &Value::Null));
 }
 
 #[test]

@@ -68,8 +68,10 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Wanted {
     /// Duration in seconds; at most 5.
+    #[schemars(range(min = 0.0, max = 5.0))]
     seconds: f64,
     /// Sampling interval: one request in `one_in` is traced; 1 for all.
+    #[schemars(range(min = 1))]
     one_in: u32,
 }
 
