@@ -1,5 +1,5 @@
-//! What an operation takes beside the name in its path: nothing, a query, or a body. Errors of all
-//! of them are JSON, like all other errors.
+//! The input of an operation beside the name in its path: nothing, a query, or a body. Errors of
+//! inputs are JSON, like all other errors.
 
 use axum::Json;
 use axum::extract::rejection::{QueryRejection, RawPathParamsRejection};

@@ -444,7 +444,10 @@ pub struct Workers {
 mod translation {
     use contract::Promise;
 
-    use super::*;
+    use super::{
+        AddTenant, Admitted, ChangeTenant, Class, Compliance, Correction, Drift, DriftState,
+        Measured, Origin, RemoveNamed, SetNamed, Share, Slo, State, Tenant, Ways,
+    };
     use crate::{TenantChange, info};
 
     impl Slo {

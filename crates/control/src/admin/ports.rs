@@ -1,4 +1,4 @@
-//! What the admin API needs of a running server.
+//! The ports of the admin API: a running server, as the API sees it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a connection to the API holds while it and its requests last: its part of the limits.
+//! The seat of a connection to the API: its part of the limits, while it and its requests last.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
