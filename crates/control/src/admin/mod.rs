@@ -3,8 +3,8 @@
 //! [`start`] runs the API on a thread of its own, so that no request waits for a worker or delays
 //! one. Requests read and change the registry behind [`Tenants`](crate::Tenants), for which workers
 //! never wait. [`Client`] is the client's side, which the command line uses. The bodies of both
-//! sides are in `model`. The document at `/openapi.json` is generated from them and from the
-//! routes.
+//! sides are in `model` and its neighbours, and their paths in `resource`. The operations are the
+//! table in `operations`, from which the router and the document at `/openapi.json` come.
 //!
 //! This module deliberately leaves out persistence, the files of certificates and tokens, and the
 //! listening socket with its file and permissions, which the program makes.

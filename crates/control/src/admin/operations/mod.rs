@@ -1,7 +1,9 @@
 //! The table of the API's operations. The router and the OpenAPI document come from it.
 //!
-//! A row has the path and the bodies (by `resource`), an identifier and a summary for the
-//! document, the status of success, the failures, and the function that performs the operation.
+//! A row has the method, the path and the bodies (tied together in `resource`), an identifier and a
+//! summary for the document, the status of success, the failures, and the function that performs
+//! the operation. Failures of the input, of unknown names and of changes follow from the row
+//! (`openapi`).
 
 mod activity;
 mod batch;
@@ -20,9 +22,8 @@ use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::drain::{Drain, DrainServer};
 use super::input::{Body, Patch, Query};
 use super::inventory::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
-    Listeners, Namespace, Namespaces, RemoveListener, RemoveNamespace, SetAna, Subsystem,
-    Subsystems,
+    DrainListener, Host, Hosts, Listener, Listeners, Namespace, Namespaces, RemoveListener,
+    RemoveNamespace, SetAna, Subsystem, Subsystems,
 };
 use super::model::{
     AddTenant, ChangeTenants, Check, Device, Devices, SetTenant, Tenant, Tenants, Worker, Workers,
@@ -161,17 +162,16 @@ fn of_devices() -> Vec<Operation> {
              the rate.",
         )
         .by(devices::list),
-        of_inventory(send::<AddDevice>(
+        add(
             "add_device",
             "Opens a device. The device persists after a restart of the server, and can have \
              namespaces.",
-        ))
-        .answers(201, "")
-        .fails(&[
-            (409, "The name is taken, or there are as many as can be"),
-            (422, "It cannot be opened"),
-        ])
-        .by(|call, Body(device)| call.make(|inventory, _| inventory.add_device(&device))),
+            &[
+                (409, "The name is taken, or there are as many as can be"),
+                (422, "It cannot be opened"),
+            ],
+            Inventory::add_device,
+        ),
         get::<Device>("get_device", "Returns one device.").by(devices::get),
         of_inventory(delete::<Device>(
             "remove_device",
@@ -242,17 +242,16 @@ fn of_models() -> [Operation; 6] {
 fn of_namespaces() -> Vec<Operation> {
     let mut rows = vec![
         list::<Namespaces>("list_namespaces", "Lists all namespaces.", Inventory::namespaces),
-        of_inventory(send::<AddNamespace>(
+        add(
             "add_namespace",
             "Adds a namespace, which reads as zeroes. Connected hosts are notified.",
-        ))
-        .answers(201, "")
-        .fails(&[
-            (404, ""),
-            (409, "The name is taken, or there is no room"),
-            (422, "The device is not there"),
-        ])
-        .by(|call, Body(namespace)| call.make(|it, _| it.add_namespace(&namespace))),
+            &[
+                (404, ""),
+                (409, "The name is taken, or there is no room"),
+                (422, "The device is not there"),
+            ],
+            Inventory::add_namespace,
+        ),
         one::<Namespace>("get_namespace", "Returns one namespace.", Inventory::namespace),
         of_inventory(send::<RemoveNamespace>(
             "remove_namespace",
@@ -282,13 +281,12 @@ fn of_nvme() -> Vec<Operation> {
             "Lists all subsystems, with their connected hosts.",
             Inventory::subsystems,
         ),
-        of_inventory(send::<AddSubsystem>(
+        add(
             "add_subsystem",
             "Adds a subsystem. Discovery controllers are notified.",
-        ))
-        .answers(201, "")
-        .fails(&[(404, ""), (409, "The name is taken")])
-        .by(|call, Body(subsystem)| call.make(|it, _| it.add_subsystem(&subsystem))),
+            &[(404, ""), (409, "The name is taken")],
+            Inventory::add_subsystem,
+        ),
         one::<Subsystem>("get_subsystem", "Returns one subsystem.", Inventory::subsystem),
         of_inventory(delete::<Subsystem>(
             "remove_subsystem",
@@ -308,13 +306,13 @@ fn of_nvme() -> Vec<Operation> {
         "set_subsystem",
         "Changes a subsystem: the hosts that may connect, its namespaces, the tenant that is \
          charged.",
-        &[(404, "")],
+        &[],
         inventory::set_subsystem,
     ));
     rows.extend(put_and_patch(
         "set_host",
         "Registers a host, or changes its tenant and its keys.",
-        &[(404, "")],
+        &[],
         inventory::set_host,
     ));
     rows
@@ -323,16 +321,15 @@ fn of_nvme() -> Vec<Operation> {
 fn of_listeners() -> Vec<Operation> {
     let mut rows = vec![
         list::<Listeners>("list_listeners", "Lists all listeners.", Inventory::listeners),
-        of_inventory(send::<AddListener>(
+        add(
             "add_listener",
             "Opens a listener, which persists after a restart of the server.",
-        ))
-        .answers(201, "")
-        .fails(&[
-            (409, "There are as many as can be"),
-            (422, "The system does not let it listen there"),
-        ])
-        .by(|call, Body(listener)| call.make(|it, _| it.add_listener(&listener))),
+            &[
+                (409, "There are as many as can be"),
+                (422, "The system does not let it listen there"),
+            ],
+            Inventory::add_listener,
+        ),
         one::<Listener>("get_listener", "Returns one listener.", Inventory::listener),
         of_inventory(send::<RemoveListener>(
             "remove_listener",
@@ -477,6 +474,19 @@ fn one<T: Document + 'static>(
     ask: fn(&Port, &str) -> Result<T, Problem>,
 ) -> Operation {
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?, &call.name))
+}
+
+/// Returns the row of an addition to the inventory.
+fn add<R: Request>(
+    id: &str,
+    summary: &'static str,
+    failures: &[Meaning],
+    add: fn(&Port, &R) -> Result<R::Answer, Problem>,
+) -> Operation {
+    of_inventory(send::<R>(id, summary))
+        .answers(201, "")
+        .fails(failures)
+        .by(move |call, Body(body)| call.make(|inventory, _| add(inventory, &body)))
 }
 
 /// Returns the rows of a PUT that keeps omitted members, and of the PATCH that changes the same
