@@ -172,7 +172,11 @@ impl Operation {
             let input = I::take(Request::from_parts(parts, body)).await?;
             blocking(move || {
                 let done = run(&call, input);
-                call.note.ended(done.as_ref().err().map(|problem| problem.code));
+                let code = done.as_ref().err().map(|problem| problem.code);
+                // A worker that did not answer in time may still make the change.
+                if code != Some(Code::TimeOut) {
+                    call.note.ended(code);
+                }
                 let mut answer = match done? {
                     _ if status == StatusCode::NO_CONTENT => status.into_response(),
                     done => (status, Json(done)).into_response(),
