@@ -46,6 +46,10 @@ macro_rules! documents {
         $(impl Document for $document {
             const PATH: &'static str = $path;
         })+
+
+        /// The method and the path of each document.
+        #[cfg(test)]
+        pub(super) const DOCUMENTS: &[(Method, &str)] = &[$((Method::GET, $path)),+];
     };
 }
 
@@ -56,6 +60,10 @@ macro_rules! requests {
             const PATH: &'static str = $path;
             type Answer = $answer;
         })+
+
+        /// The method and the path of each request.
+        #[cfg(test)]
+        pub(super) const REQUESTS: &[(Method, &str)] = &[$((Method::$method, $path)),+];
     };
 }
 

@@ -510,3 +510,26 @@ fn put_and_patch<R: Request>(
             .by(move |call, Patch(to)| set(call, &to)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::resource::{DOCUMENTS, REQUESTS};
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Tests that the server offers whatever a client can ask for, once.
+    #[test]
+    fn each_document_and_each_request_has_one_row() {
+        let rows = operations();
+        let known: BTreeSet<(&str, &str)> =
+            rows.iter().map(|row| (row.method.as_str(), row.path)).collect();
+        assert_eq!(known.len(), rows.len(), "a method of a path has two rows");
+        let ids: BTreeSet<&str> = rows.iter().map(|row| &*row.id).collect();
+        assert_eq!(ids.len(), rows.len(), "two rows have one identifier");
+        for (method, path) in DOCUMENTS.iter().chain(REQUESTS) {
+            assert!(known.contains(&(method.as_str(), *path)), "{method} {path} has no row");
+        }
+        let served = rows.iter().filter(|row| row.handler.is_some()).count();
+        assert_eq!(served, rows.len() - 1, "only /metrics has a router of its own");
+    }
+}
