@@ -416,8 +416,7 @@ impl WorkerCommands {
     /// Returns a connection with the name of its tenant.
     fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
         let registry = self.tenants.registry();
-        let entry =
-            listed.tenant.and_then(|tenant| registry.entries.get(tenant.0 as usize)?.as_ref());
+        let entry = listed.tenant.and_then(|tenant| registry.tenants.get(tenant));
         ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
     }
 

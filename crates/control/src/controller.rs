@@ -155,7 +155,7 @@ impl WorkerController {
         let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();
         registry.observe(now);
-        let window_ends = registry.window(now) >= WINDOW;
+        let window_ends = registry.activity().age(now) >= WINDOW;
         let mut strain = 0.0;
         if window_ends {
             registry.measure(now);
@@ -163,9 +163,7 @@ impl WorkerController {
             end_orphans(&mut registry, now);
             strain = strain_of(&registry);
         }
-        let leaves = registry.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
-        tells.extend(leaves);
-        tells.append(&mut registry.places);
+        tells.extend(registry.take_news());
         registry.settle(now);
         drop(registry);
         if window_ends {
@@ -194,14 +192,15 @@ fn strain_of(registry: &TenantRegistry) -> f64 {
         let tail = slo.zip(measured.slo_percentile_us);
         tail.map_or(0.0, |(slo, us)| us / f64::from(slo.latency_us))
     };
-    registry.entries.iter().flatten().map(of).fold(0.0, f64::max)
+    registry.tenants.iter().map(|(_, entry)| of(entry)).fold(0.0, f64::max)
 }
 
 /// Returns notices to tenants whose requests waited for tokens for much of the last window.
 fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
     let mut tells = Vec::new();
-    for (n, (entry, epoch)) in registry.entries.iter_mut().zip(&registry.epochs).enumerate() {
-        let Some(entry) = entry.as_mut().filter(|entry| entry.state == State::Active) else {
+    for tenant in registry.tenants.numbers() {
+        let member = registry.tenants.member(tenant);
+        let Some(entry) = registry.tenants.get_mut(tenant).filter(|entry| entry.is_active()) else {
             continue;
         };
         let measured = &entry.window.measured;
@@ -221,7 +220,7 @@ fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
             "exceeds its SLO"
         );
         tells.push(Tell::Renegotiate {
-            member: Member { tenant: TenantId(n as u32), epoch: *epoch },
+            member,
             iops: iops.round() as u32,
             read_percent: read_percent.round() as u8,
         });
@@ -231,19 +230,17 @@ fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
 
 /// Ends clients' tenants on which no connection has held a handle for [`GRACE`].
 fn end_orphans(registry: &mut TenantRegistry, now: Instant) {
-    for n in 0..registry.entries.len() {
-        let tenant = TenantId(n as u32);
-        let alone = registry.entries[n].is_some() && registry.connections(tenant) == 0;
-        let Some(entry) = &mut registry.entries[n] else { continue };
-        let of_client = matches!(entry.origin, Origin::Client(_)) && entry.state == State::Active;
-        if !alone || !of_client {
+    for tenant in registry.tenants.numbers() {
+        let Some(entry) = registry.tenants.get_mut(tenant) else { continue };
+        let of_client = matches!(entry.origin, Origin::Client(_)) && entry.is_active();
+        if !of_client || registry.meters.connections(tenant) > 0 {
             entry.alone_since = None;
             continue;
         }
         let since = *entry.alone_since.get_or_insert(now);
         if now.since(since) >= GRACE {
             tracing::info!(tenant = entry.name, "ended: no connection holds a handle on it");
-            registry.unregister_of(tenant, now);
+            registry.dismiss(tenant, now);
         }
     }
 }
@@ -255,7 +252,7 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
             register(registry, asker, &name, slo.into(), usize::from(device), now)
         }
         Wish::Enter { name } => match registry.find(&name) {
-            Some(tenant) if registry.entry(tenant).origin == Origin::Operator => {
+            Some(tenant) if registry.tenants.entry(tenant).origin == Origin::Operator => {
                 admitted(registry, tenant)
             }
             _ => Answer::bare(Status::Denied),
@@ -274,12 +271,12 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
         }
         Wish::Unregister { member } => {
             let of_client = |registry: &TenantRegistry| {
-                matches!(registry.entry(member.tenant).origin, Origin::Client(_))
+                matches!(registry.tenants.entry(member.tenant).origin, Origin::Client(_))
                     && !registry.is_being_told(member.tenant)
-                    && registry.connections(member.tenant) == 0
+                    && registry.meters.connections(member.tenant) == 0
             };
             if is_current(registry, member) && of_client(registry) {
-                registry.unregister_of(member.tenant, now);
+                registry.dismiss(member.tenant, now);
             }
             Answer::bare(Status::Ok)
         }
@@ -297,7 +294,7 @@ fn register(
     if let Some(tenant) = registry.find(name) {
         return match may_change(registry, asker, tenant) {
             true => {
-                registry.entry_mut(tenant).alone_since = None;
+                registry.tenants.entry_mut(tenant).alone_since = None;
                 admitted(registry, tenant)
             }
             false => Answer::bare(Status::Denied),
@@ -321,28 +318,26 @@ fn register(
 
 /// Returns `true` if a member is the current tenant of its number, and not leaving.
 fn is_current(registry: &TenantRegistry, member: Member) -> bool {
-    let n = member.tenant.0 as usize;
-    let entry = registry.entries[n].as_ref();
-    registry.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
+    registry.tenants.current(member).is_some()
 }
 
 /// Returns `true` if connections of `asker` may share and change `tenant`: itself, unless it is the
 /// default tenant, and the tenants that it made.
 fn may_change(registry: &TenantRegistry, asker: TenantId, tenant: TenantId) -> bool {
     let is_own = asker == tenant && tenant != TenantId::DEFAULT;
-    is_own || registry.entry(tenant).origin == Origin::Client(asker)
+    is_own || registry.tenants.entry(tenant).origin == Origin::Client(asker)
 }
 
 /// Returns the answer to a connection that may get a handle on a tenant.
 fn admitted(registry: &mut TenantRegistry, tenant: TenantId) -> Answer {
-    let entry = registry.entry_mut(tenant);
+    let entry = registry.tenants.entry_mut(tenant);
     entry.answers = entry.answers.wrapping_add(1);
-    let entry = registry.entry(tenant);
+    let tokens_needed = entry.tokens_needed;
     Answer {
         status: Status::Ok,
-        member: Some(Member { tenant, epoch: registry.epochs[tenant.0 as usize] }),
-        tokens_needed: entry.tokens_needed,
-        tokens_free: registry.tokens_left(entry.device).unwrap_or(0),
+        member: Some(registry.tenants.member(tenant)),
+        tokens_needed,
+        tokens_free: registry.tokens_left(tenant).unwrap_or(0),
         limited_by: LimitedBy::Nobody,
         limit_latency_us: 0,
     }

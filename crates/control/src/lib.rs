@@ -18,7 +18,6 @@ mod compliance;
 mod controller;
 mod flows;
 mod history;
-mod holdings;
 mod info;
 mod mailboxes;
 mod measured;
@@ -39,13 +38,13 @@ pub use commands::{
 pub use compliance::{BURST, Compliance};
 pub use controller::{GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
-pub use holdings::Held;
 pub use info::{
     Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
 };
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
-pub use registry::{DeviceSetup, TenantChange, TenantRegistry, Undo};
+pub use registry::holdings::Held;
+pub use registry::{Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};
 pub use tenants::{Clock, Tenants};

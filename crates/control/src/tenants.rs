@@ -7,7 +7,7 @@ use contract::{Instant, Meters, Promise, Share, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
 use crate::info::{Admission, DeviceInfo, Origin, Refusal, TenantInfo, Verdict};
-use crate::registry::{DeviceSetup, TenantChange, TenantRegistry};
+use crate::registry::{Batch, DeviceSetup, TenantChange, TenantRegistry};
 
 /// A function that returns the time, from the clock that the workers use as well.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -89,9 +89,7 @@ impl Tenants {
     /// Fails with the refused change, counted from zero, and the reason.
     pub fn apply(&self, changes: &[TenantChange]) -> Result<(), (usize, Refusal)> {
         let (now, mut registry) = (self.now(), self.registry());
-        // Nothing can happen in between that would require an undo.
-        let _ = registry.begin_batch(changes, now)?;
-        registry.end_batch(changes, now);
+        Batch::begin(&mut registry, changes, now)?.end(&mut registry, now);
         Ok(())
     }
 
@@ -108,7 +106,7 @@ impl Tenants {
 
     /// Returns the devices, in the order of configuration.
     pub fn devices(&self) -> Vec<DeviceInfo> {
-        self.registry().device_infos()
+        self.registry().devices().infos()
     }
 
     /// Checks whether an SLO would be admitted on a device (the first device by default), and

@@ -464,7 +464,8 @@ impl Recalibrations {
     ) {
         let (displaced, before) = {
             let registry = self.tools.tenants.registry();
-            let before = registry.model(device).map(|model| model.cost().write()).unwrap_or(1);
+            let before =
+                registry.devices().model(device).map(|model| model.cost().write()).unwrap_or(1);
             (registry.displaced(device, &findings.model).unwrap_or_default(), before)
         };
         {
@@ -571,7 +572,7 @@ impl Recalibrations {
     /// # Errors
     /// Fails if there is no such device, or it has no model.
     fn check_device(&self, device: &str) -> Result<(), Problem> {
-        Ok(self.tools.tenants.registry().model(device).map(drop)?)
+        Ok(self.tools.tenants.registry().devices().model(device).map(drop)?)
     }
 }
 
@@ -697,7 +698,7 @@ impl Recalibrator for Recalibrations {
             return Err(Problem::new(Code::Busy, message));
         }
         // An operator may have named another one until just now.
-        let configured = self.tools.tenants.registry().configured_model(device)?.clone();
+        let configured = self.tools.tenants.registry().devices().configured_model(device)?.clone();
         self.live.keep_model(device, None)?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.registry().set_model(device, configured, now)?)

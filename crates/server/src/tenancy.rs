@@ -114,7 +114,7 @@ fn key_of(refusal: &Refusal) -> &'static str {
 /// Makes devices use the models that were measured while servers ran.
 fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: contract::Instant) {
     for (device, kept) in &config.measured_models {
-        let Ok(configured) = registry.configured_model(device) else { continue };
+        let Ok(configured) = registry.devices().configured_model(device) else { continue };
         let set = kept.over(configured).and_then(|model| {
             registry.set_model(device, model, now).map_err(|refusal| refusal.to_string())
         });
@@ -133,7 +133,7 @@ pub(crate) fn register_again<T>(
     register: impl Fn(&mut TenantRegistry) -> Result<T, control::Refusal>,
 ) -> Result<T, control::Refusal> {
     register(registry).or_else(|refusal| {
-        let measured = registry.remodelled();
+        let measured = registry.devices().remodelled();
         let registered = by_configured_models(registry, &measured, now, register);
         let why = refusal.to_string();
         if registered.is_some() {
@@ -157,7 +157,7 @@ fn by_configured_models<T>(
     what: impl FnOnce(&mut TenantRegistry) -> Result<T, control::Refusal>,
 ) -> Option<T> {
     for (device, _) in measured {
-        let configured = registry.configured_model(device).ok()?.clone();
+        let configured = registry.devices().configured_model(device).ok()?.clone();
         registry.set_model(device, configured, now).ok()?;
     }
     let done = what(registry);

@@ -218,7 +218,7 @@ impl Office {
     /// Checks that no token was created or lost beside the registry.
     pub(crate) fn check(&self, schedulers: &[&AnyScheduler]) {
         let registry = self.tenants.registry();
-        let (made, held) = registry.tokens(0);
+        let (made, held) = registry.devices().tokens(0);
         let (mut generated, mut gone) = (made.generated, made.spent + made.expired);
         for scheduler in schedulers {
             let AnyScheduler::Tokens(scheduler) = scheduler else { return };

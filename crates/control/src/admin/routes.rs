@@ -109,12 +109,12 @@ mod tests {
         }
 
         fn change_tenant(&self, change: &crate::TenantChange) -> Result<crate::Admission, Problem> {
-            let (now, mut undo) = (contract::Instant::ZERO, crate::Undo::default());
+            let (now, mut begun) = (contract::Instant::ZERO, crate::Batch::default());
             let origin = crate::Origin::Operator;
-            self.tenants.registry().begin_change(change, origin, now, &mut undo)?;
+            begun.add(&mut self.tenants.registry(), change, origin, now)?;
             self.begins.send(()).unwrap();
             self.fails.lock().unwrap().recv().unwrap();
-            self.tenants.registry().undo_batch(undo, now);
+            begun.undo(&mut self.tenants.registry(), now);
             Err(Problem::new(Code::Internal, "the disk is full"))
         }
     }

@@ -14,7 +14,6 @@ mod snapshot;
 mod text;
 
 pub use series::{Family, Shape};
-pub(crate) use snapshot::Detail;
 pub use snapshot::Snapshot;
 pub use text::{CONTENT_TYPE, write};
 

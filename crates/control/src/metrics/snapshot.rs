@@ -4,9 +4,10 @@ use contract::{NamespaceId, Protocol, Slo};
 use qos::Class;
 
 use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
-use crate::info::{DeviceInfo, TenantInfo};
+use crate::info::DeviceInfo;
 use crate::registry::class_index;
 use crate::totals::TenantTotals;
+use crate::views::{self, Detail};
 use crate::work::Work;
 use crate::{Measured, Tenants};
 
@@ -75,17 +76,18 @@ impl Snapshot {
         let mut next = Some(0);
         while let Some(from) = next {
             let registry = tenants.registry();
-            let (chunk, then) = registry.detailed(from, CHUNK);
+            let (chunk, then) = views::detailed(&registry, from, CHUNK);
             drop(registry);
             chunk.into_iter().for_each(|of| snapshot.add(of, tenants_max));
             next = then;
         }
         let registry = tenants.registry();
-        let (_, workers, namespaces) = registry.flows();
+        let activity = registry.activity();
+        let (_, workers, namespaces) = activity.flows();
         snapshot.devices = registry.device_flows();
         snapshot.workers = workers;
         snapshot.namespaces = namespaces;
-        (snapshot.by_class, snapshot.by_protocol) = (registry.classes, registry.flows.protocols());
+        (snapshot.by_class, snapshot.by_protocol) = (activity.classes(), activity.protocols());
         snapshot
     }
 
@@ -123,14 +125,4 @@ impl Snapshot {
     pub(super) fn all(&self) -> impl Iterator<Item = &OfTenant> {
         self.tenants.iter().chain(&self.rest)
     }
-}
-
-/// The sums of a tenant's number.
-#[derive(Debug)]
-pub(crate) struct Detail {
-    pub(crate) number: usize,
-    /// The current tenant of the number, and its sums.
-    pub(crate) tenant: Option<(TenantInfo, TenantTotals)>,
-    /// The sums of the number's earlier tenants, if they did anything.
-    pub(crate) departed: Option<TenantTotals>,
 }

@@ -1,4 +1,4 @@
-//! Batches of tenant changes: all of them are made, or none. Also the reversal of changes.
+//! Batches of tenant changes: all of them are made, or none.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use qos::Lot;
 use spec::Tenant;
 
 use super::TenantRegistry;
-use crate::info::{Admission, Origin, Refusal};
+use crate::info::{Origin, Refusal};
 
 /// A change of a tenant.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,30 +47,34 @@ struct Before {
     lots: Vec<Lot>,
 }
 
-/// The reversal of begun changes: the changed tenants with their former state, and the added
-/// tenants.
+/// Changes of tenants that have begun: they can be undone, or ended. Registrations and changes are
+/// made when they begin. Removals are made at the [end](Batch::end), since they cannot be undone.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Undo(Vec<(String, TenantId, Option<Before>)>);
+pub struct Batch {
+    /// The tenants with their former state, which added tenants do not have.
+    begun: Vec<(String, TenantId, Option<Before>)>,
+    /// The names of the tenants to remove.
+    removals: Vec<String>,
+}
 
-impl TenantRegistry {
-    /// Registers and changes the tenants of a batch, in order, and checks its removals.
-    /// [`end_batch`](TenantRegistry::end_batch) makes the removals, since they cannot be undone. So
-    /// the tokens and names that they free are for the next batch.
+impl Batch {
+    /// Begins all changes of a batch, in order. The tokens and names that removals free are for the
+    /// next batch.
     ///
     /// # Errors
     /// Fails with the refused change, counted from zero, and the reason; then nothing has changed. A
     /// second change of one tenant is refused, too.
-    pub fn begin_batch(
-        &mut self,
+    pub fn begin(
+        registry: &mut TenantRegistry,
         changes: &[TenantChange],
         now: Instant,
-    ) -> Result<Undo, (usize, Refusal)> {
-        let (mut undo, mut names) = (Undo::default(), HashSet::new());
-        let begun = self.in_a_row(now, |registry| {
+    ) -> Result<Batch, (usize, Refusal)> {
+        let (mut batch, mut names) = (Batch::default(), HashSet::new());
+        let begun = registry.in_a_row(now, |registry| {
             for (n, change) in changes.iter().enumerate() {
                 let made = match names.insert(change.name()) {
-                    true => registry.begin_change(change, Origin::Operator, now, &mut undo),
+                    true => batch.add(registry, change, Origin::Operator, now),
                     false => Err(Refusal::Invalid("a batch has one change of a tenant".to_owned())),
                 };
                 made.map_err(|refusal| (n, refusal))?;
@@ -78,98 +82,84 @@ impl TenantRegistry {
             Ok(())
         });
         match begun {
-            Ok(()) => Ok(undo),
+            Ok(()) => Ok(batch),
             Err(refused) => {
-                self.undo_batch(undo, now);
+                batch.undo(registry, now);
                 Err(refused)
             }
         }
     }
 
-    /// Makes many changes, and updates other tenants' rates once. On a device that promised more
-    /// than it delivers, each single change would cost time for all tenants.
-    fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut TenantRegistry) -> R) -> R {
-        self.devices.iter_mut().for_each(|device| device.registry.begin_row());
-        let made = make(self);
-        self.devices.iter_mut().for_each(|device| device.registry.end_row(now));
-        made
-    }
-
-    /// Makes one change as [`begin_batch`](TenantRegistry::begin_batch) does. A new tenant gets
-    /// this origin. Records the former state in `undo`.
+    /// Begins one more change. A new tenant gets this origin.
     ///
     /// # Errors
     /// Fails with the reason for a refusal; then nothing has changed.
-    pub fn begin_change(
+    pub fn add(
         &mut self,
+        registry: &mut TenantRegistry,
         change: &TenantChange,
         origin: Origin,
         now: Instant,
-        undo: &mut Undo,
     ) -> Result<(), Refusal> {
         match change {
             TenantChange::Add(Tenant { name, promise, device, .. }) => {
-                self.register(name, *promise, device.as_deref(), origin, now)?;
-                undo.0.push((name.clone(), self.known(name)?, None));
+                let added = registry.register(name, *promise, device.as_deref(), origin, now)?;
+                self.begun.push((name.clone(), added.tenant, None));
             }
             TenantChange::Set { name, to } => {
-                let tenant = self.known(name)?;
-                let before = self.before(tenant);
-                self.change_of(tenant, *to, now)?;
-                undo.0.push((name.clone(), tenant, Some(before)));
+                let tenant = registry.tenants.known(name)?;
+                let before = Before::of(registry, tenant);
+                registry.change_of(tenant, *to, now)?;
+                self.begun.push((name.clone(), tenant, Some(before)));
             }
-            TenantChange::Remove { name } => drop(self.check_end(name)?),
+            TenantChange::Remove { name } => {
+                registry.check_end(name)?;
+                self.removals.push(name.clone());
+            }
         }
         Ok(())
     }
 
-    fn before(&self, tenant: TenantId) -> Before {
-        let entry = self.entry(tenant);
-        let lots = self.devices.iter().map(|device| device.registry.lot_of(tenant));
-        Before { promise: entry.promise, tokens_needed: entry.tokens_needed, lots: lots.collect() }
-    }
-
-    /// Returns a tenant's admission, with the tokens that its device has left now.
-    ///
-    /// # Errors
-    /// Fails if there is no such tenant.
-    pub fn admission_of(&self, name: &str) -> Result<Admission, Refusal> {
-        Ok(self.admission(self.known(name)?))
-    }
-
-    /// Undoes begun changes. Tenants get their former state back, even if it would not be admitted
+    /// Undoes the changes. Tenants get their former state back, even if it would not be admitted
     /// today, and even if the registry is frozen by now. Tenants that have ended meanwhile stay
     /// ended.
-    pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
-        self.in_a_row(now, |registry| {
-            for (name, tenant, before) in undo.0.into_iter().rev() {
+    pub fn undo(self, registry: &mut TenantRegistry, now: Instant) {
+        registry.in_a_row(now, |registry| {
+            for (name, tenant, before) in self.begun.into_iter().rev() {
                 if registry.find(&name) != Some(tenant) {
                     continue;
                 }
-                let Some(before) = before else {
-                    registry.unregister_of(tenant, now);
+                let Some(Before { promise, tokens_needed, lots }) = before else {
+                    registry.dismiss(tenant, now);
                     continue;
                 };
-                for (device, lot) in registry.devices.iter_mut().zip(before.lots) {
-                    device.registry.put_back(tenant, lot, now);
-                }
-                let entry = registry.entry_mut(tenant);
-                (entry.promise, entry.tokens_needed) = (before.promise, before.tokens_needed);
+                registry.devices.put_back(tenant, lots, now);
+                let entry = registry.tenants.entry_mut(tenant);
+                (entry.promise, entry.tokens_needed) = (promise, tokens_needed);
             }
         });
     }
 
-    /// Unregisters the tenants that a batch removes, even if the registry is frozen by now: the
-    /// batch was begun before.
-    pub fn end_batch(&mut self, changes: &[TenantChange], now: Instant) {
-        self.in_a_row(now, |registry| {
-            for change in changes {
-                let TenantChange::Remove { name } = change else { continue };
+    /// Unregisters the tenants that the batch removes, even if the registry is frozen by now.
+    pub fn end(self, registry: &mut TenantRegistry, now: Instant) {
+        registry.in_a_row(now, |registry| {
+            for name in &self.removals {
                 // The tenant may have ended by itself.
-                if let Ok(tenant) = registry.known(name) {
-                    registry.unregister_of(tenant, now);
+                if let Some(tenant) = registry.find(name) {
+                    registry.dismiss(tenant, now);
                 }
             }
         });
+    }
+}
+
+impl Before {
+    fn of(registry: &TenantRegistry, tenant: TenantId) -> Before {
+        let entry = registry.tenants.entry(tenant);
+        Before {
+            promise: entry.promise,
+            tokens_needed: entry.tokens_needed,
+            lots: registry.devices.lots_of(tenant),
+        }
     }
 }

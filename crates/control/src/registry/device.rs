@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use contract::Instant;
-use qos::{DeviceModel, Drift, Registry};
+use contract::{Instant, Promise, Share, Slo, TenantId};
+use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry};
 use spec::Switches;
+
+use crate::info::{DeviceInfo, Refusal};
+use crate::totals::TOKEN;
 
 /// The setup of a device that tenants share.
 #[derive(Clone, Debug)]
@@ -50,15 +53,15 @@ impl Kind {
 
 /// A device, with the registry of its tenants.
 #[derive(Debug)]
-pub(crate) struct Device {
-    pub(crate) name: String,
-    pub(crate) has_model: bool,
+pub(super) struct Device {
+    pub(super) name: String,
+    pub(super) has_model: bool,
     /// `true` once the device was removed; its place is not reused.
     pub(super) is_gone: bool,
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
     told: DriftTold,
-    pub(crate) registry: Registry,
+    pub(super) registry: Registry,
 }
 
 impl Device {
@@ -76,8 +79,153 @@ impl Device {
         Device { name: setup.name, has_model, is_gone: false, configured, told, registry }
     }
 
+    /// Returns the description for operators.
+    pub(super) fn info(&self) -> DeviceInfo {
+        let registry = &self.registry;
+        DeviceInfo {
+            name: self.name.clone(),
+            has_model: self.has_model,
+            tokens: self.has_model.then(|| registry.device_rate() / TOKEN),
+            tokens_promised: registry.promised().div_ceil(TOKEN),
+            tokens_left: self.tokens_left(),
+            latency_us: registry.latency_us_min(),
+            correction: registry.is_corrected().then(|| registry.adjustment()),
+            drift: registry.drift(),
+            is_remodelled: self.is_remodelled(),
+        }
+    }
+
+    /// Returns the tokens per second that are not promised; `None` without a model.
+    pub(crate) fn tokens_left(&self) -> Option<u64> {
+        self.has_model.then(|| self.registry.left() / TOKEN)
+    }
+
+    /// Checks whether the device can promise this: an SLO needs a model with its percentile, a
+    /// share other than the default needs a model.
+    ///
+    /// # Errors
+    /// Fails with the reason.
+    pub(super) fn check_promise(&self, promise: Promise) -> Result<(), Refusal> {
+        let share = match promise {
+            Promise::LatencyCritical(slo) => return self.check_slo(slo),
+            Promise::BestEffort(share) => share,
+        };
+        if share != Share::default() && !self.has_model {
+            return Err(Refusal::Invalid(format!(
+                "weight and cap_tokens share out the tokens of a device model, and device {:?} has \
+                 none; measure one with `nearflash calibrate` and name it with `model` or `--model`",
+                self.name
+            )));
+        }
+        share.check().map_err(Refusal::Invalid)
+    }
+
+    /// Checks whether the device has a model with the rates that such an SLO needs.
+    ///
+    /// # Errors
+    /// Fails with the reason.
+    pub(super) fn check_slo(&self, slo: Slo) -> Result<(), Refusal> {
+        let model = self.model()?;
+        match Percentile::from_tenths(slo.percentile_tenths) {
+            Some(percentile) if model.points_at(percentile).is_empty() => {
+                Err(Refusal::NotMeasured { device: self.name.clone(), percentile })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets the share of a tenant, if the device has a model. The share was checked.
+    pub(super) fn put_share(&mut self, tenant: TenantId, share: Share, now: Instant) {
+        let Share { weight, cap_tokens } = share;
+        let portion = Portion { weight, cap: cap_tokens.map(|tokens| tokens * TOKEN) };
+        if self.has_model {
+            let set = self.registry.set_portion(tenant, portion, now);
+            assert!(set.is_ok(), "a tenant is known to every device, and the share was checked");
+        }
+    }
+
+    /// Returns the share that a tenant has, or had when it was last best effort.
+    pub(super) fn share_of(&self, tenant: TenantId) -> Share {
+        let Portion { weight, cap } = self.registry.portion(tenant);
+        Share { weight, cap_tokens: cap.map(|units| units / TOKEN) }
+    }
+
+    /// Returns the device's model.
+    ///
+    /// # Errors
+    /// Fails if the device has no model.
+    pub(super) fn model(&self) -> Result<&DeviceModel, Refusal> {
+        match self.has_model {
+            true => Ok(self.registry.model()),
+            false => Err(Refusal::NoModel { device: self.name.clone() }),
+        }
+    }
+
+    /// Returns `true` if the device exists and its model is not the configured one.
+    pub(super) fn is_remodelled(&self) -> bool {
+        let other = self.configured.as_ref().is_some_and(|model| model != self.registry.model());
+        other && !self.is_gone
+    }
+
+    /// Returns the strictest latency bound in microseconds at p95. For an SLO at p99, that is the
+    /// p95 latency at which the model delivers no more than the SLO permits.
+    pub(super) fn strictest_us(&self) -> Option<u32> {
+        let model = self.registry.model();
+        let at_p95 = self.registry.promises().map(|(_, promise)| match promise.percentile {
+            Percentile::P95 => promise.latency_us,
+            Percentile::P99 => {
+                let slower = |row: &&RatePoint| row.mixed <= promise.limit;
+                let row = model.points().iter().rev().find(slower);
+                row.map_or(model.latency_us_min(), |row| row.latency_us).min(promise.latency_us)
+            }
+        });
+        at_p95.min()
+    }
+
+    /// Switches features on and off. Features that stay on go on undisturbed.
+    ///
+    /// # Errors
+    /// Fails if the device has no model, which all features need.
+    pub(super) fn switch(
+        &mut self,
+        before: Switches,
+        after: Switches,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        if after.any().is_some() {
+            self.model()?;
+        }
+        if after.correct_online != before.correct_online {
+            self.registry.correct_online(after.correct_online, now);
+        }
+        if after.bound_depth != before.bound_depth {
+            self.registry.bound_depth(after.bound_depth, now);
+        }
+        self.registry.fail_fast(after.fail_fast);
+        Ok(())
+    }
+
+    /// Corrects the device's model and bounds its depth by the measurements since the last call, if
+    /// these features are [switched on](Switches) and their window is over. Also checks whether the
+    /// device has drifted from its model. Returns `true` if prices have changed.
+    pub(super) fn observe(&mut self, now: Instant) -> bool {
+        let before = self.registry.adjustment();
+        let adjustment = self.registry.observe(now);
+        self.tell_drift(now);
+        if adjustment == before {
+            return false;
+        }
+        tracing::info!(
+            device = self.name,
+            rate_permille = adjustment.rate_permille,
+            write_permille = adjustment.write_permille,
+            "the device's model is corrected"
+        );
+        true
+    }
+
     /// Logs the begin and the end of a device's drift from its model.
-    pub(super) fn tell_drift(&mut self, now: Instant) {
+    fn tell_drift(&mut self, now: Instant) {
         let Some(drift) = self.registry.drift() else { return };
         let kind = Kind::of(drift);
         let is_recent = self.told.at.is_some_and(|at| now.since(at) < TOLD_PERIOD);

@@ -1,149 +1,289 @@
-//! Devices that are added and removed while the server runs.
+//! The devices that tenants share, by place and by name.
 //!
 //! Workers, schedulers and counters know a device by its place. So a removed device keeps its
 //! place, but cannot be found by name any more.
 
-use contract::{Instant, TenantId};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Device, DeviceSetup, TenantRegistry};
-use crate::Switches;
-use crate::flows::DeviceFlow;
-use crate::info::{DeviceInfo, Refusal, State};
+use contract::{Instant, Promise, Share, TenantId, Tokens};
+use qos::{
+    Admission, AnyScheduler, CORRECTION_NANOS, DeviceModel, Holding, Lot, QueueLimits, Shared,
+    Totals, Usage, admission,
+};
 
-impl TenantRegistry {
+use super::device::{Device, DeviceSetup};
+use crate::info::{DeviceInfo, Refusal};
+
+/// The devices of a server. Every device knows every tenant.
+#[derive(Debug)]
+pub struct Devices {
+    all: Vec<Device>,
+    tenants_max: usize,
+    observed_at: Instant,
+}
+
+impl Devices {
+    /// Returns devices without tenants, each for at most `tenants_max`.
+    pub(super) fn new(setups: Vec<DeviceSetup>, tenants_max: usize) -> Devices {
+        let all = setups.into_iter().map(|setup| Device::new(setup, tenants_max)).collect();
+        Devices { all, tenants_max, observed_at: Instant::ZERO }
+    }
+
+    /// Returns the device at a place, which may be removed.
+    pub(super) fn at(&self, place: usize) -> &Device {
+        &self.all[place]
+    }
+
+    /// Returns the device at a place, for changes.
+    pub(super) fn at_mut(&mut self, place: usize) -> &mut Device {
+        &mut self.all[place]
+    }
+
+    /// Returns the number of places.
+    pub(super) fn places(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns the devices that exist, with their places.
+    pub(super) fn there(&self) -> impl Iterator<Item = (usize, &Device)> {
+        self.all.iter().enumerate().filter(|(_, device)| !device.is_gone)
+    }
+
     /// Returns the place of a device; the first device by default.
-    pub(crate) fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
-        let first = self.devices.iter().position(|device| !device.is_gone);
-        let Some(name) = name else { return Ok(first.expect("the last stays")) };
-        let is_it = |device: &Device| device.name == name && !device.is_gone;
-        self.devices.iter().position(is_it).ok_or_else(|| self.no_device(name))
+    ///
+    /// # Errors
+    /// Fails if there is no such device.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
+        let is_it = |device: &Device| name.is_none_or(|name| device.name == name);
+        let found = self.there().find(|(_, device)| is_it(device)).map(|(place, _)| place);
+        match name {
+            None => Ok(found.expect("the last stays")),
+            Some(name) => found.ok_or_else(|| self.no_device(name)),
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<&Device, Refusal> {
+        Ok(&self.all[self.find(Some(name))?])
     }
 
     /// Builds the "unknown device" refusal, with the existing names.
     pub(super) fn no_device(&self, name: &str) -> Refusal {
-        let there = self.devices.iter().filter(|device| !device.is_gone);
-        let known = there.map(|device| device.name.clone()).collect();
+        let known = self.there().map(|(_, device)| device.name.clone()).collect();
         Refusal::NoDevice { name: name.to_owned(), known }
     }
 
-    /// Returns the tokens per second that are not promised on a device; `None` without a model.
-    pub(crate) fn tokens_left(&self, place: usize) -> Option<u64> {
-        let device = &self.devices[place];
-        device.has_model.then(|| device.registry.left() / crate::totals::TOKEN)
+    /// Returns the devices that exist, in the order of their places.
+    pub fn infos(&self) -> Vec<DeviceInfo> {
+        self.there().map(|(_, device)| device.info()).collect()
     }
 
-    /// Adds a device, on which all tenants are best effort, with the shares that they have
-    /// elsewhere. Returns its place.
+    /// Returns the model of a device.
     ///
     /// # Errors
-    /// Fails if another process takes over, or there is a device of this name.
-    pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
-        self.check_thawed()?;
-        if self.device(Some(&setup.name)).is_ok() {
+    /// Fails if there is no such device, or it has no model.
+    pub fn model(&self, name: &str) -> Result<&DeviceModel, Refusal> {
+        self.named(name)?.model()
+    }
+
+    /// Returns the configured model of a device.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, or it has no model.
+    pub fn configured_model(&self, name: &str) -> Result<&DeviceModel, Refusal> {
+        let device = self.named(name)?;
+        let none = || Refusal::NoModel { device: device.name.clone() };
+        device.configured.as_ref().ok_or_else(none)
+    }
+
+    /// Returns the devices whose model is not the configured one, with their model.
+    pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
+        let devices = self.all.iter().filter(|device| device.is_remodelled());
+        devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
+    }
+
+    /// Returns the place of a device, and the state that its workers share.
+    ///
+    /// # Errors
+    /// Fails if there is no such device.
+    pub fn shared(&self, name: &str) -> Result<(usize, Arc<Shared>), Refusal> {
+        let place = self.find(Some(name))?;
+        Ok((place, self.all[place].registry.shared().clone()))
+    }
+
+    /// Returns the strictest latency bound of a device, in microseconds at p95.
+    pub fn strictest_us(&self, place: usize) -> Option<u32> {
+        self.all[place].strictest_us()
+    }
+
+    /// Returns the token scheduler of a worker's queue to a device.
+    pub(super) fn scheduler(
+        &self,
+        place: usize,
+        worker: usize,
+        limits: QueueLimits,
+    ) -> AnyScheduler {
+        AnyScheduler::Tokens(self.all[place].registry.scheduler(worker, limits))
+    }
+
+    /// Returns the token totals of a device's registry, and the nano-units that its tenants and its
+    /// bucket hold. Together with the totals of its schedulers, they add up.
+    pub fn tokens(&self, place: usize) -> (Totals, i128) {
+        let registry = &self.all[place].registry;
+        (registry.totals(), registry.shared().held())
+    }
+
+    /// Returns the tokens that the registries have made, by place.
+    pub(super) fn made(&self) -> Vec<Tokens> {
+        self.all.iter().map(|device| device.registry.totals().into()).collect()
+    }
+
+    /// Returns a tenant's usage, summed over the schedulers of all devices.
+    pub(super) fn usage(&self, tenant: TenantId) -> Usage {
+        let each = self.all.iter().map(|device| device.registry.shared().usage(tenant));
+        each.fold(Usage::default(), |sum, usage| Usage {
+            spent: sum.spent + usage.spent,
+            reads: sum.reads + usage.reads,
+            writes: sum.writes + usage.writes,
+            deficits: sum.deficits + usage.deficits,
+            throttled_nanos: sum.throttled_nanos + usage.throttled_nanos,
+            donated: sum.donated.wrapping_add(usage.donated),
+            borrowed: sum.borrowed.wrapping_add(usage.borrowed),
+        })
+    }
+
+    /// Registers a tenant with a promise on one device, and as best effort on all others.
+    ///
+    /// # Errors
+    /// Fails if the device does not admit the promise; then nothing has changed.
+    pub(super) fn register(
+        &mut self,
+        tenant: TenantId,
+        promise: Promise,
+        place: usize,
+        now: Instant,
+    ) -> Result<Admission, admission::Refusal> {
+        let admission = self.all[place].registry.register_as(tenant, promise.slo(), now)?;
+        for (n, other) in self.all.iter_mut().enumerate().filter(|(n, _)| *n != place) {
+            let best_effort = other.registry.register_as(tenant, None, now);
+            assert!(best_effort.is_ok(), "best effort is never refused on device {n}");
+        }
+        if promise.share() != Share::default() {
+            self.put_share(tenant, promise.share(), now);
+        }
+        Ok(admission)
+    }
+
+    /// Sets the share of a tenant on each device that has a model. The share was checked.
+    pub(super) fn put_share(&mut self, tenant: TenantId, share: Share, now: Instant) {
+        self.all.iter_mut().for_each(|device| device.put_share(tenant, share, now));
+    }
+
+    /// Unregisters a tenant on all devices.
+    pub(super) fn unregister(&mut self, tenant: TenantId, now: Instant) {
+        for device in &mut self.all {
+            let left = device.registry.unregister(tenant, now);
+            assert!(left.is_ok(), "a tenant is known to every device");
+        }
+    }
+
+    /// Forgets a tenant that has left. Returns `true` once no device knows it.
+    pub(super) fn forget(&mut self, tenant: TenantId, now: Instant) -> bool {
+        // A number that is already free on one device stays bound by its entry.
+        self.all
+            .iter_mut()
+            .all(|device| device.registry.is_vacant(tenant) || device.registry.remove(tenant, now))
+    }
+
+    /// Begins a row of changes: other tenants' rates are updated once, at its end.
+    pub(super) fn begin_row(&mut self) {
+        self.all.iter_mut().for_each(|device| device.registry.begin_row());
+    }
+
+    /// Ends a [row](Devices::begin_row) of changes.
+    pub(super) fn end_row(&mut self, now: Instant) {
+        self.all.iter_mut().for_each(|device| device.registry.end_row(now));
+    }
+
+    /// Returns the state of a tenant on each device.
+    pub(super) fn lots_of(&self, tenant: TenantId) -> Vec<Lot> {
+        self.all.iter().map(|device| device.registry.lot_of(tenant)).collect()
+    }
+
+    /// Restores the state of a tenant on each device, even if it would not be admitted today.
+    pub(super) fn put_back(&mut self, tenant: TenantId, lots: Vec<Lot>, now: Instant) {
+        for (device, lot) in self.all.iter_mut().zip(lots) {
+            device.registry.put_back(tenant, lot, now);
+        }
+    }
+
+    /// Adds a device without tenants. Returns its place.
+    ///
+    /// # Errors
+    /// Fails if there is a device of this name.
+    pub(super) fn add(&mut self, setup: DeviceSetup) -> Result<usize, Refusal> {
+        if self.named(&setup.name).is_ok() {
             return Err(Refusal::Taken(setup.name));
         }
-        let mut device = Device::new(setup, self.entries.len());
-        // A leaving tenant has nothing on the new device.
-        let there = |entry: &super::Entry| entry.state == State::Active;
-        let entries = self.entries.iter().enumerate();
-        for (n, entry) in entries.filter_map(|(n, entry)| Some((n, entry.as_ref()?))) {
-            if !there(entry) {
-                continue;
-            }
-            let tenant = TenantId(n as u32);
-            let best_effort = device.registry.register_as(tenant, None, now);
-            assert!(best_effort.is_ok(), "best effort is never refused");
-            let known = &self.devices[entry.device];
-            if device.has_model && known.has_model {
-                let portion = known.registry.portion(tenant);
-                let set = device.registry.set_portion(tenant, portion, now);
-                assert!(set.is_ok(), "the tenant was just registered");
-            }
+        self.all.push(Device::new(setup, self.tenants_max));
+        Ok(self.all.len() - 1)
+    }
+
+    /// Removes a device, or restores one that was removed, without any checks.
+    pub(super) fn set_gone(&mut self, place: usize, is_gone: bool) {
+        self.all[place].is_gone = is_gone;
+    }
+
+    /// Observes all devices, if the last time is long enough ago. Returns the places of the devices
+    /// whose prices have changed.
+    pub(super) fn observe(&mut self, now: Instant) -> Vec<usize> {
+        if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
+            return Vec::new();
         }
-        self.devices.push(device);
-        self.flows.add_device();
-        Ok(self.devices.len() - 1)
+        self.observed_at = now;
+        let there = self.all.iter_mut().enumerate().filter(|(_, device)| !device.is_gone);
+        there.filter_map(|(place, device)| device.observe(now).then_some(place)).collect()
     }
 
-    /// Returns `true` if a tenant of the device is still leaving, which ends soon.
-    pub fn is_being_left(&self, name: &str) -> bool {
-        let Ok(n) = self.device(Some(name)) else { return false };
-        let is_leaving = |entry: &super::Entry| entry.device == n && entry.state == State::Leaving;
-        self.entries.iter().flatten().any(is_leaving)
+    /// Takes the tokens that tenants hold, by place, and returns them together with the tenants'
+    /// debts ([`qos::Registry::bequeath`]).
+    pub(super) fn bequeath(&mut self, now: Instant) -> Vec<(usize, Vec<(TenantId, Holding)>)> {
+        let devices = self.all.iter_mut().enumerate();
+        devices.map(|(place, device)| (place, device.registry.bequeath(now))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Switches;
+
+    fn setup(name: &str) -> DeviceSetup {
+        DeviceSetup { name: name.to_owned(), model: None, switches: Switches::default() }
     }
 
-    /// Checks whether a device may be removed: it must have no tenant. Returns its place.
-    ///
-    /// # Errors
-    /// Fails if there is no such device, a tenant is on it, or another process takes over.
-    pub fn check_device_end(&self, name: &str) -> Result<usize, Refusal> {
-        self.check_thawed()?;
-        let n = self.device(Some(name))?;
-        match self.entries.iter().flatten().find(|entry| entry.device == n) {
-            None => Ok(n),
-            Some(entry) => {
-                let by = match entry.state {
-                    State::Active => format!("tenant {:?}", entry.name),
-                    State::Leaving => "a tenant that is leaving".to_owned(),
-                };
-                Err(Refusal::DeviceInUse { name: name.to_owned(), by })
-            }
-        }
+    #[test]
+    fn a_removed_device_keeps_its_place() {
+        let mut devices = Devices::new(vec![setup("a"), setup("b")], 4);
+        assert_eq!(devices.add(setup("b")), Err(Refusal::Taken("b".to_owned())));
+        devices.set_gone(0, true);
+        assert_eq!((devices.find(None), devices.find(Some("b"))), (Ok(1), Ok(1)));
+        let known = vec!["b".to_owned()];
+        assert_eq!(devices.find(Some("a")), Err(Refusal::NoDevice { name: "a".to_owned(), known }));
+        assert_eq!(devices.add(setup("a")), Ok(2));
+        assert_eq!((devices.places(), devices.infos().len()), (3, 2));
     }
 
-    /// Changes the features of a device from `before` to `after`. Features that stay on go on
-    /// undisturbed.
-    ///
-    /// # Errors
-    /// Fails if there is no such device, or it has no model, which all features need.
-    pub fn set_switches(
-        &mut self,
-        name: &str,
-        before: Switches,
-        after: Switches,
-        now: Instant,
-    ) -> Result<(), Refusal> {
-        let n = self.device(Some(name))?;
-        let device = &mut self.devices[n];
-        if !device.has_model && after.any().is_some() {
-            return Err(Refusal::NoModel { device: name.to_owned() });
-        }
-        if after.correct_online != before.correct_online {
-            device.registry.correct_online(after.correct_online, now);
-        }
-        if after.bound_depth != before.bound_depth {
-            device.registry.bound_depth(after.bound_depth, now);
-        }
-        device.registry.fail_fast(after.fail_fast);
-        // Switching the correction off also ends its effect on the price of writes.
-        self.price_tenants(n);
-        Ok(())
-    }
-
-    /// Removes a device.
-    ///
-    /// # Errors
-    /// Fails as [`check_device_end`](TenantRegistry::check_device_end) does.
-    pub fn remove_device(&mut self, name: &str) -> Result<(), Refusal> {
-        let n = self.check_device_end(name)?;
-        self.devices[n].is_gone = true;
-        Ok(())
-    }
-
-    /// Removes a device whose addition failed, without any checks.
-    pub fn drop_device(&mut self, place: usize) {
-        self.devices[place].is_gone = true;
-    }
-
-    /// Restores a device that was [removed](TenantRegistry::remove_device).
-    pub fn restore_device(&mut self, place: usize) {
-        self.devices[place].is_gone = false;
-    }
-
-    /// Returns the devices with their activity, in the order of their places.
-    pub fn device_flows(&self) -> Vec<(DeviceInfo, DeviceFlow)> {
-        let flows = self.flows.devices();
-        let there = self.devices.iter().zip(flows).filter(|(device, _)| !device.is_gone);
-        self.device_infos().into_iter().zip(there.map(|(_, flow)| flow)).collect()
+    #[test]
+    fn a_tenant_is_known_to_every_device_until_all_have_forgotten_it() {
+        let mut devices = Devices::new(vec![setup("a"), setup("b")], 4);
+        let (tenant, now) = (TenantId(1), Instant::ZERO);
+        devices.register(tenant, Promise::default(), 1, now).unwrap();
+        let is_known =
+            |devices: &Devices| [0, 1].map(|place| !devices.at(place).registry.is_vacant(tenant));
+        assert_eq!(is_known(&devices), [true; 2]);
+        devices.unregister(tenant, now);
+        assert!(devices.forget(tenant, now));
+        assert_eq!(is_known(&devices), [false; 2]);
     }
 }

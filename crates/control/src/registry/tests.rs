@@ -1,9 +1,11 @@
 //! Tests of the registry.
 
+use std::time::Duration;
+
 use super::*;
 use contract::{Feedback, Kind, Scheduler};
-use qos::DeviceModel;
-use spec::Switches;
+use qos::{Class, DeviceModel};
+use spec::{Switches, Tenant};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -33,12 +35,12 @@ fn one_number_on_every_device() {
         add(&mut registry, TenantRegistry::DEFAULT, slo(0, 0, 0)).unwrap().tenant,
         TenantId(0)
     );
-    let classes = |tenant| [0, 1].map(|n| registry.devices[n].registry.shared().class(tenant));
+    let classes = |tenant| [0, 1].map(|n| registry.devices.at(n).registry.shared().class(tenant));
     assert_eq!(classes(TenantId(1)), [Class::LatencyCritical, Class::BestEffort]);
     assert_eq!(classes(TenantId(0)), [Class::BestEffort; 2]);
     let gold = &registry.list()[1];
     assert_eq!((gold.name.as_str(), gold.tokens_needed), ("gold", 120_000));
-    let devices = registry.device_infos();
+    let devices = registry.devices().infos();
     assert_eq!((devices[0].tokens, devices[0].tokens_left), (Some(420_000), Some(300_000)));
     assert_eq!((devices[0].latency_us, devices[1].tokens), (Some(500), None));
 }
@@ -79,7 +81,8 @@ fn a_number_is_free_when_every_worker_has_let_go() {
     let meter = |n: usize| meters[n].get(tenant).unwrap();
     meter(1).admit();
     registry.unregister("gold", NOW).unwrap();
-    assert_eq!(registry.leaves, [tenant]);
+    let told: Vec<Tell> = registry.take_news().collect();
+    assert!(matches!(told[..], [Tell::Leave { tenant: left }] if left == tenant));
     assert_eq!(add(&mut registry, "gold", slo(500, 1_000, 100)).unwrap().tenant, TenantId(2));
     assert_eq!(registry.list()[0].state, State::Leaving);
     meter(0).end_epoch();
@@ -88,7 +91,7 @@ fn a_number_is_free_when_every_worker_has_let_go() {
     assert_eq!(registry.list().len(), 2, "a request is in flight");
     meter(1).retire(1);
     registry.settle(NOW);
-    assert_eq!((registry.list().len(), registry.epochs[1]), (1, 1));
+    assert_eq!((registry.list().len(), registry.tenants.member(TenantId(1)).epoch), (1, 1));
     assert_eq!(add(&mut registry, "third", slo(0, 0, 0)).unwrap().tenant, tenant);
 }
 
@@ -105,7 +108,7 @@ fn a_percentile_needs_its_rates_and_a_share_a_model() {
     registry.change("batch", to(share), NOW).unwrap();
     assert_eq!(registry.list()[0].promise, Promise::BestEffort(share));
     // Without a model, there are no tokens to share.
-    let portions = [0, 1].map(|n| registry.devices[n].registry.portion(TenantId(1)).weight);
+    let portions = [0, 1].map(|n| registry.devices.at(n).registry.portion(TenantId(1)).weight);
     assert_eq!(portions, [3, 1]);
     for bad in [Share { weight: 1_001, ..share }, Share { cap_tokens: Some(0), ..share }] {
         let why = text(registry.change("batch", to(bad), NOW).unwrap_err());
@@ -149,7 +152,7 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
         // Too soon for another window.
         registry.observe(now + Duration::from_millis(1));
     }
-    let [new, old] = &registry.device_infos()[..] else { panic!("two devices") };
+    let [new, old] = &registry.devices().infos()[..] else { panic!("two devices") };
     assert!(new.correction.is_some_and(|now| now.write_permille > 1_000), "{new:?}");
     assert!(old.correction.is_none(), "{old:?}");
     // More expensive writes need more tokens for the same SLO.
@@ -199,7 +202,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     };
     assert_eq!(registry.add_device(setup, NOW), Ok(2));
     let old = registry.find("old").unwrap();
-    assert_eq!(registry.devices[2].registry.portion(old).weight, share.weight);
+    assert_eq!(registry.devices.at(2).registry.portion(old).weight, share.weight);
     registry.register("gold", slo(500, 120_000, 100).into(), Some("new"), origin, NOW).unwrap();
     let told = registry.remove_device("new").unwrap_err().to_string();
     assert_eq!(told, "device \"new\" cannot be removed: tenant \"gold\" is on it");
@@ -207,7 +210,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     registry.unregister("gold", NOW).unwrap();
     let told = registry.check_device_end("new").unwrap_err().to_string();
     assert!(told.contains("leaving"), "{told}");
-    for meters in registry.meters.clone() {
+    for meters in registry.meters.all() {
         let gold = meters.get(TenantId(2)).unwrap();
         gold.end_epoch();
     }
@@ -229,10 +232,10 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     assert_eq!(registry.add_device(again, NOW), Err(Refusal::Taken("new".to_owned())));
     assert_eq!(add(&mut registry, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
     // A place is not an index into the list of existing devices.
-    assert_eq!(registry.device_infos().len(), 3);
+    assert_eq!(registry.devices().infos().len(), 3);
     assert_eq!(
-        (registry.tokens_left(0), registry.tokens_left(3)),
-        (registry.device_infos()[0].tokens_left, None)
+        (registry.devices.at(0).tokens_left(), registry.devices.at(3).tokens_left()),
+        (registry.devices().infos()[0].tokens_left, None)
     );
     let on_gone = registry.register_on("late", Promise::default(), 2, origin, NOW);
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
@@ -251,14 +254,14 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
         let mut registry = registry();
         add(&mut registry, "gold", strict).unwrap();
         add(&mut registry, "gone", None).unwrap();
-        let undo = registry.begin_batch(&changes, NOW).unwrap();
+        let begun = Batch::begin(&mut registry, &changes, NOW).unwrap();
         registry.freeze(true);
         let promised = |registry: &TenantRegistry, name: &str| {
             let tenant = registry.find(name)?;
             Some(registry.info(tenant).promise.slo().map_or(0, |slo| slo.latency_us))
         };
         if is_kept {
-            registry.end_batch(&changes, NOW);
+            begun.end(&mut registry, NOW);
             assert_eq!(promised(&registry, "gone"), None);
             assert_eq!(
                 (promised(&registry, "gold"), promised(&registry, "new")),
@@ -266,7 +269,7 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
             );
         } else {
             // No such tenant would be admitted now.
-            registry.undo_batch(undo, NOW);
+            begun.undo(&mut registry, NOW);
             assert_eq!(promised(&registry, "new"), None);
             assert_eq!(
                 (promised(&registry, "gold"), promised(&registry, "gone")),
@@ -286,18 +289,18 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let name = "gold".to_owned();
     let changes = [TenantChange::Set { name, to: None.into() }];
     let ends = |registry: &mut TenantRegistry| {
-        let undo = registry.begin_batch(&changes, NOW).unwrap();
+        let begun = Batch::begin(registry, &changes, NOW).unwrap();
         registry.unregister("gold", NOW).unwrap();
         (0..2).for_each(|n| registry.meters(n).get(tenant).unwrap().end_epoch());
         registry.settle(NOW);
-        undo
+        begun
     };
-    let undo = ends(&mut registry);
-    registry.undo_batch(undo, NOW);
+    let begun = ends(&mut registry);
+    begun.undo(&mut registry, NOW);
     add(&mut registry, "gold", mine).unwrap();
-    let undo = ends(&mut registry);
+    let begun = ends(&mut registry);
     assert_eq!(add(&mut registry, "other", slo(0, 0, 0)).unwrap().tenant, tenant);
-    registry.undo_batch(undo, NOW);
+    begun.undo(&mut registry, NOW);
     assert_eq!(registry.info(tenant).promise.slo(), None);
-    assert_eq!(registry.device_infos()[0].tokens_promised, 0);
+    assert_eq!(registry.devices().infos()[0].tokens_promised, 0);
 }

@@ -41,7 +41,7 @@ impl Devices<'_> {
         changes.named_models.remove(&config.name);
         if config.model.is_some() {
             let registry = self.0.ground.tenants.registry();
-            let model = registry.configured_model(&config.name).map(tenancy::text_of);
+            let model = registry.devices().configured_model(&config.name).map(tenancy::text_of);
             changes.named_models.extend(model.ok().map(|text| (config.name.clone(), text)));
         }
         changes.devices.insert(config.name.clone(), Some(config.clone()));
@@ -57,7 +57,7 @@ impl Devices<'_> {
         tracing::info!(device = disk.name, spec = config.spec, "device opened");
         Ok(OpenedDevice {
             bytes: disk.volume.blocks() * BLOCK_BYTES as u64,
-            has_model: self.0.ground.tenants.registry().model(&config.name).is_ok(),
+            has_model: self.0.ground.tenants.registry().devices().model(&config.name).is_ok(),
             spec: config.spec,
             name: config.name,
         })

@@ -41,7 +41,7 @@ impl Live {
             None => None,
             Some(model) => {
                 let registry = self.reconciler.ground.tenants.registry();
-                Some(KeptModel::of(model, registry.configured_model(device)?))
+                Some(KeptModel::of(model, registry.devices().configured_model(device)?))
             }
         };
         let mut changes: Changes = inner.changes.clone();
@@ -88,7 +88,7 @@ pub(super) fn find_scratch<'a>(
         let message = format!("namespace {:?} cannot be scratch: {why}", space.name);
         Err(Problem::new(Code::Invalid, message))
     };
-    let (at, _) = tenants.registry().shared(device)?;
+    let (at, _) = tenants.registry().devices().shared(device)?;
     if space.place.device != at {
         return invalid(format!("it is not on device {device:?}"));
     }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use control::admin::{Code, Problem};
-use control::{Origin, TenantChange, Undo};
+use control::{Batch, Origin, TenantChange};
 use spec::{Tenant, diff};
 
 use super::disks::Devices;
@@ -58,14 +58,14 @@ impl Reload<'_> {
         let (opened, refused) = devices.open_devices(inner, &mut base)?;
         later.extend(refused);
         // Hosts may be charged to those who are new.
-        let (refused, undo) = self.take_tenants(inner, &mut base);
+        let (refused, begun) = self.take_tenants(inner, &mut base);
         later.extend(refused);
         let taken = self.take_rest(inner, &listeners, base);
         match taken {
             Ok(more) => later.extend(more),
             Err(problem) => {
                 let tenants = &self.0.ground.tenants;
-                tenants.registry().undo_batch(undo, tenants.now());
+                begun.undo(&mut tenants.registry(), tenants.now());
                 devices.close_again(&opened);
                 return Err(problem);
             }
@@ -138,8 +138,8 @@ impl Reload<'_> {
 
     /// Makes and changes the tenants of the configuration, but for those that were changed while the
     /// server ran. What is refused is named, and stays as it was. Beside that, what undoes it.
-    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Undo) {
-        let (mut later, mut undo) = (Vec::new(), Undo::default());
+    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Batch) {
+        let (mut later, mut begun) = (Vec::new(), Batch::default());
         let mut kept: Vec<Tenant> = Vec::new();
         let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let with_devices = |config: &Config| -> Vec<Tenant> {
@@ -165,8 +165,7 @@ impl Reload<'_> {
                 Some(_) => TenantChange::Set { name, to: tenant.promise.into() },
                 None => TenantChange::Add(tenant.clone()),
             };
-            let mut registry = tenants.registry();
-            match registry.begin_change(&change, Origin::Configured, now, &mut undo) {
+            match begun.add(&mut tenants.registry(), &change, Origin::Configured, now) {
                 Ok(()) => kept.push(said.clone()),
                 Err(refusal) => {
                     later.push(format!("tenant {:?}: {refusal}", tenant.name));
@@ -175,7 +174,7 @@ impl Reload<'_> {
             }
         }
         base.tenant = kept;
-        (later, undo)
+        (later, begun)
     }
 
     /// Removes the tenants that the configuration `before` had and the present one has not, once

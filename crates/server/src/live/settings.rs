@@ -44,7 +44,9 @@ impl Devices<'_> {
             // From now on the model is named here, and maybe nowhere else.
             let text = match &model {
                 Some(model) => tenancy::text_of(model),
-                None => tenancy::text_of(self.0.ground.tenants.registry().configured_model(name)?),
+                None => tenancy::text_of(
+                    self.0.ground.tenants.registry().devices().configured_model(name)?,
+                ),
             };
             changes.named_models.insert(name.to_owned(), text);
         }
@@ -78,7 +80,7 @@ impl Devices<'_> {
     ) -> Result<Option<DeviceModel>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let name = after.name.as_str();
-        let has_model = self.0.ground.tenants.registry().configured_model(name).is_ok();
+        let has_model = self.0.ground.tenants.registry().devices().configured_model(name).is_ok();
         after.check_switches(has_model).map_err(invalid)?;
         if let Some(scratch) = to.recalibrate_scratch.as_deref().filter(|name| !name.is_empty()) {
             find_scratch(&self.0.ground.tenants, &inner.world, name, scratch)?;
@@ -115,7 +117,10 @@ impl Devices<'_> {
             );
             return Err(Problem::new(Code::TooMuch, message));
         }
-        let before = (registry.configured_model(name)?.clone(), registry.model(name)?.clone());
+        let before = (
+            registry.devices().configured_model(name)?.clone(),
+            registry.devices().model(name)?.clone(),
+        );
         registry.configure_model(name, model, now)?;
         Ok(before)
     }
@@ -154,7 +159,8 @@ impl Devices<'_> {
         if !new.is_same_device(known) {
             return Err(format!("device {:?} would be another", new.name));
         }
-        let has_model = self.0.ground.tenants.registry().configured_model(&new.name).is_ok();
+        let has_model =
+            self.0.ground.tenants.registry().devices().configured_model(&new.name).is_ok();
         new.check_switches(has_model)?;
         check_named(inner, base, new)?;
         let recalibrations = self.0.recalibrations();

@@ -6,7 +6,7 @@ use std::slice;
 
 use contract::Promise;
 use control::admin::{Problem, in_batch};
-use control::{Admission, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
+use control::{Admission, Batch, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
 use spec::{Changed, Tenant, diff};
 
 use super::open::Listeners;
@@ -99,9 +99,9 @@ impl Tenants<'_> {
                 return Err(refused(n, Refusal::InUse { name: change.name().to_owned(), by }));
             }
         }
-        let (undo, told) = {
+        let (begun, told) = {
             let mut registry = tenants.registry();
-            let begun = registry.begin_batch(changes, tenants.now());
+            let begun = Batch::begin(&mut registry, changes, tenants.now());
             (begun.map_err(|(n, refusal)| refused(n, refusal))?, told(&registry))
         };
         let kept = changes.iter().map(|change| {
@@ -110,10 +110,10 @@ impl Tenants<'_> {
         });
         let kept = kept.collect();
         if let Err(problem) = inner.keep_few(kept) {
-            tenants.registry().undo_batch(undo, tenants.now());
+            begun.undo(&mut tenants.registry(), tenants.now());
             return Err(problem);
         }
-        tenants.registry().end_batch(changes, tenants.now());
+        begun.end(&mut tenants.registry(), tenants.now());
         Ok(told?)
     }
 }

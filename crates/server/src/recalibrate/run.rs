@@ -123,9 +123,9 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
 fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
     let registry = tools.tenants.registry();
     let say = |refusal: control::Refusal| refusal.to_string();
-    let (n, shared) = registry.shared(order.device).map_err(say)?;
-    let model = registry.model(order.device).map_err(say)?.clone();
-    let (bound_us, writes) = (registry.strictest_us(n), order.scratch.is_some());
+    let (n, shared) = registry.devices().shared(order.device).map_err(say)?;
+    let model = registry.devices().model(order.device).map_err(say)?.clone();
+    let (bound_us, writes) = (registry.devices().strictest_us(n), order.scratch.is_some());
     Ok((n, shared, Plan { model, bound_us, writes, step: STEP, reads: STEP_READS }))
 }
 
@@ -192,7 +192,7 @@ impl Run<'_> {
 
     /// The strictest latency that is promised now.
     fn bound_us(&self) -> Option<u32> {
-        self.tools.tenants.registry().strictest_us(self.place)
+        self.tools.tenants.registry().devices().strictest_us(self.place)
     }
 
     /// Offers the probes of a step and looks at what the device does; `true`: it was ended early.

@@ -44,7 +44,7 @@ impl Recalibrations {
     /// As when a model was found then into which not all fits that is promised.
     fn holds_back(&self) {
         self.drifts();
-        let found = self.tools.tenants.registry().model("disk").unwrap().clone();
+        let found = self.tools.tenants.registry().devices().model("disk").unwrap().clone();
         self.lock().jobs.get_mut("disk").unwrap().held = Some(found);
         self.end("disk", Phase::Held, None);
     }
@@ -175,7 +175,10 @@ fn what_is_held_back_is_forgotten_with_the_model_beside_which_it_was_found() {
     assert_eq!(all.phase(), Phase::Cancelled);
     assert_eq!(all.accept("disk").unwrap_err().code, Code::NotFound);
     let registry = all.tools.tenants.registry();
-    assert_eq!(registry.model("disk").unwrap(), registry.configured_model("disk").unwrap());
+    assert_eq!(
+        registry.devices().model("disk").unwrap(),
+        registry.devices().configured_model("disk").unwrap()
+    );
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     tenants.registry().configure_model("disk", other.clone(), tenants.now()).unwrap();
     drop(modelling);
     resets.join().unwrap().unwrap();
-    assert_eq!(tenants.registry().model("disk").unwrap(), &other);
+    assert_eq!(tenants.registry().devices().model("disk").unwrap(), &other);
 }
 
 /// Each would have a thread for good.

@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
     let (devices, (_, workers, namespaces)) = {
         let registry = call.api.tenants.registry();
-        (registry.device_flows(), registry.flows())
+        (registry.device_flows(), registry.activity().flows())
     };
     let devices = devices.into_iter().map(|(info, flow)| FlowOfDevice {
         name: info.name,
@@ -89,7 +89,7 @@ pub(super) async fn get_trace(
             "another trace is running; try again when it has ended",
         ));
     };
-    let rings: Vec<Arc<Traces>> = api.tenants.registry().all_traces();
+    let rings: Vec<Arc<Traces>> = api.tenants.registry().meters.traces().to_vec();
     let running = Running { rings: &rings };
     let mut found = Vec::new();
     // Discards the rest of an earlier trace that broke off.

@@ -12,7 +12,7 @@ use crate::admin::operation::Call;
 use crate::admin::problem::Problem;
 use crate::history;
 use crate::info::TenantInfo;
-use crate::tail_share;
+use crate::{tail_share, views};
 
 /// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;
@@ -33,8 +33,8 @@ pub(super) fn history(call: &Call, Query(since): Query<Since>) -> Result<History
     let tenants = &call.api.tenants;
     let (devices, windows) = {
         let registry = tenants.registry();
-        let windows: Vec<_> = registry.history().after(since.after).cloned().collect();
-        (registry.device_infos().into_iter().map(|info| info.name).collect(), windows)
+        let windows: Vec<_> = registry.activity().history().after(since.after).cloned().collect();
+        (registry.devices().infos().into_iter().map(|info| info.name).collect(), windows)
     };
     let now = tenants.now();
     let seconds = windows.into_iter().map(|window| {
@@ -86,7 +86,7 @@ pub(super) fn standing(call: &Call, Query(shown): Query<Shown>) -> Result<Standi
     let (mut total, mut matched, mut first) = (0, 0, Vec::new());
     let mut next = Some(0);
     while let Some(from) = next {
-        let (chunk, then) = call.api.tenants.registry().listed(from, CHUNK);
+        let (chunk, then) = views::listed(&call.api.tenants.registry(), from, CHUNK);
         total += chunk.len();
         for info in chunk {
             let standing = crate::Standing::of(&info);

@@ -20,7 +20,7 @@ pub(super) fn get(call: &Call, (): ()) -> Result<Device, Problem> {
 }
 
 pub(super) fn model(call: &Call, (): ()) -> Result<Model, Problem> {
-    Ok(call.api.tenants.registry().model(&call.name)?.into())
+    Ok(call.api.tenants.registry().devices().model(&call.name)?.into())
 }
 
 pub(super) fn reset_model(call: &Call, (): ()) -> Result<(), Problem> {
@@ -66,7 +66,7 @@ fn shown_devices(api: &Api) -> Vec<Device> {
     // One lock, so that both lists describe the same moment.
     let (devices, tenants) = {
         let registry = api.tenants.registry();
-        (registry.device_infos(), registry.list())
+        (registry.devices().infos(), registry.list())
     };
     let strictest = |device: &info::DeviceInfo| {
         let latency_us = device.latency_us?;

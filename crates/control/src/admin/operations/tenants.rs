@@ -86,7 +86,7 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
 pub(super) fn stages(call: &Call, (): ()) -> Result<Stages, Problem> {
     let registry = call.api.tenants.registry();
     let tenant = registry.find(&call.name).ok_or_else(|| registry.no_tenant(&call.name))?;
-    let totals = registry.totals(tenant);
+    let totals = &registry.tenants.entry(tenant).window.totals;
     let [scheduler, device, reply] = &totals.samples[0];
     let edges = (0..).map_while(contract::coarse_edge).map(|nanos| nanos as f64 / 1e3);
     Ok(Stages {

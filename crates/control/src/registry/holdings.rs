@@ -4,7 +4,7 @@
 use contract::{Instant, TenantId};
 use qos::Holding;
 
-use crate::TenantRegistry;
+use super::{TenantRegistry, TenantTable};
 
 /// A tenant's holding at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,56 +21,54 @@ impl TenantRegistry {
     /// Takes the tokens that tenants hold at all devices, and returns them together with the
     /// tenants' debts ([`qos::Registry::bequeath`]).
     pub fn bequeath(&mut self, now: Instant) -> Vec<Held> {
-        let devices = self.devices.iter_mut().enumerate();
-        let told = devices.map(|(n, device)| (n, device.registry.bequeath(now)));
-        let told: Vec<_> = told.collect();
-        self.with_names(told)
+        let told = self.devices.bequeath(now);
+        with_names(&self.tenants, told)
     }
 
     /// Takes back the returned holdings, which stay with this process.
     pub fn keep(&mut self, told: &[Held]) {
-        for n in 0..self.devices.len() {
-            let told = self.with_numbers(n, told);
-            self.devices[n].registry.keep(&told);
+        for place in 0..self.devices.places() {
+            let told = with_numbers(&self.tenants, place, told);
+            self.devices.at_mut(place).registry.keep(&told);
         }
     }
 
     /// Returns the growth of the tenants' debts since the holdings were returned.
     pub fn spent_since(&self, told: &[Held], now: Instant) -> Vec<Held> {
-        let devices = self.devices.iter().enumerate();
-        let since = devices
-            .map(|(n, device)| (n, device.registry.spent_since(&self.with_numbers(n, told), now)));
-        self.with_names(since)
+        let since = (0..self.devices.places()).map(|place| {
+            let told = with_numbers(&self.tenants, place, told);
+            (place, self.devices.at(place).registry.spent_since(&told, now))
+        });
+        with_names(&self.tenants, since)
     }
 
     /// Adds a holding to its tenant. Returns `false`, and drops the holding, if there is no such
     /// tenant or device.
     pub fn inherit(&mut self, held: &Held, now: Instant) -> bool {
-        let tenant = self.find(&held.tenant);
-        let device = self.devices.get_mut(held.device);
-        tenant
-            .zip(device)
-            .is_some_and(|(tenant, device)| device.registry.inherit(tenant, held.holding, now))
+        let Some(tenant) = self.find(&held.tenant) else { return false };
+        let is_there = held.device < self.devices.places();
+        is_there && self.devices.at_mut(held.device).registry.inherit(tenant, held.holding, now)
     }
+}
 
-    fn with_numbers(&self, device: usize, told: &[Held]) -> Vec<(TenantId, Holding)> {
-        let there = told.iter().filter(|held| held.device == device);
-        there.filter_map(|held| Some((self.find(&held.tenant)?, held.holding))).collect()
-    }
+/// Returns the holdings at one device, with the numbers of their tenants.
+fn with_numbers(tenants: &TenantTable, device: usize, told: &[Held]) -> Vec<(TenantId, Holding)> {
+    let there = told.iter().filter(|held| held.device == device);
+    there.filter_map(|held| Some((tenants.find(&held.tenant)?, held.holding))).collect()
+}
 
-    fn with_names(
-        &self,
-        told: impl IntoIterator<Item = (usize, Vec<(TenantId, Holding)>)>,
-    ) -> Vec<Held> {
-        let mut all = Vec::new();
-        for (device, told) in told {
-            let name = |tenant: TenantId| self.entries[tenant.0 as usize].as_ref();
-            all.extend(told.into_iter().filter_map(|(tenant, holding)| {
-                Some(Held { tenant: name(tenant)?.name.clone(), device, holding })
-            }));
-        }
-        all
-    }
+/// Returns the holdings of several devices, with the names of their tenants.
+fn with_names(
+    tenants: &TenantTable,
+    told: impl IntoIterator<Item = (usize, Vec<(TenantId, Holding)>)>,
+) -> Vec<Held> {
+    let each = told.into_iter().flat_map(|(device, told)| {
+        told.into_iter().filter_map(move |(tenant, holding)| {
+            let tenant = tenants.get(tenant)?.name.clone();
+            Some(Held { tenant, device, holding })
+        })
+    });
+    each.collect()
 }
 
 #[cfg(test)]

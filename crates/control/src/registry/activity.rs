@@ -1,0 +1,103 @@
+//! The activity of all tenants together: by class, by device, by worker, and over time.
+
+use std::time::Duration;
+
+use contract::{Instant, NamespaceId, Protocol, Reading};
+use qos::Class;
+
+use super::devices::Devices;
+use super::meters::WorkerMeters;
+use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
+use crate::history::{self, History};
+use crate::info::DeviceInfo;
+use crate::work::Work;
+
+/// The sums since the start, and the last windows.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    /// Work of tenants while they were latency-critical, best effort, and leaving.
+    classes: [Work; 3],
+    flows: Flows,
+    history: History,
+    /// The end of the last window.
+    measured_at: Instant,
+}
+
+impl Activity {
+    /// Returns no activity of this many devices and workers.
+    pub(super) fn new(devices: usize, workers: usize) -> Activity {
+        Activity {
+            classes: Default::default(),
+            flows: Flows::new(devices, workers),
+            history: History::default(),
+            measured_at: Instant::ZERO,
+        }
+    }
+
+    /// Adds a device.
+    pub(super) fn add_device(&mut self) {
+        self.flows.add_device();
+    }
+
+    /// Adds what a tenant of this class did between two readings.
+    pub(super) fn count(&mut self, class: Class, between: &Reading) {
+        self.classes[class_index(class)].add(&between.into());
+    }
+
+    /// Ends a window. `all` has the figures of the tenants.
+    pub(super) fn end(
+        &mut self,
+        mut all: history::Window,
+        meters: &WorkerMeters,
+        devices: &Devices,
+    ) {
+        self.measured_at = all.ended_at;
+        self.flows.end(meters.all(), &devices.made(), all.ended_at);
+        let flows = self.device_flows(devices);
+        all.devices = flows.iter().map(|(info, flow)| history::OfDevice::new(info, flow)).collect();
+        self.history.push(all);
+    }
+
+    /// Returns the age of the current window.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.since(self.measured_at)
+    }
+
+    /// Returns the devices that exist with their activity, in the order of their places.
+    pub(super) fn device_flows(&self, devices: &Devices) -> Vec<(DeviceInfo, DeviceFlow)> {
+        let flows = self.flows.devices();
+        let there = devices.there().map(|(place, device)| (device.info(), flows[place]));
+        there.collect()
+    }
+
+    /// Returns the activity of devices, workers and namespaces.
+    pub(crate) fn flows(
+        &self,
+    ) -> (Vec<DeviceFlow>, Vec<WorkerFlow>, Vec<(NamespaceId, NamespaceFlow)>) {
+        (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
+    }
+
+    /// Returns the work of all connections by protocol.
+    pub(crate) fn protocols(&self) -> [Work; Protocol::ALL.len()] {
+        self.flows.protocols()
+    }
+
+    /// Returns the work of tenants while they were latency-critical, best effort, and leaving.
+    pub(crate) fn classes(&self) -> [Work; 3] {
+        self.classes
+    }
+
+    /// Returns the history of the last minutes.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+}
+
+/// Returns the index of a class in arrays by class.
+pub(crate) fn class_index(class: Class) -> usize {
+    match class {
+        Class::LatencyCritical => 0,
+        Class::BestEffort => 1,
+        Class::Leaving | Class::Vacant => 2,
+    }
+}

@@ -1,0 +1,156 @@
+//! Changes of devices and of their models while the server runs, with the tenants that are on them.
+
+use contract::{Instant, TenantId};
+use qos::DeviceModel;
+use spec::Switches;
+
+use super::{DeviceSetup, TenantRegistry, named};
+use crate::info::{Refusal, State};
+
+impl TenantRegistry {
+    /// Adds a device, on which all tenants are best effort, with the shares that they have
+    /// elsewhere. Returns its place.
+    ///
+    /// # Errors
+    /// Fails if another process takes over, or there is a device of this name.
+    pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
+        self.check_thawed()?;
+        let place = self.devices.add(setup)?;
+        // A leaving tenant has nothing on the new device.
+        for (tenant, entry) in self.tenants.iter().filter(|(_, entry)| entry.is_active()) {
+            let known = self.devices.at(entry.device);
+            let portion = known.has_model.then(|| known.registry.portion(tenant));
+            let device = self.devices.at_mut(place);
+            let best_effort = device.registry.register_as(tenant, None, now);
+            assert!(best_effort.is_ok(), "best effort is never refused");
+            if let Some(portion) = portion.filter(|_| device.has_model) {
+                let set = device.registry.set_portion(tenant, portion, now);
+                assert!(set.is_ok(), "the tenant was just registered");
+            }
+        }
+        self.activity.add_device();
+        Ok(place)
+    }
+
+    /// Returns `true` if a tenant of the device is still leaving, which ends soon.
+    pub fn is_being_left(&self, name: &str) -> bool {
+        let Ok(place) = self.devices.find(Some(name)) else { return false };
+        let mut tenants = self.tenants.iter().map(|(_, entry)| entry);
+        tenants.any(|entry| entry.device == place && entry.state == State::Leaving)
+    }
+
+    /// Checks whether a device may be removed: it must have no tenant. Returns its place.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, a tenant is on it, or another process takes over.
+    pub fn check_device_end(&self, name: &str) -> Result<usize, Refusal> {
+        self.check_thawed()?;
+        let place = self.devices.find(Some(name))?;
+        match self.tenants.iter().map(|(_, entry)| entry).find(|entry| entry.device == place) {
+            None => Ok(place),
+            Some(entry) => {
+                let by = match entry.state {
+                    State::Active => format!("tenant {:?}", entry.name),
+                    State::Leaving => "a tenant that is leaving".to_owned(),
+                };
+                Err(Refusal::DeviceInUse { name: name.to_owned(), by })
+            }
+        }
+    }
+
+    /// Removes a device.
+    ///
+    /// # Errors
+    /// Fails as [`check_device_end`](TenantRegistry::check_device_end) does.
+    pub fn remove_device(&mut self, name: &str) -> Result<(), Refusal> {
+        let place = self.check_device_end(name)?;
+        self.devices.set_gone(place, true);
+        Ok(())
+    }
+
+    /// Removes a device whose addition failed, without any checks.
+    pub fn drop_device(&mut self, place: usize) {
+        self.devices.set_gone(place, true);
+    }
+
+    /// Restores a device that was [removed](TenantRegistry::remove_device).
+    pub fn restore_device(&mut self, place: usize) {
+        self.devices.set_gone(place, false);
+    }
+
+    /// Changes the features of a device from `before` to `after`. Features that stay on go on
+    /// undisturbed.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, or it has no model, which all features need.
+    pub fn set_switches(
+        &mut self,
+        name: &str,
+        before: Switches,
+        after: Switches,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let place = self.devices.find(Some(name))?;
+        self.devices.at_mut(place).switch(before, after, now)?;
+        // Switching the correction off also ends its effect on the price of writes.
+        self.price_tenants(place);
+        Ok(())
+    }
+
+    /// Returns the tenants whose removal would make the other SLOs fit into another model of a
+    /// device. Returns no tenant if all SLOs fit.
+    ///
+    /// # Errors
+    /// Fails if there is no such device.
+    pub fn displaced(&self, device: &str, model: &DeviceModel) -> Result<Vec<String>, Refusal> {
+        let device = self.devices.at(self.devices.find(Some(device))?);
+        let displaced: Vec<TenantId> = device.registry.displaced(model);
+        Ok(displaced.into_iter().map(|tenant| self.tenants.name(tenant)).collect())
+    }
+
+    /// Replaces the model of a device. SLOs stay. If they no longer fit, each tenant gets its part,
+    /// and best-effort tenants get nothing.
+    ///
+    /// # Errors
+    /// Fails if there is no such device, or the model has no rate for a tenant's SLO.
+    pub fn set_model(
+        &mut self,
+        device: &str,
+        model: DeviceModel,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let place = self.devices.find(Some(device))?;
+        let set = self.devices.at_mut(place).registry.set_model(model, now);
+        set.map_err(|refusal| named(&self.tenants, refusal))?;
+        self.price_tenants(place);
+        Ok(())
+    }
+
+    /// Replaces the model of a device, like [`set_model`](TenantRegistry::set_model), and makes it
+    /// the configured model.
+    ///
+    /// # Errors
+    /// Fails as [`set_model`](TenantRegistry::set_model) does, and if the device has no model.
+    pub fn configure_model(
+        &mut self,
+        device: &str,
+        model: DeviceModel,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        self.devices.configured_model(device)?;
+        self.set_model(device, model.clone(), now)?;
+        let place = self.devices.find(Some(device))?;
+        self.devices.at_mut(place).configured = Some(model);
+        Ok(())
+    }
+
+    /// Makes workers measure a device for readers of [`qos::Shared::delays`], or stops that.
+    ///
+    /// # Errors
+    /// Fails if there is no such device.
+    pub fn probe(&mut self, device: &str, on: bool) -> Result<(), Refusal> {
+        let place = self.devices.find(Some(device))?;
+        self.devices.at_mut(place).registry.probe(on);
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Changes that workers have not yet been told of.
+
+use contract::{Namespace, NamespaceId, Tell, TenantId};
+
+/// The changes that go to all workers with the controller's next turn.
+#[derive(Debug, Default)]
+pub(super) struct WorkerNews {
+    /// Tenants that were unregistered.
+    leaves: Vec<TenantId>,
+    /// Changes of namespaces.
+    places: Vec<Tell>,
+    /// Total number of namespace changes.
+    placed: u64,
+}
+
+impl WorkerNews {
+    /// Announces that a tenant was unregistered.
+    pub(super) fn leave(&mut self, tenant: TenantId) {
+        self.leaves.push(tenant);
+    }
+
+    /// Announces that a namespace was changed or removed.
+    pub(super) fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
+        self.placed += 1;
+        self.places.push(Tell::Place { change: self.placed, number, namespace });
+    }
+
+    /// Returns the total number of namespace changes.
+    pub(super) fn placed(&self) -> u64 {
+        self.placed
+    }
+
+    /// Takes the messages to all workers.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Tell> {
+        let leaves = self.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
+        leaves.chain(self.places.drain(..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_are_told_once_and_tenants_first() {
+        let mut news = WorkerNews::default();
+        news.place(NamespaceId(1), None);
+        news.leave(TenantId(2));
+        let told: Vec<Tell> = news.take().collect();
+        assert!(matches!(
+            told[..],
+            [Tell::Leave { tenant: TenantId(2) }, Tell::Place { change: 1, .. }]
+        ));
+        assert_eq!((news.take().count(), news.placed()), (0, 1));
+    }
+}
