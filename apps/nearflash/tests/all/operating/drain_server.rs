@@ -4,88 +4,69 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::{Answer, Launch, Operator, PATIENCE, Server, V2, nearflash, wait_until};
+use crate::support::{
+    Answer, Launch, Operator, PATIENCE, Place, Running, V2, nearflash, wait_until,
+};
 use contract::{Command, Hello, Notice, Range};
 use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState};
 
 const READ: Command = Command::Read(Range::new(0, 8));
 
-/// A server whose device takes its time.
-struct Place {
-    folder: tempfile::TempDir,
-    server: Server,
+/// Starts a server whose device takes its time.
+fn start(spec: &str) -> Running {
+    let place = Place::new();
+    let config = format!(
+        "[admin]\naudit = \"{}\"\n[limits]\ndrain_seconds = 1\n\
+         [[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
+         [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
+        place.path("audit.log").display()
+    );
+    Running::start(place, &config)
 }
 
-impl Place {
-    fn start(spec: &str) -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("admin.sock");
-        let audit = folder.path().join("audit.log");
-        let config = format!(
-            "[admin]\naudit = \"{}\"\n[limits]\ndrain_seconds = 1\n\
-             [[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
-             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
-            audit.display()
-        );
-        let words = ["--workers", "2", "--admin", socket.to_str().unwrap()];
-        let server = words.iter().fold(Launch::config(&config), |l, word| l.with(word)).start();
-        Place { folder, server }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.admin().into())).unwrap()
-    }
-
-    /// A client with a read that a device has, and one that is idle.
-    fn clients(&self) -> (V2, V2) {
-        let mut busy = V2::hello(self.server.address(), Hello::default()).unwrap();
-        let idle = V2::hello(self.server.address(), Hello::default()).unwrap();
-        busy.send(7, READ, &[]);
-        wait_until("a request", PATIENCE, || {
-            let all = self.client().connections().unwrap().connections;
-            all.iter().any(|one| one.in_flight > 0) && all.len() == 2
-        });
-        (busy, idle)
-    }
-}
-
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.folder.path().join("admin.sock").display().to_string()
-    }
+/// A client with a read that a device has, and one that is idle.
+fn clients(running: &Running) -> (V2, V2) {
+    let mut busy = V2::hello(running.server.address(), Hello::default()).unwrap();
+    let idle = V2::hello(running.server.address(), Hello::default()).unwrap();
+    busy.send(7, READ, &[]);
+    wait_until("a request", PATIENCE, || {
+        let all = running.client().connections().unwrap().connections;
+        all.iter().any(|one| one.in_flight > 0) && all.len() == 2
+    });
+    (busy, idle)
 }
 
 #[test]
 fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is() {
-    let mut place = Place::start("mem:16MiB?delay=3s");
-    let (mut busy, mut idle) = place.clients();
-    assert!(place.told(&["drain", "--show"]).starts_with("serving: 2 connections, "));
-    let mut command = nearflash(&["drain", "--deadline", "600", "--admin", &place.admin()]);
+    let mut running = start("mem:16MiB?delay=3s");
+    let (mut busy, mut idle) = clients(&running);
+    assert!(running.told(&["drain", "--show"]).starts_with("serving: 2 connections, "));
+    let mut command = nearflash(&["drain", "--deadline", "600", "--admin", &running.admin()]);
     let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(idle.answer(), Answer::Notice(Notice::Draining));
     idle.expect_end(PATIENCE);
     let mut drain = None;
     wait_until("the idle one's end", PATIENCE, || {
-        drain = place.client().read::<Drain>().ok();
+        drain = running.client().read::<Drain>().ok();
         drain.is_none_or(|drain| drain.connections == 1)
     });
     let Drain { state, in_flight, left_ms, .. } = drain.expect("one is busy still");
     assert_eq!((state, in_flight), (DrainState::Draining, 1));
     assert!(left_ms.is_some_and(|ms| (500_000..=600_000).contains(&ms)), "{left_ms:?}");
     // Nobody else is let in, and nothing is begun that would not last.
-    let knock = || std::net::TcpStream::connect(place.server.address());
+    let knock = || std::net::TcpStream::connect(running.server.address());
     wait_until("nobody at the door", PATIENCE, || knock().is_err());
-    let added = place.run(&["listener", "add", "reflex://127.0.0.1:0"]);
+    let added = running.run(&["listener", "add", "reflex://127.0.0.1:0"]);
     assert!(crate::support::complaint(&added).contains("this server is draining"));
     assert!(busy.is_answered_before_its_end(7));
-    assert!(place.server.wait().success());
+    assert!(running.server.wait().success());
     assert!(watching.wait().unwrap().success());
     let mut said = String::new();
     watching.stdout.unwrap().read_to_string(&mut said).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("draining: ") && lines[0].ends_with(" s left"), "{said}");
     assert_eq!(lines.last(), Some(&"the server has ended"));
-    let audit = std::fs::read_to_string(place.folder.path().join("audit.log")).unwrap();
+    let audit = std::fs::read_to_string(running.place.path("audit.log")).unwrap();
     let line: serde_json::Value = serde_json::from_str(audit.lines().next().unwrap()).unwrap();
     assert_eq!(
         (&line["method"], &line["path"], &line["outcome"]),
@@ -97,31 +78,33 @@ fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is(
 #[test]
 fn what_takes_too_long_ends_with_the_time_of_the_order_or_else_of_the_configuration() {
     for words in [&["drain", "--deadline", "1"][..], &["drain"]] {
-        let mut place = Place::start("mem:16MiB?delay=6s");
-        let (mut busy, _idle) = place.clients();
-        let said = place.json(words);
+        let mut running = start("mem:16MiB?delay=6s");
+        let (mut busy, _idle) = clients(&running);
+        let said = running.json(words);
         assert_eq!(said["ended"], true);
         assert!(!busy.is_answered_before_its_end(7), "{words:?}");
-        assert!(place.server.wait().success());
+        assert!(running.server.wait().success());
     }
 }
 
 #[test]
 fn a_drain_that_is_asked_for_again_has_another_time_and_a_signal_a_short_one() {
-    let mut place = Place::start("mem:16MiB?delay=8s");
-    let (mut busy, _idle) = place.clients();
+    let mut running = start("mem:16MiB?delay=8s");
+    let (mut busy, _idle) = clients(&running);
     let left = |drain: Drain| Duration::from_millis(drain.left_ms.unwrap()).as_secs();
-    assert!(left(place.client().send(&DrainServer { deadline_ms: Some(20_000) }).unwrap()) < 21);
-    assert!(left(place.client().send(&DrainServer { deadline_ms: Some(900_000) }).unwrap()) > 600);
+    assert!(left(running.client().send(&DrainServer { deadline_ms: Some(20_000) }).unwrap()) < 21);
+    assert!(
+        left(running.client().send(&DrainServer { deadline_ms: Some(900_000) }).unwrap()) > 600
+    );
     // Somebody else would wait as long as that.
-    let upgrade = place.run(&["drain", "--no-wait", "--deadline", "800"]);
+    let upgrade = running.run(&["drain", "--no-wait", "--deadline", "800"]);
     assert!(upgrade.status.success());
-    place.server.terminate();
+    running.server.terminate();
     wait_until("the short time", PATIENCE, || {
-        place.client().read::<Drain>().is_ok_and(|drain| left(drain) < 2)
+        running.client().read::<Drain>().is_ok_and(|drain| left(drain) < 2)
     });
     assert!(!busy.is_answered_before_its_end(7), "it has a second");
-    assert!(place.server.wait().success(), "it ends in order");
+    assert!(running.server.wait().success(), "it ends in order");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::support::{Launch, Server};
+use crate::support::{Dice, Launch, Server, kills};
 use control::admin::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, AddTenant, AdminAddress, AnaState,
     ChangeTenant, ChangeTenants, Client, ClientError, Device, Devices, Host, Hosts, Listeners,
@@ -332,15 +332,12 @@ impl Change {
     }
 }
 
-/// Of a seed, so that a run can be had again.
-struct Chance(u64);
+/// The random choices of a run.
+struct Chance(Dice);
 
 impl Chance {
     fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
+        self.0.roll(below)
     }
 
     fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
@@ -459,7 +456,7 @@ struct Asked {
 /// one change that was under way, whole, or without it.
 #[test]
 fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
+    let kills = kills(12);
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     // A file that grows, and the namespace that has the rest of it because nobody has said its size.
@@ -475,7 +472,7 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
         Launch::new(&["--config", &path("nearflash.toml"), "--admin", &admin]).start()
     };
     let mut sockets = 0;
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut chance = Chance(Dice::of(0x9e37_79b9_7f4a_7c15));
     let (mut answered, mut asked): (Option<State>, Option<Asked>) = (None, None);
     let (mut found, mut done) = (BTreeMap::<String, (u32, u32)>::new(), 0_u64);
     for _ in 0..kills {

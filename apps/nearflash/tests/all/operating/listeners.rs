@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V1, V2, free_port, pattern,
-    wait_until,
+    Answer, Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V1, V2, free_port, kills,
+    pattern, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddListener, Listeners, RemoveListener};
@@ -414,19 +414,11 @@ fn opening_and_closing_is_put_on_record() {
 /// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often.
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(6, |n| n.parse().expect("a number"));
     let place = Place::with("");
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
     place.write_configuration(config);
-    // Of a seed, so that a run can be had again.
-    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut roll = |below: u64| {
-        chance ^= chance << 13;
-        chance ^= chance >> 7;
-        chance ^= chance << 17;
-        chance % below
-    };
+    let (kills, mut dice) = (kills(6), Dice::of(0x9e37_79b9_7f4a_7c15));
     // Numbers of listeners besides the first, as answered and as asked for.
     let (mut answered, mut asked): (Vec<u16>, Option<Vec<u16>>) = (Vec::new(), None);
     let (mut old, mut new) = (0_u32, 0_u32);
@@ -451,8 +443,8 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
             *(if is_new { &mut new } else { &mut old }) += 1;
         }
         answered = there;
-        let window = if roll(4) == 0 { 60_000 } else { 6_000 };
-        let delay = Duration::from_micros(roll(window));
+        let window = if dice.roll(4) == 0 { 60_000 } else { 6_000 };
+        let delay = Duration::from_micros(dice.roll(window));
         std::thread::scope(|scope| {
             let (answered, asked, added) = (&mut answered, &mut asked, &mut added);
             let socket = &socket;

@@ -5,8 +5,8 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V2, complaint, host_nqn, pattern,
-    wait_until, words,
+    Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, complaint, host_nqn, kills,
+    pattern, subsystem, wait_until, words,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
@@ -16,39 +16,13 @@ use control::admin::{
 use serde_json::Value;
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
-const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
-
-/// The servers of these tests.
-trait Servers {
-    fn configure(&self, rest: &str);
-    fn launch(&self) -> Launch;
-    fn start(&self) -> Server;
-}
-
-impl Servers for Place {
-    fn configure(&self, rest: &str) {
-        self.configure_disk(rest);
-    }
-
-    fn launch(&self) -> Launch {
-        self.configured()
-    }
-
-    fn start(&self) -> Server {
-        self.launch().start()
-    }
-}
-
-fn subsystem() -> String {
-    format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n")
-}
 
 #[test]
 fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(at, 1, SUBSYSTEM);
@@ -70,8 +44,8 @@ fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
 #[test]
 fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(at, 1, SUBSYSTEM);
@@ -95,8 +69,8 @@ fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
 #[test]
 fn namespaces_come_and_go_under_a_hosts_eyes() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(at, 1, SUBSYSTEM);
@@ -132,8 +106,8 @@ fn namespaces_come_and_go_under_a_hosts_eyes() {
 #[test]
 fn hosts_are_let_in_and_out_and_discovery_hears_of_it() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut discovery = NvmeQueue::discovery(at, 1);
     let new = "nqn.2026-11.io.nearflash:new";
@@ -157,8 +131,8 @@ fn hosts_are_let_in_and_out_and_discovery_hears_of_it() {
 #[test]
 fn access_through_a_listener_changes_and_hosts_are_told() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(at, 1, SUBSYSTEM);
@@ -180,8 +154,8 @@ const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 #[test]
 fn keys_are_kept_and_never_shown() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let mut server = place.start();
+    place.configure_disk(&subsystem());
+    let mut server = place.configured().start();
     let at = server.listener(0);
     std::fs::write(place.path("key"), KEY).unwrap();
     let key = place.path("key").display().to_string();
@@ -201,7 +175,7 @@ fn keys_are_kept_and_never_shown() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(std::fs::read_to_string(&state).unwrap().contains(KEY));
     server.kill();
-    let server = place.start();
+    let server = place.configured().start();
     assert!(NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).is_err(), "the key is kept");
     place.told(&["host", "rm", &host_nqn(1)]);
     NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
@@ -210,8 +184,8 @@ fn keys_are_kept_and_never_shown() {
 #[test]
 fn what_was_changed_stays_over_a_restart() {
     let place = Place::new();
-    place.configure(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
-    let mut server = place.start();
+    place.configure_disk(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
+    let mut server = place.configured().start();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
     place.told(&["namespace", "add", "logs", "4MiB"]);
     place.told(&["tenant", "add", "silver"]);
@@ -224,7 +198,7 @@ fn what_was_changed_stays_over_a_restart() {
     let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
     io.write(2, 7, &[3; 512]).unwrap();
     server.kill();
-    let server = place.start();
+    let server = place.configured().start();
     let names = |list: &Value| -> Vec<(String, u64)> {
         let one = |one: &Value| {
             (one["name"].as_str().unwrap().to_owned(), one["bytes"].as_u64().unwrap_or_default())
@@ -245,8 +219,8 @@ fn what_was_changed_stays_over_a_restart() {
 #[test]
 fn a_connected_host_that_belongs_to_no_tenant_any_more_lets_it_go() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
     for set in [["subsystem", "set", SUBSYSTEM], ["host", "set", &host_nqn(1)]] {
@@ -293,8 +267,8 @@ fn a_connected_host_that_belongs_to_no_tenant_any_more_lets_it_go() {
 #[test]
 fn reservations_that_persist_are_there_after_a_crash() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let mut server = place.start();
+    place.configure_disk(&subsystem());
+    let mut server = place.configured().start();
     place.told(&["namespace", "add", "logs", "4MiB"]);
     let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
@@ -303,7 +277,7 @@ fn reservations_that_persist_are_there_after_a_crash() {
     io.register(2, 88, false).unwrap();
     io.acquire(2, 88).unwrap();
     server.kill();
-    let server = place.start();
+    let server = place.configured().start();
     let other = NvmeQueue::admin(server.listener(0), 2, SUBSYSTEM).unwrap();
     let mut other_io = other.io(server.listener(0), 2, SUBSYSTEM);
     assert_eq!(other_io.write(1, 0, &[1; 512]), Err(NvmeStatus::RESERVATION_CONFLICT.dnr()));
@@ -316,8 +290,8 @@ fn reservations_that_persist_are_there_after_a_crash() {
 #[test]
 fn a_broken_state_file_is_refused_and_there_is_a_way_back() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let mut server = place.start();
+    place.configure_disk(&subsystem());
+    let mut server = place.configured().start();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
     place.told(&["namespace", "resize", "ns1", "48MiB"]);
     server.kill();
@@ -325,10 +299,10 @@ fn a_broken_state_file_is_refused_and_there_is_a_way_back() {
     let mut bytes = std::fs::read(&state).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&state, bytes).unwrap();
-    let (code, said) = place.launch().fail();
+    let (code, said) = place.configured().fail();
     assert_eq!(code, 1);
     assert!(said.contains("broken") && said.contains("--previous-state"), "{said}");
-    let server = place.launch().with("--previous-state").start();
+    let server = place.configured().with("--previous-state").start();
     let listed = &place.json(&["namespace", "list"])["namespaces"][0];
     assert_eq!(listed["bytes"], 32 * MIB);
     drop(server);
@@ -382,22 +356,14 @@ fn kill_at_random(
     add: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
     remove: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
 ) {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(6, |n| n.parse().expect("a number"));
     let place = Place::new();
     place.write_configuration(config);
-    // Of a seed, so that a run can be had again.
-    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut roll = |below: u64| {
-        chance ^= chance << 13;
-        chance ^= chance >> 7;
-        chance ^= chance << 17;
-        chance % below
-    };
+    let (kills, mut dice) = (kills(6), Dice::of(0x9e37_79b9_7f4a_7c15));
     // How many there are; of one more a change may be under way.
     let (mut answered, mut asked) = (0_u64, 0_u64);
     let (mut old, mut new, mut done) = (0_u32, 0_u32, 0_u64);
     for _ in 0..kills {
-        let mut server = place.start();
+        let mut server = place.configured().start();
         let mut client = place.client();
         let there = count(&mut client);
         assert!(there == answered || there == asked, "{there}: neither {answered} nor {asked}");
@@ -406,8 +372,8 @@ fn kill_at_random(
         }
         (answered, asked) = (there, there);
         // Most of them while the change is being kept, which is over before workers have taken it.
-        let window = if roll(4) == 0 { 60_000 } else { 4_000 };
-        let delay = Duration::from_micros(roll(window));
+        let window = if dice.roll(4) == 0 { 60_000 } else { 4_000 };
+        let delay = Duration::from_micros(dice.roll(window));
         let state = std::sync::Mutex::new((&mut answered, &mut asked, &mut done));
         std::thread::scope(|scope| {
             let changes = scope.spawn(|| {
@@ -439,7 +405,7 @@ fn kill_at_random(
 #[test]
 fn a_configuration_is_checked_and_shown_without_a_server() {
     let place = Place::new();
-    place.configure("[[access]]\ntoken = \"very secret\"\nrights = \"read\"\n");
+    place.configure_disk("[[access]]\ntoken = \"very secret\"\nrights = \"read\"\n");
     let file = place.path("nearflash.toml").display().to_string();
     let run = |words: &[&str]| {
         let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
@@ -448,20 +414,20 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
     assert!(run(&["check", &file]).status.success());
     let shown = String::from_utf8(run(&["show", &file]).stdout).unwrap();
     assert!(shown.contains("in_flight = ") && !shown.contains("very secret"), "{shown}");
-    place.configure("[[namespace]]\ndevice = \"disc\"\n");
+    place.configure_disk("[[namespace]]\ndevice = \"disc\"\n");
     let said = complaint(&run(&["check", &file]));
     assert!(said.contains("nearflash.toml:9: ") && said.contains("there are: disk"), "{said}");
-    place.configure("[[namespace]]\ndevise = \"disk\"\n");
+    place.configure_disk("[[namespace]]\ndevise = \"disk\"\n");
     let said = complaint(&run(&["check", &file]));
     assert!(said.contains("nearflash.toml:9: ") && said.contains("devise"), "{said}");
-    place.configure("");
+    place.configure_disk("");
     let said = |words: &[&str]| String::from_utf8(run(words).stdout).unwrap();
     let beside = place.path("nearflash.state").display().to_string();
     let other = place.path("other.state").display().to_string();
     let nothing = format!("state file: {beside}, where nothing is kept yet\n");
     assert!(said(&["check", &file]).starts_with(&nothing));
     // What servers have kept elsewhere.
-    let mut server = place.launch().with("--state").with(&other).start();
+    let mut server = place.configured().with("--state").with(&other).start();
     place.told(&["namespace", "add", "logs", "1MiB"]);
     server.kill();
     let found = format!("state file: {other}\n");
@@ -480,10 +446,10 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
 #[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
     let place = Place::new();
-    place.configure(&subsystem());
+    place.configure_disk(&subsystem());
     let state = place.path("gone/state").display().to_string();
     std::fs::create_dir(place.path("gone")).unwrap();
-    let server = place.launch().with("--state").with(&state).start();
+    let server = place.configured().with("--state").with(&state).start();
     place.told(&["tenant", "add", "stays"]);
     std::fs::remove_dir_all(place.path("gone")).unwrap();
     std::fs::create_dir(place.path("gone")).unwrap();
@@ -514,7 +480,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
 #[test]
 fn a_server_that_keeps_nothing_says_so() {
     let place = Place::new();
-    place.configure("");
+    place.configure_disk("");
     let disk = format!("file:{}?size=16MiB", place.path("disk").display());
     let admin = place.admin();
     let arguments = ["--device", &disk, "--listen", "reflex://127.0.0.1:0", "--admin", &admin];
@@ -544,8 +510,8 @@ fn a_server_that_keeps_nothing_says_so() {
 #[test]
 fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     let place = Place::new();
-    place.configure("[limits]\ntenants = 4096\n");
-    let mut server = place.start();
+    place.configure_disk("[limits]\ntenants = 4096\n");
+    let mut server = place.configured().start();
     place.told(&["tenant", "add", "first"]);
     let client = || place.client();
     let add = |n: u32| {
@@ -579,7 +545,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     assert_eq!(counts.removed, 1_999);
     assert_eq!(names(), ["first", "t1999"]);
     server.kill();
-    let _server = place.start();
+    let _server = place.configured().start();
     assert_eq!(names(), ["first", "t1999"]);
     std::fs::write(place.path("many.json"), "{\"changes\": [{\"remove\": {\"name\": \"t1999\"}}]}")
         .unwrap();
@@ -590,8 +556,8 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
 #[test]
 fn a_client_that_writes_all_the_time_loses_nothing_by_changes() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let server = place.start();
+    place.configure_disk(&subsystem());
+    let server = place.configured().start();
     let done = std::sync::atomic::AtomicBool::new(false);
     let order = std::sync::atomic::Ordering::Relaxed;
     let written = std::thread::scope(|scope| {
@@ -621,8 +587,8 @@ fn a_client_that_writes_all_the_time_loses_nothing_by_changes() {
 #[test]
 fn a_reservation_is_not_that_of_a_namespace_that_gets_the_number_later() {
     let place = Place::new();
-    place.configure(&subsystem());
-    let mut server = place.start();
+    place.configure_disk(&subsystem());
+    let mut server = place.configured().start();
     place.told(&["namespace", "add", "logs", "1MiB"]);
     let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
@@ -630,10 +596,10 @@ fn a_reservation_is_not_that_of_a_namespace_that_gets_the_number_later() {
     io.acquire(2, 77).unwrap();
     place.told(&["namespace", "rm", "logs"]);
     server.kill();
-    let mut server = place.start();
+    let mut server = place.configured().start();
     place.told(&["namespace", "add", "other", "1MiB"]);
     server.kill();
-    let server = place.start();
+    let server = place.configured().start();
     let mut other = NvmeQueue::admin(server.listener(0), 2, SUBSYSTEM).unwrap();
     assert_eq!(other.namespaces(), [1, 2]);
     let mut io = other.io(server.listener(0), 2, SUBSYSTEM);

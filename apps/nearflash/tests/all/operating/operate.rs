@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::support::{
     Answer, Launch, Operator, PATIENCE, Polite, SLOW_MODEL, Server, V2, complaint, free_port,
-    nearflash, now, wait_until,
+    nearflash, now, open_folder, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddTenant, AdminAddress, Client, Code, Devices, Slo, Tenant};
@@ -20,9 +20,7 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), all).unwrap();
+        let folder = open_folder();
         std::fs::write(folder.path().join("model.toml"), SLOW_MODEL).unwrap();
         Place { folder }
     }

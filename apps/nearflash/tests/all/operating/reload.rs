@@ -1,47 +1,21 @@
 //! A configuration file that is read again while the server runs: the real program, and the signal.
 
 use crate::support::{
-    Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V2, host_nqn, wait_until,
+    NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, host_nqn, subsystem, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
 use wire::nvme::Event;
 
-const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
-
-/// The servers of these tests.
-trait Servers {
-    fn configure(&self, rest: &str);
-    fn launch(&self) -> Launch;
-    fn start(&self) -> Server;
-}
-
-impl Servers for Place {
-    fn configure(&self, rest: &str) {
-        self.configure_disk(rest);
-    }
-
-    fn launch(&self) -> Launch {
-        self.configured()
-    }
-
-    fn start(&self) -> Server {
-        self.launch().start()
-    }
-}
-
-fn subsystem() -> String {
-    format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n")
-}
 
 #[test]
 fn a_reload_takes_what_can_change_and_names_the_rest() {
     let place = Place::new();
-    place.configure(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
-    let server = place.start();
+    place.configure_disk(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
+    let server = place.configured().start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
-    place.configure(&format!(
+    place.configure_disk(&format!(
         "{}hosts = [\"{}\"]\n[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"tin\"\n\
          [[namespace]]\ndevice = \"disk\"\nsize = \"24MiB\"\n[limits]\nin_flight = 100\n",
         subsystem(),
@@ -58,7 +32,7 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     server.await_log("nothing has changed");
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
     // With mistakes of what only a restart takes, too: all of them by their lines, and nothing is taken.
-    place.configure(
+    place.configure_disk(
         "[[tenant]]\nname = \"zinc\"\n[[access]]\nfrom = \"nowhere\"\nrights = \"read\"\n\
          [[namespace]]\ndevice = \"disc\"\n[limits]\nin_flight = 0\n",
     );
@@ -83,7 +57,7 @@ fn a_reload_that_is_refused_has_changed_no_promise() {
         place.write_configuration(&text);
     };
     with(2, "");
-    let server = place.start();
+    let server = place.configured().start();
     let weight = || {
         place.json(&["tenant", "list"])["tenants"]
             .as_array()
@@ -120,7 +94,7 @@ fn a_reload_names_what_operators_have_changed() {
         place.write_configuration(&text);
     };
     with(2, "");
-    let server = place.start();
+    let server = place.configured().start();
     place.told(&["tenant", "set", "gold", "--weight", "5"]);
     // Whose size is written down by that.
     place.told(&["namespace", "add", "more", "1MiB"]);
@@ -143,7 +117,7 @@ fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_say
         place.write_configuration(&text);
     };
     with("recalibrate_scratch = \"spare\"\n");
-    let server = place.start();
+    let server = place.configured().start();
     let said = place.refused(&["namespace", "rm", "spare"]);
     assert!(said.contains("recalibrate_scratch") && said.contains("reload"), "{said}");
     with("");
@@ -156,8 +130,8 @@ fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_say
 #[test]
 fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
     let place = Place::new();
-    place.configure("");
-    let mut server = place.start();
+    place.configure_disk("");
+    let mut server = place.configured().start();
     let file = place.path("nearflash.toml");
     // Whoever reads it waits for somebody who writes.
     let make_pipe = |path: &std::path::Path| {
@@ -178,19 +152,19 @@ fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     let place = Place::new();
     let charged = format!("{}tenant = \"gold\"\n", subsystem());
-    place.configure(&format!("{charged}[[tenant]]\nname = \"gold\"\n"));
-    let server = place.start();
+    place.configure_disk(&format!("{charged}[[tenant]]\nname = \"gold\"\n"));
+    let server = place.configured().start();
     let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
     io.write(1, 0, &[1; 512]).unwrap();
-    place.configure(&charged);
+    place.configure_disk(&charged);
     server.hang_up();
     server.await_log("there is no tenant \"gold\"");
     io.write(1, 0, &[2; 512]).unwrap();
     assert!(place.told(&["tenant", "list"]).contains("gold"));
     let said = place.refused(&["tenant", "rm", "gold"]);
     assert!(said.contains(SUBSYSTEM), "{said}");
-    place.configure(&subsystem());
+    place.configure_disk(&subsystem());
     server.hang_up();
     wait_until("the end of the tenant", PATIENCE, || {
         !place.told(&["tenant", "list"]).contains("gold")
@@ -204,12 +178,12 @@ fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {
     let place = Place::new();
     let one = "[[namespace]]\ndevice = \"disk\"\nsize = \"4MiB\"\n";
     let other = "[[namespace]]\ndevice = \"disk\"\noffset = \"4MiB\"\nsize = \"4MiB\"\n";
-    place.configure(&format!("{one}{other}"));
-    let server = place.start();
+    place.configure_disk(&format!("{one}{other}"));
+    let server = place.configured().start();
     let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
     let write = Command::Write { range: Range::new(0, 1), fua: false };
     assert_eq!(client.call_in(2, write, &[5; 512]).0, Status::Ok);
-    place.configure(one);
+    place.configure_disk(one);
     server.hang_up();
     wait_until("the end of the namespace", PATIENCE, || {
         client.call_in(2, write, &[5; 512]).0 == Status::NoNamespace

@@ -1,13 +1,14 @@
 //! Namespaces that are closed to writes, opened and renamed while hosts and clients use them: the real
 //! program.
 
-use crate::support::{Answer, NvmeQueue, Operator, PATIENCE, Place, Server, V2, wait_until, words};
+use crate::support::{
+    Answer, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, wait_until, words,
+};
 use contract::{Command, Hello, Range, Status};
 use control::admin::SetNamespace;
 use serde_json::Value;
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
-const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
 const WRITE: Command = Command::Write { range: Range::new(0, 1), fua: false };
 const READ: Command = Command::Read(Range::new(0, 1));

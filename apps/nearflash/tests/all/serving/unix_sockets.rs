@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server};
+use crate::support::{Launch, Server, open_folder};
 use nearflash::{Error, Options, Status, blocking::Client};
 
 /// A directory with room for a socket, and the URL of that.
@@ -16,11 +16,8 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let folder = tempfile::tempdir().unwrap();
         // Other users may look for the socket; whether they may use it is the file's business.
-        let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), all).unwrap();
-        Place { folder }
+        Place { folder: open_folder() }
     }
 
     fn path(&self) -> PathBuf {

@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
 mod browser;
+mod dice;
 mod load;
 mod nvme;
 mod office;
@@ -18,11 +19,12 @@ mod v1;
 mod v2;
 
 pub(crate) use browser::Browser;
+pub(crate) use dice::{Dice, kills};
 pub(crate) use load::{await_load, faultless, loading, result, verifying};
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};
-pub(crate) use place::Place;
+pub(crate) use place::{Place, Running, SUBSYSTEM, open_folder, subsystem};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Begun, Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};

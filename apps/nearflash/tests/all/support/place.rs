@@ -1,10 +1,26 @@
 //! A directory for the files of the servers of one test, and their admin API there.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client};
 
-use super::{Launch, Operator, complaint, nearflash};
+use super::{Launch, Operator, Server, complaint, nearflash};
+
+/// The subsystem of most tests.
+pub(crate) const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
+
+/// Returns the lines of a configuration that give hosts the [`SUBSYSTEM`].
+pub(crate) fn subsystem() -> String {
+    format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n")
+}
+
+/// Makes a directory that other users may look into.
+pub(crate) fn open_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
 
 /// See the module. Each test program adds how its servers are started.
 pub(crate) struct Place {
@@ -88,6 +104,30 @@ impl Place {
         let mut peers: Vec<String> = list.connections.into_iter().map(|one| one.peer).collect();
         peers.sort();
         peers
+    }
+}
+
+/// A server of two workers that is operated from its directory.
+pub(crate) struct Running {
+    pub(crate) place: Place,
+    pub(crate) server: Server,
+}
+
+impl Running {
+    /// Starts a server of this configuration.
+    pub(crate) fn start(place: Place, config: &str) -> Running {
+        let server = place.crewed(Launch::config(config)).start();
+        Running { place, server }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.place.client()
+    }
+}
+
+impl Operator for Running {
+    fn admin(&self) -> String {
+        self.place.admin()
     }
 }
 

@@ -59,6 +59,16 @@ impl Launch {
         self.after(&[], &format!("ulimit -n {most}"))
     }
 
+    /// A server that stays at a step of a take-over.
+    pub(crate) fn staying(self, at: &str) -> Launch {
+        self.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
+    }
+
+    /// A server that stays at a step of a take-over, if the step is one of this side.
+    pub(crate) fn staying_as(self, side: &str, at: &str) -> Launch {
+        if at.starts_with(side) { self.staying(at) } else { self }
+    }
+
     /// From a shell, itself started by `wrapper`, that has run this script before.
     pub(crate) fn after(mut self, wrapper: &[&str], script: &str) -> Launch {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();

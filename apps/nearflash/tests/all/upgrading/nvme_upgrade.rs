@@ -156,11 +156,6 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     assert!(!new.log().contains("DHHC") && !old.log().contains("DHHC"));
 }
 
-/// Has a process stay at a step.
-fn staying(launch: Launch, at: &str) -> Launch {
-    launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
-}
-
 /// A host that has written something.
 struct Disk {
     admin: NvmeQueue,
@@ -200,7 +195,7 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
         let launch = |of: &str| match at.starts_with(of) {
-            true => staying(place.launch(""), at),
+            true => place.launch("").staying(at),
             false => place.launch(""),
         };
         let old = launch("predecessor").start();
@@ -226,7 +221,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
     ];
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
-        let mut old = staying(place.launch(""), at).start();
+        let mut old = place.launch("").staying(at).start();
         let mut disk = Disk::connect(&old);
         let new = place.launch("").with("--upgrade").begin();
         old.await_log(&format!("stays at {at}"));
@@ -256,7 +251,7 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let place = Place::in_memory();
     let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
-    let mut old = staying(place.launch(&hosts), "predecessor:committed").start();
+    let mut old = place.launch(&hosts).staying("predecessor:committed").start();
     let mut disk = Disk::connect(&old);
     let new = place.launch(&hosts).with("--upgrade").start();
     assert_eq!(taken(&new), 2, "{}", old.log());

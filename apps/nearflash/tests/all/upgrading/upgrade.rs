@@ -163,11 +163,6 @@ fn is_served(server: &Server) {
     assert!(again.call(write, &pattern(WRITTEN.lba, 8, 2)).0.is_ok());
 }
 
-/// Has a process stay at a step.
-fn staying(launch: Launch, at: &str) -> Launch {
-    launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
-}
-
 /// Stands for the connections that a process stayed with at its step.
 const GIVEN: usize = usize::MAX;
 
@@ -206,15 +201,9 @@ fn the_older_goes_on_if_the_newer_is_killed() {
     ];
     each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
-        let old = if at.starts_with("predecessor") {
-            staying(place.launch(), at)
-        } else {
-            place.launch()
-        };
-        let old = old.start();
+        let old = place.launch().staying_as("predecessor", at).start();
         let mut clients = Clients::connect(&old);
-        let new =
-            if at.starts_with("successor") { staying(place.launch(), at) } else { place.launch() };
+        let new = place.launch().staying_as("successor", at);
         let mut new = begin(new);
         let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -245,15 +234,9 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     ];
     each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
-        let old = if at.starts_with("predecessor") {
-            staying(place.launch(), at)
-        } else {
-            place.launch()
-        };
-        let mut old = old.start();
+        let mut old = place.launch().staying_as("predecessor", at).start();
         let mut clients = Clients::connect(&old);
-        let new =
-            if at.starts_with("successor") { staying(place.launch(), at) } else { place.launch() };
+        let new = place.launch().staying_as("successor", at);
         let new = begin(new);
         let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
@@ -271,7 +254,7 @@ fn before_it_has_anything_the_newer_ends_with_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
     each(8, &cases, |&at| {
         let place = Place::in_memory();
-        let mut old = staying(place.launch(), at).start();
+        let mut old = place.launch().staying(at).start();
         let mut new = begin(place.launch());
         old.await_log("stays at");
         old.kill();
@@ -298,7 +281,7 @@ fn who_was_given_up_serves_nothing() {
     let mut large = V1::connect(old.address());
     large.send(&v1_head(1, 7, 4096, 2048));
     large.send(&vec![9; 900 << 10]);
-    let mut new = begin(staying(place.launch(), "successor:ready:3000"));
+    let mut new = begin(place.launch().staying("successor:ready:3000"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     new.suspend();
     wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
@@ -331,7 +314,7 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let _others: Vec<V1> = (0..others).map(|_| V1::connect(old.address())).collect();
-    let mut new = begin(staying(place.launch(), step));
+    let mut new = begin(place.launch().staying(step));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     new.suspend();
     wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
@@ -354,7 +337,7 @@ fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
     let place = Place::new();
     place.configure_disk("");
     let mut old = place.configured().start();
-    let new = begin(staying(place.configured(), "successor:hello:1000,successor:ready:1500"));
+    let new = begin(place.configured().staying("successor:hello:1000,successor:ready:1500"));
     wait_until("the first stay", PATIENCE, || new.log().contains("stays at successor:hello"));
     new.hang_up();
     wait_until("the second stay", PATIENCE, || new.log().contains("stays at successor:ready"));
@@ -384,7 +367,7 @@ fn who_has_no_room_for_all_is_refused() {
 #[test]
 fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
     let place = Place::in_memory().of_workers("1");
-    let mut old = staying(place.launch(), "predecessor:yours:4000").start();
+    let mut old = place.launch().staying("predecessor:yours:4000").start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.launch());
     old.await_log("stays at predecessor:yours");
@@ -555,7 +538,7 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     let place = Place::in_memory();
     let old = place.start();
     let mut one = V2::connect(old.address());
-    let mut new = begin(staying(place.launch(), "successor:prepare"));
+    let mut new = begin(place.launch().staying("successor:prepare"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
     let refused = place.client().send(&tenant).unwrap_err();
@@ -682,7 +665,7 @@ fn operators_are_answered_while_the_new_process_hesitates() {
     let place = Place::in_memory();
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
-    let new = begin(staying(place.launch(), "successor:commit:6000"));
+    let new = begin(place.launch().staying("successor:commit:6000"));
     new.await_log("stays at successor:commit");
     let asked = now();
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };

@@ -42,11 +42,7 @@ impl Servers for Place {
             "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
              [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
         );
-        let launch = self.crewed(Launch::config(&text));
-        match at.starts_with(own) {
-            true => launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}")),
-            false => launch,
-        }
+        self.crewed(Launch::config(&text)).staying_as(own, at)
     }
 
     fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>) {
