@@ -13,8 +13,11 @@ use crate::event::{AssociationId, Down};
 use crate::flags::Flags;
 use crate::loss::Landed;
 use crate::message::Message;
+use crate::path::{DISTRUST_PROBES, SHRINK_PROBES};
 use crate::piece::Kind;
 use crate::pools::Pools;
+use crate::prove::{LEAST_BYTES, lose_all};
+use crate::secret::Secret;
 use crate::slab::{Linked, NONE, Queue};
 use crate::window::Seen;
 
@@ -250,26 +253,15 @@ impl Association {
             return;
         }
         self.state = State::Over(why);
-        let mut landed = Landed::NOTHING;
         for path in self.paths() {
-            let path = &mut pools.paths[path];
-            if path.window == NONE {
-                continue;
-            }
-            let window = &mut pools.windows[path.window];
-            for number in path.oldest..path.next {
-                if window.get(number).is_some_and(|sent| sent.fate == crate::sent::Fate::InFlight) {
-                    path.lose(number, window, &mut pools.pieces, &mut landed);
-                }
+            let mut landed = lose_all(pools, path);
+            while let Some(piece) = landed.lost.pop(&mut pools.pieces) {
+                self.discard(pools, piece);
             }
         }
         self.in_flight = 0;
-        let mut queues = [landed.lost, self.lost];
-        self.lost = Queue::EMPTY;
-        for queue in &mut queues {
-            while let Some(piece) = queue.pop(&mut pools.pieces) {
-                self.discard(pools, piece);
-            }
+        while let Some(piece) = self.lost.pop(&mut pools.pieces) {
+            self.discard(pools, piece);
         }
         while let Some(place) = self.speakers.pop(&mut pools.channels) {
             pools.channels[place].speaks = false;
@@ -298,12 +290,11 @@ impl Association {
     }
 
     /// Does what is due: losses by age, probes, pings, hellos, the end of silence.
-    pub(crate) fn on_time(&mut self, pools: &mut Pools, now: Instant) {
+    pub(crate) fn on_time(&mut self, pools: &mut Pools, now: Instant, secret: &mut Secret) {
         if self.waits_since.is_some_and(|since| now - since >= DEAD_AFTER) {
             return self.end(pools, Down::Silent);
         }
-        for path in self.paths() {
-            let place = path;
+        for place in self.paths() {
             let path = &mut pools.paths[place];
             if path.window == NONE {
                 continue;
@@ -316,7 +307,15 @@ impl Association {
             if path.probe_at().is_some_and(|at| at <= now) {
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
+            let (probes, bytes) = (path.probes, path.bytes);
             self.land(pools, landed);
+            let is_proven = |path: u32| pools.paths[path].is_proven;
+            let has_others = self.paths().any(|path| path != place && is_proven(path));
+            if probes >= DISTRUST_PROBES && is_proven(place) && has_others {
+                self.distrust(pools, now, place, secret.cookie());
+            } else if probes >= SHRINK_PROBES && bytes > LEAST_BYTES {
+                self.shrink(pools, now, place, secret.cookie());
+            }
         }
         if self.is_up() && now - self.heard_at >= KEEP_ALIVE && self.waits_since.is_none() {
             self.pings = true;

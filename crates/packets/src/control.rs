@@ -24,6 +24,9 @@ pub(crate) const TARGET: Duration = Duration::from_micros(50);
 /// Packets of the first window.
 const FIRST_PACKETS: u32 = 16;
 
+/// Packets of the window after the packets' size has changed.
+const RESTART_PACKETS: u32 = 2;
+
 /// Packets from which on nothing is paced.
 const PACED_PACKETS: u32 = 8;
 
@@ -52,8 +55,9 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
     pub acked_bytes: u32,
-    /// The round trip without the time that the peer held the acknowledgement.
-    pub delay: Duration,
+    /// The round trip of a full packet, without the time that the peer held the acknowledgement.
+    /// `None` if the packet was small: its round trip says nothing about the window.
+    pub delay: Option<Duration>,
     pub least: Duration,
     pub smoothed: Duration,
     /// The network marked packets of ours.
@@ -104,6 +108,15 @@ impl Control {
         Some(Duration::from_nanos(nanos))
     }
 
+    /// Begins anew with a short window: packets have another size from now on, so the least round
+    /// trip has to be measured again, without a queue of ours.
+    pub(crate) fn restart(&mut self) {
+        if self.policy == Policy::Delay {
+            self.window = RESTART_PACKETS * self.packet_bytes;
+            self.starting = true;
+        }
+    }
+
     /// Follows an acknowledgement.
     pub(crate) fn acknowledged(&mut self, now: Instant, signal: &Signal) {
         if self.policy != Policy::Delay {
@@ -113,15 +126,17 @@ impl Control {
         let weight = signal.acked_bytes.min(self.window) as u64 * 1024 / self.window as u64;
         self.marked = mix(self.marked, share, weight as u32 / 16);
         let target = signal.least + TARGET;
-        if signal.delay > target {
+        if let Some(delay) = signal.delay
+            && delay > target
+        {
             self.starting = false;
-            let over = (signal.delay - target).as_nanos() as u64;
-            let cut = 820 * over / signal.delay.as_nanos() as u64;
+            let over = (delay - target).as_nanos() as u64;
+            let cut = 820 * over / delay.as_nanos() as u64;
             self.cut(now, signal.smoothed, 1024 - (cut as u32).min(512));
         } else if signal.marked {
             self.starting = false;
             self.cut(now, signal.smoothed, 1024 - self.marked / 2);
-        } else if signal.was_limited {
+        } else if signal.was_limited && signal.delay.is_some() {
             let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
             // A packet a round trip; a quarter of one where many share the link.
             let step = if self.is_paced() { self.packet_bytes / 4 } else { self.packet_bytes };
@@ -179,7 +194,7 @@ mod tests {
     fn signal(delay: u64) -> Signal {
         Signal {
             acked_bytes: 10_000,
-            delay: micros(delay),
+            delay: Some(micros(delay)),
             least: micros(20),
             smoothed: micros(delay),
             marked: false,

@@ -17,6 +17,7 @@ use crate::packet::{Lent, Packet};
 use crate::path::Path;
 use crate::piece::Kind;
 use crate::pools::{Chunk, Counters, Pools};
+use crate::prove::Proof;
 use crate::secret::Secret;
 use crate::settings::Settings;
 use crate::slab::{NONE, Queue, Slab};
@@ -112,12 +113,49 @@ impl Endpoint {
         let cookie = self.secret.cookie();
         let association = Association::new(state, cookie, now, packet_bytes as u16);
         let place = self.associations.take(association)?;
-        let path = Path::new(lane, station, self.settings.control, packet_bytes);
-        let path = self.pools.paths.take(path).expect("there is a free path");
+        let mut path = Path::new(lane, station, self.settings.control, packet_bytes);
+        // The handshake proves the first path. That it carries full packets is believed until they
+        // stay unanswered: so the least round trip is measured before there is a queue.
+        (path.is_proven, path.bytes) = (true, packet_bytes as u16);
         let association = &mut self.associations[place];
         (association.place, association.generation) = (place, self.generations[place as usize]);
-        association.paths[0] = path;
+        association.add_path(&mut self.pools, path, Proof::default());
         Some(place)
+    }
+
+    /// Adds a path to an association that we dialled: another lane, another station of the peer,
+    /// or both. Packets go by it once the peer has proved that it receives there. Returns `false`
+    /// if there is no room, or the association is not up.
+    pub fn add_path(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        lane: u8,
+        to: Station,
+    ) -> bool {
+        let Some(place) = self.find(association) else { return false };
+        let bytes = self.associations[place].packet_bytes;
+        let path = Path::new(lane, to, self.settings.control, usize::from(bytes));
+        let mut proof = Proof::default();
+        proof.ask(self.secret.cookie(), bytes, Some(now));
+        let association = &mut self.associations[place];
+        let may = association.is_initiator && association.is_up();
+        let is_added = may && association.add_path(&mut self.pools, path, proof);
+        self.refresh(place);
+        is_added
+    }
+
+    /// Adds the path by which a probe with the right cookie came.
+    fn new_path(&mut self, head: &Head, lane: u8, from: Station) -> Option<(u32, u32)> {
+        let place = self.addressee(head)?;
+        let association = &mut self.associations[place];
+        if head.kind != PacketKind::PROBE || association.is_initiator {
+            return None;
+        }
+        let bytes = usize::from(association.packet_bytes);
+        let path = Path::new(lane, from, self.settings.control, bytes);
+        let is_added = association.add_path(&mut self.pools, path, Proof::default());
+        is_added.then(|| self.door(head, lane, &from)).flatten()
     }
 
     /// Opens a channel. Messages may be sent at once; [`Event::Opened`] follows when the peer
@@ -234,15 +272,23 @@ impl Endpoint {
             return self.pools.returned.push_back(buf);
         };
         let packet = &packet[..head.bytes];
-        if head.kind != PacketKind::DATA {
+        if head.kind != PacketKind::DATA && head.kind != PacketKind::PROBE {
             self.greeted(now, (lane, from), &head, packet);
             return self.pools.returned.push_back(buf);
         }
-        let Some((place, path)) = self.door(&head, lane, &from) else {
+        let door = self.door(&head, lane, &from).or_else(|| self.new_path(&head, lane, from));
+        let Some((place, path)) = door else {
             self.pools.counters.unknown += 1;
             self.disown(now, &head, lane, from);
             return self.pools.returned.push_back(buf);
         };
+        if head.kind == PacketKind::PROBE {
+            let challenge = self.secret.cookie();
+            let association = &mut self.associations[place];
+            association.probed(&mut self.pools, now, &head, packet, (path, challenge));
+            self.refresh(place);
+            return self.pools.returned.push_back(buf);
+        }
         self.pools.paths[path].echo |= is_marked;
         // Without a free chunk, pieces have no room, but the head still counts.
         let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
@@ -261,17 +307,20 @@ impl Endpoint {
 
     /// Returns the association and path that a packet is for, if its cookie and station are right.
     pub(crate) fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
-        let place = head.association & 0x00ff_ffff;
-        let association = self.associations.get(place)?;
-        let is_ours = association.cookie == head.cookie && association.is_up();
-        if !is_ours || head.association >> 24 != u32::from(self.settings.worker) {
-            return None;
-        }
+        let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
             let path = &self.pools.paths[*path];
             path.lane == lane && path.to == *from
         };
-        association.paths().find(comes_by).map(|path| (place, path))
+        self.associations[place].paths().find(comes_by).map(|path| (place, path))
+    }
+
+    /// Returns the association that a packet names, if it has the right cookie.
+    fn addressee(&self, head: &Head) -> Option<u32> {
+        let place = head.association & 0x00ff_ffff;
+        let association = self.associations.get(place)?;
+        let is_ours = association.cookie == head.cookie && association.is_up();
+        (is_ours && head.association >> 24 == u32::from(self.settings.worker)).then_some(place)
     }
 
     /// Returns the next event.
@@ -347,7 +396,7 @@ impl Endpoint {
         while let Some((at, place)) = self.deadlines.first()
             && at <= now
         {
-            self.associations[place].on_time(&mut self.pools, now);
+            self.associations[place].on_time(&mut self.pools, now, &mut self.secret);
             // The next deadline is set when there is nothing to send any more.
             self.deadlines.set(place, None);
             self.refresh(place);

@@ -177,6 +177,7 @@ impl Endpoint {
         association.peer_place = accept.association.get();
         association.peer_cookie = accept.cookie.get();
         association.packet_bytes = bytes.max(HELLO_BYTES) as u16;
+        self.pools.paths[association.paths[0]].bytes = association.packet_bytes;
         association.credits = head.credits.max(crate::credits::LEAST);
         association.waits_since = None;
         association.heard_at = now;

@@ -36,6 +36,7 @@ mod packet;
 mod path;
 mod piece;
 mod pools;
+mod prove;
 mod record;
 mod rtt;
 mod secret;

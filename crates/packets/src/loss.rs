@@ -41,6 +41,7 @@ impl Path {
         let back = u64::from((last as u32).wrapping_sub(ack.highest));
         let Some(highest) = last.checked_sub(back) else { return };
         let (mut bytes, mut was_limited, mut was_not_lost) = (0, false, false);
+        let mut delay = None;
         for back in 0..=64.min(highest) {
             if back > 0 && ack.before >> (back - 1) & 1 == 0 {
                 continue;
@@ -52,7 +53,9 @@ impl Path {
                 Fate::InFlight => {
                     if back == 0 {
                         let held = Duration::from_micros(u64::from(ack.held_us));
-                        self.rtt.sample(now, now - sent.at, held);
+                        let is_full = sent.bytes >= self.bytes / 2;
+                        self.rtt.sample(now, now - sent.at, held, is_full);
+                        delay = is_full.then(|| self.rtt.latest());
                     }
                     bytes += u32::from(sent.bytes);
                     was_limited |= sent.was_limited;
@@ -70,10 +73,10 @@ impl Path {
         if bytes == 0 {
             return;
         }
-        (self.probes, self.is_proven) = (0, true);
+        self.probes = 0;
         let signal = Signal {
             acked_bytes: bytes,
-            delay: self.rtt.latest(),
+            delay,
             least: self.rtt.least(),
             smoothed: self.rtt.smoothed(),
             marked: echo,

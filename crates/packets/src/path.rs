@@ -6,6 +6,7 @@ use contract::Instant;
 
 use crate::control::{Control, Policy};
 use crate::head::Ack;
+use crate::prove::{LEAST_BYTES, Proof};
 use crate::rtt::{HOLD_MAX, Rtt};
 use crate::sent::SENT_MAX;
 use crate::slab::NONE;
@@ -15,8 +16,10 @@ use crate::window::Seen;
 /// Packets that may stay unanswered before a bare acknowledgement leaves.
 const UNANSWERED_MAX: u8 = 8;
 
-/// Probes without an answer from which on a path is suspect.
-const SUSPECT_PROBES: u8 = 3;
+/// Questions without an answer from which on packets are small again, and from which on another
+/// path is preferred.
+pub(crate) const SHRINK_PROBES: u8 = 3;
+pub(crate) const DISTRUST_PROBES: u8 = 2;
 
 /// What the peer is owed for packets that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub(crate) struct Path {
     pub probes_now: bool,
     /// The peer has proved that it receives at this station.
     pub is_proven: bool,
+    /// The size of packets that the path carries.
+    pub bytes: u16,
+    pub proof: Proof,
     /// The next number.
     pub next: u64,
     /// One more than the highest number that the peer acknowledged.
@@ -67,7 +73,7 @@ pub(crate) struct Path {
     pub loss_at: Option<Instant>,
 }
 
-const _: () = assert!(size_of::<Option<Path>>() <= 272);
+const _: () = assert!(size_of::<Option<Path>>() <= 320);
 
 impl Path {
     pub(crate) fn new(lane: u8, to: Station, policy: Policy, packet_bytes: usize) -> Path {
@@ -84,6 +90,8 @@ impl Path {
             probes: 0,
             probes_now: false,
             is_proven: false,
+            bytes: LEAST_BYTES,
+            proof: Proof::default(),
             next: 0,
             acked: 0,
             oldest: 0,
@@ -117,8 +125,9 @@ impl Path {
 
     /// Returns the report of what arrived, and counts it as sent.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Ack> {
-        let highest = self.seen.highest()?;
+        // Also where nothing was accepted yet: a bare packet says that we live.
         (self.debt, self.unanswered) = (Debt::Nothing, 0);
+        let highest = self.seen.highest()?;
         let held = now - self.highest_at;
         Some(Ack {
             highest: highest as u32,
@@ -134,11 +143,6 @@ impl Path {
             Debt::By(at) => at <= now,
             Debt::Now => true,
         }
-    }
-
-    /// Returns `true` if the path's silence makes others preferable.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.probes >= SUSPECT_PROBES
     }
 
     /// Returns `true` if the window lets a packet of these bytes go. Where packets are paced, the
@@ -163,7 +167,7 @@ impl Path {
             Debt::By(at) => Some(at),
             Debt::Nothing | Debt::Now => None,
         };
-        [debt, self.loss_at, self.probe_at()].into_iter().flatten().min()
+        [debt, self.loss_at, self.probe_at(), self.proof.next].into_iter().flatten().min()
     }
 
     /// Returns when silence makes a probe necessary.
@@ -215,5 +219,9 @@ mod tests {
         let mut bare = path();
         bare.arrived(at(1), 5, false, false);
         assert_eq!(bare.debt, Debt::Nothing, "nobody acknowledges acknowledgements");
+        let mut refusing = path();
+        refusing.debt = Debt::Now;
+        assert_eq!(refusing.report(at(1)), None);
+        assert_eq!(refusing.debt, Debt::Nothing);
     }
 }

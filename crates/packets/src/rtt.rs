@@ -20,9 +20,11 @@ pub(crate) struct Rtt {
     smoothed: u32,
     variation: u32,
     latest: u32,
-    /// The least sample of this epoch and of the one before.
+    /// The least sample of a full packet in this epoch and in the one before. A full packet takes
+    /// longer over each link than a small one, without any queue.
     least: [u32; 2],
     epoch: Instant,
+    is_guess: bool,
 }
 
 impl Default for Rtt {
@@ -34,6 +36,7 @@ impl Default for Rtt {
             latest: 0,
             least: [u32::MAX; 2],
             epoch: Instant::ZERO,
+            is_guess: true,
         }
     }
 }
@@ -41,9 +44,9 @@ impl Default for Rtt {
 impl Rtt {
     /// Adds a sample: `whole` from sending to the acknowledgement, of which the peer says that it
     /// held it for `held`.
-    pub(crate) fn sample(&mut self, now: Instant, whole: Duration, held: Duration) {
+    pub(crate) fn sample(&mut self, now: Instant, whole: Duration, held: Duration, is_full: bool) {
         let sample = u32::try_from(whole.saturating_sub(held).as_nanos()).unwrap_or(u32::MAX / 2);
-        if self.is_guess() {
+        if core::mem::take(&mut self.is_guess) {
             (self.smoothed, self.variation) = (sample, sample / 2);
             self.epoch = now;
         } else {
@@ -56,12 +59,14 @@ impl Rtt {
             self.epoch = now;
         }
         self.latest = sample;
-        self.least[0] = self.least[0].min(sample);
+        if is_full {
+            self.least[0] = self.least[0].min(sample);
+        }
     }
 
-    /// Returns `true` before the first sample.
-    pub(crate) fn is_guess(&self) -> bool {
-        self.least == [u32::MAX; 2]
+    /// Forgets the least round trip: full packets have another size from now on.
+    pub(crate) fn forget_least(&mut self) {
+        self.least = [u32::MAX; 2];
     }
 
     /// Returns the smoothed round-trip time.
@@ -74,7 +79,7 @@ impl Rtt {
         Duration::from_nanos(u64::from(self.latest))
     }
 
-    /// Returns the least sample of the last ten to twenty seconds.
+    /// Returns the least sample of a full packet in the last ten to twenty seconds.
     pub(crate) fn least(&self) -> Duration {
         Duration::from_nanos(u64::from(self.least[0].min(self.least[1])))
     }
@@ -103,9 +108,9 @@ mod tests {
     #[test]
     fn the_first_sample_replaces_the_guess_and_others_are_smoothed() {
         let mut rtt = Rtt::default();
-        rtt.sample(Instant::ZERO, 120 * MICRO, 20 * MICRO);
+        rtt.sample(Instant::ZERO, 120 * MICRO, 20 * MICRO, true);
         assert_eq!((rtt.smoothed(), rtt.latest()), (100 * MICRO, 100 * MICRO));
-        rtt.sample(Instant::ZERO, 180 * MICRO, Duration::ZERO);
+        rtt.sample(Instant::ZERO, 180 * MICRO, Duration::ZERO, true);
         assert_eq!(rtt.smoothed(), 110 * MICRO);
         assert_eq!(rtt.variation, 57_500);
         assert_eq!(rtt.least(), 100 * MICRO);
@@ -114,7 +119,7 @@ mod tests {
     #[test]
     fn probes_wait_a_millisecond_at_least_and_a_second_at_most() {
         let mut rtt = Rtt::default();
-        rtt.sample(Instant::ZERO, 10 * MICRO, Duration::ZERO);
+        rtt.sample(Instant::ZERO, 10 * MICRO, Duration::ZERO, true);
         let table = [(0, 1), (1, 2), (5, 32), (10, 1000), (40, 1000)];
         for (tries, millis) in table {
             assert_eq!(rtt.probe_after(tries), Duration::from_millis(millis), "try {tries}");
@@ -125,9 +130,9 @@ mod tests {
     fn the_least_round_trip_is_forgotten() {
         let mut rtt = Rtt::default();
         let at = |second| Instant::ZERO + Duration::from_secs(second);
-        rtt.sample(at(0), 10 * MICRO, Duration::ZERO);
+        rtt.sample(at(0), 10 * MICRO, Duration::ZERO, true);
         for second in 1..40 {
-            rtt.sample(at(second), 50 * MICRO, Duration::ZERO);
+            rtt.sample(at(second), 50 * MICRO, Duration::ZERO, true);
             let least = if second <= 21 { 10 } else { 50 };
             assert_eq!(rtt.least(), least * MICRO, "second {second}");
         }
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn a_peer_that_lies_about_holding_gives_no_negative_time() {
         let mut rtt = Rtt::default();
-        rtt.sample(Instant::ZERO, 10 * MICRO, 60_000 * MICRO);
+        rtt.sample(Instant::ZERO, 10 * MICRO, 60_000 * MICRO, true);
         assert_eq!(rtt.latest(), Duration::ZERO);
     }
 }

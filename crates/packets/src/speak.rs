@@ -41,19 +41,22 @@ impl Association {
         packet: &mut Packet,
     ) -> bool {
         if let Some(path) = self.choose(pools, now) {
-            let Path { lane, to, .. } = pools.paths[path];
-            packet.begin(lane, to, usize::from(self.packet_bytes));
+            let Path { lane, to, bytes, .. } = pools.paths[path];
+            packet.begin(lane, to, usize::from(bytes));
             let pieces = self.fill(pools, packet);
             if !packet.is_bare() {
                 self.launch(pools, now, (path, credits), packet, pieces);
                 return true;
             }
         }
+        if self.prove(pools, now, credits, packet) {
+            return true;
+        }
         let owing = self.paths().find(|path| pools.paths[*path].owes(now));
         let Some(path) = owing else { return false };
         let Path { lane, to, .. } = pools.paths[path];
         packet.begin(lane, to, usize::from(self.packet_bytes));
-        self.finish(pools, now, (path, credits), packet, false);
+        self.finish(pools, now, (path, credits), packet, (PacketKind::DATA, false));
         true
     }
 
@@ -69,13 +72,11 @@ impl Association {
         if !self.has_words() || self.in_flight >= self.credits {
             return None;
         }
-        let bytes = u32::from(self.packet_bytes);
-        let some_work = self.paths().any(|path| !pools.paths[path].is_suspect());
         let mut best: Option<(Duration, u32)> = None;
         for place in self.paths() {
             let path = &pools.paths[place];
-            let is_well = !some_work || !path.is_suspect();
-            let may = is_well && path.paced_until <= now && path.has_room(bytes);
+            let bytes = u32::from(path.bytes);
+            let may = path.is_proven && path.paced_until <= now && path.has_room(bytes);
             if may && self.is_free(pools, place) {
                 let delivery = pools.paths[place].delivery(bytes);
                 if best.is_none_or(|(least, _)| delivery < least) {
@@ -190,7 +191,7 @@ impl Association {
             return Packed::More;
         }
         let rest = (pools.messages[front].bytes - pools.messages[front].cut) as usize;
-        let whole = usize::from(self.packet_bytes) - HEAD_BYTES - RECORD_BYTES;
+        let whole = packet.bytes_max - HEAD_BYTES - RECORD_BYTES;
         let fits = rest <= room || rest > whole && room >= CUT_BYTES_MIN;
         if !fits || pools.pieces.free() == 0 {
             return Packed::Full;
@@ -273,25 +274,25 @@ impl Association {
         window.note(number, now, packet.len(), pieces, was_limited);
         self.waits_since.get_or_insert(now);
         // The last packet that may go asks for an answer at once.
-        let is_last =
-            self.in_flight >= self.credits || !path.has_room(u32::from(self.packet_bytes));
-        self.finish(pools, now, (place, credits), packet, was_probe || is_last);
+        let is_last = self.in_flight >= self.credits || !path.has_room(u32::from(path.bytes));
+        let kind = (PacketKind::DATA, was_probe || is_last);
+        self.finish(pools, now, (place, credits), packet, kind);
     }
 
     /// Gives a packet its number, head and checksum.
-    fn finish(
+    pub(crate) fn finish(
         &mut self,
         pools: &mut Pools,
         now: Instant,
         (place, credits): (u32, u16),
         packet: &mut Packet,
-        ack_now: bool,
+        (kind, ack_now): (PacketKind, bool),
     ) {
         let path = &mut pools.paths[place];
         let number = path.next;
         path.next += 1;
         let head = Head {
-            kind: PacketKind::DATA,
+            kind,
             ack_now,
             sealed: false,
             echo: core::mem::take(&mut path.echo),

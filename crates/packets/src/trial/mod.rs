@@ -2,6 +2,7 @@
 
 mod bottleneck;
 mod chance;
+mod paths;
 mod perfect;
 mod talk;
 mod weather;

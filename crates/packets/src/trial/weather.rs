@@ -17,6 +17,7 @@ struct Plan {
     client: Settings,
     server: Settings,
     port: Port,
+    lanes: usize,
 }
 
 fn plan(seed: u64) -> Plan {
@@ -52,22 +53,24 @@ fn plan(seed: u64) -> Plan {
         ..Port::FAST
     };
     let channels = 1 + chance.below(8) as u64;
-    Plan { weather, manner, channels, client, server, port }
+    let lanes = 1 + chance.below(2);
+    Plan { weather, manner, channels, client, server, port, lanes }
 }
 
 /// Runs the world of a seed to its end. Returns what both ends counted, and whether an end took the
 /// other for dead: in the worst weather a dozen packets in a row are lost now and then.
 fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
-    let Plan { weather, manner, channels, client, server, port } = plan(seed);
+    let Plan { weather, manner, channels, client, server, port, lanes } = plan(seed);
+    let ports = std::vec![port; lanes];
     let mut world = World::new(seed);
     let client = Settings { accepts: false, ..client };
-    let client = world.add(client, [port.clone()].into(), arena);
-    let server = world.add(server, [port].into(), arena);
+    let client = world.add(client, ports.clone(), arena);
+    let server = world.add(server, ports, arena);
     world.weather = weather;
     let mut talks = Talks::new(manner, seed ^ 1);
     let endpoint = &mut world.nodes[client].endpoint;
     let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
-    let mut started = 0;
+    let (mut started, mut has_path) = (0, false);
     let end = world.now + Duration::from_secs(100);
     while world.now < end && (started < channels || talks.open() > 0) {
         let endpoint = &mut world.nodes[client].endpoint;
@@ -78,6 +81,14 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
         world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
         for node in [client, server] {
             talks.resume(&mut world.nodes[node].endpoint, node);
+        }
+        if lanes > 1 {
+            let (now, to) = (world.now, World::station(server, 1));
+            let endpoint = &mut world.nodes[client].endpoint;
+            has_path = has_path || endpoint.add_path(now, association, 1, to);
+            // The second lane comes and goes.
+            let is_cut = world.chance.per_mille(300);
+            world.nodes.iter_mut().for_each(|node| node.ports[1].is_cut = is_cut);
         }
     }
     world.weather = Weather::default();

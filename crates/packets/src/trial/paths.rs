@@ -1,0 +1,153 @@
+//! Several paths: they add up, one that is cut costs no message, and one that swallows large packets
+//! carries small ones.
+
+use std::time::Duration;
+use std::vec::Vec;
+
+use contract::{ConnId, Frame, FrameHead};
+
+use super::perfect::SMALL;
+use super::talk::{Manner, Talks};
+use super::world::{Arena, Port, World};
+use crate::{Endpoint, Event, Settings};
+
+const LARGE: Settings = Settings {
+    packet_bytes: 9000,
+    messages_max: 1024,
+    pieces_max: 2048,
+    holds_max: 1024,
+    chunks_max: 512,
+    ..SMALL
+};
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// A client that always has 512 messages of 4 KiB under way to a server.
+struct Stream {
+    world: World,
+    arena: Arena,
+    delivered: u64,
+}
+
+impl Stream {
+    fn say(endpoint: &mut Endpoint, conn: ConnId, arena: &mut Arena) {
+        let mut body = arena.take(4096);
+        body.prefix_mut(4096);
+        let head = FrameHead::new(&[0; 8]);
+        endpoint.send(conn, Frame { head, body: Some(body), body_len: 4096 }, false);
+    }
+
+    fn new(ports: Vec<Port>) -> Stream {
+        let mut arena = Arena::new(16 << 10);
+        let mut world = World::new(3);
+        let lanes = ports.len() as u8;
+        let client = world.add(LARGE, ports.clone(), &mut arena);
+        let server = world.add(LARGE, ports, &mut arena);
+        let endpoint = &mut world.nodes[client].endpoint;
+        let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+        let conns: Vec<ConnId> = (0..8).map(|_| endpoint.connect(association).unwrap()).collect();
+        for conn in conns.iter().cycle().take(512) {
+            Stream::say(endpoint, *conn, &mut arena);
+        }
+        let mut stream = Stream { world, arena, delivered: 0 };
+        stream.run(5 * MILLI);
+        let now = stream.world.now;
+        let endpoint = &mut stream.world.nodes[client].endpoint;
+        for lane in 1..lanes {
+            let to = World::station(server, lane);
+            assert!(endpoint.add_path(now, association, lane, to));
+        }
+        stream.run(45 * MILLI);
+        stream
+    }
+
+    /// Runs and returns the bytes a second that were delivered.
+    fn run(&mut self, over: Duration) -> f64 {
+        let Stream { world, arena, delivered } = self;
+        *delivered = 0;
+        world.run(world.now + over, |endpoint, _, event| match event {
+            Event::Received { delivery, .. } => endpoint.give(delivery),
+            Event::Sent { conn, buf } => {
+                arena.give(buf.0);
+                *delivered += 4096;
+                Stream::say(endpoint, conn, arena);
+            }
+            Event::Opened { .. } | Event::Up(_) => {}
+            other => panic!("nothing ends: {other:?}"),
+        });
+        self.delivered as f64 / over.as_secs_f64()
+    }
+
+    fn cut(&mut self, lane: usize, is_cut: bool) {
+        for node in &mut self.world.nodes {
+            node.ports[lane].is_cut = is_cut;
+        }
+    }
+}
+
+fn port(rate: u64) -> Port {
+    Port { rate, queue_bytes: 4 << 20, ..Port::FAST }
+}
+
+/// 2.5 Gbit/s.
+const QUARTER: u64 = 312_500_000;
+
+#[test]
+fn lanes_add_up_also_unequal_ones() {
+    let one = Stream::new([port(QUARTER)].into()).run(50 * MILLI);
+    let two = Stream::new([port(QUARTER), port(QUARTER)].into()).run(50 * MILLI);
+    let four = Stream::new((0..4).map(|_| port(QUARTER)).collect()).run(50 * MILLI);
+    let unequal = Stream::new([port(QUARTER), port(QUARTER / 5)].into()).run(50 * MILLI);
+    assert!(two >= 1.9 * one, "{two} of {one}");
+    assert!(four >= 3.7 * one, "{four} of {one}");
+    assert!(unequal >= 1.1 * one, "{unequal} of {one}");
+}
+
+#[test]
+fn a_cut_lane_costs_milliseconds_and_comes_back() {
+    let mut stream = Stream::new([port(QUARTER), port(QUARTER)].into());
+    let both = stream.run(20 * MILLI);
+    stream.cut(1, true);
+    let cut_at = stream.world.now;
+    let mut slow = 0;
+    while stream.world.now < cut_at + 100 * MILLI {
+        let rate = stream.run(MILLI);
+        slow += u32::from(rate < 0.9 * both / 2.0);
+    }
+    assert!(slow <= 15, "{slow} ms below 0.9 of the other lane");
+    stream.cut(1, false);
+    stream.run(2_000 * MILLI);
+    let again = stream.run(20 * MILLI);
+    assert!(again >= 0.95 * both, "{again} of {both}");
+}
+
+#[test]
+fn a_path_that_swallows_large_packets_carries_small_ones() {
+    let mut arena = Arena::new(16 << 10);
+    let mut world = World::new(1);
+    for largest in [9000, 1400] {
+        let port = Port { largest, ..Port::FAST };
+        world.add(LARGE, [port.clone(), port].into(), &mut arena);
+    }
+    let manner = Manner { messages: 100, ahead: 8, body_bytes_max: 15_000, strict: 100, pauses: 0 };
+    let mut talks = Talks::new(manner, 2);
+    let now = world.now;
+    let endpoint = &mut world.nodes[0].endpoint;
+    let association = endpoint.dial(now, 0, World::station(1, 0)).unwrap();
+    assert!(talks.start(endpoint, 0, association, &mut arena));
+    world.run(now + 1_000 * MILLI, |endpoint, node, event| {
+        talks.follow(endpoint, node, event, &mut arena);
+    });
+    talks.assert_done(1);
+    world.end(&mut arena);
+}
+
+#[test]
+fn a_path_that_begins_to_swallow_large_packets_is_noticed() {
+    let mut stream = Stream::new([port(QUARTER)].into());
+    let before = stream.run(20 * MILLI);
+    stream.world.nodes[1].ports[0].largest = 1400;
+    stream.run(100 * MILLI);
+    let after = stream.run(500 * MILLI);
+    assert!(after > 0.7 * before, "{after} of {before}");
+}
