@@ -1,6 +1,7 @@
 //! The handshake: hello, retry, accept, refuse; and resets of associations that nobody knows.
 //!
-//! An acceptor keeps nothing about a hello without a token. No answer is larger than its question.
+//! An acceptor keeps nothing about a hello without a token. No answer to a hello is larger than the
+//! hello, and a reset is less than twice as large as the smallest packet.
 
 use contract::Instant;
 use wire::packets::{
@@ -206,12 +207,11 @@ impl Endpoint {
         }
     }
 
-    /// Answers a packet of an association that we do not know, if the answer is smaller.
+    /// Answers a packet of an association that we do not know.
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
-        let is_small = head.bytes < HEAD_BYTES + size_of::<ResetBody>();
-        if is_known || is_small || !self.hellos.take(now) {
+        if is_known || !self.hellos.take(now) {
             return;
         }
         let reset = ResetBody {

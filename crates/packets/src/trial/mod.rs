@@ -2,6 +2,7 @@
 
 mod bottleneck;
 mod chance;
+mod hostile;
 mod paths;
 mod perfect;
 mod talk;

@@ -79,7 +79,7 @@ impl Port {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flying {
     pub at: Instant,
-    order: u64,
+    pub order: u64,
     pub to: usize,
     pub lane: u8,
     pub from: usize,
@@ -181,12 +181,18 @@ impl World {
         self.nodes[node].endpoint.advance(now);
         loop {
             let this = &mut self.nodes[node];
+            let mut is_quiet = true;
             while let Some(event) = this.endpoint.event() {
                 act(&mut this.endpoint, node, event);
+                is_quiet = false;
             }
             this.free.extend(core::iter::from_fn(|| this.endpoint.take_back()));
             if !this.endpoint.transmit(now, &mut this.packet) {
-                break;
+                // The end of an association is an event of a transmit.
+                if is_quiet {
+                    break;
+                }
+                continue;
             }
             let bytes = this.endpoint.slices(&this.packet).collect::<Vec<_>>().concat();
             assert_eq!(bytes.len(), this.packet.len());

@@ -1,0 +1,10 @@
+//! The tests of the endpoint from outside. The modules named `fuzz_…` are fuzz tests: they run for
+//! `FUZZ_SECONDS` seconds each where that is set.
+
+mod allocations;
+mod fuzz_packets;
+mod pair;
+// The protocols' fuzz tests count their rounds in the same way.
+#[allow(dead_code, reason = "replays need no special treatment here")]
+#[path = "../../../proto/tests/all/support/rounds.rs"]
+mod rounds;
