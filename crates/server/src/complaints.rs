@@ -1,4 +1,4 @@
-//! What workers could not do of what they were ordered, for the control plane to ask.
+//! Complaints: the reasons why workers could not carry out orders, for the control plane.
 //!
 //! A worker puts its complaint into a queue and goes on. The control plane alone locks what it has
 //! taken out of the queue.
@@ -57,7 +57,7 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    /// It may come when nobody waits for it any more.
+    /// A complaint may come when nobody waits for it any more.
     #[test]
     fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
         let complaints = Complaints::default();

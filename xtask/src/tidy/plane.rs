@@ -1,4 +1,4 @@
-//! The worker's plane: no locks, no sleeping, no dynamic dispatch in what a turn runs.
+//! The worker's plane: no locks, no waiting, no dynamic dispatch in what a turn runs.
 
 use syn::visit::{self, Visit};
 
@@ -9,17 +9,41 @@ use super::tree::Tree;
 /// The crates whose code runs inside a worker's turn.
 const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
 
+/// Files and folders of other crates whose code a worker's thread runs in a turn or between two.
+const BESIDE: [&str; 17] = [
+    "crates/control/src/mailboxes.rs",
+    "crates/io/src/device/",
+    "crates/io/src/epoll/",
+    "crates/io/src/frames.rs",
+    "crates/io/src/outer.rs",
+    "crates/io/src/rack.rs",
+    "crates/io/src/reactor.rs",
+    "crates/io/src/ring.rs",
+    "crates/io/src/sendblock.rs",
+    "crates/io/src/sockets/",
+    "crates/io/src/spread.rs",
+    "crates/io/src/uring/",
+    "crates/io/src/waker.rs",
+    "crates/server/src/interface.rs",
+    "crates/server/src/orders.rs",
+    "crates/server/src/serve/duty.rs",
+    "crates/server/src/sessions.rs",
+];
+
 /// Types and functions that wait for another thread.
 const WAITS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "SpinMutex", "Once", "sleep"];
 
-/// Counts, by file, the mentions of locks, of sleeping and of `dyn`.
+/// Methods that wait for another thread.
+const WAITING: [&str; 1] = ["lock"];
+
+/// Counts, by file, the mentions of locks, of waiting for them, of sleeping and of `dyn`.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     let mut tests = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
-        if !file.crate_name().is_some_and(|name| PLANE.contains(&name))
-            || !file.path.contains("/src/")
-        {
+        let is_of_plane = file.crate_name().is_some_and(|name| PLANE.contains(&name))
+            && file.path.contains("/src/");
+        if !is_of_plane && !BESIDE.iter().any(|beside| file.path.starts_with(beside)) {
             continue;
         }
         let Ok(parsed) = syn::parse_file(&file.text) else { continue };
@@ -31,7 +55,7 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     measures.retain(|path, _| !tests.contains(path));
     Rule {
         name: "plane",
-        unit: "mentions of locks, sleep and dyn in the worker's plane",
+        unit: "mentions of locks, waiting, sleep and dyn in the worker's plane",
         limit: 0,
         measures,
     }
@@ -70,6 +94,11 @@ impl<'ast> Visit<'ast> for Mentions {
         visit::visit_path_segment(self, segment);
     }
 
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        self.0 += u64::from(WAITING.iter().any(|name| call.method == name));
+        visit::visit_expr_method_call(self, call);
+    }
+
     fn visit_type_trait_object(&mut self, object: &'ast syn::TypeTraitObject) {
         self.0 += 1;
         visit::visit_type_trait_object(self, object);
@@ -91,6 +120,16 @@ mod tests {
             "struct A { a: std::sync::Mutex<u8>, b: Box<dyn B> } fn f() { std::thread::sleep(x) }";
         let found_ = found("crates/worker/src/a.rs", text);
         assert!(found_[0].starts_with("crates/worker/src/a.rs: 3 mentions"), "{found_:?}");
+    }
+
+    #[test]
+    fn files_that_workers_run_elsewhere_are_counted() {
+        let text = "fn f() { a.lock(); b.lock(); c.try_lock(); }";
+        for path in ["crates/io/src/spread.rs", "crates/io/src/device/file.rs"] {
+            let found = found(path, text);
+            assert!(found[0].starts_with(&format!("{path}: 2 mentions")), "{found:?}");
+        }
+        assert!(found("crates/io/src/listen.rs", text).is_empty());
     }
 
     #[test]

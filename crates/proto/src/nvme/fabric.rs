@@ -1,16 +1,11 @@
-//! The fabric: the controllers' state behind one door, and atomics that say whether to enter.
-//!
-//! No worker waits at the door. A worker that finds another thread inside rings, keeps what it
-//! wanted to do and does it in a later turn (docs/adr/0023-one-door.md). Whoever leaves wakes the
-//! workers that have rung, and ends the queues that have ended meanwhile.
+//! The fabric: what workers and the control plane do with the controllers' state.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8};
 
-use contract::{Door, Instant};
+use contract::Instant;
 use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
@@ -18,67 +13,21 @@ use super::auth::transaction::CHANCE_BYTES;
 use super::binding::{Action, Place};
 use super::call::{self, Call, Done};
 use super::config::{Config, PortId, Refusal};
+use super::entrance::{Busy, Entrance, Environment};
 use super::link::View;
 use super::queue::Queue;
 use super::report::{self, ControllerInfo, Reserved, SubsystemInfo};
 use super::state::State;
 use super::{admin, auth_commands, connect};
 
-/// Services that the fabric needs from its environment. They are called from any thread and must
-/// not call the fabric.
-pub trait Environment: fmt::Debug + Send + Sync {
-    /// Wakes a worker, which then calls [`Fabric::poll`].
-    fn wake(&self, worker: u16);
-
-    /// Fills `bytes` with unpredictable ones, for authentication.
-    fn random(&self, bytes: &mut [u8]);
-
-    /// Has a thread that carries no I/O call [`Fabric::compute`].
-    fn compute(&self);
-
-    /// Yields the processor to other threads, one of which is inside the fabric's door. A thread of
-    /// low priority may be inside and wait for this very processor; a caller that only spins then
-    /// waits for as long as the system lets it run. Only threads of the control plane give way.
-    fn give_way(&self) {
-        core::hint::spin_loop();
-    }
-
-    /// Has a thread that carries no I/O store the reservations ([`Fabric::reservations_to_keep`]),
-    /// after [`Fabric::keep_reservations`] has asked for that.
-    fn keep(&self) {}
-}
-
 /// An NVMe over Fabrics target: its ports, subsystems, hosts and controllers, shared by all
 /// workers.
 #[derive(Debug)]
 pub struct Fabric {
-    state: Door<State>,
-    /// `true` if a queue has ended while another thread was inside. Whoever is inside ends its
-    /// record.
-    has_left: AtomicBool,
-    /// `true` if actions wait for a worker, by worker.
-    mail: Box<[AtomicBool]>,
-    /// The time at which the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
-    expires_at: AtomicU64,
+    entrance: Entrance,
     /// The current [`Held`](super::Held).
     pub(super) held: AtomicU8,
-    environment: Box<dyn Environment>,
 }
-
-/// The reason why a worker cannot use the fabric now: another thread is inside its door. The worker
-/// is woken when that thread has left, and tries again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
-
-/// What a change of the state asks for once nobody is inside.
-struct Asked {
-    woken: Vec<u16>,
-    has_jobs: bool,
-    has_reserved: bool,
-}
-
-/// The worker that checks the keep-alive timers.
-const TIMER_WORKER: u16 = 0;
 
 impl Fabric {
     /// Creates a fabric from its configuration. `now` is its start, from which the health log
@@ -92,14 +41,8 @@ impl Fabric {
         environment: Box<dyn Environment>,
     ) -> Result<Arc<Fabric>, Refusal> {
         let state = State::new(config, now)?;
-        Ok(Arc::new(Fabric {
-            state: Door::new(state),
-            has_left: AtomicBool::new(false),
-            mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
-            expires_at: AtomicU64::new(u64::MAX),
-            held: AtomicU8::new(0),
-            environment,
-        }))
+        let entrance = Entrance::new(state, config.workers, environment);
+        Ok(Arc::new(Fabric { entrance, held: AtomicU8::new(0) }))
     }
 
     /// Checks a configuration without creating a fabric.
@@ -126,9 +69,9 @@ impl Fabric {
     ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
         let ((answer, made), is_sooner) = self.try_with(place.worker, |state| {
             let connected = connect::connect(state, port, place, entry, payload, now);
-            (connected, self.expire(state, now))
+            (connected, self.entrance.expire(state, now))
         })?;
-        self.wake_timer(is_sooner);
+        self.entrance.wake_timer(is_sooner);
         Ok(match made {
             None => Err(answer.completion(0)),
             Some(made) => {
@@ -142,45 +85,22 @@ impl Fabric {
     /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
     /// load when there are none. If another thread is inside, they come with a later call.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
-        let is_due =
-            worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire);
-        let mail = &self.mail[usize::from(worker)];
-        if !is_due && !mail.load(Ordering::Acquire) {
-            return;
-        }
-        // Where it is busy, the bell brings the worker here again.
-        let _busy = self.try_with(worker, |state| {
-            if is_due {
-                self.expire(state, now);
-            }
-            mail.store(false, Ordering::Release);
-            state.mail.take(worker, out);
-        });
+        self.entrance.poll(worker, now, out);
     }
 
     /// Returns when a worker should poll without being woken.
     pub fn wake_at(&self, worker: u16) -> Option<Instant> {
-        if self.has_rung(worker) {
-            return None; // whoever is inside wakes it
-        }
-        if self.mail[usize::from(worker)].load(Ordering::Acquire) {
-            return Some(Instant::ZERO);
-        }
-        match self.expires_at.load(Ordering::Acquire) {
-            u64::MAX => None,
-            nanos if worker == TIMER_WORKER => Some(Instant::from_nanos(nanos)),
-            _ => None,
-        }
+        self.entrance.wake_at(worker)
     }
 
     /// Returns `true` if a worker has found the fabric busy and has not been woken since.
     pub fn has_rung(&self, worker: u16) -> bool {
-        self.state.has_rung(worker)
+        self.entrance.has_rung(worker)
     }
 
     /// Returns `true` if there is a worker of this number.
     pub fn has_worker(&self, worker: u16) -> bool {
-        usize::from(worker) < self.mail.len()
+        usize::from(worker) < self.entrance.workers()
     }
 
     /// Keeps all threads out while `work` runs, as a change by an operator does. Workers find the
@@ -191,10 +111,7 @@ impl Fabric {
 
     /// Runs `work` on the state, after other threads. For the control plane: no worker calls this.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let work = |state: &mut State| self.change(state, work);
-        let (result, asked) = self.state.enter(work, || self.environment.give_way());
-        self.leave_door(asked);
-        result
+        self.entrance.with(work)
     }
 
     /// Runs `work` on the state, unless another thread is inside.
@@ -206,78 +123,19 @@ impl Fabric {
         worker: u16,
         work: impl FnOnce(&mut State) -> R,
     ) -> Result<R, Busy> {
-        let work = |state: &mut State| self.change(state, work);
-        let (result, asked) = self.state.enter_or_ring(worker, work).ok_or(Busy)?;
-        self.leave_door(asked);
-        Ok(result)
+        self.entrance.try_with(worker, work)
     }
 
-    /// Runs `work` on the state, behind the ends of queues that came before.
-    fn change<R>(&self, state: &mut State, work: impl FnOnce(&mut State) -> R) -> (R, Asked) {
-        if self.has_left.swap(false, Ordering::AcqRel) {
-            state.end_left();
-        }
-        let before = state.auth.len();
-        let reserved = state.reservations.changes();
-        let result = work(state);
-        let woken = state.mail.take_woken();
-        for worker in &woken {
-            self.mail[usize::from(*worker)].store(true, Ordering::Release);
-        }
-        let reservations = &state.reservations;
-        let has_reserved = reservations.is_stored() && reservations.changes() != reserved;
-        (result, Asked { woken, has_jobs: state.auth.len() > before, has_reserved })
-    }
-
-    /// Does what a change asks for, and looks after those who came while the thread was inside.
-    fn leave_door(&self, mut asked: Asked) {
-        loop {
-            if asked.has_reserved {
-                self.environment.keep();
-            }
-            if asked.has_jobs {
-                self.environment.compute();
-            }
-            for worker in asked.woken {
-                self.environment.wake(worker);
-            }
-            let rung = self.state.answer();
-            if rung != 0 {
-                let has_rung = |worker: &u16| rung >> (worker % 64) & 1 == 1;
-                (0..self.mail.len() as u16)
-                    .filter(has_rung)
-                    .for_each(|worker| self.environment.wake(worker));
-            }
-            if !self.has_left.load(Ordering::Acquire) {
-                return;
-            }
-            // A thread that is inside by now looks after the queue when it leaves.
-            let ended = self.state.try_enter(|state| self.change(state, |_| ()));
-            let Some(((), next)) = ended else { return };
-            asked = next;
-        }
-    }
-
-    /// Ends what has expired, and stores when to check again. Returns `true` if that is sooner than
-    /// it was.
-    fn expire(&self, state: &mut State, now: Instant) -> bool {
-        state.expire(now);
-        auth_commands::take_put_off(state, now);
-        let next = state.settle(now).map_or(u64::MAX, Instant::as_nanos);
-        next < self.expires_at.swap(next, Ordering::AcqRel)
-    }
-
-    /// Wakes the timers' worker for a shorter timer: it may be asleep until the longer one.
-    fn wake_timer(&self, is_sooner: bool) {
-        if is_sooner {
-            self.environment.wake(TIMER_WORKER);
-        }
+    /// Ends the queue of a connection that has ended or is about to, now or when whoever is inside
+    /// leaves.
+    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
+        self.entrance.leave(cntlid, queue, place, has_left);
     }
 
     /// Ends what has expired, on behalf of the control plane.
     pub(super) fn watch(&self, now: Instant) {
-        let is_sooner = self.with(|state| self.expire(state, now));
-        self.wake_timer(is_sooner);
+        let is_sooner = self.with(|state| self.entrance.expire(state, now));
+        self.entrance.wake_timer(is_sooner);
     }
 
     /// Returns the namespaces that a controller may reach now.
@@ -303,9 +161,9 @@ impl Fabric {
         let (done, is_sooner) = self.try_with(worker, |state| {
             let done = admin::carry_out(state, cntlid, &mut call);
             let watches = timer || matches!(done, Ok(Done::Parked));
-            (done, watches && self.expire(state, now))
+            (done, watches && self.entrance.expire(state, now))
         })?;
-        self.wake_timer(is_sooner);
+        self.entrance.wake_timer(is_sooner);
         Ok(done)
     }
 
@@ -313,7 +171,7 @@ impl Fabric {
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
         if call::needs_chance(entry) {
-            self.environment.random(&mut chance);
+            self.entrance.environment.random(&mut chance);
         }
         chance
     }
@@ -326,23 +184,6 @@ impl Fabric {
         let value = job.power.raise();
         self.with(|state| auth_commands::computed(state, &job, &value));
         true
-    }
-
-    /// Ends the queue of a connection that has ended or is about to. `has_left` is the queue's flag
-    /// for whoever is inside now.
-    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
-        let leave =
-            |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));
-        if let Some(((), asked)) = self.state.try_enter(leave) {
-            return self.leave_door(asked);
-        }
-        has_left.store(true, Ordering::Release);
-        self.has_left.store(true, Ordering::Release);
-        // Either this thread enters now, or the one inside finds the flags when it leaves.
-        fence(Ordering::SeqCst);
-        if let Some(((), asked)) = self.state.try_enter(leave) {
-            self.leave_door(asked);
-        }
     }
 }
 

@@ -8,9 +8,10 @@ use core::sync::atomic::Ordering;
 
 use contract::Instant;
 
+use super::entrance::Busy;
 use super::export::{self, ExportError, Held};
 use super::exported::ExportedController;
-use super::fabric::{Busy, Fabric};
+use super::fabric::Fabric;
 use super::import::{self, ImportError};
 use super::migration::moving_place;
 use super::queue::Queue;

@@ -39,6 +39,7 @@ mod controllers;
 mod counts;
 mod data;
 mod discovery;
+mod entrance;
 mod errors;
 mod events;
 mod export;
@@ -72,9 +73,10 @@ pub use config::{
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
 pub use counts::Sum;
+pub use entrance::{Busy, Environment};
 pub use export::{ExportError, Held};
 pub use exported::{EXPORT_QUEUES_MAX, ExportedController};
-pub use fabric::{Busy, Environment, Fabric};
+pub use fabric::Fabric;
 pub use fences::Withdrawal;
 pub use import::ImportError;
 pub use queue::Queue;

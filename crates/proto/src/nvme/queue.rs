@@ -13,7 +13,8 @@ use wire::nvme::{
 use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
 use super::call::{Call, Done, PAYLOAD_BYTES_MAX};
 use super::data;
-use super::fabric::{Busy, Fabric};
+use super::entrance::Busy;
+use super::fabric::Fabric;
 use super::features;
 use super::io;
 use super::link::View;

@@ -78,6 +78,19 @@ struct Charged {
     generation: u64,
 }
 
+impl Charged {
+    /// Notes the tenant of the next request, and returns `true` if it has to be announced. A
+    /// tenant's number may have been reused, so the tenant is announced again whenever anything
+    /// about the controller has changed.
+    fn change(&mut self, tenant: Option<TenantId>, generation: u64) -> bool {
+        if tenant == self.tenant && (tenant.is_none() || generation == self.generation) {
+            return false;
+        }
+        *self = Charged { tenant, generation };
+        true
+    }
+}
+
 /// Commands of the controller itself that wait for [`Speaks::attend`].
 #[derive(Debug, Default)]
 struct OwnCommands {
@@ -87,6 +100,8 @@ struct OwnCommands {
     /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
     /// authentication. The session sends it once the queue has no request at a device.
     parting: Option<(Answer, Vec<u8>)>,
+    /// The command that input waits behind. [`Speaks::attend`] takes it up when the fabric is free.
+    blocked: Option<Box<Blocked>>,
 }
 
 /// The controller's end of NVMe over TCP on one connection.
@@ -96,8 +111,6 @@ pub struct ControllerSession {
     peer: Peer,
     phase: Phase,
     framer: Framer,
-    /// The command that input waits behind. [`Speaks::attend`] takes it up when the fabric is free.
-    blocked: Option<Box<Blocked>>,
     style: Style,
     /// The queue, after a successful Connect.
     queue: Option<Queue>,
@@ -149,7 +162,6 @@ impl ControllerSession {
             peer: Peer { port, conn, address: None, is_let_in: true },
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
-            blocked: None,
             style: Style::PLAIN,
             queue: None,
             arriving: Arriving::default(),
@@ -191,7 +203,10 @@ impl ControllerSession {
                 Ok(Some(Pending::Own))
             }
             (Phase::Initial, PduType::INIT_REQUEST) => {
-                self.initialize(head)?;
+                let (response, style) = negotiate(head)?;
+                self.outbox.plain(&response);
+                (self.style, self.framer.digests) = (style, style.digests);
+                self.phase = Phase::Open;
                 Ok(Some(Pending::Own))
             }
             (Phase::Open, PduType::COMMAND) => {
@@ -202,41 +217,6 @@ impl ControllerSession {
             (Phase::Open, PduType::HOST_DATA) => self.host_data(head).map(|()| None),
             _ => Err(Broken::plain(FatalStatus::SEQUENCE)),
         }
-    }
-
-    /// Processes ICReq (section 3.6.2.2), which negotiates digests and alignment.
-    fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
-        let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
-        let unsupported =
-            |offset: u32| Broken { status: FatalStatus::UNSUPPORTED, information: offset };
-        if request.format.get() != PDU_FORMAT_1_0 {
-            return Err(unsupported(8));
-        }
-        if request.alignment > ALIGNMENT_MAX {
-            return Err(Broken::field(10));
-        }
-        let agreed = Digests::from_bits(request.digests);
-        let style = Style { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
-        if style.data_offset(size_of::<DataHead>()) > DATA_OFFSET_SERVED_MAX {
-            return Err(unsupported(10));
-        }
-        let header_bytes = size_of::<InitResponse>();
-        let mut response = InitResponse::new_zeroed();
-        response.common = CommonHeader {
-            pdu_type: PduType::INIT_RESPONSE,
-            flags: 0,
-            header_bytes: header_bytes as u8,
-            data_offset: 0,
-            pdu_bytes: (header_bytes as u32).into(),
-        };
-        response.format = PDU_FORMAT_1_0.into();
-        response.digests = agreed.to_bits();
-        response.data_bytes_max = DATA_BYTES_MAX.into();
-        self.outbox.plain(&response);
-        self.style = style;
-        self.framer.digests = agreed;
-        self.phase = Phase::Open;
-        Ok(())
     }
 
     /// Processes a command's capsule.
@@ -269,17 +249,13 @@ impl ControllerSession {
                 Ok(Some(Pending::Own))
             }
             Step::Busy => {
-                self.block(common, entry, data_bytes);
+                // No more input is taken until the fabric is not busy any more.
+                let blocked = Blocked { common: *common, entry: *entry, data_bytes };
+                self.own.blocked = Some(Box::new(blocked));
+                self.desk.call_when_free(self.peer.conn);
                 Ok(None)
             }
         }
-    }
-
-    /// Keeps a command, and takes no more input, until the fabric is not busy any more.
-    #[cold]
-    fn block(&mut self, common: &CommonHeader, entry: &Submission, data_bytes: usize) {
-        self.blocked = Some(Box::new(Blocked { common: *common, entry: *entry, data_bytes }));
-        self.desk.call_when_free(self.peer.conn);
     }
 
     /// Takes up the command that input waits behind.
@@ -287,7 +263,7 @@ impl ControllerSession {
     /// # Errors
     /// Returns a [`Fatal`] reason to end the connection.
     fn unblock(&mut self) -> Result<(), Fatal> {
-        let Some(blocked) = self.blocked.take() else { return Ok(()) };
+        let Some(blocked) = self.own.blocked.take() else { return Ok(()) };
         let Blocked { common, entry, data_bytes } = *blocked;
         match self.command(&common, &entry, data_bytes) {
             // Before the events that belong to it.
@@ -371,17 +347,10 @@ impl ControllerSession {
         Pending::Attached(tenant)
     }
 
-    /// Returns `true` if the tenant of the next request has to be announced. A tenant's number may
-    /// have been reused, so the tenant is announced again whenever anything about the controller
-    /// has changed.
+    /// Returns `true` if the tenant of the next request has to be announced.
     fn is_another(&mut self, tenant: Option<TenantId>) -> bool {
         let generation = self.queue.as_ref().map_or(0, Queue::generation);
-        let charged = &self.charged;
-        if tenant == charged.tenant && (tenant.is_none() || generation == charged.generation) {
-            return false;
-        }
-        self.charged = Charged { tenant, generation };
-        true
+        self.charged.change(tenant, generation)
     }
 
     /// Processes H2CData (section 3.6.2.8): requested data, in order.
@@ -393,18 +362,7 @@ impl ControllerSession {
         if data.command.get() != cid {
             return Err(Broken::field(8));
         }
-        let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
-        if bytes == 0 || bytes != head.data_bytes as usize {
-            return Err(Broken::field(16));
-        }
-        if offset != came || bytes > wanted - came {
-            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE));
-        }
-        let is_last = offset + bytes == wanted;
-        if is_last != (data.common.flags & flags::LAST_PDU != 0) {
-            return Err(Broken::field(1));
-        }
-        Ok(())
+        check_range(&data, head.data_bytes as usize, came, wanted)
     }
 
     /// Passes data on to its destination.
@@ -447,7 +405,7 @@ impl Session for ControllerSession {
         if let Some(pending) = self.pending.pop_front() {
             return Ok(Some(pending.into()));
         }
-        if self.blocked.is_some() {
+        if self.own.blocked.is_some() {
             return Ok(None);
         }
         loop {
@@ -459,7 +417,7 @@ impl Session for ControllerSession {
                     event => return Ok(event),
                 },
                 Ok(Some(Part::Head(head))) => match self.begin(&head) {
-                    Ok(None) if self.blocked.is_some() => return Ok(None),
+                    Ok(None) if self.own.blocked.is_some() => return Ok(None),
                     Ok(None) => continue,
                     Ok(Some(event)) => return Ok(Some(event.into())),
                     Err(broken) => (broken, Offending::new(head.bytes)),
@@ -650,6 +608,37 @@ impl From<Pending> for Event<'_> {
     }
 }
 
+/// Negotiates digests and alignment: ICReq (section 3.6.2.2).
+fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
+    let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
+    let unsupported =
+        |offset: u32| Broken { status: FatalStatus::UNSUPPORTED, information: offset };
+    if request.format.get() != PDU_FORMAT_1_0 {
+        return Err(unsupported(8));
+    }
+    if request.alignment > ALIGNMENT_MAX {
+        return Err(Broken::field(10));
+    }
+    let agreed = Digests::from_bits(request.digests);
+    let style = Style { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
+    if style.data_offset(size_of::<DataHead>()) > DATA_OFFSET_SERVED_MAX {
+        return Err(unsupported(10));
+    }
+    let header_bytes = size_of::<InitResponse>();
+    let mut response = InitResponse::new_zeroed();
+    response.common = CommonHeader {
+        pdu_type: PduType::INIT_RESPONSE,
+        flags: 0,
+        header_bytes: header_bytes as u8,
+        data_offset: 0,
+        pdu_bytes: (header_bytes as u32).into(),
+    };
+    response.format = PDU_FORMAT_1_0.into();
+    response.digests = agreed.to_bits();
+    response.data_bytes_max = DATA_BYTES_MAX.into();
+    Ok((response, style))
+}
+
 /// Returns the request of the command at an index.
 fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Request {
     Request {
@@ -661,6 +650,27 @@ fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Reque
         payload_bytes,
         verdict: Status::Ok,
     }
+}
+
+/// Checks that requested data, of a PDU with `data_bytes` of it, goes on behind the `came` bytes.
+fn check_range(
+    data: &DataHead,
+    data_bytes: usize,
+    came: usize,
+    wanted: usize,
+) -> Result<(), Broken> {
+    let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
+    if bytes == 0 || bytes != data_bytes {
+        return Err(Broken::field(16));
+    }
+    if offset != came || bytes > wanted - came {
+        return Err(Broken::plain(FatalStatus::OUT_OF_RANGE));
+    }
+    let is_last = offset + bytes == wanted;
+    if is_last != (data.common.flags & flags::LAST_PDU != 0) {
+        return Err(Broken::field(1));
+    }
+    Ok(())
 }
 
 /// Returns `true` if the capsule carries the command's payload; otherwise the payload has to be

@@ -49,7 +49,7 @@ impl ControllerSession {
         let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
             !self.own.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
-        let is_blocked = self.blocked.is_some() || self.arriving.is_unsettled;
+        let is_blocked = self.own.blocked.is_some() || self.arriving.is_unsettled;
         let is_heard = self.outbox.len() == 0 && !self.desk.has_mail(self.peer.conn);
         !is_done && !has_work && !is_blocked && is_heard
     }
