@@ -41,10 +41,7 @@ impl ConnCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let mut client = common.client()?;
         match self {
-            ConnCommand::List => {
-                let all = client.connections()?;
-                common.print(&all, |all| list(&all.connections));
-            }
+            ConnCommand::List => common.print(&client.connections()?, |all| list(&all.connections)),
             ConnCommand::Show { id } => common.print(&client.get::<Connection>(id)?, show),
             ConnCommand::End { id, deadline } => {
                 let ending = client.end_connection(id, deadline.saturating_mul(1_000))?;

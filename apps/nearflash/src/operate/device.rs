@@ -111,8 +111,7 @@ impl DeviceCommand {
         let mut client = common.client()?;
         match self {
             DeviceCommand::List => {
-                let devices = client.read::<Devices>()?;
-                common.print(&devices, |devices| list(&devices.devices));
+                common.print(&client.read::<Devices>()?, |devices| list(&devices.devices))
             }
             DeviceCommand::Add(what) => {
                 let device = client.send(&AddDevice {

@@ -108,8 +108,7 @@ impl NamespaceCommand {
             }
             NamespaceCommand::Show { name } => common.print(&client.get::<Namespace>(name)?, show),
             NamespaceCommand::List => {
-                let all = client.read::<Namespaces>()?;
-                common.print(&all, |all| list(&all.namespaces));
+                common.print(&client.read::<Namespaces>()?, |all| list(&all.namespaces))
             }
         }
         common.warn(client);

@@ -138,8 +138,7 @@ impl SubsystemCommand {
             }
             SubsystemCommand::Show { nqn } => common.print(&client.get::<Subsystem>(nqn)?, show),
             SubsystemCommand::List => {
-                let all = client.read::<Subsystems>()?;
-                common.print(&all, |all| list(&all.subsystems));
+                common.print(&client.read::<Subsystems>()?, |all| list(&all.subsystems))
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -285,8 +284,7 @@ impl HostCommand {
             }
             HostCommand::Show { nqn } => common.print(&client.get::<Host>(nqn)?, show_host),
             HostCommand::List => {
-                let all = client.read::<Hosts>()?;
-                common.print(&all, |all| list_hosts(&all.hosts));
+                common.print(&client.read::<Hosts>()?, |all| list_hosts(&all.hosts))
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -463,8 +461,7 @@ impl ListenerCommand {
                 common.print(&client.get::<Listener>(listener)?, show_listener);
             }
             ListenerCommand::List => {
-                let all = client.read::<Listeners>()?;
-                common.print(&all, |all| list_listeners(&all.listeners));
+                common.print(&client.read::<Listeners>()?, |all| list_listeners(&all.listeners))
             }
         }
         Ok(ExitCode::SUCCESS)
