@@ -160,14 +160,17 @@ impl Spread {
     }
 
     /// Takes the socket of a connection that comes from another process, for the worker with the
-    /// fewest connections; which that is. Returns `None` if too many are under way.
-    pub fn land(&self, socket: OwnedFd) -> Option<(Ticket, usize)> {
+    /// fewest connections; which that is.
+    ///
+    /// # Errors
+    /// Returns the socket if too many are under way; the workers take them.
+    pub fn land(&self, socket: OwnedFd) -> Result<(Ticket, usize), OwnedFd> {
         if self.rack.taken() >= LANDING_MAX {
-            return None;
+            return Err(socket);
         }
         let (worker, ticket) = (self.place(), self.rack.ticket());
         self.rack.put(ticket, Shelved { socket, counted: worker });
-        Some((ticket, worker))
+        Ok((ticket, worker))
     }
 
     /// Lets go of a connection that the hand-over thread had and that is another process's now: its

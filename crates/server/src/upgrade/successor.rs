@@ -27,6 +27,11 @@ use crate::serve::Plan;
 use crate::sessions::AnySession;
 use crate::volumes::Volume;
 
+/// The longest time that a connection waits for a place among those that workers are to take, and
+/// the pause between two looks.
+const PLACE_MAX: Duration = Duration::from_secs(5);
+const PLACE_PAUSE: Duration = Duration::from_millis(1);
+
 /// Why a connection is refused for which there is no place.
 const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
 
@@ -578,7 +583,7 @@ impl TakeOver<'_> {
 
     /// A connection is ours: a worker gets it.
     fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
-        let Some((ticket, worker)) = self.grounds.spread.land(socket) else {
+        let Some((ticket, worker)) = self.find_place(socket) else {
             tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
             return self.lose(&parcel);
         };
@@ -614,6 +619,19 @@ impl TakeOver<'_> {
             return self.grounds.spread.discard(parcel.ticket);
         }
         self.hand_over.post(offers % workers, Tell::Arrive(parcel));
+    }
+
+    /// Finds a place for a socket that a worker is to take. Waits for one if too many are under way.
+    fn find_place(&self, mut socket: OwnedFd) -> Option<(Ticket, usize)> {
+        let until = self.grounds.clock.now() + PLACE_MAX;
+        loop {
+            match self.grounds.spread.land(socket) {
+                Ok(landed) => return Some(landed),
+                Err(_) if self.grounds.clock.now() >= until => return None,
+                Err(back) => socket = back,
+            }
+            std::thread::sleep(PLACE_PAUSE);
+        }
     }
 
     /// Ends what else there is of a connection that no worker gets.
