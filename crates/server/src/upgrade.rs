@@ -14,6 +14,7 @@ mod inventory;
 mod knock;
 mod notify;
 mod predecessor;
+mod socket;
 mod successor;
 mod talk;
 
@@ -24,7 +25,7 @@ use std::time::Duration;
 use contract::ListenerId;
 use control::admin::{AdminAddress, Running};
 use control::{Tenants, WorkerCommands};
-use io::{Clock, Kept, Listener, Spread, UnixPath, Waker};
+use io::{Clock, Listener, Spread, UnixPath, Waker};
 use worker::Parts;
 
 use crate::admin::Wanted;
@@ -34,8 +35,8 @@ use crate::places::Places;
 
 pub use command::{Args, run};
 pub(crate) use hand_over::HandOver;
-pub(crate) use inventory::{Role, wanted};
 pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
+pub(crate) use socket::{Role, Socket, wanted};
 pub(crate) use successor::Successor;
 
 /// The permissions of the upgrade socket: the user who runs the server, and root.
@@ -50,22 +51,6 @@ const PREPARE_MAX: Duration = Duration::from_secs(120);
 /// The time after the predecessor's sudden end during which its last requests may still reach a
 /// device, until the kernel has freed its rings.
 const AFTERMATH: Duration = Duration::from_secs(1);
-
-/// A socket that listens and that the next process is passed.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    pub(crate) role: Role,
-    /// The address as it was configured.
-    pub(crate) wanted: String,
-    pub(crate) kept: Kept,
-}
-
-impl Socket {
-    /// Returns what the successor is passed of a listener.
-    pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
-        Socket { role, wanted, kept: listener.keep() }
-    }
-}
 
 /// The parts of a server that are handed over, or that taken-over connections are added to.
 pub(crate) struct Grounds {

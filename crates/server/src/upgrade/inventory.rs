@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use worker::Listeners;
 
 use super::notify;
+use super::socket::{Role, wanted};
 use crate::config::Space;
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
@@ -80,19 +81,6 @@ pub(super) struct SocketAt {
     pub(super) wanted: String,
     /// The address that the socket was bound to.
     pub(super) is_at: String,
-}
-
-/// The purpose of a listening socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Role {
-    /// Clients, by this listener.
-    Listener(u16),
-    /// The admin API.
-    Admin,
-    /// Scrapes.
-    Metrics,
-    /// The next process.
-    Upgrade,
 }
 
 /// A listener that is gone.
@@ -171,11 +159,6 @@ impl HeldAt {
 pub(super) fn files(disk: &Disk) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disk.volume.files();
     files.map_err(|why| format!("device {}: {why}; restart this server instead", disk.place + 1))
-}
-
-/// A URL as it was asked for.
-pub(crate) fn wanted(at: &ListenAt) -> String {
-    url(at.protocol, &at.endpoint)
 }
 
 /// Formats a listening address.

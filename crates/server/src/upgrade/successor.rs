@@ -16,7 +16,8 @@ use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use worker::{Adopted, FenceName, Hold};
 
 use super::hand_over::{Event, HandOver};
-use super::inventory::{self, HeldAt, Hello, Left, Role, ServerInventory, SocketAt};
+use super::inventory::{self, HeldAt, Hello, Left, ServerInventory, SocketAt};
+use super::socket::{Role, wanted};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
@@ -150,7 +151,7 @@ impl Successor {
 
     /// The older process's listener there, if it has it.
     pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
-        self.socket(|role| matches!(role, Role::Listener(_)), &inventory::wanted(at))
+        self.socket(|role| matches!(role, Role::Listener(_)), &wanted(at))
     }
 
     /// Checks that this process continues with the operators' changes of the predecessor.
