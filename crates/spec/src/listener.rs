@@ -8,6 +8,7 @@ use crate::{Mistake, Nth};
 /// A listener: an address at which clients connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AddListener")]
 pub struct Listener {
     /// URL of the listener: protocol, address and options (docs/reference/configuration.md).
     pub url: String,

@@ -430,7 +430,7 @@ impl ListenerCommand {
         let client = &mut common.client()?;
         match self {
             ListenerCommand::Add { url } => {
-                let made = client.send(&AddListener { url: url.clone() })?;
+                let made = client.send(&AddListener::from_argument(url))?;
                 common
                     .print(&made, |one| format!("listens at {} (number {})", one.url, one.number));
             }

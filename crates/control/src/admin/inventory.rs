@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use spec::{AnaState, Listener as AddListener};
 
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -294,16 +295,6 @@ pub struct OpenedDevice {
     pub has_model: bool,
 }
 
-/// A listener to open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddListener {
-    /// URL of the listener with its access rules, as in the configuration:
-    /// `reflex://HOST:PORT[?…]`, `reflex+unix:PATH[?…]` or `nvme-tcp://HOST:PORT[?…]`. Port 0
-    /// selects a free port.
-    pub url: String,
-}
-
 /// The parameters of a removal of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -367,20 +358,4 @@ pub struct SetAna {
     /// Identifier of the group; 1 by default, which contains all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
-}
-
-/// A state of asymmetric namespace access (ANA).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AnaState {
-    /// The preferred path.
-    Optimized,
-    /// A path that hosts use if there is no better one.
-    NonOptimized,
-    /// No access, for the time being.
-    Inaccessible,
-    /// No access, permanently.
-    PersistentLoss,
-    /// No access during a transition.
-    Change,
 }

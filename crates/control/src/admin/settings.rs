@@ -2,16 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// The start condition of automatic recalibration, after a drift from the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Automatic {
-    /// No automatic recalibration.
-    Off,
-    /// After a period of low load.
-    Idle,
-}
+pub use spec::Automatic;
 
 /// The settings of a device, from the configuration or changed since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

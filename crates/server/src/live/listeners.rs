@@ -106,11 +106,7 @@ impl Listeners<'_> {
                 let mut config = subsystem.clone();
                 config.ana.retain(|ana| (ana.listener, ana.group) != (listener, group));
                 if to.state != AnaState::Optimized {
-                    config.ana.push(spec::Ana {
-                        listener,
-                        group,
-                        state: subsystems::word(to.state),
-                    });
+                    config.ana.push(spec::Ana { listener, group, state: to.state });
                 }
                 changes.subsystems.insert(config.name(), Some(config));
             }

@@ -111,7 +111,8 @@ impl Listeners<'_> {
             return Err(Problem::new(Code::TableFull, message));
         }
         self.forget_departed(inner);
-        at.number = self.vacant_number(inner)?;
+        wanted.validate().map_err(|(_, error)| invalid(error))?;
+        at.number = self.vacant_number(inner, wanted.number)?;
         at.id = self.vacant_id(at.number, &[])?;
         let mut bound = self.bind(&inner.world.config, at)?;
         // From now on it is asked for where it is: whoever was told the address finds it there again.
@@ -321,8 +322,9 @@ impl Listeners<'_> {
         inner.departed.retain(is_left);
     }
 
-    /// A number that no listener has, had by whom somebody is still there, or has in the configuration.
-    fn vacant_number(&self, inner: &Inner) -> Result<u16, Problem> {
+    /// Returns a number that no listener has, had by whom somebody is still there, or has in the
+    /// configuration: the wanted one, if there is any.
+    fn vacant_number(&self, inner: &Inner, wanted: Option<u16>) -> Result<u16, Problem> {
         let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
         let is_free = |number: &u16| {
             inner.open.iter().all(|open| open.at.number != *number)
@@ -332,6 +334,10 @@ impl Listeners<'_> {
                 // What was said of the ways through another would be said of this one.
                 && !inner.changes.names_way(*number)
         };
+        if let Some(number) = wanted {
+            let taken = || Problem::new(Code::Taken, format!("the number {number} is taken"));
+            return is_free(&number).then_some(number).ok_or_else(taken);
+        }
         (1..=NUMBER_MAX).find(is_free).ok_or_else(|| {
             let message = format!("all {NUMBER_MAX} numbers of listeners were used");
             Problem::new(Code::TableFull, message)

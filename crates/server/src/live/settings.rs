@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use control::admin::{Automatic, Code, DeviceSettings, Problem, SetDevice};
+use control::admin::{Code, DeviceSettings, Problem, SetDevice};
 use qos::DeviceModel;
 use spec::{Device, diff};
 
@@ -188,10 +188,7 @@ fn settings(device: &Device) -> DeviceSettings {
         correct_online: device.correct_online,
         bound_depth: device.bound_depth,
         fail_fast: device.fail_fast,
-        recalibrate: match device.recalibrate {
-            spec::Automatic::Off => Automatic::Off,
-            spec::Automatic::Idle => Automatic::Idle,
-        },
+        recalibrate: device.recalibrate,
         recalibrate_idle_seconds: device.idle_after().as_secs() as u32,
         recalibrate_scratch: device.recalibrate_scratch.clone(),
     }
@@ -199,10 +196,6 @@ fn settings(device: &Device) -> DeviceSettings {
 
 /// Returns the device with the settings of `to`; absent settings stay as they are.
 fn set(device: &Device, to: &SetDevice) -> Device {
-    let recalibrate = to.recalibrate.map(|when| match when {
-        Automatic::Off => spec::Automatic::Off,
-        Automatic::Idle => spec::Automatic::Idle,
-    });
     let scratch = match to.recalibrate_scratch.as_deref() {
         None => device.recalibrate_scratch.clone(),
         Some("") => None,
@@ -213,7 +206,7 @@ fn set(device: &Device, to: &SetDevice) -> Device {
         correct_online: to.correct_online.unwrap_or(device.correct_online),
         bound_depth: to.bound_depth.unwrap_or(device.bound_depth),
         fail_fast: to.fail_fast.unwrap_or(device.fail_fast),
-        recalibrate: recalibrate.unwrap_or(device.recalibrate),
+        recalibrate: to.recalibrate.unwrap_or(device.recalibrate),
         recalibrate_idle_seconds: to.recalibrate_idle_seconds.or(device.recalibrate_idle_seconds),
         recalibrate_scratch: scratch,
         ..device.clone()
@@ -263,6 +256,7 @@ fn check_fixed(device: &Device, to: &SetDevice) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spec::Automatic;
 
     #[test]
     fn what_is_not_named_stays() {

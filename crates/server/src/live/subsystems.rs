@@ -1,7 +1,7 @@
 //! Subsystems, hosts and how listeners lead to namespaces, changed while hosts are connected.
 
 use control::admin::{
-    self, AddSubsystem, Ana, AnaState, Code, Contained, Controller, Problem, SetHost, SetSubsystem,
+    self, AddSubsystem, Ana, Code, Contained, Controller, Problem, SetHost, SetSubsystem,
 };
 use proto::nvme::{ControllerInfo, Kind};
 
@@ -230,24 +230,8 @@ pub(super) fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana>
         subsystem: subsystem.name(),
         listener: ana.listener,
         group: ana.group,
-        state: match ana.state {
-            spec::AnaState::Optimized => AnaState::Optimized,
-            spec::AnaState::NonOptimized => AnaState::NonOptimized,
-            spec::AnaState::Inaccessible => AnaState::Inaccessible,
-            spec::AnaState::PersistentLoss => AnaState::PersistentLoss,
-            spec::AnaState::Change => AnaState::Change,
-        },
+        state: ana.state,
     })
-}
-
-pub(super) fn word(state: AnaState) -> spec::AnaState {
-    match state {
-        AnaState::Optimized => spec::AnaState::Optimized,
-        AnaState::NonOptimized => spec::AnaState::NonOptimized,
-        AnaState::Inaccessible => spec::AnaState::Inaccessible,
-        AnaState::PersistentLoss => spec::AnaState::PersistentLoss,
-        AnaState::Change => spec::AnaState::Change,
-    }
 }
 
 fn told_host(host: &spec::Host) -> admin::Host {

@@ -291,6 +291,20 @@ fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     assert!(live.lock().open[0].at.id != ListenerId(0) && live.open_sockets().1.is_empty());
 }
 
+#[test]
+fn a_listener_gets_the_number_that_it_asks_for() {
+    let live = live(DISK);
+    let (_orders, _boxes) = open_gate(&live);
+    let add = |number| {
+        let listener = spec::Listener::from_argument("reflex://127.0.0.1:0");
+        let added = live.add_listener(&spec::Listener { number, ..listener });
+        added.map(|listener| listener.number).map_err(|problem| problem.code)
+    };
+    assert_eq!(add(Some(7)), Ok(7));
+    assert_eq!((add(Some(7)), add(Some(0))), (Err(Code::Taken), Err(Code::Invalid)));
+    assert_eq!(add(None), Ok(2), "the configuration has the first");
+}
+
 /// A device that has become slower since makes less than was promised on it.
 #[test]
 fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {

@@ -194,7 +194,7 @@ fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener()
     let place = Place::in_memory();
     let state = place.path("state").display().to_string();
     let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
-    let wanted = AddListener { url: "nvme-tcp://127.0.0.1:0".to_owned() };
+    let wanted = AddListener::from_argument("nvme-tcp://127.0.0.1:0");
     place.client().send(&wanted).unwrap();
     let worker = nice(&server, "worker-0");
     assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);

@@ -311,7 +311,7 @@ impl Change {
                 client.send_to(nqn, &SetHost { tenant, key, controller_key: None }).map(drop)
             }
             Change::RemoveHost(nqn) => client.delete::<Host>(nqn),
-            Change::AddListener(url) => client.send(&AddListener { url: url.clone() }).map(drop),
+            Change::AddListener(url) => client.send(&AddListener::from_argument(url)).map(drop),
             Change::RemoveListener(url) => {
                 client.send_to(url, &RemoveListener::default()).map(drop)
             }

@@ -457,7 +457,7 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
                             *asked = Some(after.clone());
                             *added += 1;
                             let url = format!("reflex+unix:{}", socket(*added));
-                            let made = client.send(&AddListener { url });
+                            let made = client.send(&AddListener::from_argument(&url));
                             made.map(|one| *after.last_mut().expect("pushed") = one.number)
                         }
                         false => {
