@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::TenantId;
+
 /// The right to use one buffer: a contiguous, aligned piece of memory, allocated at start by the
 /// maker of the pool (docs/adr/0002-contiguous-buffers.md).
 ///
@@ -17,18 +19,36 @@ pub struct Buf {
     index: u32,
     /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
     dirty: usize,
+    /// The number of the tenant that is charged for the buffer, or [`NOBODY`].
+    holder: u32,
 }
+
+/// The holder of a buffer that nobody is charged for.
+const NOBODY: u32 = u32::MAX;
 
 impl Buf {
     /// Returns the right to `bytes`, which are all zero. `index` is the maker's number for the
     /// buffer (for example of a registered buffer).
     pub fn new(bytes: &'static mut [u8], index: u32) -> Self {
-        Buf { bytes, index, dirty: 0 }
+        Buf { bytes, index, dirty: 0, holder: NOBODY }
     }
 
     /// Returns the maker's number for the buffer.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Charges a tenant for the buffer until [`take_holder`](Buf::take_holder).
+    #[inline]
+    pub fn charge(&mut self, holder: TenantId) {
+        self.holder = holder.0;
+    }
+
+    /// Returns the tenant that was charged for the buffer, which nobody is from now on.
+    #[inline]
+    pub fn take_holder(&mut self) -> Option<TenantId> {
+        let holder = core::mem::replace(&mut self.holder, NOBODY);
+        (holder != NOBODY).then_some(TenantId(holder))
     }
 
     /// Returns the size of the buffer in bytes.
@@ -172,6 +192,11 @@ impl BufPool {
     /// Returns the number of sizes.
     pub fn classes(&self) -> usize {
         self.shelves.len()
+    }
+
+    /// Returns how many buffers of a size there are, by the number of the size.
+    pub fn count(&self, class: usize) -> usize {
+        self.shelves[class].count
     }
 
     /// Returns `true` if [`take`](BufPool::take) would find a buffer now.

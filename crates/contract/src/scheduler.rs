@@ -92,6 +92,13 @@ pub trait Feedback {
         Tokens::default()
     }
 
+    /// Returns `true` if the tenant has no promise and others have one, so that it leaves to them
+    /// what is kept in reserve for promises.
+    fn yields(&self, tenant: TenantId) -> bool {
+        let _nobody_has_a_promise = tenant;
+        false
+    }
+
     /// Returns the maximum number of concurrent requests at the device for the sake of their
     /// latency.
     fn depth_max(&self) -> usize {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::{Buf, FrameHead, Instant};
+use crate::{Buf, FrameHead, Instant, TenantId};
 
 /// The identifier of a connection of one worker. The generation distinguishes successive
 /// connections of one index.
@@ -206,6 +206,18 @@ pub trait Transport: Streams + Migrate {
     /// Returns the number of bytes of frames that are queued on `conn` and not yet taken by the
     /// network.
     fn unsent(&self, conn: ConnId) -> usize;
+
+    /// Counts the frames of `conn` for `account`, those that are queued as well. A connection that
+    /// nobody has charged counts for account 0.
+    fn charge(&mut self, conn: ConnId, account: TenantId) {
+        let _frames_leave_at_once = (conn, account);
+    }
+
+    /// Returns the number of frames that are queued on all connections of `account`.
+    fn queued(&self, account: TenantId) -> usize {
+        let _frames_leave_at_once = account;
+        0
+    }
 
     /// Ends the sending direction after the queued frames. The peer's close is awaited for a
     /// bounded time, then `Closed` comes.

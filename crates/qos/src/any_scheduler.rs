@@ -84,6 +84,10 @@ impl Feedback for AnyScheduler {
         each!(self, scheduler => scheduler.depth_max())
     }
 
+    fn yields(&self, tenant: TenantId) -> bool {
+        each!(self, scheduler => scheduler.yields(tenant))
+    }
+
     fn tokens(&self) -> Tokens {
         each!(self, scheduler => scheduler.tokens())
     }

@@ -541,6 +541,7 @@ impl Registry {
             cell.set_latency_nanos(u64::from(promise.latency_us) * 1_000);
         }
         let old = cell.change(class, rate);
+        self.shared.count_change(old.class, class);
         if (old.class, old.rate) != (class, rate) {
             cell.change_promise(old, class, rate, now);
         }

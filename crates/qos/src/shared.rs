@@ -57,8 +57,7 @@ pub struct Shared {
     pub(crate) idle_shares: IdlePool,
     /// Units a second that a best-effort tenant gets for each of its weight.
     share: AtomicU64,
-    /// The weights of all best-effort tenants, leaving ones included.
-    best_effort: AtomicU64,
+    population: Population,
     /// Units of a 4 KiB write, corrected, in the low half; in the high half those of a 4 KiB read of
     /// a read-only load.
     prices: AtomicU64,
@@ -75,6 +74,15 @@ pub struct Shared {
     loan_max: AtomicI64,
 }
 
+/// The tenants of each class.
+#[derive(Debug)]
+struct Population {
+    /// The weights of all best-effort tenants, leaving ones included.
+    best_effort: AtomicU64,
+    /// The number of latency-critical tenants.
+    critical: AtomicU32,
+}
+
 impl Shared {
     pub(crate) fn new(tenants_max: usize, prices: Prices) -> Shared {
         Shared {
@@ -86,7 +94,7 @@ impl Shared {
             idle_critical: IdlePool::new(),
             idle_shares: IdlePool::new(),
             share: AtomicU64::new(0),
-            best_effort: AtomicU64::new(0),
+            population: Population { best_effort: AtomicU64::new(0), critical: AtomicU32::new(0) },
             prices: AtomicU64::new(prices.word()),
             depth: AtomicU32::new(u32::MAX),
             failing_fast: AtomicBool::new(false),
@@ -171,11 +179,23 @@ impl Shared {
     /// Returns the weights of the best-effort tenants on all workers: their number, unless told
     /// otherwise.
     pub fn best_effort(&self) -> u64 {
-        self.best_effort.load(Acquire)
+        self.population.best_effort.load(Acquire)
     }
 
     pub(crate) fn set_best_effort(&self, count: u64) {
-        self.best_effort.store(count, Release);
+        self.population.best_effort.store(count, Release);
+    }
+
+    /// Returns `true` if the tenant is not latency-critical and others are.
+    pub fn yields(&self, tenant: TenantId) -> bool {
+        self.population.critical.load(Acquire) > 0 && self.class(tenant) != Class::LatencyCritical
+    }
+
+    /// Counts a tenant that has become latency-critical, or is no longer.
+    pub(crate) fn count_change(&self, old: Class, new: Class) {
+        let [was, is] = [old, new].map(|class| u32::from(class == Class::LatencyCritical));
+        let before = self.population.critical.load(Acquire);
+        self.population.critical.store(before + is - was, Release);
     }
 
     /// Returns the longest time between two rounds while requests wait, in nanoseconds: 5 % of the

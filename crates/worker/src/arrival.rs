@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use contract::{ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, Transport};
+use contract::{
+    ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, TenantId, Transport,
+};
 
 use crate::connections::{Connection, Membership, Receiving, Stalled};
 use crate::migration::{Around, Migration};
@@ -29,7 +31,8 @@ where
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;
-        let is_too_much = front.conns.carried + parcel.unparsed.len() > front.limits.carried;
+        let account = parcel.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
+        let is_too_much = !front.conns.carried.allows(account, parcel.unparsed.len());
         let landed = match is_too_much || front.is_draining() {
             true => Err(NotLanded::NoRoom(parcel)),
             false => self.land(parcel),
@@ -115,9 +118,10 @@ where
             front.gauges.meter(request.tenant).admit();
         }
         conn.arrived = parcel.requests.into();
-        front.conns.carried += parcel.unparsed.len();
+        front.conns.carried.add(conn.intake.account, parcel.unparsed.len());
         conn.intake.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
         front.conns.seat(conn, front.gauges.meters());
+        front.settle_account(id);
         front.net.pause(id); // until all that is done
         front.conns.call(id);
         front.progressed = true;

@@ -80,7 +80,7 @@ impl DirectReceives {
         let entry = filling.and_then(|slot| front.requests.find(slot));
         let is_there = entry.is_some_and(|entry| entry.conn == id);
         let Some(slot) = filling.filter(|_| is_there) else {
-            return front.requests.give_back(Some(buf)); // the request was forgotten meanwhile
+            return front.give_back(Some(buf)); // the request was forgotten meanwhile
         };
         let conn = front.conns.get(id);
         let passed = match conn.life.is_broken() || len == 0 {

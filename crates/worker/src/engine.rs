@@ -167,8 +167,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Submits what one scheduler lets go. Requests that wait for buffers go first, in their order;
-    /// those that find a buffer do not wait behind them.
+    /// Submits what one scheduler lets go. Reads that wait for buffers go first; those that find a
+    /// buffer do not wait behind them.
     fn dispatch_to(&mut self, n: usize) {
         let lane = self.lanes.get(n);
         if !lane.begin_round(self.front.now) {
@@ -182,32 +182,42 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             match self.submit(n, slot, false) {
                 Outcome::Done => left -= 1,
                 Outcome::Held => {}
-                Outcome::NoBuffer => self.lanes.get(n).parked.push_back(slot),
+                Outcome::NoBuffer => {
+                    self.lanes.get(n).parked.push(self.front.requests.table(), slot);
+                }
             }
         }
-        while left > 0 {
-            let Some(&slot) = self.lanes.get(n).parked.front() else { break };
-            if self.submit(n, slot, true) == Outcome::NoBuffer {
-                break;
-            }
-            self.lanes.get(n).parked.pop_front();
-            left -= 1;
+        if self.lanes.get(n).parked.tenants() > 0 {
+            self.dispatch_parked(n, &mut left);
         }
         while left > 0 {
             let lane = self.lanes.get(n);
-            let is_first = lane.parked.is_empty();
+            let is_first = lane.parked.tenants() == 0;
             let Some(slot) = lane.next() else { break };
             if self.submit(n, slot, is_first) == Outcome::NoBuffer {
-                self.lanes.get(n).parked.push_back(slot);
+                self.lanes.get(n).parked.push(self.front.requests.table(), slot);
             } else {
                 left -= 1;
             }
         }
-        let lane = self.lanes.get(n);
-        self.front.is_short |= !lane.parked.is_empty();
         if left < room {
             self.front.progressed = true;
-            lane.kick(self.front.now);
+            self.lanes.get(n).kick(self.front.now);
+        }
+    }
+
+    /// Submits reads that waited for buffers, until the first of every tenant finds none.
+    fn dispatch_parked(&mut self, n: usize, left: &mut usize) {
+        let mut without = 0;
+        while *left > 0 && without < self.lanes.get(n).parked.tenants() {
+            let taken = self.lanes.get(n).parked.take(self.front.requests.table());
+            let slot = taken.expect("a tenant has one");
+            if self.submit(n, slot, without == 0) == Outcome::NoBuffer {
+                self.lanes.get(n).parked.push_first(self.front.requests.table(), slot);
+                without += 1;
+            } else {
+                *left -= 1;
+            }
         }
     }
 
@@ -215,7 +225,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// the device alone.
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
         let Frontend { conns, requests, now, .. } = &mut self.front;
-        let (entry, buffers) = requests.get_with_buffers(slot);
+        let (entry, buffers, quotas) = requests.get_with_buffers(slot);
         if !entry.verdict.is_ok() {
             let verdict = entry.verdict;
             return self.withhold(n, slot, verdict);
@@ -229,7 +239,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let (command, buf) = match entry.command {
             // Most requests are reads; for them this is all.
             Command::Read(range) => {
-                let Some(buf) = buffers.take_for_read(range.bytes(), first) else {
+                let (tenant, bytes) = (entry.tenant, range.bytes());
+                let yields = || self.lanes.peek(n).scheduler().yields(tenant);
+                let taken = buffers.take_for_read(quotas, (tenant, bytes), first, yields);
+                let Some(buf) = taken else {
+                    self.front.is_short |= buffers.is_dry(bytes);
                     return Outcome::NoBuffer;
                 };
                 entry.submitted_at = Some(now);

@@ -14,10 +14,10 @@ use contract::{
 };
 
 use crate::Limits;
-use crate::connections::{Connections, Life};
+use crate::connections::{Connections, Life, Stalled};
 use crate::gauges::Gauges;
 use crate::parts::Parts;
-use crate::requests::Requests;
+use crate::requests::{Requests, SHARE, Shortage};
 
 /// The connections of a worker with their requests and the network.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     ) -> Self {
         Frontend {
             net,
-            conns: Connections::new(),
+            conns: Connections::new(limits.carried),
             requests,
             gauges,
             shared,
@@ -86,10 +86,37 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.requests.len() + self.conns.hellos.owed()
     }
 
-    /// Returns whether one more request, and its reply, find a place.
+    /// Returns whether one more request of somebody, and its reply, find a place.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.requests.room() > 0 && self.net.room() > self.owed() + 1
+    }
+
+    /// Returns why one more request on a connection of this account, or its reply, finds no place;
+    /// `None`: it does. Of the frames that no request in flight needs, an account may have
+    /// [`SHARE`] times as many as are free.
+    #[inline]
+    pub(crate) fn shortage(&self, account: TenantId) -> Option<Shortage> {
+        let free = self.net.room().saturating_sub(self.owed() + 1);
+        if free == 0 || self.requests.room() == 0 {
+            return Some(Shortage::OfWorker);
+        }
+        let queued = self.net.queued(account);
+        let is_its = queued == 0 || queued < free.saturating_mul(SHARE);
+        (!is_its).then_some(Shortage::Clogged)
+    }
+
+    /// Counts what is kept and queued for a connection for the tenant of its grant. Those of
+    /// connections that nobody has let in yet count together.
+    pub(crate) fn settle_account(&mut self, id: ConnId) {
+        let strangers = TenantId(self.limits.tenants as u32);
+        let conn = self.conns.get(id);
+        let account = conn.membership.grant.as_ref().map_or(strangers, |grant| grant.tenant);
+        let before = std::mem::replace(&mut conn.intake.account, account);
+        let kept = conn.intake.stalled.as_ref().map_or(0, Stalled::left);
+        self.conns.carried.remove(before, kept);
+        self.conns.carried.add(account, kept);
+        self.net.charge(id, account);
     }
 
     /// Returns the tenant that a connection's requests with this handle are charged to.
@@ -138,7 +165,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
             None => (None, 0),
         };
         let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) else {
-            return self.requests.give_back(buf);
+            return self.give_back(buf);
         };
         let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
         let head = conn.session.reply(reply, bytes);
@@ -146,16 +173,16 @@ impl<T: Transport, P: Session> Frontend<T, P> {
             conn.progress.queued += (head.bytes().len() + body_len + head.tail().len()) as u64;
         }
         match head {
-            Ok(head) if head.is_empty() => self.requests.give_back(buf),
+            Ok(head) if head.is_empty() => self.give_back(buf),
             Ok(head) if body_len > 0 && !head.leaves_body() => {
                 self.net.send(self.now, id, Frame { head, body: buf, body_len });
             }
             Ok(head) => {
                 self.net.send(self.now, id, Frame::bare(head));
-                self.requests.give_back(buf);
+                self.give_back(buf);
             }
             Err(fatal) => {
-                self.requests.give_back(buf);
+                self.give_back(buf);
                 self.disconnect(id, End::Unsayable, &fatal.to_string());
             }
         }
@@ -228,7 +255,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
         let conn = self.conns.get(id);
         let bytes = conn.session.unsaid().min(SPEECH_BYTES_MAX);
-        let Some(mut buf) = self.requests.take_for_speech(bytes) else { return false };
+        let account = conn.intake.account;
+        let Some(mut buf) = self.requests.take_for_speech(account, bytes) else { return false };
         let body_len = conn.session.speak(buf.prefix_mut(bytes));
         assert!(0 < body_len && body_len <= bytes, "what was announced is said");
         conn.progress.queued += body_len as u64;

@@ -6,6 +6,7 @@ use contract::{Device, End, Instant, Mailbox, Protocol, Scheduler, Session, Tran
 
 use crate::Sessions;
 use crate::connections::{Connection, Greeting, Receiving};
+use crate::engine::Engine;
 use crate::migration::{Around, Migration};
 
 /// The period in which stuck connections are looked for.
@@ -55,13 +56,14 @@ where
 {
     let front = &mut around.engine.front;
     let limits = &front.limits;
-    let limit = if front.is_short { limits.stuck_under_pressure } else { limits.stuck };
-    let periods = limit.as_secs().max(1) as u32;
+    let periods_of = |limit: Duration| limit.as_secs().max(1) as u32;
+    let (patient, pressed) = (periods_of(limits.stuck), periods_of(limits.stuck_under_pressure));
+    let is_short = front.is_short;
     let overdue = front.drain_until.is_some_and(|until| until <= front.now);
     if overdue {
         around.give_up(migration);
     }
-    let front = &mut around.engine.front;
+    let Engine { front, lanes, .. } = &mut *around.engine;
     let mut protocols = [0; Protocol::ALL.len()];
     migration.messages_lately = 0;
     for place in 0..front.conns.places() {
@@ -72,6 +74,10 @@ where
         let idle = note_progress(conn, unsent);
         migration.messages_lately += u64::from(conn.progress.messages_lately);
         let stalled = conn.intake.stalled.is_some();
+        // Reads of the tenant wait for what its connections hold.
+        let account = conn.intake.account;
+        let is_pressed = is_short || lanes.iter().any(|lane| lane.parked.has(account));
+        let periods = if is_pressed { pressed } else { patient };
         front.attend(id);
         if stalled {
             // Frames without a body leave without an event.

@@ -34,7 +34,7 @@ enum Asked {
 impl From<Shortage> for Asked {
     fn from(shortage: Shortage) -> Asked {
         match shortage {
-            Shortage::OfTenant => Asked::Waits,
+            Shortage::OfTenant | Shortage::Clogged => Asked::Waits,
             Shortage::OfWorker => Asked::Short,
         }
     }
@@ -146,11 +146,14 @@ fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
             return Asked::Done;
         }
     };
-    if !engine.front.has_room() {
-        return Asked::Short;
+    let account = engine.front.conns.peek(id).intake.account;
+    if let Some(shortage) = engine.front.shortage(account) {
+        return shortage.into();
     }
-    let front = &mut engine.front;
-    let room = match front.requests.supply_awaited(placed.tenant, request.payload_bytes) {
+    let Engine { front, lanes, .. } = &mut *engine;
+    let (tenant, bytes) = (placed.tenant, request.payload_bytes);
+    let yields = || lanes.peek(usize::from(placed.device)).scheduler().yields(tenant);
+    let room = match front.requests.supply_awaited(tenant, bytes, yields) {
         Ok(room) => room,
         Err(shortage) => return shortage.into(),
     };

@@ -9,7 +9,8 @@ use contract::{
     Submission, TenantId,
 };
 
-use crate::requests::Requests;
+use crate::Limits;
+use crate::requests::{InFlight, Parked, Requests};
 
 /// A device queue with its scheduler.
 #[derive(Debug)]
@@ -19,9 +20,8 @@ pub struct Attached<D, S> {
     geometry: Geometry,
     /// Requests that the device has.
     submitted: usize,
-    /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
-    /// comes back ends this for the first. At most as many as are in flight.
-    pub(crate) parked: VecDeque<Slot>,
+    /// Reads that the scheduler let go and that wait for buffers.
+    pub(crate) parked: Parked,
     /// Requests that the scheduler let go and that their fence, or another process, holds, oldest
     /// first; the ends of requests at the device end this, or the other process's. At most as many as
     /// are in flight.
@@ -41,7 +41,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
             scheduler,
             geometry,
             submitted: 0,
-            parked: VecDeque::new(),
+            parked: Parked::new(0),
             fenced: VecDeque::new(),
             is_fresh: false,
             is_cut: false,
@@ -50,13 +50,13 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 
     /// Returns whether no request is in hand.
     pub(crate) fn is_idle(&self) -> bool {
-        let waiting = self.scheduler.queued() + self.parked.len() + self.fenced.len();
+        let waiting = self.scheduler.queued() + self.parked.tenants() + self.fenced.len();
         self.submitted + waiting == 0
     }
 
-    /// Makes room for as many requests as there may be.
-    fn reserve(&mut self, in_flight: usize) {
-        self.parked.reserve(in_flight);
+    /// Makes room for as many requests and tenants as there may be.
+    fn reserve(&mut self, (in_flight, tenants): (usize, usize)) {
+        self.parked = Parked::new(tenants);
         self.fenced.reserve(in_flight);
     }
 
@@ -79,7 +79,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
             (self.is_fresh, self.is_cut) = (false, true);
             return true;
         }
-        !(self.parked.is_empty() && self.fenced.is_empty())
+        self.parked.tenants() + self.fenced.len() > 0
     }
 
     /// Returns the next request that the round lets go; `None`: the round has ended.
@@ -160,14 +160,18 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     }
 
     /// Takes the requests that are meant out of those that wait for buffers, or for another process.
-    pub(crate) fn unpark(&mut self, mut is_meant: impl FnMut(Slot) -> bool, taken: &mut Vec<Slot>) {
-        for queue in [&mut self.parked, &mut self.fenced] {
-            queue.retain(|slot| {
-                let is_meant = is_meant(*slot);
-                taken.extend(is_meant.then_some(*slot));
-                !is_meant
-            });
-        }
+    pub(crate) fn unpark(
+        &mut self,
+        requests: &mut Requests,
+        is_meant: impl Fn(&InFlight) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        self.parked.withdraw(requests.table(), &is_meant, taken);
+        self.fenced.retain(|slot| {
+            let is_meant = is_meant(requests.get(*slot));
+            taken.extend(is_meant.then_some(*slot));
+            !is_meant
+        });
     }
 
     /// Returns how many requests the device has.
@@ -196,19 +200,20 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 #[derive(Debug)]
 pub(crate) struct Lanes<D, S> {
     lanes: Vec<Attached<D, S>>,
-    /// Requests that may be in flight at the same time.
-    in_flight_max: usize,
+    /// Requests that may be in flight at the same time, and the limit of tenants' numbers.
+    room: (usize, usize),
 }
 
 impl<D: Device, S: Scheduler> Lanes<D, S> {
-    /// Makes lanes for so many requests in flight.
+    /// Makes lanes for as many requests in flight, and tenants, as the limits say.
     ///
     /// # Panics
     /// Panics if there are more than [`DEVICES_MAX`] devices.
-    pub(crate) fn new(mut lanes: Vec<Attached<D, S>>, in_flight_max: usize) -> Self {
+    pub(crate) fn new(mut lanes: Vec<Attached<D, S>>, limits: &Limits) -> Self {
         assert!(lanes.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
-        lanes.iter_mut().for_each(|lane| lane.reserve(in_flight_max));
-        Lanes { lanes, in_flight_max }
+        let room = (limits.in_flight, limits.tenants);
+        lanes.iter_mut().for_each(|lane| lane.reserve(room));
+        Lanes { lanes, room }
     }
 
     /// Puts a device into a place, where there is none or one that is idle.
@@ -217,7 +222,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
     /// Panics if there is no such place.
     pub(crate) fn attach(&mut self, place: usize, mut lane: Attached<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
-        lane.reserve(self.in_flight_max);
+        lane.reserve(self.room);
         if place == self.lanes.len() {
             self.lanes.push(lane);
         } else {

@@ -113,8 +113,8 @@ pub(crate) struct Departed {
     membership: Membership,
     /// Keeps the connection's name known.
     _place: Option<Place>,
-    /// Bytes of the connection that were kept here.
-    carried: usize,
+    /// Bytes of the connection that were kept here, and the tenant that they count for.
+    carried: (TenantId, usize),
 }
 
 /// The parts of a worker that a migration touches.
@@ -450,7 +450,7 @@ where
             charged: parcel.requests.iter().map(|request| request.tenant).collect(),
             membership,
             _place: conn.place,
-            carried: parcel.unparsed.len(),
+            carried: (conn.intake.account, parcel.unparsed.len()),
         });
         tracing::debug!(peer = %parcel.peer, to, requests = parcel.requests.len(), "leaves");
         front.progressed = true;
@@ -462,7 +462,8 @@ where
         let front = &mut self.engine.front;
         away.charged.iter().for_each(|tenant| front.gauges.meter(*tenant).retire(1));
         away.membership.leave_all(front.gauges.meters());
-        front.conns.carried -= away.carried;
+        let (account, bytes) = away.carried;
+        front.conns.carried.remove(account, bytes);
     }
 
     /// Takes note that a connection that was given away has landed.
@@ -552,7 +553,7 @@ fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
         // What waits for another process could wait longer than anybody for us.
         for lane in engine.lanes.iter_mut() {
             let first = taken.len();
-            lane.unpark(|slot| requests.get(slot).conn == id, &mut taken);
+            lane.unpark(requests, |entry| entry.conn == id, &mut taken);
             for slot in &taken[first..] {
                 lane.refund(requests.get(*slot).command);
             }
@@ -596,6 +597,6 @@ fn pack<T: Transport, P: Session>(
     is_whole: bool,
 ) -> ParcelRequest {
     let (parcel, buf) = front.take_out(slot).into_parcel(is_whole);
-    front.requests.give_back(buf);
+    front.give_back(buf);
     parcel
 }

@@ -24,6 +24,9 @@ enum Stop {
     /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
     /// somebody's payload ends this.
     Shortage,
+    /// Replies of the connection's tenant that wait to be sent have too many of the frames; frames
+    /// that leave end this.
+    Clogged,
     /// The connection is over its limits or waits for its fence, its tenant holds too much, or its
     /// session takes no more for now; its own progress, its tenant's, or news for its session end
     /// this.
@@ -36,6 +39,7 @@ impl From<Shortage> for Stop {
     fn from(shortage: Shortage) -> Stop {
         match shortage {
             Shortage::OfTenant => Stop::Stall,
+            Shortage::Clogged => Stop::Clogged,
             Shortage::OfWorker => Stop::Shortage,
         }
     }
@@ -75,14 +79,11 @@ impl Reader {
         self.read_called(engine, line);
         while let Some(mut chunk) = engine.front.conns.inbox.pop_front() {
             let stop = self.take_chunk(engine, line, &mut chunk);
-            match stop {
-                Stop::Batch | Stop::Shortage => {
-                    engine.front.is_short |= stop == Stop::Shortage;
-                    engine.front.conns.inbox.push_front(chunk);
-                    break;
-                }
-                Stop::Empty | Stop::Stall | Stop::Gone => engine.front.net.give(chunk.buf),
+            if stop == Stop::Batch {
+                engine.front.conns.inbox.push_front(chunk);
+                break;
             }
+            engine.front.net.give(chunk.buf);
         }
         self.direct.lend(&mut engine.front);
         let clock = &mut engine.front.gauges.clock;
@@ -114,15 +115,14 @@ impl Reader {
                 pause(front, id);
                 return carry(front, id, rest);
             }
-            // The bytes of others, which may end the shortage, lie behind these: they are carried
-            // as long as that leaves room for connections over their limits.
-            Stop::Shortage if front.conns.carried + rest.len() <= front.limits.carried / 2 => {
+            // Behind these lie bytes of others, who do not wait for this connection.
+            Stop::Shortage | Stop::Clogged => {
                 pause(front, id);
-                front.is_short = true;
+                front.is_short |= stop == Stop::Shortage;
                 front.conns.starve(id);
                 return carry(front, id, rest);
             }
-            Stop::Batch | Stop::Shortage => chunk.taken = chunk.len - rest.len(),
+            Stop::Batch => chunk.taken = chunk.len - rest.len(),
             Stop::Empty => self.direct.look_for_payload(front, id),
             Stop::Gone => {}
         }
@@ -136,29 +136,50 @@ impl Reader {
         engine: &mut Engine<T, D, S, P>,
         line: &mut Line<M>,
     ) {
-        while engine.front.has_room() {
-            let Some(id) = engine.front.conns.next_starving() else { break };
-            match self.go_on(engine, line, id) {
-                Stop::Shortage => {
-                    engine.front.conns.starve_first(id);
-                    break;
-                }
-                Stop::Batch => return engine.front.conns.call(id),
-                Stop::Empty | Stop::Stall | Stop::Gone => {}
-            }
+        if engine.front.conns.starving_tenants() > 0 && self.read_starving(engine, line) {
+            return;
         }
-        engine.front.is_short = engine.front.conns.is_starving();
         for _ in 0..engine.front.conns.called() {
             let Some(id) = engine.front.conns.next_called() else { continue };
             match self.go_on(engine, line, id) {
-                Stop::Shortage => {
-                    engine.front.is_short = true;
+                stop @ (Stop::Shortage | Stop::Clogged) => {
+                    engine.front.is_short |= stop == Stop::Shortage;
                     engine.front.conns.starve(id);
                 }
                 Stop::Batch => return engine.front.conns.call(id),
                 Stop::Empty | Stop::Stall | Stop::Gone => {}
             }
         }
+    }
+
+    /// Reads from connections that wait for a resource of the worker, until the first of every tenant
+    /// finds none. Returns whether the turn's batch is full.
+    fn read_starving<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
+        &mut self,
+        engine: &mut Engine<T, D, S, P>,
+        line: &mut Line<M>,
+    ) -> bool {
+        let mut without = 0;
+        while without < engine.front.conns.starving_tenants() {
+            if !engine.front.has_room() {
+                engine.front.is_short = true;
+                break;
+            }
+            let Some(id) = engine.front.conns.next_starving() else { break };
+            match self.go_on(engine, line, id) {
+                stop @ (Stop::Shortage | Stop::Clogged) => {
+                    engine.front.is_short |= stop == Stop::Shortage;
+                    engine.front.conns.starve_first(id);
+                    without += 1;
+                }
+                Stop::Batch => {
+                    engine.front.conns.call(id);
+                    return true;
+                }
+                Stop::Empty | Stop::Stall | Stop::Gone => without = 0,
+            }
+        }
+        false
     }
 
     /// Reads from a connection if it is stalled.
@@ -169,6 +190,7 @@ impl Reader {
         id: ConnId,
     ) -> Stop {
         let conn = engine.front.conns.get(id);
+        let account = conn.intake.account;
         let Some(mut stalled) = conn.intake.stalled.take() else { return Stop::Empty };
         if !conn.arrived.is_empty()
             && let Err(stop) = self.unpack(engine, id)
@@ -187,19 +209,22 @@ impl Reader {
         let left = rest.len();
         stalled.taken = stalled.bytes.len() - left;
         let front = &mut engine.front;
+        // A hello among the bytes may have made the connection another tenant's.
+        front.conns.carried.remove(account, before);
         match stop {
             Stop::Empty => {
-                front.conns.carried -= before;
                 if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
                     front.net.resume(id);
                 }
                 // Its last request may have ended while it was stalled.
                 front.finish_if_idle(id);
             }
-            Stop::Gone => front.conns.carried -= before,
-            Stop::Batch | Stop::Shortage | Stop::Stall => {
-                front.conns.carried -= before - left;
-                front.conns.get(id).intake.stalled = Some(stalled);
+            Stop::Gone => {}
+            Stop::Batch | Stop::Shortage | Stop::Clogged | Stop::Stall => {
+                let intake = &mut front.conns.get(id).intake;
+                intake.stalled = Some(stalled);
+                let account = intake.account;
+                front.conns.carried.add(account, left);
             }
         }
         stop
@@ -214,12 +239,15 @@ impl Reader {
         input: &mut &[u8],
     ) -> Stop {
         loop {
-            let room = engine.front.has_room();
+            let Some(account) = engine.front.conns.look(id).map(|conn| conn.intake.account) else {
+                return Stop::Gone;
+            };
+            let shortage = engine.front.shortage(account);
             let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
             let Some(conn) = conn else { return Stop::Gone };
             if let Receiving::Waiting(request) = conn.intake.receiving {
-                if !room {
-                    return Stop::Shortage; // others took the last slots meanwhile
+                if let Some(shortage) = shortage {
+                    return shortage.into(); // others took the last slots meanwhile
                 }
                 conn.intake.receiving = Receiving::Nothing;
                 if let Err(shortage) = admit(engine, id, request) {
@@ -241,8 +269,8 @@ impl Reader {
                 if self.batch >= engine.front.limits.batch {
                     return Stop::Batch;
                 }
-                if !room {
-                    return Stop::Shortage;
+                if let Some(shortage) = shortage {
+                    return shortage.into();
                 }
             }
             match engine.front.conns.get(id).session.next_event(input) {
@@ -315,14 +343,15 @@ impl Reader {
             let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
             let conn = conn.ok_or(Stop::Gone)?;
             let Some(request) = conn.arrived.front() else { return Ok(()) };
-            let (tenant, bytes) = (request.tenant, request.command.payload_bytes());
+            let (charged, bytes) =
+                ((request.tenant, usize::from(request.device)), request.command.payload_bytes());
             if self.batch >= engine.front.limits.batch {
                 return Err(Stop::Batch);
             }
             if !engine.front.has_room() {
                 return Err(Stop::Shortage);
             }
-            let room = supply_in_line(&mut engine.front, id, tenant, bytes)?;
+            let room = supply_in_line(engine, id, charged, bytes)?;
             self.batch += 1;
             admit_arrived(engine, id, room);
         }
@@ -350,8 +379,10 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
             return Ok(());
         }
     };
+    let charged = (placed.tenant, usize::from(placed.device));
+    let supplied = supply_in_line(engine, id, charged, request.payload_bytes);
     let front = &mut engine.front;
-    let room = match supply_in_line(front, id, placed.tenant, request.payload_bytes) {
+    let room = match supplied {
         Ok(room) => room,
         Err(shortage) => {
             front.conns.get(id).intake.receiving = Receiving::Waiting(request);
@@ -401,13 +432,16 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 ///
 /// # Errors
 /// Fails with the resource that is short.
-fn supply_in_line<T: Transport, P: Session>(
-    front: &mut Frontend<T, P>,
+#[inline]
+fn supply_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
+    engine: &mut Engine<T, D, S, P>,
     id: ConnId,
-    tenant: TenantId,
+    (tenant, device): (TenantId, usize),
     bytes: usize,
 ) -> Result<Room, Shortage> {
-    let supplied = front.requests.supply(tenant, bytes);
+    let Engine { front, lanes, .. } = engine;
+    let yields = || lanes.peek(device).scheduler().yields(tenant);
+    let supplied = front.requests.supply(tenant, bytes, yields);
     if matches!(supplied, Err(Shortage::OfTenant)) {
         queue_up(front, id, tenant);
     }
@@ -459,12 +493,13 @@ fn pause<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
 
 /// Keeps bytes of a stalled connection, or ends it where those are too many.
 fn carry<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, bytes: &[u8]) -> Stop {
-    if front.conns.carried + bytes.len() > front.limits.carried {
+    let account = front.conns.peek(id).intake.account;
+    if !front.conns.carried.allows(account, bytes.len()) {
         let why = "too many stopped connections had sent too much already";
         front.disconnect(id, End::BackPressure, why);
         return Stop::Gone;
     }
-    front.conns.carried += bytes.len();
+    front.conns.carried.add(account, bytes.len());
     let stalled = &mut front.conns.get(id).intake.stalled;
     stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
     Stop::Stall

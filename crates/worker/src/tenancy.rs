@@ -149,6 +149,7 @@ pub(crate) fn set_grant<T: Transport, P: Session>(
     grant: Option<Arc<Grant>>,
 ) {
     front.conns.get(id).membership.set_grant(grant, front.gauges.meters());
+    front.settle_account(id);
 }
 
 /// Lets a connection belong to the tenant that its session has found out, with the rights that the

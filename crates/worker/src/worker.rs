@@ -92,7 +92,7 @@ where
         let gauges = Gauges::new(line.meters.clone(), line.watch.take());
         let requests = Requests::new(pool, &limits);
         let front = Frontend::new(transport, requests, gauges, shared, limits);
-        let lanes = Lanes::new(devices, limits.in_flight);
+        let lanes = Lanes::new(devices, &limits);
         Worker {
             engine: Engine::new(front, lanes, namespaces),
             reader: Reader::new(Invitations::new(&limits)),
@@ -244,7 +244,7 @@ where
                 self.reader.direct.filled(&mut self.engine, conn, buf, (at, len));
             }
             NetEvent::Sent { conn, buf } => {
-                self.engine.front.requests.give_back(Some(buf));
+                self.engine.front.give_back(Some(buf));
                 self.engine.front.conns.call(conn);
             }
             NetEvent::Closed { conn, reason } => self.closed(conn, reason),
@@ -265,6 +265,7 @@ where
         let grant = front.shared.access.open(&peer, b"", "", own).ok();
         conn.membership.set_grant(grant, front.gauges.meters());
         front.conns.seat(conn, front.gauges.meters());
+        front.settle_account(id);
         tracing::debug!(%peer, "connection opened");
         if front.is_draining() {
             front.finish(id);
@@ -296,7 +297,7 @@ where
             }
         }
         if let Some(stalled) = &conn.intake.stalled {
-            front.conns.carried -= stalled.bytes.len() - stalled.taken;
+            front.conns.carried.remove(conn.intake.account, stalled.left());
         }
         if conn.greeting == Greeting::Throttled {
             front.conns.hellos.throttle.forget(id);

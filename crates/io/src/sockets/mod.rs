@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, NetEvent, Streams,
-    Transport,
+    TenantId, Transport,
 };
 use rustix::io::Errno;
 use rustix::net::SocketType;
@@ -273,6 +273,14 @@ impl<K: Kernel> Transport for SocketsOver<K> {
 
     fn unsent(&self, conn: ConnId) -> usize {
         self.table.find(conn).map_or(0, |found| found.unsent)
+    }
+
+    fn charge(&mut self, conn: ConnId, account: TenantId) {
+        self.table.charge(conn, account);
+    }
+
+    fn queued(&self, account: TenantId) -> usize {
+        self.table.queued(account)
     }
 
     fn finish(&mut self, conn: ConnId) {

@@ -8,7 +8,7 @@ use std::ops::{Index, IndexMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent};
+use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent, TenantId};
 
 use crate::frames::{FrameQueue, FrameStore};
 use crate::{Endpoint, Spread};
@@ -71,6 +71,10 @@ pub struct Conn<P> {
     pub(crate) queue: FrameQueue,
     /// Bytes of the frames in `queue` that the kernel has not taken.
     pub(crate) unsent: usize,
+    /// Frames in `queue`.
+    frames: u32,
+    /// The account that the frames count for.
+    account: u32,
     /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
 }
@@ -86,6 +90,8 @@ impl<P: Place> Conn<P> {
             is_ready: false,
             queue: FrameQueue::EMPTY,
             unsent: 0,
+            frames: 0,
+            account: 0,
             kernel: P::default(),
         }
     }
@@ -119,7 +125,7 @@ impl<P: Place> Conn<P> {
         self.phase = Phase::Closing(CloseReason::Local);
         self.flow = Flow::Reading;
         self.is_dialled = false;
-        self.unsent = 0;
+        (self.unsent, self.account) = (0, 0);
     }
 }
 
@@ -130,6 +136,8 @@ pub struct Table<P> {
     free: Vec<u32>,
     connections_max: usize,
     pub(crate) frames: FrameStore,
+    /// Queued frames, by account.
+    accounts: Vec<u32>,
     pub(crate) events: VecDeque<NetEvent>,
     /// Connections with frames that the kernel may take.
     pub(crate) ready: Vec<u32>,
@@ -149,6 +157,7 @@ impl<P: Place> Table<P> {
             free: Vec::new(),
             connections_max,
             frames: FrameStore::new(frames_max),
+            accounts: vec![0],
             events: VecDeque::with_capacity(events),
             ready: Vec::with_capacity(1024),
             spread: None,
@@ -223,6 +232,8 @@ impl<P: Place> Table<P> {
         match self.conns.get_mut(id.index as usize) {
             Some(found) if found.generation == id.generation && found.is_live() => {
                 found.unsent += bytes;
+                found.frames += 1;
+                self.accounts[found.account as usize] += 1;
                 self.frames.push(&mut found.queue, frame);
                 self.mark_ready(id.index);
             }
@@ -241,9 +252,31 @@ impl<P: Place> Table<P> {
     /// Takes the oldest frame of the connection, which has left, and returns its body to the sender.
     pub(crate) fn pop_sent(&mut self, index: u32) {
         let id = self.id(index);
-        let queue = &mut self.conns[index as usize].queue;
-        let frame = self.frames.pop(queue).expect("the send carried a queued frame");
+        let conn = &mut self.conns[index as usize];
+        let frame = self.frames.pop(&mut conn.queue).expect("the send carried a queued frame");
+        conn.frames -= 1;
+        self.accounts[conn.account as usize] -= 1;
         self.sent(id, frame.body);
+    }
+
+    /// Counts the frames of a connection for another account.
+    pub(crate) fn charge(&mut self, id: ConnId, account: TenantId) {
+        let to = account.0 as usize;
+        if to >= self.accounts.len() {
+            self.accounts.resize(to + 1, 0);
+        }
+        let Some(conn) = self.conns.get_mut(id.index as usize) else { return };
+        if conn.generation == id.generation {
+            self.accounts[conn.account as usize] -= conn.frames;
+            self.accounts[to] += conn.frames;
+            conn.account = account.0;
+        }
+    }
+
+    /// Returns how many frames are queued for an account.
+    #[inline]
+    pub(crate) fn queued(&self, account: TenantId) -> usize {
+        self.accounts.get(account.0 as usize).map_or(0, |frames| *frames as usize)
     }
 
     /// Returns the bodies of all frames that no send in flight points to.
@@ -259,6 +292,9 @@ impl<P: Place> Table<P> {
                 // A send in flight points to the frame's body, which stays where it is.
                 self.frames.push(&mut kept, frame);
             } else {
+                let conn = &mut self.conns[index as usize];
+                conn.frames -= 1;
+                self.accounts[conn.account as usize] -= 1;
                 self.sent(id, frame.body);
             }
         }

@@ -124,6 +124,13 @@ impl Feedback for Counted {
             Order::Tokens(order) => order.depth_max(),
         }
     }
+
+    fn yields(&self, tenant: TenantId) -> bool {
+        match &self.order {
+            Order::PassThrough(order) => order.yields(tenant),
+            Order::Tokens(order) => order.yields(tenant),
+        }
+    }
 }
 
 /// A device queue whose submissions leave at the end of the turn.

@@ -140,6 +140,10 @@ impl Feedback for TokenScheduler {
         self.totals().into()
     }
 
+    fn yields(&self, tenant: TenantId) -> bool {
+        self.ledger.shared().yields(tenant)
+    }
+
     #[inline]
     fn measures(&self) -> bool {
         self.round.is_measuring()

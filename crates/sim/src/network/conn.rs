@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use contract::{Buf, CloseReason, ConnId, Frame, Instant};
+use contract::{Buf, CloseReason, ConnId, Frame, Instant, TenantId};
 
 use super::pipe::{End, Pipe};
 
@@ -54,6 +54,8 @@ pub(super) struct Conn {
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
     pub(super) unsent: usize,
+    /// The account that its frames count for.
+    pub(super) account: TenantId,
     pub(super) sending: Option<Sending>,
     /// `true` if its sending direction is shut.
     pub(super) is_shut: bool,
@@ -76,6 +78,7 @@ impl Conn {
             peer: None,
             queue: VecDeque::new(),
             unsent: 0,
+            account: TenantId::DEFAULT,
             sending: None,
             is_shut: false,
             inbound: Pipe::new(0),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, Migrate, NetEvent, Streams, Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, Migrate, NetEvent, Streams, TenantId, Ticket,
+    Transport,
 };
 
 use super::Shared;
@@ -150,6 +151,18 @@ impl Transport for Port {
 
     fn unsent(&self, conn: ConnId) -> usize {
         self.network.borrow_mut().find(self.host, conn).map_or(0, |found| found.unsent)
+    }
+
+    fn charge(&mut self, conn: ConnId, account: TenantId) {
+        if let Some(found) = self.network.borrow_mut().find(self.host, conn) {
+            found.account = account;
+        }
+    }
+
+    fn queued(&self, account: TenantId) -> usize {
+        let owner = &self.network.borrow().hosts[self.host];
+        let all = owner.conns.iter().filter(|conn| conn.account == account);
+        all.map(|conn| conn.queue.len()).sum()
     }
 
     fn finish(&mut self, conn: ConnId) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{
     ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
-    Request, Session, Slot, Tag,
+    Request, Session, Slot, Tag, TenantId,
 };
 
 use super::fence::Place;
@@ -221,8 +221,11 @@ pub(crate) struct Intake {
     pub(crate) position: Option<Position>,
     /// The connection is called, because its stall may be over.
     pub(crate) is_called: bool,
-    /// The connection is stalled for a shortage of the worker's, and queued for its end.
+    /// The connection is stalled for a shortage of the worker's, or of frames, and queued for its
+    /// end.
     pub(crate) is_starving: bool,
+    /// The tenant that bytes kept for the connection, and frames queued on it, count for.
+    pub(crate) account: TenantId,
 }
 
 /// The place of the payload of the current message.
@@ -245,6 +248,13 @@ pub(crate) struct Stalled {
     pub(crate) bytes: Vec<u8>,
     /// `taken ≤ bytes.len()`
     pub(crate) taken: usize,
+}
+
+impl Stalled {
+    /// Returns how many of the bytes have not been taken.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
 }
 
 /// The order of one stream.
@@ -312,6 +322,7 @@ impl<P> Connection<P> {
                 position: None,
                 is_called: false,
                 is_starving: false,
+                account: TenantId::DEFAULT,
             },
             arrived: VecDeque::new(),
             put_off: Vec::new(),

@@ -3,19 +3,23 @@
 //! Deliberately not here: what their requests do (`crate::requests`), and how connections
 //! introduce themselves, move and end (the rooms above the engine).
 
+mod carried;
 mod connection;
 mod fence;
+mod starving;
 mod throttle;
 
 use std::collections::VecDeque;
 
 use contract::{Buf, ConnId, Meters};
 
+use carried::Carried;
 pub(crate) use connection::{
     Client, Connection, Greeting, Intake, Life, Membership, Receiving, STREAMS, Stalled, Welcome,
 };
 pub(crate) use fence::Place;
 pub use fence::{Adopted, Fences, Hold, Key as FenceName};
+use starving::Starving;
 use throttle::Throttle;
 
 /// Received bytes that have not been taken yet.
@@ -38,13 +42,13 @@ pub(crate) struct Connections<P> {
     pub(crate) inbox: VecDeque<Chunk>,
     /// Connections whose stall may be over, each once.
     called: VecDeque<ConnId>,
-    /// Connections that wait for what the worker is short of, each once, the first in front.
-    starving: VecDeque<ConnId>,
+    /// Connections that wait for what the worker is short of, each once.
+    starving: Starving,
     /// Connections whose sessions have not said all that they had to say. Frames that have left, or
     /// buffers that came back, end this.
     pub(crate) speakers: Vec<ConnId>,
     /// Bytes kept for stalled connections.
-    pub(crate) carried: usize,
+    pub(crate) carried: Carried,
     pub(crate) hellos: Hellos,
 }
 
@@ -68,16 +72,16 @@ impl Hellos {
 }
 
 impl<P> Connections<P> {
-    /// Makes an empty table.
-    pub(crate) fn new() -> Self {
+    /// Makes an empty table, which keeps so many bytes for stalled connections.
+    pub(crate) fn new(carried_max: usize) -> Self {
         Connections {
             table: Vec::new(),
             open: 0,
             inbox: VecDeque::with_capacity(1024),
             called: VecDeque::new(),
-            starving: VecDeque::new(),
+            starving: Starving::default(),
             speakers: Vec::with_capacity(64),
-            carried: 0,
+            carried: Carried::new(carried_max),
             hellos: Hellos { greeted: Vec::new(), throttle: Throttle::new(), asked: 0 },
         }
     }
@@ -188,20 +192,24 @@ impl<P> Connections<P> {
 
     /// Queues a connection that is stalled for a shortage of the worker's, once.
     pub(crate) fn starve(&mut self, id: ConnId) {
-        if !std::mem::replace(&mut self.get(id).intake.is_starving, true) {
-            self.starving.push_back(id);
+        let intake = &mut self.get(id).intake;
+        if !std::mem::replace(&mut intake.is_starving, true) {
+            let account = intake.account;
+            self.starving.push(account, id);
         }
     }
 
-    /// Puts a connection, whose turn it was, in front of those that starve.
+    /// Puts a connection, whose turn it was, in front of those of its tenant that starve.
     pub(crate) fn starve_first(&mut self, id: ConnId) {
-        self.get(id).intake.is_starving = true;
-        self.starving.push_front(id);
+        let intake = &mut self.get(id).intake;
+        intake.is_starving = true;
+        let account = intake.account;
+        self.starving.push_first(account, id);
     }
 
-    /// Takes the first connection that starves and is not gone.
+    /// Takes the first connection that starves and is not gone, of the tenant whose turn it is.
     pub(crate) fn next_starving(&mut self) -> Option<ConnId> {
-        while let Some(id) = self.starving.pop_front() {
+        while let Some(id) = self.starving.take() {
             if let Some(conn) = self.find(id) {
                 conn.intake.is_starving = false;
                 return Some(id);
@@ -210,8 +218,9 @@ impl<P> Connections<P> {
         None
     }
 
-    /// Returns whether connections starve.
-    pub(crate) fn is_starving(&self) -> bool {
-        !self.starving.is_empty()
+    /// Returns how many tenants have connections that starve.
+    #[inline]
+    pub(crate) fn starving_tenants(&self) -> usize {
+        self.starving.tenants()
     }
 }

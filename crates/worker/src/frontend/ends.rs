@@ -100,10 +100,18 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         entry
     }
 
+    /// Takes a buffer back. The next connection in the line of the tenant whose read had it may go on.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
+        if let Some(tenant) = self.requests.give_back(buf) {
+            self.call_next(tenant);
+        }
+    }
+
     /// Drops a request of a connection that is gone and that no device has.
     pub(crate) fn forget(&mut self, slot: Slot) {
         let gone = self.remove(slot, None);
-        self.requests.give_back(gone.buf);
+        self.give_back(gone.buf);
     }
 
     /// Drops the requests of a connection whose payloads will not come any more. The caller has
@@ -118,7 +126,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
         let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
-        self.requests.give_back(buf);
+        self.give_back(buf);
         if status.is_ok() {
             let conns = &self.conns;
             let protocol = || conns.look(conn).map(|conn| conn.session.protocol());
@@ -137,12 +145,12 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         buf: Option<Buf>,
     ) -> Option<(ConnId, usize)> {
         let Gone { conn: id, tag, stream, command, buf: payload } = self.remove(slot, Some(status));
-        self.requests.give_back(payload);
+        self.give_back(payload);
         let body_len = if status.is_ok() { command.reply_bytes() } else { 0 };
         let body = match buf {
             Some(buf) if body_len > 0 => Some((buf, body_len)),
             other => {
-                self.requests.give_back(other);
+                self.give_back(other);
                 None
             }
         };
@@ -214,7 +222,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// behind. Of these the first go on now, and [others](Frontend::call_on) later.
     #[inline(never)]
     fn call_next(&mut self, tenant: TenantId) {
-        if self.requests.quotas.holds_nothing(tenant) {
+        if self.requests.is_idle(tenant) {
             self.requests.quotas.call_all(tenant);
             while self.called < CALLS_MAX {
                 let Some(next) = self.requests.quotas.next_called(tenant) else { return };

@@ -51,6 +51,15 @@ impl Chain {
         }
     }
 
+    /// Puts an entry that is in no chain in front.
+    pub(crate) fn push_first(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
+        *table.get(slot).links() = Links { before: None, after: self.first };
+        match self.first.replace(slot) {
+            Some(first) => table.get(first).links().before = Some(slot),
+            None => self.last = Some(slot),
+        }
+    }
+
     /// Takes an entry out, which is in this chain.
     pub(crate) fn remove(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         let Links { before, after } = std::mem::take(table.get(slot).links());
@@ -98,5 +107,18 @@ mod tests {
             assert_eq!(left, expected);
             assert!(chain.is_empty() && chain.last.is_none());
         }
+    }
+
+    #[test]
+    fn whoever_was_taken_may_come_back_in_front() {
+        let mut table = SlotTable::new(3);
+        let slots = [(); 3].map(|()| table.insert(Entry::default()).expect("there is room"));
+        let mut chain = Chain::default();
+        for slot in [slots[2], slots[1], slots[0]] {
+            chain.push_first(&mut table, slot);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| chain.pop(&mut table)).collect();
+        assert_eq!(order, slots);
+        assert!(chain.is_empty() && chain.last.is_none());
     }
 }

@@ -3,15 +3,20 @@
 //!
 //! Deliberately not here: connections, devices and what a request means.
 
+mod buffers;
 mod chain;
 mod in_flight;
+mod parked;
 mod put_off;
 mod quota;
+mod reserve;
 
 use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
 
+pub(crate) use buffers::Buffers;
 pub(crate) use chain::Chain;
 pub(crate) use in_flight::{InFlight, Placed, Room};
+pub(crate) use parked::Parked;
 pub(crate) use put_off::{PutOff, PutOffLines};
 pub(crate) use quota::{Position, Quotas, SHARE};
 
@@ -25,45 +30,12 @@ pub(crate) enum Shortage {
     /// The tenant holds too much, or all that is free is for others. The end of one of its requests
     /// ends this.
     OfTenant,
-    /// The worker has no slot or buffer for anybody. The end of any request ends this.
+    /// The tenant's replies that wait to be sent have too many of the frames. Frames that leave end
+    /// this, without an event.
+    Clogged,
+    /// The worker has no slot, frame or buffer for anybody, or for anybody without a promise. The end
+    /// of any request ends this.
     OfWorker,
-}
-
-/// The buffers of a worker.
-#[derive(Debug)]
-pub(crate) struct Buffers {
-    pool: BufPool,
-    /// A buffer of the largest size, for a request at the front of a scheduler that finds none: the
-    /// other buffers may all be with writes behind that request, which wait for it. A buffer that
-    /// comes back is the next.
-    spare: Option<Buf>,
-}
-
-impl Buffers {
-    /// Takes a buffer for the data of a read. The buffer that is set aside is for the `first` in the
-    /// order of a device alone.
-    #[inline]
-    pub(crate) fn take_for_read(&mut self, bytes: usize, first: bool) -> Option<Buf> {
-        let spare = || self.spare.take_if(|_| first);
-        self.pool.take(bytes).or_else(spare)
-    }
-
-    /// Takes a buffer back.
-    #[inline]
-    pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
-        match buf {
-            Some(buf) if self.spare.is_none() && buf.capacity() == self.pool.largest() => {
-                self.spare = Some(buf);
-            }
-            Some(buf) => self.pool.give(buf),
-            None => {}
-        }
-    }
-
-    fn room_of(&self, buf: Buf) -> Room {
-        let class = Some(self.pool.class_of(&buf));
-        Room { buf: Some(buf), class }
-    }
 }
 
 /// The slots, buffers and quotas of a worker's requests.
@@ -87,13 +59,10 @@ impl Requests {
     ///
     /// # Panics
     /// Panics if the pool has fewer than two of its largest buffers.
-    pub(crate) fn new(mut pool: BufPool, limits: &Limits) -> Requests {
-        let spare = pool.take(pool.largest());
-        assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
-        assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
+    pub(crate) fn new(pool: BufPool, limits: &Limits) -> Requests {
         Requests {
             slots: SlotTable::new(limits.in_flight),
-            buffers: Buffers { pool, spare },
+            buffers: Buffers::new(pool, limits.in_flight),
             quotas: Quotas::default(),
             awaited: 0,
             awaited_quotas: Quotas::default(),
@@ -110,13 +79,16 @@ impl Requests {
         self.slots.get(slot)
     }
 
-    /// Returns the request of a slot, and the buffers.
+    /// Returns the request of a slot, the buffers, and what tenants hold.
     ///
     /// # Panics
     /// Panics if there is no such request.
     #[inline]
-    pub(crate) fn get_with_buffers(&mut self, slot: Slot) -> (&mut InFlight, &mut Buffers) {
-        (self.slots.get(slot), &mut self.buffers)
+    pub(crate) fn get_with_buffers(
+        &mut self,
+        slot: Slot,
+    ) -> (&mut InFlight, &mut Buffers, &Quotas) {
+        (self.slots.get(slot), &mut self.buffers, &self.quotas)
     }
 
     /// Returns the request of a slot, unless it has ended.
@@ -179,41 +151,65 @@ impl Requests {
     }
 
     /// Finds a buffer for a payload of so many bytes, if there is one and the tenant may have it,
-    /// and a slot.
-    pub(crate) fn supply(&mut self, tenant: TenantId, bytes: usize) -> Result<Room, Shortage> {
-        if !self.quotas.allows_slot(tenant, self.slots.room()) {
+    /// and a slot. The tenant leaves the reserve to others if it `yields`.
+    pub(crate) fn supply(
+        &mut self,
+        tenant: TenantId,
+        bytes: usize,
+        yields: impl Fn() -> bool,
+    ) -> Result<Room, Shortage> {
+        let Buffers { pool, reserve, .. } = &self.buffers;
+        let left = reserve.left_of_slots(self.slots.room(), &yields);
+        if left == 0 {
+            return Err(Shortage::OfWorker);
+        }
+        if !self.quotas.allows_slot(tenant, left) {
             return Err(Shortage::OfTenant);
         }
         if bytes == 0 {
             return Ok(Room { buf: None, class: None });
         }
-        let quotas = &mut self.quotas;
-        let may = |class, free| quotas.allows_payload(tenant, class, free);
+        let reads = self.reads_by_class(tenant, pool.classes());
+        let (quotas, reserve) = (&mut self.quotas, *reserve);
+        let mut holds_too_much = false;
+        let may = |class, free| {
+            let left = reserve.left(class, free, &yields);
+            let is_its = left > 0 && quotas.allows_payload(tenant, class, left, reads[class]);
+            holds_too_much |= !is_its && quotas.payloads(tenant, class) > 0;
+            is_its
+        };
         match self.buffers.pool.take_where(bytes, may) {
-            None if self.buffers.pool.has(bytes) => Err(Shortage::OfTenant),
+            None if holds_too_much => Err(Shortage::OfTenant),
             None => Err(Shortage::OfWorker),
             Some(buf) => Ok(self.buffers.room_of(buf)),
         }
     }
 
     /// Finds a buffer and a slot for a payload that is to be asked for, and counts both for the
-    /// tenant.
+    /// tenant, which leaves the reserve to others if it `yields`.
     pub(crate) fn supply_awaited(
         &mut self,
         tenant: TenantId,
         bytes: usize,
+        yields: impl Fn() -> bool,
     ) -> Result<Room, Shortage> {
+        let reserve = self.buffers.reserve;
         let left = self.awaited_max.saturating_sub(self.awaited);
-        if left == 0 {
+        let slots = reserve.left_of_slots(self.slots.room(), &yields);
+        if left == 0 || slots == 0 {
             return Err(Shortage::OfWorker);
         }
+        let reads = self.reads_by_class(tenant, self.buffers.pool.classes());
         // What came is held like any other request: who holds too much of that asks for no more.
         let (quotas, held) = (&mut self.awaited_quotas, &mut self.quotas);
-        if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, self.slots.room()) {
+        if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, slots) {
             return Err(Shortage::OfTenant);
         }
         let may = |class, free| {
-            quotas.allows_payload(tenant, class, free) && held.allows_payload(tenant, class, free)
+            let left = reserve.left(class, free, &yields);
+            left > 0
+                && quotas.allows_payload(tenant, class, left, 0)
+                && held.allows_payload(tenant, class, left, reads[class])
         };
         let buf = self.buffers.pool.take_but_last_where(bytes, may);
         let room = self.buffers.room_of(buf.ok_or(Shortage::OfTenant)?);
@@ -221,6 +217,18 @@ impl Requests {
         self.awaited_quotas.hold(tenant, room.class);
         self.awaited += 1;
         Ok(room)
+    }
+
+    /// Returns how many buffers of each size the tenant's reads have.
+    fn reads_by_class(&self, tenant: TenantId, classes: usize) -> [usize; CLASSES_MAX] {
+        let reads = |class| if class < classes { self.buffers.reads(tenant, class) } else { 0 };
+        std::array::from_fn(reads)
+    }
+
+    /// Returns whether the tenant has nothing that comes back by itself: no request in flight, and no
+    /// data of a read on its way to a peer.
+    pub(crate) fn is_idle(&mut self, tenant: TenantId) -> bool {
+        self.quotas.holds_nothing(tenant) && self.buffers.has_no_reads(tenant)
     }
 
     /// Counts a request, which does not await its payload any more, as held.
@@ -232,15 +240,18 @@ impl Requests {
         self.quotas.hold(tenant, class);
     }
 
-    /// Takes a buffer for a message that a session says by itself.
-    pub(crate) fn take_for_speech(&mut self, bytes: usize) -> Option<Buf> {
-        self.buffers.pool.take(bytes)
+    /// Takes a buffer for a message that a session of the tenant says by itself, which is charged
+    /// like the data of a read.
+    pub(crate) fn take_for_speech(&mut self, tenant: TenantId, bytes: usize) -> Option<Buf> {
+        self.buffers.take_for_read(&self.quotas, (tenant, bytes), false, || false)
     }
 
-    /// Takes a buffer back.
+    /// Takes a buffer back. Returns the tenant whose read had it, if connections wait for that
+    /// tenant to hold less.
     #[inline]
-    pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
-        self.buffers.give_back(buf);
+    pub(crate) fn give_back(&mut self, buf: Option<Buf>) -> Option<TenantId> {
+        let tenant = self.buffers.give_back(buf?)?;
+        self.quotas.is_waited_for(tenant).then_some(tenant)
     }
 
     /// Returns the bytes of the largest buffers.
@@ -259,7 +270,7 @@ impl Requests {
     /// # Panics
     /// Panics if a buffer is out of the pool.
     pub(crate) fn into_pool(mut self) -> BufPool {
-        let Buffers { pool, spare } = &mut self.buffers;
+        let Buffers { pool, spare, .. } = &mut self.buffers;
         pool.give(spare.take().expect("a worker at rest"));
         self.buffers.pool
     }

@@ -73,11 +73,26 @@ impl Quotas {
         held == 0 || held < SHARE * free
     }
 
-    /// Returns whether the tenant may have one more payload in a buffer of this class, of so many that
-    /// are free.
-    pub(crate) fn allows_payload(&mut self, tenant: TenantId, class: usize, free: usize) -> bool {
-        let held = self.of(tenant).payloads[class];
-        held == 0 || held < SHARE * free
+    /// Returns whether the tenant, whose reads have so many `others` of this class of buffers, may
+    /// have one more payload in a buffer of it, of so many that are free. The first payload may have
+    /// any but the last; that one, too, unless reads of the tenant have some.
+    pub(crate) fn allows_payload(
+        &mut self,
+        tenant: TenantId,
+        class: usize,
+        free: usize,
+        others: usize,
+    ) -> bool {
+        match (self.of(tenant).payloads[class], others) {
+            (0, 0) => free > 0,
+            (0, _) => free > 1,
+            (own, others) => own + others < SHARE * free,
+        }
+    }
+
+    /// Returns how many payloads the tenant has in buffers of this class.
+    pub(crate) fn payloads(&self, tenant: TenantId, class: usize) -> usize {
+        self.holdings.get(tenant.0 as usize).map_or(0, |holding| holding.payloads[class])
     }
 
     /// Counts one request more of the tenant, with a payload of this class.
@@ -169,6 +184,12 @@ impl Quotas {
         Some(tenant)
     }
 
+    /// Returns whether connections wait for the tenant to hold less.
+    #[inline]
+    pub(crate) fn is_waited_for(&self, tenant: TenantId) -> bool {
+        self.holdings.get(tenant.0 as usize).is_some_and(|holding| !holding.line.is_empty())
+    }
+
     /// Returns whether the tenant has nothing in flight, so that no end of a request would call the
     /// connections that wait.
     pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
@@ -200,12 +221,14 @@ mod tests {
     #[test]
     fn whoever_holds_nothing_may_have_the_last() {
         let mut quotas = Quotas::default();
-        assert!(quotas.allows_payload(TenantId(0), 3, 1));
+        assert!(quotas.allows_payload(TenantId(0), 3, 1, 0));
+        assert!(!quotas.allows_payload(TenantId(0), 3, 1, 2), "its reads count as well");
+        assert!(quotas.allows_payload(TenantId(0), 3, 2, 2), "it does not wait for them");
         quotas.hold(TenantId(0), Some(3));
-        assert!(!quotas.allows_payload(TenantId(0), 3, 0));
-        assert!(quotas.allows_payload(TenantId(0), 2, 1));
+        assert!(!quotas.allows_payload(TenantId(0), 3, 0, 0));
+        assert!(quotas.allows_payload(TenantId(0), 2, 1, 0));
         quotas.release(TenantId(0), Some(3));
-        assert!(quotas.allows_payload(TenantId(0), 3, 1));
+        assert!(quotas.allows_payload(TenantId(0), 3, 1, 0));
     }
 
     #[test]

@@ -84,7 +84,7 @@ where
         Load {
             in_flight: front.requests.len(),
             buffers: front.requests.buffers_taken(),
-            carried: front.conns.carried,
+            carried: front.conns.carried.total(),
             put_off: self.reader.invitations.put_off(),
             fenced: self.engine.lanes.fenced(),
             called: front.conns.called(),

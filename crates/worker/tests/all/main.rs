@@ -13,3 +13,4 @@ mod other_process;
 mod places;
 mod quotas;
 mod rig;
+mod shares;

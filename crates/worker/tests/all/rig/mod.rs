@@ -38,6 +38,10 @@ struct Wire {
     said: Vec<(u32, Vec<u8>)>,
     /// Connections that the worker ends stay open until their peers hang up.
     lingers: bool,
+    /// Connections that read nothing.
+    deaf: Vec<u32>,
+    /// Bodies for them, oldest first.
+    unread: VecDeque<NetEvent>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -55,7 +59,11 @@ impl Streams for Network {
         let mut wire = self.0.borrow_mut();
         wire.said.push((conn.index, frame.head.bytes().to_vec()));
         if let Some(buf) = frame.body {
-            wire.events.push_back(NetEvent::Sent { conn, buf });
+            let sent = NetEvent::Sent { conn, buf };
+            match wire.deaf.contains(&conn.index) {
+                true => wire.unread.push_back(sent),
+                false => wire.events.push_back(sent),
+            }
         }
     }
     fn kick(&mut self, _: Instant) {}
@@ -105,9 +113,16 @@ pub(crate) struct Gate {
     poor: Rc<RefCell<Vec<TenantId>>>,
     /// Requests that were let go, less those that were given back.
     paid: Rc<RefCell<usize>>,
+    /// Tenants with a promise.
+    promised: Rc<RefCell<Vec<TenantId>>>,
 }
 
-impl Feedback for Gate {}
+impl Feedback for Gate {
+    fn yields(&self, tenant: TenantId) -> bool {
+        let promised = self.promised.borrow();
+        !promised.is_empty() && !promised.contains(&tenant)
+    }
+}
 
 impl Scheduler for Gate {
     fn enqueue(
@@ -320,6 +335,7 @@ pub(crate) struct Rig {
     gate: Rc<RefCell<bool>>,
     poor: Rc<RefCell<Vec<TenantId>>>,
     paid: Rc<RefCell<usize>>,
+    promised: Rc<RefCell<Vec<TenantId>>>,
     parts: Arc<Parts>,
     now: Instant,
 }
@@ -343,10 +359,16 @@ impl Sessions<Speech> for Speeches {
 impl Rig {
     /// A worker with so many slots, a pool of these classes (bytes, count), and no connection.
     pub(crate) fn new(slots: usize, classes: &[(usize, u32)]) -> Rig {
+        Rig::keeping(slots, classes, Limits::default().carried)
+    }
+
+    /// A worker like that of [`new`](Rig::new), which keeps so many bytes of stopped connections.
+    pub(crate) fn keeping(slots: usize, classes: &[(usize, u32)], carried: usize) -> Rig {
         let network = Network::default();
         let gate = Rc::new(RefCell::new(true));
         let scheduler = Gate { is_open: gate.clone(), ..Gate::default() };
         let (paid, poor) = (scheduler.paid.clone(), scheduler.poor.clone());
+        let promised = scheduler.promised.clone();
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
         let parts = Parts {
             namespaces: Namespaces::new(vec![namespace]),
@@ -356,7 +378,7 @@ impl Rig {
         };
         let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
-        let limits = Limits { in_flight: slots, ..Limits::default() };
+        let limits = Limits { in_flight: slots, carried, ..Limits::default() };
         let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
         let fence = Rc::<RefCell<Arc<Fence>>>::default();
         let sessions = Speeches { given: fence.clone() };
@@ -374,7 +396,7 @@ impl Rig {
             line,
         );
         let now = Instant::ZERO;
-        Rig { worker, meters, fence, letters, network, gate, poor, paid, parts, now }
+        Rig { worker, meters, fence, letters, network, gate, poor, paid, promised, parts, now }
     }
 
     /// Tells the worker something while another thread uses the table of names.
@@ -391,6 +413,34 @@ impl Rig {
     /// Requests that the scheduler let go, and that were not given back to it.
     pub(crate) fn paid(&self) -> usize {
         *self.paid.borrow()
+    }
+
+    /// Makes a connection read no data from now on.
+    pub(crate) fn leave_unread(&mut self, conn: u32) {
+        self.network.0.borrow_mut().deaf.push(conn);
+    }
+
+    /// A connection reads the first of its data; the heads that were said to anybody because of it.
+    pub(crate) fn read_some(&mut self, conn: u32, count: usize) -> Vec<(u32, Vec<u8>)> {
+        let is_its =
+            |event: &NetEvent| matches!(event, NetEvent::Sent { conn: to, .. } if to.index == conn);
+        for _ in 0..count {
+            let wire = &mut *self.network.0.borrow_mut();
+            let Some(first) = wire.unread.iter().position(is_its) else { break };
+            wire.events.extend(wire.unread.remove(first));
+        }
+        self.turns()
+    }
+
+    /// A connection reads all its data from now on.
+    pub(crate) fn read_on(&mut self, conn: u32) -> Vec<(u32, Vec<u8>)> {
+        self.network.0.borrow_mut().deaf.retain(|deaf| *deaf != conn);
+        self.read_some(conn, usize::MAX)
+    }
+
+    /// Promises something to these tenants, and to no others.
+    pub(crate) fn promise(&mut self, tenants: &[u32]) {
+        *self.promised.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
 
     /// Connections that the worker ends are open from now on until their peers hang up.

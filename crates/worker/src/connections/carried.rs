@@ -1,0 +1,75 @@
+//! Bytes that are kept for connections that are stopped, by tenant: none may keep so many that
+//! connections of another would have to be ended for it.
+
+use contract::TenantId;
+
+/// A tenant may have so many times as many bytes kept as are free. Beyond that, its connections are
+/// ended, so the factor is larger than that of what a tenant only waits for.
+const SHARE: usize = 8;
+
+/// The bytes kept for all connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    limit: usize,
+    total: usize,
+    /// The bytes of each tenant.
+    held: Vec<usize>,
+}
+
+impl Carried {
+    /// Keeps at most so many bytes.
+    pub(crate) fn new(limit: usize) -> Carried {
+        Carried { limit, total: 0, held: Vec::new() }
+    }
+
+    /// Returns the bytes that are kept for all tenants.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Returns whether so many bytes more may be kept for a tenant.
+    pub(crate) fn allows(&self, tenant: TenantId, bytes: usize) -> bool {
+        let free = self.limit - self.total;
+        let held = self.held.get(tenant.0 as usize).copied().unwrap_or(0);
+        bytes <= free && (held == 0 || held + bytes <= SHARE * free)
+    }
+
+    /// Counts bytes that are kept for a tenant.
+    pub(crate) fn add(&mut self, tenant: TenantId, bytes: usize) {
+        let index = tenant.0 as usize;
+        if self.held.len() <= index {
+            self.held.resize(index + 1, 0);
+        }
+        self.held[index] += bytes;
+        self.total += bytes;
+    }
+
+    /// Counts bytes that are kept no more.
+    pub(crate) fn remove(&mut self, tenant: TenantId, bytes: usize) {
+        if bytes > 0 {
+            self.held[tenant.0 as usize] -= bytes;
+            self.total -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_that_keeps_all_it_may_leaves_a_ninth() {
+        let mut carried = Carried::new(900);
+        let [first, second] = [TenantId(0), TenantId(7)];
+        while carried.allows(first, 1) {
+            carried.add(first, 1);
+        }
+        assert_eq!(carried.total(), 800);
+        assert!(carried.allows(second, 100) && !carried.allows(second, 101));
+        carried.add(second, 10);
+        assert!(!carried.allows(first, 1), "first it has to come down to its part");
+        carried.remove(first, 800);
+        carried.remove(second, 10);
+        assert_eq!(carried.total(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! Connections that wait for what the worker is short of: a line for each tenant, and the tenants
+//! take turns, so that nobody waits behind connections of another tenant.
+
+use std::collections::VecDeque;
+
+use contract::{ConnId, TenantId};
+
+/// The lines of a worker's tenants.
+#[derive(Debug, Default)]
+pub(crate) struct Starving {
+    /// The lines, by tenant; some of the connections may be gone.
+    lines: Vec<VecDeque<ConnId>>,
+    /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
+    turns: VecDeque<TenantId>,
+}
+
+impl Starving {
+    /// Returns how many tenants have connections that wait.
+    #[inline]
+    pub(crate) fn tenants(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Puts a connection behind the others of its tenant.
+    pub(crate) fn push(&mut self, tenant: TenantId, id: ConnId) {
+        self.line_of(tenant).push_back(id);
+    }
+
+    /// Puts a connection that was just taken back in front of the others of its tenant.
+    pub(crate) fn push_first(&mut self, tenant: TenantId, id: ConnId) {
+        self.line_of(tenant).push_front(id);
+    }
+
+    /// Takes the first connection of the tenant whose turn it is; the next turn is another tenant's.
+    pub(crate) fn take(&mut self) -> Option<ConnId> {
+        let tenant = self.turns.pop_front()?;
+        let line = &mut self.lines[tenant.0 as usize];
+        let first = line.pop_front();
+        if !line.is_empty() {
+            self.turns.push_back(tenant);
+        }
+        first
+    }
+
+    /// Returns the line of a tenant, which has a turn from now on.
+    fn line_of(&mut self, tenant: TenantId) -> &mut VecDeque<ConnId> {
+        let index = tenant.0 as usize;
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, VecDeque::new);
+        }
+        let line = &mut self.lines[index];
+        if line.is_empty() {
+            self.turns.push_back(tenant);
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_take_turns_and_keep_their_own_order() {
+        let conn = |index| ConnId { index, generation: 1 };
+        let mut starving = Starving::default();
+        for (tenant, index) in [(0, 0), (0, 1), (2, 2), (0, 3)] {
+            starving.push(TenantId(tenant), conn(index));
+        }
+        assert_eq!(starving.take(), Some(conn(0)));
+        starving.push_first(TenantId(0), conn(0));
+        let order: Vec<u32> = std::iter::from_fn(|| starving.take()).map(|id| id.index).collect();
+        assert_eq!(order, [2, 0, 1, 3]);
+        assert_eq!(starving.tenants(), 0);
+    }
+}

@@ -1,0 +1,92 @@
+//! Reads that a scheduler let go and that wait for buffers: a line for each tenant, and the tenants
+//! take turns, so that no tenant waits for the buffers of another.
+
+use std::collections::VecDeque;
+
+use contract::{Slot, SlotTable, TenantId};
+
+use super::InFlight;
+use super::chain::Chain;
+
+/// The reads of a device that wait for buffers. A buffer that comes back ends the wait of one.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// The lines, by tenant; in front is the read that waits longest.
+    lines: Box<[Chain]>,
+    /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
+    turns: VecDeque<TenantId>,
+}
+
+impl Parked {
+    /// Makes lines for so many tenants.
+    pub(crate) fn new(tenants_max: usize) -> Parked {
+        let lines = vec![Chain::default(); tenants_max].into();
+        Parked { lines, turns: VecDeque::with_capacity(tenants_max) }
+    }
+
+    /// Returns how many tenants have reads that wait.
+    #[inline]
+    pub(crate) fn tenants(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Returns whether reads of this tenant wait.
+    pub(crate) fn has(&self, tenant: TenantId) -> bool {
+        self.lines.get(tenant.0 as usize).is_some_and(|line| !line.is_empty())
+    }
+
+    /// Puts a read behind the others of its tenant.
+    pub(crate) fn push(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) {
+        let line = self.line_of(table, slot);
+        line.push(table, slot);
+    }
+
+    /// Puts a read that was just taken back in front of the others of its tenant.
+    pub(crate) fn push_first(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) {
+        let line = self.line_of(table, slot);
+        line.push_first(table, slot);
+    }
+
+    /// Takes the first read of the tenant whose turn it is; the next turn is another tenant's.
+    pub(crate) fn take(&mut self, table: &mut SlotTable<InFlight>) -> Option<Slot> {
+        let tenant = self.turns.pop_front()?;
+        let line = &mut self.lines[tenant.0 as usize];
+        let first = line.pop(table).expect("its line is not empty");
+        if !line.is_empty() {
+            self.turns.push_back(tenant);
+        }
+        Some(first)
+    }
+
+    /// Takes the reads out that are meant, those of a line in their order.
+    pub(crate) fn withdraw(
+        &mut self,
+        table: &mut SlotTable<InFlight>,
+        is_meant: impl Fn(&InFlight) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        for tenant in &self.turns {
+            let line = &mut self.lines[tenant.0 as usize];
+            let mut next = line.front();
+            while let Some(slot) = next {
+                next = Chain::behind(table, slot);
+                if is_meant(table.get(slot)) {
+                    line.remove(table, slot);
+                    taken.push(slot);
+                }
+            }
+        }
+        let lines = &self.lines;
+        self.turns.retain(|tenant| !lines[tenant.0 as usize].is_empty());
+    }
+
+    /// Returns the line of a read's tenant, which has a turn from now on.
+    fn line_of(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) -> &mut Chain {
+        let tenant = table.get(slot).tenant;
+        let line = &mut self.lines[tenant.0 as usize];
+        if line.is_empty() {
+            self.turns.push_back(tenant);
+        }
+        line
+    }
+}
