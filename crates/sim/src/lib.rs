@@ -9,6 +9,9 @@
 //! - a barrier overtaken, two winners of one comparison, or a torn atomic write,
 //! - a buffer or slot that does not come back, or a world that does not come to rest.
 //!
+//! A [siege](besiege) has no faults, but tenants that hold all they can get, and checks that nobody
+//! else waits for it.
+//!
 //! [`Sabotage`] breaks a promise of the server on purpose, so that the tests can show that the
 //! checkers notice.
 //!
@@ -29,6 +32,7 @@ mod nvme;
 mod office;
 mod plan;
 mod server;
+mod siege;
 mod site;
 mod spoken;
 mod stamp;
@@ -39,4 +43,5 @@ mod world;
 pub use arena::Arena;
 pub use marks::{Mark, Marks};
 pub use plan::Sabotage;
+pub use siege::{Toll, besiege};
 pub use world::{Outcome, World};

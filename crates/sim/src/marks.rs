@@ -122,6 +122,14 @@ marks! {
     HostileHalf: "hostile messages left half sent",
     HostileStuck: "hostile connections ended for being stuck",
     HostileWrote: "hostile writes inside the hostile namespace",
+    RaiderHalf: "attackers that sent half of a payload",
+    RaiderUnread: "attackers that read no data",
+    RaiderDeaf: "attackers that read no answers without data",
+    RaiderSlow: "attackers that read a little now and then",
+    RaiderDrip: "attackers that sent a payload byte by byte",
+    RaiderGreedy: "attackers that asked for all they could get",
+    RaiderCut: "attackers ended for being stuck",
+    RaiderReplaced: "attackers that came again",
 }
 
 /// The number of times that each mark was reached; clones count together.

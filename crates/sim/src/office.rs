@@ -80,6 +80,15 @@ impl Office {
         self.tenants.find(HOSTILE).expect("it is pinned")
     }
 
+    /// Registers a tenant that stays, and returns its number.
+    pub(crate) fn enlist(&mut self, name: &str, slo: Option<Slo>, now: Instant) -> TenantId {
+        let mut registry = self.tenants.registry();
+        let made = registry.register(name, slo, None, Origin::Configured, now);
+        let tenant = made.expect("there is room").tenant;
+        registry.pin(tenant, "the world");
+        tenant
+    }
+
     /// Returns a worker's line, which can be taken once.
     pub(crate) fn line(&mut self, worker: usize) -> Line<WatchedMailbox> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");

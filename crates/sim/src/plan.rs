@@ -33,6 +33,9 @@ pub enum Sabotage {
     ScatteredStreams,
     /// A request of a connection that moves is carried out twice.
     DoubledMoves,
+    /// The neighbours of a siege belong to the attackers' tenant, so nothing is shared out between
+    /// them.
+    OneTenant,
     /// The control plane is told that nothing of a tenant is in flight, so numbers are reused too
     /// early.
     EarlyReuse,
@@ -92,7 +95,7 @@ pub(crate) struct Plan {
 }
 
 /// Picks an element.
-fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
+pub(crate) fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
     from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
 }
 

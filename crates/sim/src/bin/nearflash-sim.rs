@@ -1,14 +1,18 @@
-//! Runs the simulated worlds of some seeds: `nearflash-sim --seed N [--count M] [--trace]`.
+//! Runs the simulated worlds and sieges of some seeds:
+//! `nearflash-sim --seed N [--count M] [--only worlds|sieges] [--trace]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use nearflash_sim::{Arena, Mark, Marks, Outcome, Sabotage, World};
+use nearflash_sim::{Arena, Mark, Marks, Outcome, Sabotage, World, besiege};
 
 /// The number of seeds from which on every mark must have been reached.
 const SEEDS_FOR_MARKS: u64 = 1000;
+
+/// Without `--only`, one seed of so many has a siege as well.
+const SIEGE_EVERY: u64 = 10;
 
 /// Runs simulated worlds and checks them.
 #[derive(Parser)]
@@ -20,38 +24,85 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     count: u64,
     /// Break a promise of the server, to show that the checkers notice: controllers, fences, locks,
-    /// moves, streams or reuse.
+    /// moves, reuse, streams or tenants.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
+    /// Run the worlds alone, or the sieges alone.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// Print what happens.
     #[arg(long)]
     trace: bool,
 }
 
+/// A part of what a seed runs.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The worlds, with faults, in which nothing may be lost.
+    Worlds,
+    /// The sieges, in which nobody may wait for an attacker.
+    Sieges,
+}
+
+/// The totals of a run.
+#[derive(Default)]
+struct Totals {
+    worlds: Outcome,
+    sieges: Sieges,
+}
+
+/// The totals of the sieges.
+#[derive(Default)]
+struct Sieges {
+    steps: u64,
+    reads: u64,
+    elapsed: Duration,
+    longest: Duration,
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     let (marks, mut arena) = (Marks::default(), Arena::default());
-    let mut total = Outcome::default();
+    let mut totals = Totals::default();
     for seed in options.seed..options.seed + options.count {
-        let run = || {
-            let world = World::new(seed, options.sabotage, &mut arena, &marks, options.trace);
-            world.run(&mut arena)
-        };
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(outcome) => add(&mut total, outcome),
-            Err(_) => {
-                eprintln!("seed {seed} failed; replay it with: cargo xtask sim --seed {seed}");
-                return ExitCode::FAILURE;
-            }
+        let run = || live(seed, &options, &mut arena, &marks, &mut totals);
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            eprintln!("seed {seed} failed; replay it with: cargo xtask sim --seed {seed}");
+            return ExitCode::FAILURE;
         }
     }
-    print(options.count, &total, &marks);
+    print(options.count, &totals, &marks);
     let missing: Vec<_> = marks.missing().map(|(mark, _)| mark).collect();
-    if options.count >= SEEDS_FOR_MARKS && !missing.is_empty() {
+    let is_all = options.only.is_none() && options.count >= SEEDS_FOR_MARKS;
+    if is_all && !missing.is_empty() {
         eprintln!("never reached: {missing:?}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Runs the world and the siege of a seed.
+fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: &mut Totals) {
+    if options.only != Some(Part::Sieges) {
+        let world = World::new(seed, options.sabotage, arena, marks, options.trace);
+        let outcome = world.run(arena);
+        let total = &mut totals.worlds;
+        total.steps += outcome.steps;
+        total.requests += outcome.requests;
+        total.elapsed += outcome.elapsed;
+    }
+    let is_besieged = match options.only {
+        Some(part) => part == Part::Sieges,
+        None => seed.is_multiple_of(SIEGE_EVERY),
+    };
+    if is_besieged {
+        let toll = besiege(seed, options.sabotage, arena, marks);
+        let total = &mut totals.sieges;
+        total.steps += toll.steps;
+        total.reads += toll.reads;
+        total.elapsed += toll.elapsed;
+        total.longest = total.longest.max(toll.longest);
+    }
 }
 
 fn sabotage(name: &str) -> Result<Sabotage, String> {
@@ -63,23 +114,29 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "moves" => Sabotage::DoubledMoves,
         "reuse" => Sabotage::EarlyReuse,
         "streams" => Sabotage::ScatteredStreams,
+        "tenants" => Sabotage::OneTenant,
         _ => {
-            return Err("expected controllers, fences, locks, moves, streams or reuse".to_owned());
+            let names = "controllers, fences, locks, moves, reuse, streams or tenants";
+            return Err(format!("expected {names}"));
         }
     })
 }
 
-fn add(total: &mut Outcome, outcome: Outcome) {
-    total.steps += outcome.steps;
-    total.requests += outcome.requests;
-    total.elapsed += outcome.elapsed;
-}
-
-fn print(seeds: u64, total: &Outcome, marks: &Marks) {
-    let elapsed = Duration::from_millis(total.elapsed.as_millis() as u64);
+fn print(seeds: u64, totals: &Totals, marks: &Marks) {
+    let Totals { worlds, sieges } = totals;
+    let elapsed = |time: Duration| Duration::from_millis(time.as_millis() as u64);
     println!(
-        "{seeds} seeds passed: {} steps, {} requests, {elapsed:?} of virtual time",
-        total.steps, total.requests
+        "{seeds} seeds passed: {} steps, {} requests, {:?} of virtual time",
+        worlds.steps,
+        worlds.requests,
+        elapsed(worlds.elapsed)
+    );
+    println!(
+        "sieges: {} steps, {} reads, {:?} of virtual time, the longest read took {:?}",
+        sieges.steps,
+        sieges.reads,
+        elapsed(sieges.elapsed),
+        sieges.longest
     );
     for &(mark, meaning) in Mark::ALL {
         println!("{:>10}  {meaning}", marks.count(mark));

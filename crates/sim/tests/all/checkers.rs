@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearflash_sim::{Arena, Marks, Outcome, Sabotage, World};
+use nearflash_sim::{Arena, Marks, Outcome, Sabotage, Toll, World, besiege};
 
 /// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
@@ -75,4 +75,39 @@ fn faithful_servers_pass() {
             panic!("seed {seed}: {what}");
         }
     }
+}
+
+fn siege(seed: u64, sabotage: Sabotage) -> Result<Toll, String> {
+    let (mut arena, marks) = (Arena::default(), Marks::default());
+    let run = || besiege(seed, sabotage, &mut arena, &marks);
+    catch_unwind(AssertUnwindSafe(run)).map_err(|what| match what.downcast::<String>() {
+        Ok(text) => *text,
+        Err(_) => String::new(),
+    })
+}
+
+#[test]
+fn attackers_of_another_tenant_hold_nobody_up() {
+    for seed in 1..=12 {
+        if let Err(what) = siege(seed, Sabotage::None) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+#[test]
+fn attackers_that_share_a_tenant_with_their_neighbours_show() {
+    let failure = (1..=20).find_map(|seed| siege(seed, Sabotage::OneTenant).err());
+    let what = failure.expect("the sabotage went unnoticed");
+    let expected = ["the longest read", "a request of a neighbour waits", "of a neighbour: "];
+    assert!(expected.iter().any(|part| what.contains(part)), "{what}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_siege() {
+    let toll = |seed| {
+        let Toll { steps, reads, longest, p95, .. } = siege(seed, Sabotage::None).unwrap();
+        (steps, reads, longest, p95)
+    };
+    assert_eq!(toll(3), toll(3));
 }

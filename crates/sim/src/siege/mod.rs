@@ -1,0 +1,358 @@
+//! A siege: attacking tenants hold all that the server lets them have, beside neighbours whose reads
+//! are timed. What [`World`](crate::World) checks is that nothing is lost; here it is that nobody
+//! waits.
+//!
+//! A siege has no faults, and a turn of a worker takes no time: what a neighbour waits for here is a
+//! slot, a buffer, a frame or a place in a line, which an attacker has.
+
+mod neighbour;
+mod plan;
+mod raider;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Instant, NamespaceId, Rights, SizeClass, TenantId};
+use flash::{MemVolume, RangeLocks};
+use worker::{Access, Fences, Lead, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who};
+
+use self::neighbour::Neighbour;
+use self::plan::{LARGE_BLOCKS, PROMISE, SiegePlan, VOLUME_BLOCKS};
+use self::raider::Raider;
+use crate::arena::Arena;
+use crate::disk::Volume;
+use crate::ledger::Ledger;
+use crate::marks::Marks;
+use crate::network::{Network, Port, Shared, Sizes};
+use crate::nvme::Controllers;
+use crate::office::Office;
+use crate::plan::Sabotage;
+use crate::site::{Common, Site};
+
+/// The longest time that a read of a neighbour may take.
+const READ_MAX: Duration = Duration::from_millis(100);
+/// The most that an attack may add to a neighbour's p95, as a factor.
+const SLOWER_MAX: f64 = 1.1;
+/// The reads of a window in which a promise is kept or not.
+const WINDOW_READS: usize = 50;
+/// The share of windows in which it has to be kept.
+const KEPT_MIN: f64 = 0.999;
+/// The time in which everything has to come to rest.
+const REST: Duration = Duration::from_secs(120);
+/// The number of turns after which a siege is taken to loop.
+const STEPS_MAX: u64 = 5_000_000;
+/// The pause of a party that had nothing to do.
+const SPIN: Duration = Duration::from_micros(2);
+
+/// The outcome of a siege, or of the same time without attackers.
+#[derive(Clone, Debug, Default)]
+pub struct Toll {
+    /// The number of turns of all parties.
+    pub steps: u64,
+    /// The number of reads that were timed.
+    pub reads: u64,
+    /// The virtual time that passed.
+    pub elapsed: Duration,
+    /// The longest read of any neighbour.
+    pub longest: Duration,
+    /// The p95 of each neighbour.
+    pub p95: Vec<Duration>,
+    /// The windows of the promised neighbour, and those in which the promise was kept.
+    pub windows: (u64, u64),
+}
+
+/// Runs the siege of a seed, once without attackers and once with them, and checks that the
+/// neighbours do not notice.
+///
+/// # Panics
+/// Panics where they do, with a description.
+pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) -> Toll {
+    let peace = Siege::new(seed, false, sabotage, arena, marks).run(arena);
+    let toll = Siege::new(seed, true, sabotage, arena, marks).run(arena);
+    let Toll { longest, windows: (all, kept), .. } = toll;
+    assert!(longest <= READ_MAX, "the longest read of a neighbour took {longest:?}");
+    for (n, (with, without)) in toll.p95.iter().zip(&peace.p95).enumerate() {
+        let slower = with.as_secs_f64() / without.as_secs_f64();
+        assert!(
+            slower <= SLOWER_MAX,
+            "neighbour {n} has a p95 of {with:?} beside attackers and of {without:?} without"
+        );
+    }
+    let share = kept as f64 / all as f64;
+    assert!(share >= KEPT_MIN, "a promise was kept in {kept} of {all} windows");
+    toll
+}
+
+/// A siege.
+struct Siege {
+    now: Instant,
+    network: Shared,
+    office: Office,
+    sites: Vec<Site>,
+    neighbours: Vec<Neighbour>,
+    raiders: Vec<Raider>,
+    /// The time of each party's next turn: workers, neighbours, raiders.
+    wakes: Vec<Option<Instant>>,
+    /// The time until which a party that had nothing to do pauses.
+    rests: Vec<Instant>,
+    until: Instant,
+    steps: u64,
+}
+
+impl Siege {
+    fn new(
+        seed: u64,
+        attacked: bool,
+        sabotage: Sabotage,
+        arena: &mut Arena,
+        marks: &Marks,
+    ) -> Siege {
+        let plan = SiegePlan::new(seed);
+        let network = Network::new(plan.weather.clone(), seed ^ 0x51e6, marks.clone(), false);
+        let volume = Volume {
+            data: MemVolume::new(VOLUME_BLOCKS),
+            locks: Arc::new(RangeLocks::new()),
+            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone()))),
+            calm: Rc::new(RefCell::new(true)),
+            marks: marks.clone(),
+        };
+        let workers = plan.workers.len();
+        let mut office = Office::new(plan.office, workers, sabotage, Instant::ZERO, marks);
+        let mut tenants: Vec<TenantId> = plan
+            .neighbours
+            .iter()
+            .enumerate()
+            .map(|(n, neighbour)| {
+                // Without tokens nothing can be promised; the same is expected all the same.
+                let promises = neighbour.is_promised && plan.office.tokens.is_some();
+                let slo = promises.then_some(PROMISE);
+                office.enlist(&format!("neighbour {n}"), slo, Instant::ZERO)
+            })
+            .collect();
+        tenants.extend([office.hostile(), TenantId::DEFAULT]);
+        if sabotage == Sabotage::OneTenant {
+            tenants.fill(office.hostile());
+        }
+        let common = Common {
+            parts: parts(&tenants),
+            controllers: Controllers::new(workers, office.hostile(), Instant::ZERO),
+        };
+        let mut siege = Siege {
+            now: Instant::ZERO,
+            network,
+            office,
+            sites: Vec::new(),
+            neighbours: Vec::new(),
+            raiders: Vec::new(),
+            wakes: Vec::new(),
+            rests: Vec::new(),
+            until: Instant::ZERO + plan.lasts,
+            steps: 0,
+        };
+        for (n, worker) in plan.workers.iter().enumerate() {
+            let (sizes, buffers) = (worker.sizes, worker.receive_buffers);
+            let port = siege.host([10, 200, 0, n as u8], sizes, buffers, true, arena);
+            let (worker, office) = (worker.clone(), &mut siege.office);
+            let site = Site::new(worker, port, volume.clone(), &common, sabotage, office, arena);
+            siege.sites.push(site);
+        }
+        siege.populate(&plan, attacked, seed, arena, marks);
+        let parties = siege.sites.len() + siege.neighbours.len() + siege.raiders.len();
+        siege.wakes = vec![Some(Instant::ZERO); parties];
+        siege.rests = vec![Instant::ZERO; parties];
+        siege
+    }
+
+    fn populate(
+        &mut self,
+        plan: &SiegePlan,
+        attacked: bool,
+        seed: u64,
+        arena: &mut Arena,
+        marks: &Marks,
+    ) {
+        let buffers = SizeClass { bytes: 16 << 10, count: 16 };
+        let sizes = Sizes { connections_max: 64, frames_max: 1 << 16 };
+        for (n, neighbour) in plan.neighbours.iter().enumerate() {
+            let port = self.host([10, n as u8, 0, 1], sizes, buffers, false, arena);
+            let bufs = arena.pool(&[SizeClass { bytes: 16 << 10, count: 16 }]);
+            let (seed, until) = (seed ^ (n as u64 + 1) << 32, self.until);
+            self.neighbours.push(Neighbour::new(port, neighbour.clone(), seed, bufs, until));
+        }
+        let count = if attacked { plan.raiders.len() } else { 0 };
+        for (n, raider) in plan.raiders[..count].iter().enumerate() {
+            let address = [10, (plan.neighbours.len() + n) as u8, 0, 1];
+            let port = self.host(address, sizes, buffers, false, arena);
+            let bytes = LARGE_BLOCKS as usize * contract::BLOCK_BYTES;
+            let bufs = arena.pool(&[SizeClass { bytes, count: raider.connections }]);
+            let seed = seed.wrapping_mul(31) ^ n as u64;
+            self.raiders.push(Raider::new(port, raider.clone(), seed, bufs, marks.clone()));
+        }
+    }
+
+    fn host(
+        &mut self,
+        address: [u8; 4],
+        sizes: Sizes,
+        buffers: SizeClass,
+        listening: bool,
+        arena: &mut Arena,
+    ) -> Port {
+        let buffers = (0..buffers.count).map(|n| arena.take(buffers.bytes, n as u32)).collect();
+        let address = (address, 1000).into();
+        let host = self.network.borrow_mut().add_host(address, sizes, buffers, listening);
+        Port::new(self.network.clone(), host)
+    }
+
+    /// Runs the siege to its end.
+    fn run(mut self, arena: &mut Arena) -> Toll {
+        let end = self.until + REST;
+        self.run_until(end, |siege| siege.neighbours.iter().all(Neighbour::is_done));
+        for raider in &mut self.raiders {
+            raider.retire();
+            self.network.borrow_mut().kill(raider.port().host(), self.now);
+        }
+        let elapsed = self.now.since(Instant::ZERO);
+        for n in 0..self.neighbours.len() {
+            let host = self.neighbours[n].port().host();
+            self.network.borrow_mut().kill(host, self.now);
+        }
+        self.wakes.iter_mut().for_each(|wake| *wake = Some(self.now));
+        self.sites.iter_mut().for_each(|site| site.worker().drain(self.now));
+        let end = self.now + REST;
+        let drained = |site: &Site| site.served().is_drained();
+        self.run_until(end, |siege| siege.sites.iter().all(drained));
+        assert!(self.sites.iter().all(drained), "a worker does not come to rest");
+        self.take_apart(elapsed, arena)
+    }
+
+    /// Lets the parties act until `done` returns `true`, at most to `end`.
+    fn run_until(&mut self, end: Instant, done: impl Fn(&Siege) -> bool) {
+        while !done(self) && self.now < end {
+            self.network.borrow_mut().settle(self.now);
+            if self.office.due <= self.now {
+                let served: Vec<_> = self.sites.iter().map(Site::served).collect();
+                self.office.look(self.now, &served);
+            }
+            let (mut acted, mut next) = (false, vec![end, self.office.due]);
+            next.extend(self.network.borrow().next_dial());
+            for party in 0..self.wakes.len() {
+                match self.wake_at(party) {
+                    Some(at) if at <= self.now => {
+                        self.turn(party);
+                        acted = true;
+                    }
+                    Some(at) => next.push(at),
+                    None => {}
+                }
+            }
+            if !acted {
+                self.now = next.into_iter().min().expect("the end is one").max(self.now);
+            }
+        }
+        let waits = self.neighbours.iter().filter_map(Neighbour::waits_since).min();
+        let longest = waits.map_or(Duration::ZERO, |since| self.now.since(since));
+        assert!(longest <= READ_MAX, "a request of a neighbour waits since {longest:?}");
+    }
+
+    fn host_of(&mut self, party: usize) -> usize {
+        let (sites, neighbours) = (self.sites.len(), self.neighbours.len());
+        match party {
+            n if n < sites => self.sites[n].port.host(),
+            n if n < sites + neighbours => self.neighbours[n - sites].port().host(),
+            n => self.raiders[n - sites - neighbours].port().host(),
+        }
+    }
+
+    /// Returns when a party can act next.
+    fn wake_at(&mut self, party: usize) -> Option<Instant> {
+        let host = self.host_of(party);
+        let network = self.network.borrow().wake_at(host);
+        let wake = [self.wakes[party], network].into_iter().flatten().min();
+        wake.map(|at| at.max(self.rests[party]))
+    }
+
+    fn turn(&mut self, party: usize) {
+        self.steps += 1;
+        if self.steps == STEPS_MAX {
+            let sites: Vec<String> = self.sites.iter_mut().map(Site::describe).collect();
+            panic!("the siege runs in circles at {:?}: {}", self.now, sites.join("\n"));
+        }
+        let (now, sites, neighbours) = (self.now, self.sites.len(), self.neighbours.len());
+        let (progressed, wake_at) = match party {
+            n if n < sites => {
+                let turn = self.sites[n].turn(now);
+                (turn.progressed, turn.wake_at)
+            }
+            n if n < sites + neighbours => {
+                let neighbour = &mut self.neighbours[n - sites];
+                (neighbour.turn(now), neighbour.wake_at())
+            }
+            n => {
+                let raider = &mut self.raiders[n - sites - neighbours];
+                (raider.turn(now), raider.wake_at())
+            }
+        };
+        self.wakes[party] = if progressed { Some(now) } else { wake_at };
+        self.rests[party] = if progressed { now } else { now + SPIN };
+    }
+
+    fn take_apart(mut self, elapsed: Duration, arena: &mut Arena) -> Toll {
+        for site in &mut self.sites {
+            site.take_apart(arena);
+        }
+        for raider in self.raiders {
+            arena.give(raider.into_pool().into_bufs());
+        }
+        let mut toll = Toll { steps: self.steps, elapsed, ..Toll::default() };
+        for (n, neighbour) in self.neighbours.into_iter().enumerate() {
+            let (pool, reads) = neighbour.into_parts();
+            arena.give(pool.into_bufs());
+            if n == 0 {
+                toll.windows = windows(&reads);
+            }
+            toll.reads += reads.len() as u64;
+            let longest = reads.iter().map(|(_, took)| *took).max();
+            toll.longest = toll.longest.max(longest.expect("it has read"));
+            toll.p95.push(p95(reads.iter().map(|(_, took)| *took)));
+        }
+        arena.give(self.network.borrow_mut().take_buffers());
+        toll
+    }
+}
+
+fn p95(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
+    times[times.len() * 95 / 100]
+}
+
+/// Counts the windows of the promised neighbour's reads, and those in which it had its latency.
+fn windows(reads: &[(Instant, Duration)]) -> (u64, u64) {
+    let mut reads = reads.to_vec();
+    reads.sort_unstable();
+    let most = Duration::from_micros(u64::from(PROMISE.latency_us));
+    let kept = |window: &&[(Instant, Duration)]| p95(window.iter().map(|read| read.1)) <= most;
+    let all = reads.chunks_exact(WINDOW_READS);
+    (all.len() as u64, all.filter(kept).count() as u64)
+}
+
+/// Returns the parts of a server with one namespace, where each network of 16 bits is a tenant.
+fn parts(tenants: &[TenantId]) -> Arc<Parts> {
+    let namespace = Namespace { device: 0, first: 0, blocks: VOLUME_BLOCKS, read_only: false };
+    let rule = |(n, tenant): (usize, &TenantId)| Rule {
+        who: Who::Network { address: [10, n as u8, 0, 0].into(), prefix: 16 },
+        tenant: *tenant,
+        tenant_name: String::new(),
+        register: false,
+        scope: Scope::All(Rights::ALL),
+    };
+    Arc::new(Parts {
+        access: Access::new(tenants.iter().enumerate().map(rule).collect()),
+        namespaces: Namespaces::new(vec![namespace]),
+        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
+        fences: Fences::default(),
+    })
+}

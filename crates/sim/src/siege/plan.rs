@@ -1,0 +1,152 @@
+//! The choices of a siege's seed: the server, the attackers and their neighbours.
+
+use std::time::Duration;
+
+use contract::{SizeClass, Slo};
+use flash::{Chance, Delay, Faults};
+use worker::Limits;
+
+use super::raider::Ruse;
+use crate::disk::{self, Lateness};
+use crate::network::{Sizes, Weather};
+use crate::office::{OfficePlan, TENANTS};
+use crate::plan::{WorkerPlan, any};
+
+/// The blocks of the volume, which is one namespace.
+pub(super) const VOLUME_BLOCKS: u64 = 4096;
+/// The blocks of an attacker's large request: what the largest buffers hold.
+pub(super) const LARGE_BLOCKS: u32 = 128;
+/// The promise to the neighbour that has one.
+pub(super) const PROMISE: Slo = Slo::new(1_000, 1_000, 90);
+
+/// An attacking tenant.
+#[derive(Clone, Debug)]
+pub(super) struct RaiderPlan {
+    pub(super) connections: usize,
+    /// The weight of each conduct.
+    pub(super) weights: [u64; Ruse::ALL.len()],
+    /// The share of connections that leave by themselves.
+    pub(super) leaves: f64,
+    /// The time at which the attack begins.
+    pub(super) begins: Duration,
+}
+
+/// A tenant beside the attackers.
+#[derive(Clone, Debug)]
+pub(super) struct NeighbourPlan {
+    pub(super) is_promised: bool,
+    pub(super) connections: usize,
+    pub(super) period: Duration,
+    /// The share of writes.
+    pub(super) writes: f64,
+    /// The sizes of its requests.
+    pub(super) blocks: [u32; 2],
+}
+
+/// The choices of a seed.
+#[derive(Clone, Debug)]
+pub(super) struct SiegePlan {
+    pub(super) weather: Weather,
+    pub(super) workers: Vec<WorkerPlan>,
+    pub(super) raiders: Vec<RaiderPlan>,
+    pub(super) neighbours: Vec<NeighbourPlan>,
+    pub(super) office: OfficePlan,
+    pub(super) lasts: Duration,
+}
+
+impl SiegePlan {
+    pub(super) fn new(seed: u64) -> SiegePlan {
+        let chance = &mut Chance::new(seed ^ 0x51e6_e000_0000);
+        let workers = chance.within(1..=2) as usize;
+        let weather = weather(chance);
+        let workers = (0..workers).map(|number| worker(chance, number)).collect();
+        let raiders = (0..any(chance, &[1, 1, 1, 2])).map(|_| raider(chance)).collect();
+        let neighbours = neighbours(chance);
+        let tokens = any(chance, &[None, Some(20_000_000)]);
+        SiegePlan {
+            weather,
+            workers,
+            raiders,
+            neighbours,
+            office: OfficePlan { tokens, seed: chance.number() },
+            lasts: Duration::from_millis(any(chance, &[3_000, 5_000])),
+        }
+    }
+}
+
+fn weather(chance: &mut Chance) -> Weather {
+    Weather {
+        latency: 20_000..=25_000,
+        hiccups: 0.0,
+        segment: any(chance, &[1460..=1460, 4096..=65_536]),
+        piece: 65_536..=65_536,
+        window: any(chance, &[16_384..=16_384, 65_536..=65_536, 262_144..=262_144]),
+        half_open: 0.0,
+        failed_dials: 0.0,
+        timeout: 1_000_000_000..=1_000_000_000,
+    }
+}
+
+fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
+    let in_flight = any(chance, &[96, 256]);
+    let limits = Limits {
+        in_flight,
+        tenants: TENANTS,
+        in_flight_of_connection: any(chance, &[16, 64]),
+        unsent_of_connection: any(chance, &[64 << 10, 256 << 10]),
+        direct_min: any(chance, &[4 << 10, 32 << 10]),
+        carried: any(chance, &[256 << 10, 2 << 20]),
+        ..Limits::default()
+    };
+    let pool = vec![
+        SizeClass { bytes: 4 << 10, count: any(chance, &[32, 128]) },
+        SizeClass { bytes: 16 << 10, count: 16 },
+        SizeClass { bytes: 64 << 10, count: 8 },
+    ];
+    WorkerPlan {
+        number,
+        limits,
+        pool,
+        scratch: 1,
+        queue_max: in_flight,
+        receive_buffers: SizeClass { bytes: 4 << 10, count: any(chance, &[8, 64]) },
+        sizes: Sizes { connections_max: 256, frames_max: 2 * in_flight + 64 },
+        disk: disk::Habits {
+            depth: 256,
+            granularity_bytes: 512,
+            lateness: Lateness { usual: 80_000..=90_000, rare: 80_000..=90_000, share: 0.0 },
+            delay: Delay { min: Duration::ZERO, max: Duration::ZERO },
+            faults: Faults::default(),
+        },
+    }
+}
+
+/// Chooses an attacker: one conduct alone, or any mix.
+fn raider(chance: &mut Chance) -> RaiderPlan {
+    let alone = chance.happens(0.25).then(|| chance.within(0..=Ruse::ALL.len() as u64 - 1));
+    let weights = std::array::from_fn(|n| match alone {
+        Some(one) => u64::from(one == n as u64),
+        None => any(chance, &[0, 0, 1, 4]),
+    });
+    let is_nothing = weights.iter().all(|weight| *weight == 0);
+    RaiderPlan {
+        connections: any(chance, &[8, 24, 60]),
+        // Half payloads and unread replies, as many of each.
+        weights: if is_nothing { [1, 1, 0, 0, 0, 0, 0] } else { weights },
+        leaves: any(chance, &[0.0, 0.3, 0.9]),
+        begins: Duration::from_millis(200),
+    }
+}
+
+fn neighbours(chance: &mut Chance) -> Vec<NeighbourPlan> {
+    let one = |chance: &mut Chance, is_promised, period, writes| NeighbourPlan {
+        is_promised,
+        connections: any(chance, &[1, 2]),
+        period: Duration::from_micros(period),
+        writes,
+        blocks: if is_promised { [8, 8] } else { [8, any(chance, &[8, 32])] },
+    };
+    vec![one(chance, true, 2_500, 0.0), one(chance, false, 5_000, 0.0), {
+        one(chance, false, 7_000, 0.3)
+    }]
+}
