@@ -81,9 +81,9 @@ impl Office {
     }
 
     /// Registers a tenant that stays, and returns its number.
-    pub(crate) fn enlist(&mut self, name: &str, slo: Option<Slo>, now: Instant) -> TenantId {
+    pub(crate) fn enlist(&mut self, name: &str, promise: Promise, now: Instant) -> TenantId {
         let mut registry = self.tenants.registry();
-        let made = registry.register(name, slo, None, Origin::Configured, now);
+        let made = registry.register(name, promise, None, Origin::Configured, now);
         let tenant = made.expect("there is room").tenant;
         registry.pin(tenant, "the world");
         tenant

@@ -128,7 +128,7 @@ impl Siege {
                 // Without tokens nothing can be promised; the same is expected all the same.
                 let promises = neighbour.is_promised && plan.office.tokens.is_some();
                 let slo = promises.then_some(PROMISE);
-                office.enlist(&format!("neighbour {n}"), slo, Instant::ZERO)
+                office.enlist(&format!("neighbour {n}"), slo.into(), Instant::ZERO)
             })
             .collect();
         tenants.extend([office.hostile(), TenantId::DEFAULT]);
@@ -233,8 +233,10 @@ impl Siege {
         while !done(self) && self.now < end {
             self.network.borrow_mut().settle(self.now);
             if self.office.due <= self.now {
-                let served: Vec<_> = self.sites.iter().map(Site::served).collect();
-                self.office.look(self.now, &served);
+                let sites = &self.sites;
+                let in_flight_of =
+                    |tenant| sites.iter().map(|site| site.served().in_flight_of(tenant)).sum();
+                self.office.look(self.now, in_flight_of);
             }
             let (mut acted, mut next) = (false, vec![end, self.office.due]);
             next.extend(self.network.borrow().next_dial());

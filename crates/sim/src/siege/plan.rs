@@ -9,8 +9,8 @@ use worker::Limits;
 use super::raider::Ruse;
 use crate::disk::{self, Lateness};
 use crate::network::{Sizes, Weather};
-use crate::office::{OfficePlan, TENANTS};
-use crate::plan::{WorkerPlan, any};
+use crate::plan::{OfficePlan, WorkerPlan, any};
+use crate::tenants::TENANTS;
 
 /// The blocks of the volume, which is one namespace.
 pub(super) const VOLUME_BLOCKS: u64 = 4096;
