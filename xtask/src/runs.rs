@@ -2,7 +2,7 @@
 //!
 //! Conventions: the simulated world is the program `nearflash-sim` of the package of that name, its
 //! figures are the program `nearflash-figures`; a fuzz target is a
-//! module of the protocols' tests whose name starts with [`FUZZ`]; each test of it fuzzes for
+//! module of the tests of [`FUZZED`] whose name starts with [`FUZZ`]; each test of it fuzzes for
 //! `FUZZ_SECONDS` seconds.
 
 use clap::Args;
@@ -13,8 +13,8 @@ use xtask::shell;
 /// The package and the program that is the simulated world.
 const SIM_PACKAGE: &str = "nearflash-sim";
 
-/// The package and the test program that have the fuzz targets.
-const FUZZED: (&str, &str) = ("nearflash-proto", "all");
+/// The packages and the test programs that have fuzz targets.
+const FUZZED: [(&str, &str); 2] = [("nearflash-proto", "all"), ("nearflash-packets", "all")];
 
 /// The word that chooses the fuzz targets among the tests of their program.
 pub(crate) const FUZZ: &str = "fuzz_";
@@ -66,7 +66,7 @@ pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Optio
 
 /// The programs with fuzz targets: pairs of package and integration test.
 pub(crate) fn fuzz_targets(manifest: &Manifest) -> Vec<(&str, &str)> {
-    manifest.targets("test").into_iter().filter(|target| *target == FUZZED).collect()
+    manifest.targets("test").into_iter().filter(|target| FUZZED.contains(target)).collect()
 }
 
 /// Replays seeds of the simulated world.
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_targets_are_those_of_the_protocols() {
+    fn fuzz_targets_are_those_of_the_named_packages() {
         let text = r#"{"name": "all", "kind": ["test"]}, {"name": "all", "kind": ["bin"]}"#;
         assert_eq!(fuzz_targets(&manifest(text)), []);
         let text = format!(
             r#"{{"packages": [{{"name": "nearflash-proto", "id": "p", "targets": [{text}]}}],
                 "workspace_members": ["p"]}}"#
         );
-        assert_eq!(fuzz_targets(&Manifest::parse(&text).unwrap()), [FUZZED]);
+        assert_eq!(fuzz_targets(&Manifest::parse(&text).unwrap()), [FUZZED[0]]);
     }
 }

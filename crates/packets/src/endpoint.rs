@@ -11,7 +11,7 @@ use crate::deadlines::Deadlines;
 use crate::directory::Directory;
 use crate::event::{AssociationId, Delivery, Down, Event};
 use crate::greet::Answer;
-use crate::head::{HEAD_BYTES, Head, PACKET_BYTES_MAX};
+use crate::head::{Head, PACKET_BYTES_MAX};
 use crate::hear::Place;
 use crate::packet::{Lent, Packet};
 use crate::path::Path;
@@ -266,8 +266,7 @@ impl Endpoint {
         let Arrived { lane, from, buf, at, bytes, is_marked } = arrived;
         self.pools.counters.arrived += 1;
         let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
-        // Nobody here has a key: a packet that claims to be sealed is none of ours.
-        let Ok(head @ Head { sealed: false, .. }) = Head::parse(packet) else {
+        let Ok(head) = Head::parse(packet) else {
             self.pools.counters.malformed += 1;
             return self.pools.returned.push_back(buf);
         };
@@ -457,6 +456,3 @@ impl Endpoint {
         self.pools.events.push_back(Event::Down(id, why));
     }
 }
-
-/// Bytes of a bare head: an acknowledgement on the wire.
-pub const ACK_BYTES: usize = HEAD_BYTES;

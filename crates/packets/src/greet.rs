@@ -5,7 +5,8 @@
 
 use contract::Instant;
 use wire::packets::{
-    AcceptBody, HELLO_BYTES, HelloBody, PacketKind, REFUSED_FULL, RefuseBody, ResetBody, RetryBody,
+    AcceptBody, HELLO_BYTES, PacketHelloBody, PacketKind, REFUSED_FULL, RefuseBody, ResetBody,
+    RetryBody,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -22,9 +23,6 @@ const ANSWERED_PER_SECOND: u64 = 10_000;
 
 /// Answers that may leave at once after a silence.
 const BURST: u64 = 64;
-
-/// The key of resets of associations that are not sealed.
-const NO_KEY: [u8; 32] = [0; 32];
 
 /// A packet without an association that waits for its turn to leave.
 pub(crate) struct Answer {
@@ -108,7 +106,7 @@ impl Endpoint {
     }
 
     /// Answers a hello: without a token by a retry, with one by an association.
-    fn hello(&mut self, now: Instant, lane: u8, from: Station, hello: &HelloBody) {
+    fn hello(&mut self, now: Instant, lane: u8, from: Station, hello: &PacketHelloBody) {
         if !self.hellos.take(now) {
             self.pools.counters.hellos_dropped += 1;
             return;
@@ -201,7 +199,7 @@ impl Endpoint {
         let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
         let Some(place) = self.by_peer.get(cookie) else { return };
         let is_theirs = self.associations[place].peer_place == theirs;
-        if is_theirs && is_reset(&NO_KEY, cookie, theirs, &reset.proof) {
+        if is_theirs && is_reset(cookie, theirs, &reset.proof) {
             self.associations[place].end(&mut self.pools, Down::Reset);
             self.refresh(place);
         }
@@ -218,7 +216,7 @@ impl Endpoint {
             cookie: head.cookie.into(),
             association: head.association.into(),
             reserved: 0.into(),
-            proof: reset_proof(&NO_KEY, head.cookie, head.association),
+            proof: reset_proof(head.cookie, head.association),
         };
         let body = Body::Reset(reset);
         let kind = PacketKind::RESET;
@@ -248,7 +246,7 @@ impl Endpoint {
         let Some(token) = association.hello(now) else { return false };
         let path = &self.pools.paths[association.paths[0]];
         packet.begin(path.lane, path.to, self.settings.packet_bytes);
-        let hello = HelloBody {
+        let hello = PacketHelloBody {
             association: (u32::from(self.settings.worker) << 24 | place).into(),
             packet_bytes: (self.settings.packet_bytes as u16).into(),
             reserved: 0.into(),
@@ -268,7 +266,6 @@ fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: 
     Head {
         kind,
         ack_now: false,
-        sealed: false,
         echo: false,
         bytes: 0,
         association,

@@ -2,7 +2,7 @@
 
 use contract::Fatal;
 use wire::packets::{
-    FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, TAG_BYTES, VERSION,
+    FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, VERSION,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -29,11 +29,9 @@ pub(crate) struct Head {
     pub kind: PacketKind,
     /// The sender wants an acknowledgement now.
     pub ack_now: bool,
-    /// The payload is sealed.
-    pub sealed: bool,
     /// The network marked a packet of ours.
     pub echo: bool,
-    /// Bytes of the packet, tag included, padding of the network not.
+    /// Bytes of the packet, without padding of the network.
     pub bytes: usize,
     pub association: u32,
     pub cookie: u64,
@@ -43,10 +41,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Parses the head of a packet. The checksum of a packet that is not sealed is right.
+    /// Parses the head of a packet whose checksum is right.
     ///
     /// # Errors
-    /// When the version is another one, the length is impossible, or the checksum is wrong.
+    /// When the version is another one, the packet is sealed (nobody has a key), the length is
+    /// impossible, or the checksum is wrong.
     pub(crate) fn parse(packet: &[u8]) -> Result<Head, Fatal> {
         let (head, _) = PacketHead::read_from_prefix(packet)
             .map_err(|_| Fatal::BadLength(packet.len() as u64))?;
@@ -54,12 +53,13 @@ impl Head {
             return Err(Fatal::BadVersion(u16::from(head.version_kind >> 4)));
         }
         let bytes = usize::from(head.bytes.get());
-        let sealed = head.flags & FLAG_SEALED != 0;
-        let least = HEAD_BYTES + if sealed { TAG_BYTES } else { 0 };
-        if bytes < least || bytes > packet.len() {
+        if head.flags & FLAG_SEALED != 0 {
+            return Err(Fatal::BadField(1));
+        }
+        if bytes < HEAD_BYTES || bytes > packet.len() {
             return Err(Fatal::BadLength(bytes as u64));
         }
-        if !sealed && crc_of([&packet[..bytes]]) != head.crc32c.get() {
+        if crc_of([&packet[..bytes]]) != head.crc32c.get() {
             return Err(Fatal::BadHeader);
         }
         let ack = Ack {
@@ -70,7 +70,6 @@ impl Head {
         Ok(Head {
             kind: PacketKind(head.version_kind & 15),
             ack_now: head.flags & FLAG_ACK_NOW != 0,
-            sealed,
             echo: head.flags & FLAG_ECHO != 0,
             bytes,
             association: head.association.get(),
@@ -89,7 +88,6 @@ impl Head {
             version_kind: VERSION << 4 | self.kind.0,
             flags: flag(self.ack_now, FLAG_ACK_NOW)
                 | flag(self.ack.is_some(), FLAG_ACKS)
-                | flag(self.sealed, FLAG_SEALED)
                 | flag(self.echo, FLAG_ECHO),
             bytes: (self.bytes as u16).into(),
             association: self.association.into(),
@@ -138,7 +136,6 @@ mod tests {
         let head = Head {
             kind: PacketKind::DATA,
             ack_now: true,
-            sealed: false,
             echo: false,
             bytes: 48,
             association: 0x0102_0304,
@@ -167,9 +164,7 @@ mod tests {
         for bit in 0..48 * 8 {
             let mut damaged = packet.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let read = Head::parse(&damaged);
-            // A packet that claims to be sealed is for the key to refuse.
-            assert!(read.is_err() || read.is_ok_and(|head| head.sealed), "bit {bit}");
+            assert!(Head::parse(&damaged).is_err(), "bit {bit}");
         }
         for len in 0..48 {
             assert!(Head::parse(&packet[..len]).is_err(), "cut to {len} bytes");

@@ -51,7 +51,7 @@ mod window;
 
 pub use association::PATHS_MAX;
 pub use control::Policy;
-pub use endpoint::{ACK_BYTES, Arrived, Endpoint};
+pub use endpoint::{Arrived, Endpoint};
 pub use event::{AssociationId, BufOf, Delivery, Down, Event};
 pub use head::PACKET_BYTES_MAX;
 pub use packet::{Lent, PARTS_MAX, Packet};

@@ -34,7 +34,7 @@ pub(crate) struct Chunk {
 pub struct Counters {
     /// Packets that arrived.
     pub arrived: u64,
-    /// Packets that could not be parsed, or whose checksum or seal was wrong.
+    /// Packets that could not be parsed, or whose checksum was wrong.
     pub malformed: u64,
     /// Packets of no association, or with a wrong cookie, or from an unknown station.
     pub unknown: u64,

@@ -55,16 +55,18 @@ impl Secret {
     }
 }
 
-/// Returns the proof that the sender of a reset has seen the cookie of an association, and has the
-/// key if there is one.
-pub(crate) fn reset_proof(key: &[u8; 32], cookie: u64, association: u32) -> [u8; 16] {
+/// The key of the proofs of resets. It is no secret: the cookie is.
+const RESET_KEY: [u8; 32] = [0; 32];
+
+/// Returns the proof that the sender of a reset has seen the cookie of an association.
+pub(crate) fn reset_proof(cookie: u64, association: u32) -> [u8; 16] {
     let words = [&b"reset"[..], &cookie.to_le_bytes(), &association.to_le_bytes()];
-    half(mac(key, words))
+    half(mac(&RESET_KEY, words))
 }
 
 /// Returns `true` if the proof of a reset is right.
-pub(crate) fn is_reset(key: &[u8; 32], cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
-    bool::from(reset_proof(key, cookie, association).ct_eq(proof))
+pub(crate) fn is_reset(cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
+    bool::from(reset_proof(cookie, association).ct_eq(proof))
 }
 
 fn mac<'a>(key: &[u8; 32], words: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
@@ -109,13 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn cookies_differ_and_resets_need_cookie_and_key() {
+    fn cookies_differ_and_resets_need_the_cookie() {
         let mut secret = Secret::new([7; 32]);
         let (first, second) = (secret.cookie(), secret.cookie());
         assert!(first != second && first != 0);
-        let proof = reset_proof(&[1; 32], first, 3);
-        assert!(is_reset(&[1; 32], first, 3, &proof));
-        assert!(!is_reset(&[1; 32], second, 3, &proof) && !is_reset(&[1; 32], first, 4, &proof));
-        assert!(!is_reset(&[2; 32], first, 3, &proof));
+        let proof = reset_proof(first, 3);
+        assert!(is_reset(first, 3, &proof));
+        assert!(!is_reset(second, 3, &proof) && !is_reset(first, 4, &proof));
     }
 }

@@ -294,7 +294,6 @@ impl Association {
         let head = Head {
             kind,
             ack_now,
-            sealed: false,
             echo: core::mem::take(&mut path.echo),
             bytes: 0,
             association: self.peer_place,

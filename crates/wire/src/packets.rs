@@ -1,4 +1,4 @@
-//! Reliable messages in packets (docs/explanation/packets.md): little-endian, every field naturally
+//! Reliable messages in packets (docs/reference/protocols/packets.md): little-endian, every field naturally
 //! aligned within its struct.
 //!
 //! A packet is a [`PacketHead`] and a payload. The payload of a data packet is a row of records: a
@@ -19,16 +19,13 @@ pub const RECORD_ALIGN: usize = 8;
 /// Bytes that a hello has at least, so that no answer is larger than its question.
 pub const HELLO_BYTES: usize = 1200;
 
-/// Bytes of the tag behind a sealed packet.
-pub const TAG_BYTES: usize = 16;
-
 /// Flag of a packet: the sender wants an acknowledgement now.
 pub const FLAG_ACK_NOW: u8 = 1;
 
 /// Flag of a packet: `highest`, `before` and `held_us` mean something.
 pub const FLAG_ACKS: u8 = 2;
 
-/// Flag of a packet: everything behind the head is sealed, and a tag follows.
+/// Flag of a packet: everything behind the head is sealed. Reserved: nothing seals packets yet.
 pub const FLAG_SEALED: u8 = 4;
 
 /// Flag of a packet: a packet that the network had marked was received since the last echo.
@@ -44,7 +41,7 @@ pub struct PacketKind(pub u8);
 impl PacketKind {
     /// Carries records, or only an acknowledgement.
     pub const DATA: PacketKind = PacketKind(0);
-    /// Asks for an association; a [`HelloBody`] follows.
+    /// Asks for an association; a [`PacketHelloBody`] follows.
     pub const HELLO: PacketKind = PacketKind(1);
     /// Asks to say hello again with a token; a [`RetryBody`] follows.
     pub const RETRY: PacketKind = PacketKind(2);
@@ -113,7 +110,7 @@ pub struct PacketHead {
     pub held_us: U16,
     /// Packets that may be outstanding to the sender of this packet.
     pub credits: U16,
-    /// CRC-32C of the packet with this field zero; zero in a sealed packet.
+    /// CRC-32C of the packet with this field zero.
     pub crc32c: U32,
 }
 
@@ -140,7 +137,7 @@ pub struct RecordHead {
 /// The body of [`PacketKind::HELLO`]. Padding follows, to [`HELLO_BYTES`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct HelloBody {
+pub struct PacketHelloBody {
     /// The initiator's number for the association.
     pub association: U32,
     /// The largest packet that the initiator receives.
@@ -183,7 +180,7 @@ pub struct AcceptBody {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RefuseBody {
-    /// The reason: one of `REFUSED_…`.
+    /// The reason: [`REFUSED_FULL`].
     pub reason: U32,
     /// Zero.
     pub reserved: U32,
@@ -191,9 +188,6 @@ pub struct RefuseBody {
 
 /// Reason of a refusal: every place for an association is taken.
 pub const REFUSED_FULL: u32 = 1;
-
-/// Reason of a refusal: the acceptor asks for a key, and the hello was not made with it.
-pub const REFUSED_KEY: u32 = 2;
 
 /// The body of [`PacketKind::RESET`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -205,7 +199,7 @@ pub struct ResetBody {
     pub association: U32,
     /// Zero.
     pub reserved: U32,
-    /// The proof that the sender of the reset has seen the cookie, and has the key if there is one.
+    /// The proof that the sender of the reset has seen the cookie.
     pub proof: [u8; 16],
 }
 
@@ -228,7 +222,7 @@ const _: () = {
     assert!(size_of::<RecordHead>() == 16);
     assert!(offset_of!(RecordHead, message) == 4);
     assert!(offset_of!(RecordHead, offset) == 12);
-    assert!(size_of::<HelloBody>() == 40);
+    assert!(size_of::<PacketHelloBody>() == 40);
     assert!(size_of::<RetryBody>() == 24);
     assert!(size_of::<AcceptBody>() == 16);
     assert!(size_of::<RefuseBody>() == 8);

@@ -42,8 +42,8 @@ pub(super) const ALL_WORLDS: u64 = 1000;
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "5";
 
-/// The package with the fuzz targets, and that of the program.
-const PROTO: &str = "crates/proto";
+/// The packages with fuzz targets, and that of the program.
+const FUZZED: [&str; 2] = ["crates/proto", "crates/packets"];
 pub(super) const APP: &str = "apps/nearflash";
 
 /// The tests of sockets that a short run repeats over epoll; a full one repeats all.
@@ -96,7 +96,8 @@ fn tests(_: &Run) -> Result<Outcome, String> {
 fn run_all(programs: &[&TestProgram]) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for program in programs {
-        let words: &[&str] = if program.package == PROTO { &["--skip", FUZZ] } else { &[] };
+        let is_fuzzed = FUZZED.contains(&program.package.as_str());
+        let words: &[&str] = if is_fuzzed { &["--skip", FUZZ] } else { &[] };
         counts.add(program.run(words, &[])?);
     }
     Ok(counts)
@@ -157,8 +158,12 @@ pub(super) fn some_worlds(seed: u64, count: u64) -> Result<Outcome, String> {
 }
 
 fn fuzz_smoke(_: &Run) -> Result<Outcome, String> {
-    let program = built()?.integration(PROTO)?;
-    program.run(&[FUZZ], &[("FUZZ_SECONDS", FUZZ_SECONDS)]).map(Outcome::Counted)
+    let mut counts = Counts::default();
+    for package in FUZZED {
+        let program = built()?.integration(package)?;
+        counts.add(program.run(&[FUZZ], &[("FUZZ_SECONDS", FUZZ_SECONDS)])?);
+    }
+    Ok(Outcome::Counted(counts))
 }
 
 /// The figures in virtual time, and their pictures, in the short form.

@@ -148,3 +148,22 @@ fn a_hundred_senders_do_not_collapse() {
     // Of about 27 000 messages.
     assert!(measured.resent < 500, "{measured:?}");
 }
+
+#[test]
+fn marks_keep_the_queue_shorter_than_the_target_would() {
+    let port = Port { mark_bytes: 30_000, queue_bytes: 4 << 20, ..Port::FAST };
+    let flood = Flood { senders: 2, bytes: 4096, ahead: 256, port, control: Policy::Delay };
+    let measured = flood.run(SECOND / 20, SECOND / 20);
+    assert!(measured.utilisation >= 0.90, "{measured:?}");
+    assert!(measured.queued_most < 0.6 * measured.queue_goal, "{measured:?}");
+}
+
+#[test]
+fn a_fixed_window_stays_whatever_the_queue() {
+    let port = Port { queue_bytes: 4 << 20, ..Port::FAST };
+    let flood = Flood { senders: 1, bytes: 4096, ahead: 256, port, control: Policy::Fixed(64) };
+    let measured = flood.run(SECOND / 20, SECOND / 20);
+    assert!(measured.utilisation >= 0.99, "{measured:?}");
+    // All of the window but what is on the way.
+    assert!((450_000.0..576_000.0).contains(&measured.queued_most), "{measured:?}");
+}

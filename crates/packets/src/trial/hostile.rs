@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::vec::Vec;
 
-use wire::packets::{HelloBody, PacketKind, ResetBody, RetryBody};
+use wire::packets::{PacketHelloBody, PacketKind, ResetBody, RetryBody};
 use zerocopy::IntoBytes;
 
 use super::perfect::SMALL;
@@ -62,7 +62,6 @@ fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
     Head {
         kind,
         ack_now: true,
-        sealed: false,
         echo: true,
         bytes: 0,
         association,
@@ -127,7 +126,7 @@ fn a_flood_of_hellos_takes_no_memory_and_gets_no_more_bytes_than_it_sends() {
         for _ in 0..50 {
             let cookie = world.chance.next();
             let token = RetryBody { minute: world.chance.next().into(), proof: [7; 16] };
-            let hello = HelloBody {
+            let hello = PacketHelloBody {
                 association: 0.into(),
                 packet_bytes: 9000.into(),
                 reserved: 0.into(),

@@ -105,14 +105,24 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     (counters, gave_up)
 }
 
+/// Prints the seed when its world panics.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::eprintln!("seed {}", self.0);
+        }
+    }
+}
+
 /// Runs the worlds of these seeds, and returns the sums of what both ends counted.
 fn trials(seeds: core::ops::Range<u64>) -> Counters {
     let mut arena = Arena::new(16 << 10);
     let (mut sum, mut deaths) = (Counters::default(), 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        // The last line of a failure.
-        std::println!("seed {seed}");
+        let _told = Seed(seed);
         let (counters, gave_up) = trial(seed, &mut arena);
         deaths += u64::from(gave_up);
         for counters in counters {

@@ -3,12 +3,17 @@
 
 use std::mem::offset_of;
 
+use nearflash_wire::packets::{
+    AcceptBody, PacketHead, PacketHelloBody, ProbeBody, RecordHead, RefuseBody, ResetBody,
+    RetryBody,
+};
 use nearflash_wire::reflex_v1::MessageHead;
 use nearflash_wire::reflex_v2::{
     HelloBody, HelloHead, InfoBody, RenegotiateBody, ReplyHead, RequestHead, SloBody, TenantBody,
 };
 use zerocopy::FromZeros;
 
+const PACKETS: &str = include_str!("../../../../docs/reference/protocols/packets.md");
 const REFLEX_V1: &str = include_str!("../../../../docs/reference/protocols/reflex-v1.md");
 const REFLEX_V2: &str = include_str!("../../../../docs/reference/protocols/reflex-v2.md");
 
@@ -59,7 +64,19 @@ fn tables_of_the_documents_are_the_structs() {
         fields!(TenantBody: tokens_needed tokens_free tenant limited_by limit_latency_us),
         fields!(RenegotiateBody: iops tenant read_percent reserved),
     ];
-    let all = version_2.into_iter().map(|fields| (REFLEX_V2, fields));
+    let packets = [
+        fields!(PacketHead: version_kind flags bytes association cookie number highest before
+            held_us credits crc32c),
+        fields!(RecordHead: channel kind flags message behind bytes offset),
+        fields!(PacketHelloBody: association packet_bytes reserved cookie token),
+        fields!(RetryBody: minute proof),
+        fields!(AcceptBody: association packet_bytes reserved cookie),
+        fields!(RefuseBody: reason reserved),
+        fields!(ResetBody: cookie association reserved proof),
+        fields!(ProbeBody: challenge echo),
+    ];
+    let version_2 = version_2.into_iter().map(|fields| (REFLEX_V2, fields));
+    let all = version_2.chain(packets.into_iter().map(|fields| (PACKETS, fields)));
     for (document, (layout, bytes, fields)) in all.chain([(REFLEX_V1, version_1)]) {
         assert_eq!(documented(document, layout), fields, "{layout}");
         assert!(document.contains(&format!("`{layout}`, {bytes} bytes")), "size of {layout}");
