@@ -1,25 +1,24 @@
 //! An association: what a worker and a peer process share, for any number of channels.
 //!
-//! This file has its state, its clock and its channels. `hear.rs` reads the packets that arrive,
-//! `speak.rs` makes those that leave.
+//! This file has its state, its clock and its paths. `hear.rs` reads the packets that arrive,
+//! `speak.rs` makes those that leave; `words.rs` has what the channels say.
 
 use core::time::Duration;
 
-use contract::{Frame, Instant};
+use contract::Instant;
 use wire::packets::RetryBody;
 
-use crate::channel::{Owed, State as ChannelState, Why};
+use crate::channel::{Channel, Why};
+use crate::credits;
 use crate::event::{AssociationId, Down};
-use crate::flags::Flags;
 use crate::loss::Landed;
-use crate::message::Message;
-use crate::path::{DISTRUST_PROBES, SHRINK_PROBES};
-use crate::piece::Kind;
+use crate::path::{DISTRUST_PROBES, Path, SHRINK_PROBES};
 use crate::pools::Pools;
-use crate::prove::{LEAST_BYTES, lose_all};
+use crate::proof::{LEAST_BYTES, PAUSE_SILENT, Proof};
 use crate::secret::Secret;
-use crate::slab::{Linked, NONE, Queue};
+use crate::slab::{Linked, NONE};
 use crate::window::Seen;
+use crate::words::Words;
 
 /// Paths of an association.
 pub const PATHS_MAX: usize = 8;
@@ -32,9 +31,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// The pause before a hello is repeated; doubled each time, up to a second.
 const HELLO_PAUSE: Duration = Duration::from_millis(20);
-
-/// Opens that may be unacknowledged: the acceptor remembers twice as many.
-const OPENS_MAX: u64 = 128;
 
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +45,7 @@ pub(crate) enum State {
     Over(Down),
 }
 
-/// What a worker and a peer process share.
+/// The state that a worker and a peer process share.
 pub(crate) struct Association {
     pub state: State,
     /// Our random number, and the peer's.
@@ -67,25 +63,14 @@ pub(crate) struct Association {
     pub credits: u16,
     pub in_flight: u16,
     pub paths: [u32; PATHS_MAX],
-    /// Channels with something to say.
-    pub speakers: Queue,
-    /// Pieces to be sent again.
-    pub lost: Queue,
+    pub words: Words,
     /// Serial numbers of channels that the peer opened.
     pub opened: Seen,
-    /// Serial numbers of ours: those from `opens_base` on, and which of them the peer has.
-    opens: Flags,
-    opens_base: u64,
-    opens_next: u64,
     /// Since when the peer has been silent although it was asked something.
     pub waits_since: Option<Instant>,
     pub heard_at: Instant,
-    /// A ping has to leave.
-    pub pings: bool,
     /// The association stands in the queue of those with something to send.
     pub is_busy: bool,
-    /// We opened the association: channels are ours to open.
-    pub is_initiator: bool,
 }
 
 const _: () = assert!(size_of::<Option<Association>>() <= 512);
@@ -99,7 +84,7 @@ impl Linked for Association {
 impl Association {
     pub(crate) fn new(state: State, cookie: u64, now: Instant, packet_bytes: u16) -> Association {
         Association {
-            is_initiator: matches!(state, State::Greeting { .. }),
+            words: Words::new(matches!(state, State::Greeting { .. })),
             state,
             cookie,
             peer_cookie: 0,
@@ -108,18 +93,12 @@ impl Association {
             generation: 0,
             next: NONE,
             packet_bytes,
-            credits: crate::credits::LEAST,
+            credits: credits::LEAST,
             in_flight: 0,
             paths: [NONE; PATHS_MAX],
-            speakers: Queue::EMPTY,
-            lost: Queue::EMPTY,
             opened: Seen::default(),
-            opens: Flags::NONE,
-            opens_base: 0,
-            opens_next: 0,
             waits_since: Some(now),
             heard_at: now,
-            pings: false,
             is_busy: false,
         }
     }
@@ -139,114 +118,6 @@ impl Association {
         matches!(self.state, State::Up | State::Half)
     }
 
-    /// Opens a channel, or returns `None` if there is no room for one now.
-    pub(crate) fn connect(&mut self, pools: &mut Pools) -> Option<u32> {
-        let is_able = self.is_initiator && !matches!(self.state, State::Over(_));
-        if !is_able || pools.messages.free() == 0 {
-            return None;
-        }
-        // A name that is in use is passed over.
-        while pools.find(self.place, self.opens_next as u16).is_some() {
-            if self.opens_next - self.opens_base >= OPENS_MAX {
-                return None;
-            }
-            self.opens_next += 1;
-            self.opened_by_peer(self.opens_next - 1);
-        }
-        if self.opens_next - self.opens_base >= OPENS_MAX {
-            return None;
-        }
-        let place = pools.make(self.place, self.opens_next as u32, ChannelState::Opening)?;
-        self.opens_next += 1;
-        self.queue(pools, place, Kind::Open, bare_frame(), true);
-        Some(place)
-    }
-
-    /// Notes that the peer has an open of ours, or never will need it.
-    fn opened_by_peer(&mut self, serial: u64) {
-        if let Some(ahead) = serial.checked_sub(self.opens_base) {
-            self.opens.set(ahead as u32);
-            self.opens_base += u64::from(self.opens.pass());
-        }
-    }
-
-    /// Notes the acknowledgement of an open by the lower half of its serial number.
-    pub(crate) fn open_acknowledged(&mut self, serial: u32) {
-        let ahead = serial.wrapping_sub(self.opens_base as u32);
-        if u64::from(ahead) < OPENS_MAX {
-            self.opened_by_peer(self.opens_base + u64::from(ahead));
-        }
-    }
-
-    /// Queues a message of a channel. The table of messages has room.
-    pub(crate) fn queue(
-        &mut self,
-        pools: &mut Pools,
-        place: u32,
-        kind: Kind,
-        frame: Frame,
-        strict: bool,
-    ) {
-        let message = pools.messages.take(Message::new(place, frame, kind, strict));
-        let message = message.expect("there is room for a message");
-        let channel = &mut pools.channels[place];
-        channel.out.unsent += pools.messages[message].bytes;
-        channel.messages += 1;
-        channel.out.queue.push(&mut pools.messages, message);
-        self.speak(pools, place);
-    }
-
-    /// Puts a channel into the queue of speakers if it has something to say.
-    pub(crate) fn speak(&mut self, pools: &mut Pools, place: u32) {
-        let channel = &pools.channels[place];
-        let front = channel.out.queue.front();
-        let is_begun = front.is_some_and(|front| pools.messages[front].cut > 0);
-        if !channel.speaks && channel.has_words(is_begun) {
-            pools.channels[place].speaks = true;
-            self.speakers.push(&mut pools.channels, place);
-        }
-    }
-
-    /// Ends a channel at once. The peer hears it by a reset, unless it has never heard of the
-    /// channel or has ended it itself.
-    pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: Why, peer_left: bool) {
-        if pools.channels[place].is_over() && !peer_left {
-            return;
-        }
-        let why = match pools.channels[place].state {
-            ChannelState::Leaving(earlier) | ChannelState::Gone(earlier) => earlier,
-            _ => why,
-        };
-        // Set before words are dropped: the last message must not end the channel under our feet.
-        pools.channels[place].state = ChannelState::Leaving(why);
-        let serial = pools.channels[place].serial;
-        let was_opening = pools.drop_words(place);
-        if was_opening {
-            self.open_acknowledged(serial);
-        }
-        let channel = &mut pools.channels[place];
-        if peer_left || was_opening {
-            channel.owed = Owed::Nothing;
-            channel.state = ChannelState::Gone(why);
-            pools.release(place);
-        } else {
-            channel.owed = Owed::Reset;
-            self.speak(pools, place);
-        }
-    }
-
-    /// Stops or resumes the delivery of a channel, and tells the peer.
-    pub(crate) fn pause(&mut self, pools: &mut Pools, place: u32, pause: bool) {
-        let channel = &mut pools.channels[place];
-        if channel.is_over() || channel.incoming.is_paused == pause {
-            return;
-        }
-        channel.incoming.is_paused = pause;
-        channel.stops = channel.stops.wrapping_add(1);
-        channel.owed = if pause { Owed::Stop } else { Owed::Go };
-        self.speak(pools, place);
-    }
-
     /// Ends the association: its channels end, and it is removed when they are gone.
     pub(crate) fn end(&mut self, pools: &mut Pools, why: Down) {
         if matches!(self.state, State::Over(_)) {
@@ -254,38 +125,24 @@ impl Association {
         }
         self.state = State::Over(why);
         for path in self.paths() {
-            let mut landed = lose_all(pools, path);
+            let mut landed = pools.lose_all(path);
             while let Some(piece) = landed.lost.pop(&mut pools.pieces) {
-                self.discard(pools, piece);
+                pools.discard(piece);
             }
         }
         self.in_flight = 0;
-        while let Some(piece) = self.lost.pop(&mut pools.pieces) {
-            self.discard(pools, piece);
-        }
-        while let Some(place) = self.speakers.pop(&mut pools.channels) {
-            pools.channels[place].speaks = false;
-        }
+        self.words.clear(pools);
         let reason = if why == Down::Local { Why::Local } else { Why::Lost };
         let mut left = pools.channels_of[self.place as usize];
         for place in 0..pools.channels.max() as u32 {
             if left == 0 {
                 break;
             }
-            let ours = |channel: &crate::channel::Channel| channel.association == self.place;
+            let ours = |channel: &Channel| channel.association == self.place;
             if pools.channels.get(place).is_some_and(ours) {
                 left -= 1;
-                self.leave(pools, place, reason, true);
+                self.words.leave(pools, place, reason, true);
             }
-        }
-    }
-
-    /// Frees a piece that is not sent again.
-    pub(crate) fn discard(&mut self, pools: &mut Pools, piece: u32) {
-        let message = pools.pieces.give(piece).message;
-        if message != NONE {
-            pools.messages[message].pieces -= 1;
-            pools.settle(message);
         }
     }
 
@@ -296,18 +153,18 @@ impl Association {
         }
         for place in self.paths() {
             let path = &mut pools.paths[place];
-            if path.window == NONE {
+            if path.flight.window == NONE {
                 continue;
             }
-            let window = &mut pools.windows[path.window];
+            let window = &mut pools.windows[path.flight.window];
             let mut landed = Landed::NOTHING;
-            if path.loss_at.is_some_and(|at| at <= now) {
+            if path.flight.loss_at.is_some_and(|at| at <= now) {
                 path.detect_losses(now, window, &mut pools.pieces, &mut landed);
             }
             if path.probe_at().is_some_and(|at| at <= now) {
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
-            let (probes, bytes) = (path.probes, path.bytes);
+            let (probes, bytes) = (path.flight.probes, path.bytes);
             self.land(pools, landed);
             let is_proven = |path: u32| pools.paths[path].is_proven;
             let has_others = self.paths().any(|path| path != place && is_proven(path));
@@ -318,7 +175,7 @@ impl Association {
             }
         }
         if self.is_up() && now - self.heard_at >= KEEP_ALIVE && self.waits_since.is_none() {
-            self.pings = true;
+            self.words.pings = true;
         }
     }
 
@@ -330,22 +187,17 @@ impl Association {
             State::Greeting { next, .. } => [Some(next), dead].into_iter().flatten().min(),
             State::Half | State::Up => {
                 let paths = self.paths().map(|path| &pools.paths[path]);
-                let has_words = self.has_words();
+                let has_words = self.words.are_any();
                 let times = paths.map(|path| {
                     let paced = has_words.then_some(path.paced_until);
                     let paced = paced.filter(|at| *at > now);
                     [path.wake_at(), paced].into_iter().flatten().min()
                 });
-                let is_quiet = self.waits_since.is_none() && !self.pings;
+                let is_quiet = self.waits_since.is_none() && !self.words.pings;
                 let alive = is_quiet.then(|| self.heard_at + KEEP_ALIVE);
                 times.chain([dead, alive]).flatten().min()
             }
         }
-    }
-
-    /// Returns `true` if something but an acknowledgement has to be sent.
-    pub(crate) fn has_words(&self) -> bool {
-        self.pings || !self.lost.is_empty() || !self.speakers.is_empty()
     }
 
     /// Returns the token of the next hello, if one is due, and plans the one after it.
@@ -359,9 +211,34 @@ impl Association {
         self.state = State::Greeting { token, tries, next: now + pause };
         Some(token)
     }
-}
 
-/// Returns a frame without bytes.
-pub(crate) fn bare_frame() -> Frame {
-    Frame::bare(contract::FrameHead::new(&[]))
+    /// Adds a path and asks whether it carries full packets. Returns `false` without room.
+    pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: Proof) -> bool {
+        let count = self.paths().count();
+        if count == PATHS_MAX || pools.paths.free() == 0 {
+            return false;
+        }
+        path.proof = ask;
+        self.paths[count] = pools.paths.take(path).expect("there is a free path");
+        true
+    }
+
+    /// Leaves a path that fell silent while others are alive: its pieces travel by them at once,
+    /// and it is probed now and then.
+    pub(crate) fn distrust(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
+        let path = &mut pools.paths[place];
+        path.is_proven = false;
+        path.flight.probes_now = false;
+        path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
+        let landed = pools.lose_all(place);
+        self.land(pools, landed);
+    }
+
+    /// Goes back to packets that every path carries: full ones may be swallowed.
+    pub(crate) fn shrink(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
+        let path = &mut pools.paths[place];
+        path.bytes = LEAST_BYTES;
+        path.rtt.forget_least();
+        path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
+    }
 }

@@ -29,7 +29,7 @@ const STABLE_INTERVALS: u32 = 10;
 pub enum Batch {
     /// Each request leaves at once, alone.
     Never,
-    /// What a turn has made ready leaves with the turn.
+    /// Requests leave together at the end of the turn that made them ready.
     Turn,
     /// A batch leaves with this many requests, or when its first is [`DELAY_MAX`] old.
     Static(u32),

@@ -1,4 +1,4 @@
-//! How many bytes a path may have in flight.
+//! The window of a path: the bytes that may be in flight.
 //!
 //! [`Policy::Delay`] keeps the queue of the bottleneck short: it compares each round trip with the
 //! least one plus 50 µs (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control
@@ -51,7 +51,7 @@ pub(crate) struct Control {
     marked: u32,
 }
 
-/// What an acknowledgement tells about the path.
+/// The news of an acknowledgement about the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
     pub acked_bytes: u32,

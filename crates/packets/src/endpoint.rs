@@ -17,7 +17,7 @@ use crate::packet::{Lent, Packet};
 use crate::path::Path;
 use crate::piece::Kind;
 use crate::pools::{Chunk, Counters, Pools};
-use crate::prove::Proof;
+use crate::proof::Proof;
 use crate::secret::Secret;
 use crate::settings::Settings;
 use crate::slab::{NONE, Queue, Slab};
@@ -38,7 +38,7 @@ pub struct Arrived {
     pub from: Station,
     /// The buffer.
     pub buf: Buf,
-    /// Where the packet begins in the buffer.
+    /// Offset of the packet in the buffer.
     pub at: usize,
     /// Bytes that arrived, padding of the network included.
     pub bytes: usize,
@@ -119,6 +119,7 @@ impl Endpoint {
         (path.is_proven, path.bytes) = (true, packet_bytes as u16);
         let association = &mut self.associations[place];
         (association.place, association.generation) = (place, self.generations[place as usize]);
+        association.words.association = place;
         association.add_path(&mut self.pools, path, Proof::default());
         Some(place)
     }
@@ -139,7 +140,7 @@ impl Endpoint {
         let mut proof = Proof::default();
         proof.ask(self.secret.cookie(), bytes, Some(now));
         let association = &mut self.associations[place];
-        let may = association.is_initiator && association.is_up();
+        let may = association.words.is_initiator && association.is_up();
         let is_added = may && association.add_path(&mut self.pools, path, proof);
         self.refresh(place);
         is_added
@@ -149,7 +150,7 @@ impl Endpoint {
     fn new_path(&mut self, head: &Head, lane: u8, from: Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let association = &mut self.associations[place];
-        if head.kind != PacketKind::PROBE || association.is_initiator {
+        if head.kind != PacketKind::PROBE || association.words.is_initiator {
             return None;
         }
         let bytes = usize::from(association.packet_bytes);
@@ -163,7 +164,11 @@ impl Endpoint {
     /// is gone or was not dialled by us.
     pub fn connect(&mut self, association: AssociationId) -> Option<ConnId> {
         let place = self.find(association)?;
-        let channel = self.associations[place].connect(&mut self.pools)?;
+        let association = &mut self.associations[place];
+        if matches!(association.state, State::Over(_)) {
+            return None;
+        }
+        let channel = association.words.connect(&mut self.pools)?;
         self.refresh(place);
         Some(self.pools.conn(channel))
     }
@@ -191,7 +196,13 @@ impl Endpoint {
             return;
         };
         let association = self.pools.channels[place].association;
-        self.associations[association].queue(&mut self.pools, place, Kind::Data, frame, strict);
+        self.associations[association].words.queue(
+            &mut self.pools,
+            place,
+            Kind::Data,
+            frame,
+            strict,
+        );
         self.refresh(association);
     }
 
@@ -208,8 +219,8 @@ impl Endpoint {
         }
         channel.state = ChannelState::Finishing;
         let association = channel.association;
-        let frame = crate::association::bare_frame();
-        self.associations[association].queue(&mut self.pools, place, Kind::End, frame, true);
+        let frame = crate::words::bare_frame();
+        self.associations[association].words.queue(&mut self.pools, place, Kind::End, frame, true);
         self.refresh(association);
     }
 
@@ -217,7 +228,7 @@ impl Endpoint {
     pub fn close(&mut self, conn: ConnId) {
         let Some(place) = self.pools.place(conn) else { return };
         let association = self.pools.channels[place].association;
-        self.associations[association].leave(&mut self.pools, place, Why::Local, false);
+        self.associations[association].words.leave(&mut self.pools, place, Why::Local, false);
         self.refresh(association);
     }
 
@@ -235,7 +246,7 @@ impl Endpoint {
         let Some(place) = self.pools.place(conn) else { return };
         let association = self.pools.channels[place].association;
         let of = &mut self.associations[association];
-        of.pause(&mut self.pools, place, pause);
+        of.words.pause(&mut self.pools, place, pause);
         if !pause {
             of.deliver(&mut self.pools, place);
         }
@@ -288,7 +299,7 @@ impl Endpoint {
             self.refresh(place);
             return self.pools.returned.push_back(buf);
         }
-        self.pools.paths[path].echo |= is_marked;
+        self.pools.paths[path].receipt.echo |= is_marked;
         // Without a free chunk, pieces have no room, but the head still counts.
         let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
         let of = Place { path, chunk: chunk.unwrap_or(NONE), at: at as u32 };
@@ -348,7 +359,8 @@ impl Endpoint {
         self.pools.returned.pop_front()
     }
 
-    /// Makes the next packet. Returns `false` if there is nothing to send now.
+    /// Makes the next packet. Returns `false` if there is nothing to send now. Associations end here,
+    /// so there may be events afterwards.
     pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
         if self.answer(packet) {
             return true;
@@ -449,8 +461,8 @@ impl Endpoint {
         }
         for path in association.paths() {
             let path = self.pools.paths.give(path);
-            if path.window != NONE {
-                self.pools.windows.give(path.window);
+            if path.flight.window != NONE {
+                self.pools.windows.give(path.flight.window);
             }
         }
         self.pools.events.push_back(Event::Down(id, why));

@@ -1,4 +1,4 @@
-//! What an endpoint tells its user.
+//! The events that an endpoint has for its user.
 
 use contract::{Buf, CloseReason, ConnId};
 

@@ -181,7 +181,7 @@ impl Endpoint {
         association.waits_since = None;
         association.heard_at = now;
         // The acceptor waits for a packet with its cookie.
-        association.pings = true;
+        association.words.pings = true;
         self.by_peer.insert(accept.cookie.get(), place);
         let id = self.associations[place].id();
         self.pools.events.push_back(Event::Up(id));

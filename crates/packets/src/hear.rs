@@ -1,6 +1,8 @@
-//! What an association does with a packet that arrived.
+//! Reading the packets that arrive for an association.
 
 use contract::{Fatal, Instant};
+use wire::packets::ProbeBody;
+use zerocopy::FromBytes;
 
 use crate::association::{Association, State};
 use crate::channel::{State as ChannelState, Why};
@@ -10,6 +12,8 @@ use crate::incoming::{Hold, Placed, Turn};
 use crate::loss::Landed;
 use crate::piece::Kind;
 use crate::pools::{Pools, let_go};
+use crate::proof::LEAST_BYTES;
+use crate::receipt::Debt;
 use crate::record::{Record, Records};
 use crate::slab::NONE;
 
@@ -20,7 +24,7 @@ pub(crate) struct Place {
     pub path: u32,
     /// The chunk it lies in, [`NONE`] if no place for a chunk is free.
     pub chunk: u32,
-    /// Where the packet begins in the chunk.
+    /// Offset of the packet in the chunk.
     pub at: u32,
 }
 
@@ -52,13 +56,13 @@ impl Association {
             return Err(error);
         }
         let path = &mut pools.paths[place.path];
-        let number = path.seen.complete(head.number, 32);
+        let number = path.receipt.seen.complete(head.number, 32);
         let elicits = packet.len() > HEAD_BYTES;
-        if path.seen.has(number) {
+        if path.receipt.seen.has(number) {
             pools.counters.repeated += 1;
             if elicits {
                 // The acknowledgement may have been lost.
-                path.debt = crate::path::Debt::Now;
+                path.receipt.debt = Debt::Now;
             }
             return Ok(());
         }
@@ -71,9 +75,9 @@ impl Association {
             // Not noted, so not acknowledged: the peer sends the pieces again. It hears at once
             // that we live.
             pools.counters.refused += 1;
-            pools.paths[place.path].debt = crate::path::Debt::Now;
+            pools.paths[place.path].receipt.debt = Debt::Now;
         } else {
-            pools.paths[place.path].arrived(now, number, elicits, head.ack_now);
+            pools.paths[place.path].receipt.arrived(now, number, elicits, head.ack_now);
         }
         Ok(())
     }
@@ -87,81 +91,20 @@ impl Association {
         self.credits = head.credits.max(crate::credits::LEAST);
         let path = &mut pools.paths[path];
         if let Some(ack) = head.ack
-            && path.window != NONE
+            && path.flight.window != NONE
         {
             let mut landed = Landed::NOTHING;
-            let window = &mut pools.windows[path.window];
+            let window = &mut pools.windows[path.flight.window];
             path.acknowledged(now, (ack, head.echo), window, &mut pools.pieces, &mut landed);
             self.land(pools, landed);
         }
         self.waits_since = (self.in_flight > 0).then_some(now);
     }
 
-    /// Follows the end of flights: acknowledged pieces end their messages, lost ones queue up.
-    pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
+    /// Follows the end of flights.
+    pub(crate) fn land(&mut self, pools: &mut Pools, landed: Landed) {
         self.in_flight -= landed.packets;
-        while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
-            self.acknowledged(pools, piece);
-        }
-        while let Some(piece) = landed.lost.pop(&mut pools.pieces) {
-            self.lose(pools, piece);
-        }
-    }
-
-    fn acknowledged(&mut self, pools: &mut Pools, piece: u32) {
-        let piece = pools.pieces.give(piece);
-        if piece.message == NONE {
-            if let (Kind::Reset, Some(place)) = (piece.kind, pools.find(self.place, piece.channel))
-                && let ChannelState::Leaving(why) = pools.channels[place].state
-            {
-                pools.channels[place].state = ChannelState::Gone(why);
-                pools.release(place);
-            }
-            return;
-        }
-        let message = &mut pools.messages[piece.message];
-        message.pieces -= 1;
-        let channel = message.channel;
-        if message.kind == Kind::Open {
-            self.open_acknowledged(pools.channels[channel].serial);
-        }
-        if message.is_cut() && message.pieces == 0 && !message.is_dropped {
-            pools.channels[channel].out.acknowledged(message.number);
-            self.speak(pools, channel);
-        }
-        pools.settle(piece.message);
-    }
-
-    /// Queues a lost piece to be sent again. A record without a number is owed anew; pieces of a
-    /// channel that is over are dropped, but for its open.
-    fn lose(&mut self, pools: &mut Pools, place: u32) {
-        let piece = &pools.pieces[place];
-        let (kind, name) = (piece.kind, piece.channel);
-        if piece.message != NONE {
-            let channel = &pools.channels[pools.messages[piece.message].channel];
-            if channel.is_over() && kind != Kind::Open {
-                return self.discard(pools, place);
-            }
-            pools.counters.resent += 1;
-            return self.lost.push(&mut pools.pieces, place);
-        }
-        let count = pools.pieces.give(place).number;
-        if kind == Kind::Ping {
-            self.pings = true;
-            return;
-        }
-        let Some(channel) = pools.find(self.place, name) else { return };
-        let it = &mut pools.channels[channel];
-        let owed = crate::channel::Owed::again(kind);
-        let is_current = match it.state {
-            ChannelState::Gone(_) => false,
-            ChannelState::Leaving(_) => kind == Kind::Reset,
-            _ => kind != Kind::Reset && it.stops == count,
-        };
-        if is_current {
-            it.owed = owed;
-            self.speak(pools, channel);
-        }
+        self.words.land(pools, landed);
     }
 
     /// Follows a record. Returns `false` if there is no room for it.
@@ -181,12 +124,12 @@ impl Association {
                     ChannelState::Finishing => Why::Peer,
                     _ => Why::Reset,
                 };
-                self.leave(pools, channel, why, true);
+                self.words.leave(pools, channel, why, true);
                 true
             }
             Kind::Stop | Kind::Go => {
                 pools.channels[channel].out.hear(record.message, kind == Kind::Stop);
-                self.speak(pools, channel);
+                self.words.speak(pools, channel);
                 true
             }
             _ if pools.channels[channel].is_over() => true,
@@ -199,7 +142,7 @@ impl Association {
         if let Some(place) = pools.find(self.place, record.channel) {
             return Addressee::Channel(place);
         }
-        if self.is_initiator {
+        if self.words.is_initiator {
             return Addressee::Past;
         }
         let serial = match kind {
@@ -282,8 +225,8 @@ impl Association {
         });
         match opened {
             Some(Kind::Open) if pools.channels[channel].state == ChannelState::Open => {
-                let frame = crate::association::bare_frame();
-                self.queue(pools, channel, Kind::Opened, frame, true);
+                let frame = crate::words::bare_frame();
+                self.words.queue(pools, channel, Kind::Opened, frame, true);
             }
             Some(Kind::Opened) if pools.channels[channel].state == ChannelState::Opening => {
                 pools.channels[channel].state = ChannelState::Open;
@@ -291,7 +234,43 @@ impl Association {
             _ => {}
         }
         if is_ended {
-            self.leave(pools, channel, Why::Peer, false);
+            self.words.leave(pools, channel, Why::Peer, false);
         }
+    }
+
+    /// Follows a probe of the peer.
+    pub(crate) fn probed(
+        &mut self,
+        pools: &mut Pools,
+        now: Instant,
+        head: &Head,
+        packet: &[u8],
+        (place, challenge): (u32, u64),
+    ) {
+        let Ok((body, _)) = ProbeBody::read_from_prefix(&packet[HEAD_BYTES..]) else { return };
+        let path = &mut pools.paths[place];
+        let number = path.receipt.seen.complete(head.number, 32);
+        if path.receipt.seen.has(number) {
+            pools.counters.repeated += 1;
+            return;
+        }
+        path.receipt.arrived(now, number, false, false);
+        path.proof.echo = body.challenge.get();
+        let bytes = packet.len().min(usize::from(self.packet_bytes)) as u16;
+        if !path.is_proven && path.proof.challenge == 0 {
+            path.proof.ask(challenge, bytes, None);
+        } else if !path.is_proven && path.proof.next.is_none() {
+            // Nobody gets more bytes than it sent.
+            path.proof.bytes = bytes;
+        }
+        let echo = body.echo.get();
+        if echo != 0 && echo == path.proof.challenge {
+            path.bytes = path.proof.bytes.clamp(LEAST_BYTES, self.packet_bytes);
+            path.rtt.forget_least();
+            path.control.restart();
+            (path.is_proven, path.flight.probes) = (true, 0);
+            path.proof.ask(0, 0, None);
+        }
+        self.heard(pools, now, head, place);
     }
 }

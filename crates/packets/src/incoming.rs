@@ -16,7 +16,7 @@ pub(crate) const MESSAGES_MAX: u32 = 128;
 pub(crate) struct Hold {
     /// The chunk's place, or [`NONE`] for a piece without bytes.
     pub chunk: u32,
-    /// Where the bytes begin in the chunk.
+    /// Offset of the bytes in the chunk.
     pub at: u32,
     /// Offset in the message.
     pub offset: u32,
@@ -46,7 +46,7 @@ impl Hold {
     }
 }
 
-/// What became of a piece that arrived.
+/// The outcome of placing a piece that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
     /// The piece is kept.
@@ -233,7 +233,7 @@ impl Incoming {
     }
 
     /// Drops the pieces of a message that lie behind its last one: only a peer that lies sends any.
-    /// They come next after `before`.
+    /// The pieces come next after `before`.
     fn forget_rest(
         &mut self,
         holds: &mut Slab<Hold>,

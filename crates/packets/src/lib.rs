@@ -32,11 +32,13 @@ mod incoming;
 mod loss;
 mod message;
 mod outgoing;
+mod pack;
 mod packet;
 mod path;
 mod piece;
 mod pools;
-mod prove;
+mod proof;
+mod receipt;
 mod record;
 mod rtt;
 mod secret;
@@ -48,6 +50,7 @@ mod station;
 #[cfg(test)]
 mod trial;
 mod window;
+mod words;
 
 pub use association::PATHS_MAX;
 pub use control::Policy;

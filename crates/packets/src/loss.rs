@@ -37,7 +37,7 @@ impl Path {
         pieces: &mut Slab<Piece>,
         landed: &mut Landed,
     ) {
-        let Some(last) = self.next.checked_sub(1) else { return };
+        let Some(last) = self.flight.next.checked_sub(1) else { return };
         let back = u64::from((last as u32).wrapping_sub(ack.highest));
         let Some(highest) = last.checked_sub(back) else { return };
         let (mut bytes, mut was_limited, mut was_not_lost) = (0, false, false);
@@ -59,8 +59,8 @@ impl Path {
                     }
                     bytes += u32::from(sent.bytes);
                     was_limited |= sent.was_limited;
-                    self.in_flight_bytes -= u32::from(sent.bytes);
-                    self.in_flight -= 1;
+                    self.flight.bytes -= u32::from(sent.bytes);
+                    self.flight.packets -= 1;
                     landed.packets += 1;
                     sent.land(Fate::Done, pieces, &mut landed.acked);
                 }
@@ -69,11 +69,11 @@ impl Path {
         if was_not_lost {
             self.control.was_not_lost();
         }
-        self.acked = self.acked.max(highest + 1);
+        self.flight.acked = self.flight.acked.max(highest + 1);
         if bytes == 0 {
             return;
         }
-        self.probes = 0;
+        self.flight.probes = 0;
         let signal = Signal {
             acked_bytes: bytes,
             delay,
@@ -95,22 +95,23 @@ impl Path {
         landed: &mut Landed,
     ) {
         let age = self.rtt.lost_after();
-        self.loss_at = None;
+        self.flight.loss_at = None;
         let mut is_oldest = true;
-        for number in self.oldest..self.acked {
+        for number in self.flight.oldest..self.flight.acked {
             let sent = window.get(number).filter(|sent| sent.fate == Fate::InFlight);
             if let Some(sent) = sent {
-                if number + REORDERED_MAX < self.acked || now - sent.at >= age {
+                if number + REORDERED_MAX < self.flight.acked || now - sent.at >= age {
                     self.lose(number, window, pieces, landed);
                     self.control.lost(now, self.rtt.smoothed());
                 } else {
                     let at = sent.at + age;
-                    self.loss_at = Some(self.loss_at.map_or(at, |other| other.min(at)));
+                    self.flight.loss_at =
+                        Some(self.flight.loss_at.map_or(at, |other| other.min(at)));
                     is_oldest = false;
                 }
             }
             if is_oldest {
-                self.oldest = number + 1;
+                self.flight.oldest = number + 1;
             }
         }
     }
@@ -124,16 +125,16 @@ impl Path {
         pieces: &mut Slab<Piece>,
         landed: &mut Landed,
     ) {
-        self.probes = self.probes.saturating_add(1);
-        self.probes_now = true;
-        self.asked_at = now;
-        if self.probes > 1 {
+        self.flight.probes = self.flight.probes.saturating_add(1);
+        self.flight.probes_now = true;
+        self.flight.asked_at = now;
+        if self.flight.probes > 1 {
             self.control.lost(now, self.rtt.smoothed());
         }
-        let oldest = (self.oldest..self.next)
+        let oldest = (self.flight.oldest..self.flight.next)
             .find(|number| window.get(*number).is_some_and(|sent| sent.fate == Fate::InFlight));
         if let Some(number) = oldest {
-            self.oldest = number;
+            self.flight.oldest = number;
             self.lose(number, window, pieces, landed);
         }
     }
@@ -147,8 +148,8 @@ impl Path {
         landed: &mut Landed,
     ) {
         let Some(sent) = window.get(number) else { return };
-        self.in_flight_bytes -= u32::from(sent.bytes);
-        self.in_flight -= 1;
+        self.flight.bytes -= u32::from(sent.bytes);
+        self.flight.packets -= 1;
         landed.packets += 1;
         sent.land(Fate::Lost, pieces, &mut landed.lost);
     }

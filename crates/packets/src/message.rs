@@ -34,7 +34,7 @@ impl Linked for Message {
     }
 }
 
-/// Where a run of a message's bytes lies.
+/// The place of a run of a message's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
     /// In the head of the frame, from this byte on.

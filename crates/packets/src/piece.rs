@@ -7,7 +7,7 @@ use crate::slab::{Linked, NONE};
 
 /// A part of a message that was cut and is not acknowledged, or a record without a number.
 ///
-/// It stands in one queue: that of a packet in flight, or that of the association's lost pieces.
+/// A piece stands in one queue: a packet's in flight, or the association's of lost pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     /// The message's place, or [`NONE`] for a record without a number.

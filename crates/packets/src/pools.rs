@@ -11,11 +11,12 @@ use crate::credits;
 use crate::directory::Directory;
 use crate::event::{BufOf, Event};
 use crate::incoming::Hold;
+use crate::loss::Landed;
 use crate::message::Message;
 use crate::packet::Loan;
 use crate::path::Path;
 use crate::piece::Piece;
-use crate::sent::SentWindow;
+use crate::sent::{Fate, SentWindow};
 use crate::settings::Settings;
 use crate::slab::{NONE, Slab};
 
@@ -162,6 +163,31 @@ impl Pools {
         self.release(channel);
     }
 
+    /// Frees a piece that is not sent again.
+    pub(crate) fn discard(&mut self, piece: u32) {
+        let message = self.pieces.give(piece).message;
+        if message != NONE {
+            self.messages[message].pieces -= 1;
+            self.settle(message);
+        }
+    }
+
+    /// Counts everything in flight on a path as lost.
+    pub(crate) fn lose_all(&mut self, path: u32) -> Landed {
+        let mut landed = Landed::NOTHING;
+        let path = &mut self.paths[path];
+        if path.flight.window == NONE {
+            return landed;
+        }
+        let window = &mut self.windows[path.flight.window];
+        for number in path.flight.oldest..path.flight.next {
+            if window.get(number).is_some_and(|sent| sent.fate == Fate::InFlight) {
+                path.lose(number, window, &mut self.pieces, &mut landed);
+            }
+        }
+        landed
+    }
+
     /// Drops everything that a channel has not begun to send, and what waits to be delivered.
     /// Returns `true` if its open was among that: the peer has never heard of the channel.
     pub(crate) fn drop_words(&mut self, place: u32) -> bool {
@@ -194,12 +220,12 @@ impl Pools {
     /// Makes sure that a path has a sent window: a free one, or that of a path without packets in
     /// flight. Returns `false` if there is none now.
     pub(crate) fn arm(&mut self, path: u32) -> bool {
-        if self.paths[path].window != NONE {
+        if self.paths[path].flight.window != NONE {
             return true;
         }
         let window = self.windows.take(SentWindow::new()).or_else(|| self.idle_window());
         let Some(window) = window else { return false };
-        self.paths[path].window = window;
+        self.paths[path].flight.window = window;
         true
     }
 
@@ -207,8 +233,8 @@ impl Pools {
         for _ in 0..SEARCHED_MAX {
             self.hand = (self.hand + 1) % self.paths.max() as u32;
             let Some(path) = self.paths.get_mut(self.hand) else { continue };
-            if path.in_flight == 0 && path.window != NONE {
-                let window = core::mem::replace(&mut path.window, NONE);
+            if path.flight.packets == 0 && path.flight.window != NONE {
+                let window = core::mem::replace(&mut path.flight.window, NONE);
                 self.windows[window] = SentWindow::new();
                 return Some(window);
             }

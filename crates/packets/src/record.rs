@@ -16,7 +16,7 @@ pub(crate) struct Record {
     pub message: u32,
     pub behind: u16,
     pub offset: u32,
-    /// Where the bytes begin in the packet.
+    /// Offset of the bytes in the packet.
     pub at: usize,
     pub bytes: u16,
 }

@@ -1,4 +1,5 @@
-//! What is made of the endpoint's secret: cookies, tokens without state, and proofs of resets.
+//! The endpoint's secret and what is made of it: cookies, and tokens without state; and the proofs of
+//! resets.
 
 use contract::Instant;
 use hmac::{Hmac, KeyInit, Mac};

@@ -1,4 +1,4 @@
-//! What an endpoint is made with: its memory, its secret, and its rules.
+//! The settings that an endpoint is made with: its memory, its secret, and its rules.
 
 use crate::control::Policy;
 

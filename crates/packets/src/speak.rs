@@ -1,35 +1,18 @@
-//! The packets that an association sends: one at a time, from what is owed, lost and new.
-//!
-//! New messages are packed by deficit round robin over the channels that have something to say
-//! (Shreedhar and Varghese, SIGCOMM 1995), with a packet as quantum.
+//! The packets that an association sends: one at a time, of words, of probes, or bare.
 
 use core::time::Duration;
 
 use contract::Instant;
-use wire::packets::PacketKind;
+use wire::packets::{PacketKind, ProbeBody};
+use zerocopy::IntoBytes;
 
 use crate::association::Association;
-use crate::channel::{Owed, State as ChannelState};
-use crate::head::{HEAD_BYTES, Head};
+use crate::head::Head;
 use crate::packet::Packet;
 use crate::path::Path;
-use crate::piece::{Kind, Piece};
 use crate::pools::Pools;
-use crate::record::RECORD_BYTES;
 use crate::sent::Fate;
-use crate::slab::{NONE, Queue};
-
-/// A message is not cut for less room than this, unless its end fits.
-const CUT_BYTES_MIN: usize = 512;
-
-/// What became of the attempt to put something into a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packed {
-    /// Something went in, or may with the next attempt.
-    More,
-    /// The packet is full.
-    Full,
-}
+use crate::slab::Queue;
 
 impl Association {
     /// Makes the next packet. Returns `false` if there is nothing to send now.
@@ -43,7 +26,7 @@ impl Association {
         if let Some(path) = self.choose(pools, now) {
             let Path { lane, to, bytes, .. } = pools.paths[path];
             packet.begin(lane, to, usize::from(bytes));
-            let pieces = self.fill(pools, packet);
+            let pieces = self.words.fill(pools, packet);
             if !packet.is_bare() {
                 self.launch(pools, now, (path, credits), packet, pieces);
                 return true;
@@ -52,7 +35,7 @@ impl Association {
         if self.prove(pools, now, credits, packet) {
             return true;
         }
-        let owing = self.paths().find(|path| pools.paths[*path].owes(now));
+        let owing = self.paths().find(|path| pools.paths[*path].receipt.owes(now));
         let Some(path) = owing else { return false };
         let Path { lane, to, .. } = pools.paths[path];
         packet.begin(lane, to, usize::from(self.packet_bytes));
@@ -63,13 +46,13 @@ impl Association {
     /// Returns the path for the next packet with records, or `None` if none may go now: the path
     /// that would deliver it first, or one that has to be probed.
     fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<u32> {
-        if let Some(path) = self.paths().find(|path| pools.paths[*path].probes_now) {
-            if !self.has_words() {
-                self.pings = true;
+        if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
+            if !self.words.are_any() {
+                self.words.pings = true;
             }
             return self.is_free(pools, path).then_some(path);
         }
-        if !self.has_words() || self.in_flight >= self.credits {
+        if !self.words.are_any() || self.in_flight >= self.credits {
             return None;
         }
         let mut best: Option<(Duration, u32)> = None;
@@ -93,159 +76,7 @@ impl Association {
             return false;
         }
         let path = &pools.paths[path];
-        pools.windows[path.window].evicted(path.next).fate != Fate::InFlight
-    }
-
-    /// Puts records into a packet: pings, lost pieces, then what the channels have to say.
-    fn fill(&mut self, pools: &mut Pools, packet: &mut Packet) -> Queue {
-        let mut pieces = Queue::EMPTY;
-        if self.pings && packet.room().is_some() {
-            self.pings = !put(pools, packet, &mut pieces, Piece::bare(Kind::Ping, 0, 0));
-        }
-        while let Some(front) = self.lost.front() {
-            if self.put_lost(pools, packet, &mut pieces, front) == Packed::Full {
-                return pieces;
-            }
-        }
-        while let Some(front) = self.speakers.front() {
-            if self.put_words(pools, packet, &mut pieces, front) == Packed::Full {
-                break;
-            }
-        }
-        pieces
-    }
-
-    fn put_lost(
-        &mut self,
-        pools: &mut Pools,
-        packet: &mut Packet,
-        pieces: &mut Queue,
-        front: u32,
-    ) -> Packed {
-        let piece = &pools.pieces[front];
-        let message = &pools.messages[piece.message];
-        let is_over = pools.channels[message.channel].is_over();
-        if is_over && piece.kind != Kind::Open {
-            self.lost.pop(&mut pools.pieces);
-            self.discard(pools, front);
-            return Packed::More;
-        }
-        let Some(room) = packet.room() else { return Packed::Full };
-        if usize::from(piece.bytes) > room {
-            // A piece that was cut for a larger packet.
-            if !packet.is_bare() || pools.pieces.free() == 0 {
-                return Packed::Full;
-            }
-            self.lost.pop(&mut pools.pieces);
-            let rest = pools.pieces[front].split(room as u16);
-            pools.messages[rest.message].pieces += 1;
-            let rest = pools.pieces.take(rest).expect("there is a free piece");
-            self.lost.push_front(&mut pools.pieces, rest);
-        } else {
-            self.lost.pop(&mut pools.pieces);
-        }
-        let piece = pools.pieces[front].clone();
-        packet.push(&piece, &mut pools.messages, &mut pools.loans);
-        pieces.push(&mut pools.pieces, front);
-        Packed::More
-    }
-
-    /// Puts the next record of the first speaker into a packet, or lets the next one speak.
-    fn put_words(
-        &mut self,
-        pools: &mut Pools,
-        packet: &mut Packet,
-        pieces: &mut Queue,
-        place: u32,
-    ) -> Packed {
-        let Some(room) = packet.room() else { return Packed::Full };
-        let channel = &mut pools.channels[place];
-        if let Some(kind) = channel.owed.kind() {
-            let record = Piece::bare(kind, channel.name(), channel.stops);
-            if !put(pools, packet, pieces, record) {
-                return Packed::Full;
-            }
-            pools.channels[place].owed = Owed::Nothing;
-            return Packed::More;
-        }
-        let front = channel.out.queue.front();
-        let is_begun = front.is_some_and(|front| pools.messages[front].cut > 0);
-        let Some(front) = front.filter(|_| channel.has_words(is_begun)) else {
-            self.hush(pools, place);
-            return Packed::More;
-        };
-        let may_overtake = self.is_initiator
-            && !channel.is_known()
-            && pools.messages[front].kind != Kind::Open
-            && !opens(pools, pieces, place);
-        if may_overtake {
-            // The open is on its way in another packet, which this one must not overtake.
-            self.hush(pools, place);
-            return Packed::More;
-        }
-        let channel = &mut pools.channels[place];
-        if channel.deficit <= 0 {
-            channel.deficit += i32::from(self.packet_bytes);
-            self.speakers.pop(&mut pools.channels);
-            self.speakers.push(&mut pools.channels, place);
-            return Packed::More;
-        }
-        let rest = (pools.messages[front].bytes - pools.messages[front].cut) as usize;
-        let whole = packet.bytes_max - HEAD_BYTES - RECORD_BYTES;
-        let fits = rest <= room || rest > whole && room >= CUT_BYTES_MIN;
-        if !fits || pools.pieces.free() == 0 {
-            return Packed::Full;
-        }
-        self.cut(pools, packet, pieces, (place, front), rest.min(room));
-        Packed::More
-    }
-
-    /// Cuts a piece off a channel's first message and puts it into a packet.
-    fn cut(
-        &mut self,
-        pools: &mut Pools,
-        packet: &mut Packet,
-        pieces: &mut Queue,
-        (place, front): (u32, u32),
-        bytes: usize,
-    ) {
-        let channel = &mut pools.channels[place];
-        let message = &mut pools.messages[front];
-        if message.cut == 0 {
-            (message.number, message.behind) = channel.out.number(message.strict);
-        }
-        let last = message.cut as usize + bytes == message.bytes as usize;
-        let offset = if message.kind == Kind::Open { channel.serial } else { message.cut };
-        let piece = Piece {
-            message: front,
-            number: message.number,
-            offset,
-            next: NONE,
-            bytes: bytes as u16,
-            channel: channel.name(),
-            behind: message.behind,
-            kind: message.kind,
-            last,
-        };
-        message.cut += bytes as u32;
-        message.pieces += 1;
-        channel.deficit -= (bytes + RECORD_BYTES) as i32;
-        if last {
-            channel.out.queue.pop(&mut pools.messages);
-            pools.messages[front].end_cut();
-        }
-        let is_put = put(pools, packet, pieces, piece);
-        assert!(is_put, "there is a free piece");
-    }
-
-    /// Takes a channel that has nothing to say out of the queue of speakers.
-    fn hush(&mut self, pools: &mut Pools, place: u32) {
-        self.speakers.pop(&mut pools.channels);
-        let channel = &mut pools.channels[place];
-        (channel.speaks, channel.deficit) = (false, 0);
-        if matches!(channel.state, ChannelState::Gone(_)) {
-            pools.release(place);
-        }
+        pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
     }
 
     /// Sends a packet with records on its way: notes it, and asks for an answer.
@@ -258,19 +89,19 @@ impl Association {
         pieces: Queue,
     ) {
         let path = &mut pools.paths[place];
-        let number = path.next;
+        let number = path.flight.next;
         let bytes = packet.len() as u32;
-        let was_probe = core::mem::take(&mut path.probes_now);
-        path.in_flight_bytes += bytes;
-        path.in_flight += 1;
+        let was_probe = core::mem::take(&mut path.flight.probes_now);
+        path.flight.bytes += bytes;
+        path.flight.packets += 1;
         self.in_flight += 1;
-        path.asked_at = now;
+        path.flight.asked_at = now;
         path.paced_until = match path.control.pause(bytes, path.rtt.smoothed()) {
             Some(pause) => now + pause,
             None => now,
         };
-        let was_limited = 2 * path.in_flight_bytes >= path.control.window();
-        let window = &mut pools.windows[path.window];
+        let was_limited = 2 * path.flight.bytes >= path.control.window();
+        let window = &mut pools.windows[path.flight.window];
         window.note(number, now, packet.len(), pieces, was_limited);
         self.waits_since.get_or_insert(now);
         // The last packet that may go asks for an answer at once.
@@ -289,45 +120,44 @@ impl Association {
         (kind, ack_now): (PacketKind, bool),
     ) {
         let path = &mut pools.paths[place];
-        let number = path.next;
-        path.next += 1;
+        let number = path.flight.next;
+        path.flight.next += 1;
         let head = Head {
             kind,
             ack_now,
-            echo: core::mem::take(&mut path.echo),
+            echo: core::mem::take(&mut path.receipt.echo),
             bytes: 0,
             association: self.peer_place,
             cookie: self.peer_cookie,
             number: number as u32,
-            ack: path.report(now),
+            ack: path.receipt.report(now),
             credits,
         };
         packet.finish(head, &pools.messages);
         pools.counters.sent += 1;
     }
-}
 
-/// Returns `true` if the open of a channel is among these pieces.
-fn opens(pools: &mut Pools, pieces: &Queue, channel: u32) -> bool {
-    let mut at = pieces.front();
-    while let Some(piece) = at {
-        let piece = &pools.pieces[piece];
-        if piece.kind == Kind::Open && pools.messages[piece.message].channel == channel {
-            return true;
+    /// Makes the packet of a probe that is due. Returns `false` if none is.
+    pub(crate) fn prove(
+        &mut self,
+        pools: &mut Pools,
+        now: Instant,
+        credits: u16,
+        packet: &mut Packet,
+    ) -> bool {
+        let due = |path: &u32| pools.paths[*path].proof.is_due(now);
+        let Some(place) = self.paths().find(due) else { return false };
+        let path = &mut pools.paths[place];
+        let challenge = path.proof.challenge;
+        let echo = core::mem::take(&mut path.proof.echo);
+        packet.begin(path.lane, path.to, usize::from(self.packet_bytes));
+        let body = ProbeBody { challenge: challenge.into(), echo: echo.into() };
+        packet.append(body.as_bytes());
+        if challenge != 0 {
+            packet.pad(usize::from(path.proof.bytes.min(self.packet_bytes)));
         }
-        at = (piece.next != NONE).then_some(piece.next);
+        path.proof.retry(now);
+        self.finish(pools, now, (place, credits), packet, (PacketKind::PROBE, false));
+        true
     }
-    false
-}
-
-/// Puts a piece into a packet. Returns `false` if there is no room for it, in the packet or in the
-/// table.
-fn put(pools: &mut Pools, packet: &mut Packet, pieces: &mut Queue, piece: Piece) -> bool {
-    if packet.room().is_none() {
-        return false;
-    }
-    let Some(place) = pools.pieces.take(piece.clone()) else { return false };
-    packet.push(&piece, &mut pools.messages, &mut pools.loans);
-    pieces.push(&mut pools.pieces, place);
-    true
 }

@@ -1,4 +1,4 @@
-//! Where packets come from and go to.
+//! The addresses that packets come from and go to.
 
 use core::net::SocketAddr;
 

@@ -4,7 +4,7 @@
 /// repeated packet is never new (the anti-replay window of RFC 4303, section 3.4.3).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// One more than the highest number seen.
+    /// The highest number seen, plus one.
     next: u64,
     /// Bit `n` of the whole: number `next` − 1 − `n` was seen.
     bits: [u64; 4],

@@ -44,3 +44,70 @@ fn messages_and_answers_cross_a_perfect_network() {
     world.end(&mut arena);
     assert_eq!(arena.free(), arena.made as usize);
 }
+
+/// A client and a server that have exchanged a message on a channel.
+fn acquainted(arena: &mut Arena) -> (World, Talks) {
+    let mut world = World::new(1);
+    let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), arena);
+    let server = world.add(SMALL, [Port::FAST].into(), arena);
+    let manner = Manner { messages: 1000, ahead: 1, body_bytes_max: 900, strict: 0, pauses: 0 };
+    let mut talks = Talks::new(manner, 2);
+    let now = world.now;
+    let endpoint = &mut world.nodes[client].endpoint;
+    let association = endpoint.dial(now, 0, World::station(server, 0)).unwrap();
+    assert!(talks.start(endpoint, client, association, arena));
+    (world, talks)
+}
+
+fn sent(world: &World) -> u64 {
+    world.nodes.iter().map(|node| node.endpoint.counters().sent).sum()
+}
+
+#[test]
+fn one_request_at_a_time_needs_no_bare_acknowledgement() {
+    let mut arena = Arena::new(16 << 10);
+    let (mut world, mut talks) = acquainted(&mut arena);
+    let mut run = |world: &mut World, talks: &mut Talks, over| {
+        let until = world.now + over;
+        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    };
+    run(&mut world, &mut talks, Duration::from_millis(5));
+    let (packets, messages) = (sent(&world), talks.whole);
+    run(&mut world, &mut talks, Duration::from_millis(5));
+    let (packets, messages) = (sent(&world) - packets, talks.whole - messages);
+    assert!(messages > 300, "{messages}");
+    assert!(packets.abs_diff(messages) <= 1, "{packets} packets for {messages} messages");
+}
+
+#[test]
+fn an_idle_association_sends_a_question_in_twenty_seconds() {
+    let mut arena = Arena::new(16 << 10);
+    let (mut world, mut talks) = acquainted(&mut arena);
+    talks.manner.messages = 10;
+    let mut run = |world: &mut World, talks: &mut Talks, over| {
+        let until = world.now + over;
+        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    };
+    run(&mut world, &mut talks, Duration::from_secs(1));
+    let (before, steps) = (sent(&world), world.steps);
+    run(&mut world, &mut talks, Duration::from_secs(1000));
+    // A question and its answer each time.
+    assert!((90..=102).contains(&(sent(&world) - before)), "{}", sent(&world) - before);
+    assert!(world.steps - steps < 500, "endpoints sleep: {} steps", world.steps - steps);
+}
+
+#[test]
+fn a_client_that_vanishes_is_noticed() {
+    let mut arena = Arena::new(16 << 10);
+    let (mut world, mut talks) = acquainted(&mut arena);
+    talks.manner.messages = 10;
+    talks.manner.ahead = 1;
+    let until = world.now + Duration::from_millis(1);
+    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    world.nodes.iter_mut().for_each(|node| node.ports[0].is_cut = true);
+    let until = world.now + Duration::from_secs(26);
+    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    assert_eq!(talks.down.len(), 2, "both ends notice");
+    assert_eq!(talks.open(), 0);
+    world.end(&mut arena);
+}

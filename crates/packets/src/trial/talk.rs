@@ -15,7 +15,7 @@ use crate::{AssociationId, Delivery, Endpoint, Event};
 /// Bytes before the body of a message.
 const HEAD: usize = 24;
 
-/// What a conversation is like.
+/// The manner of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub messages: u32,
@@ -28,14 +28,14 @@ pub(crate) struct Manner {
     pub pauses: u32,
 }
 
-/// One direction of a conversation, as its sender knows it.
+/// A direction of a conversation, as its sender knows it.
 #[derive(Default)]
 struct Said {
     next: u32,
     floor: u32,
 }
 
-/// One direction of a conversation, as its receiver knows it.
+/// A direction of a conversation, as its receiver knows it.
 #[derive(Default)]
 struct Heard {
     whole: BTreeSet<u32>,

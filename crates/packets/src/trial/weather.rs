@@ -9,7 +9,7 @@ use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, Weather, World};
 use crate::{Counters, Down, Policy, Settings};
 
-/// What a seed makes of the world.
+/// The world that a seed makes.
 struct Plan {
     weather: Weather,
     manner: Manner,

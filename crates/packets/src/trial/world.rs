@@ -11,7 +11,7 @@ use contract::{Buf, Instant};
 use super::chance::Chance;
 use crate::{Arrived, Endpoint, Event, Packet, Settings, Station};
 
-/// What the network does to packets, in parts of 1000.
+/// The damage that the network does to packets, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     pub loss: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Port {
     /// Bytes a second.
     pub rate: u64,
     pub queue_bytes: u64,
-    /// One way.
+    /// The delay in this direction.
     pub delay: Duration,
     /// Larger packets vanish.
     pub largest: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Port {
     /// Packets that find a longer queue are marked.
     pub mark_bytes: u64,
     pub busy_until: Instant,
-    /// What the port carried, and the longest queue since the last look.
+    /// Bytes that the port carried, and the longest queue since the last look.
     pub carried: u64,
     pub queued_most: u64,
     pub dropped: u64,
@@ -181,17 +181,14 @@ impl World {
         self.nodes[node].endpoint.advance(now);
         loop {
             let this = &mut self.nodes[node];
-            let mut is_quiet = true;
             while let Some(event) = this.endpoint.event() {
                 act(&mut this.endpoint, node, event);
-                is_quiet = false;
             }
             this.free.extend(core::iter::from_fn(|| this.endpoint.take_back()));
             if !this.endpoint.transmit(now, &mut this.packet) {
                 // The end of an association is an event of a transmit.
-                if is_quiet {
-                    break;
-                }
+                let Some(event) = this.endpoint.event() else { break };
+                act(&mut this.endpoint, node, event);
                 continue;
             }
             let bytes = this.endpoint.slices(&this.packet).collect::<Vec<_>>().concat();

@@ -1,0 +1,69 @@
+//! Probes of paths: whether the peer receives at a station, and packets of which size.
+//!
+//! A probe carries a number that nobody can guess, and the peer returns it: so a station that was
+//! not proven cannot be made to receive anything but as many bytes as it sent (RFC 9000, section
+//! 8.2). A probe is as large as the packets that are hoped for: a path that swallows large packets
+//! is found before messages are in them (RFC 8899).
+
+use core::time::Duration;
+
+use contract::Instant;
+use wire::packets::HELLO_BYTES;
+
+/// The size of the packets that every path has to carry.
+pub(crate) const LEAST_BYTES: u16 = HELLO_BYTES as u16;
+
+/// The size that is tried when the full one gets no answer: what most of the Internet carries.
+const COMMON_BYTES: u16 = 1400;
+
+/// Probes of one size without an answer.
+const TRIES_EACH: u8 = 3;
+
+/// The pauses between probes of a path that does not answer.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The pause before a path that fell silent is probed again.
+pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
+
+/// The proof of a path that is under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proof {
+    /// The number that we wait for; zero when nothing is asked.
+    pub challenge: u64,
+    /// The number that we owe the peer; zero without one.
+    pub echo: u64,
+    /// When the next probe leaves by itself.
+    pub next: Option<Instant>,
+    /// The size of the probes.
+    pub bytes: u16,
+    tries: u8,
+}
+
+impl Proof {
+    /// Begins to ask whether packets of `bytes` bytes arrive, at a time or
+    /// only in answer to a probe of the peer.
+    pub(crate) fn ask(&mut self, challenge: u64, bytes: u16, at: Option<Instant>) {
+        (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
+    }
+
+    /// Returns `true` if a probe has to leave now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.echo != 0 || self.challenge != 0 && self.next.is_some_and(|at| at <= now)
+    }
+
+    /// Plans the probe after this one: smaller, and later.
+    pub(crate) fn retry(&mut self, now: Instant) {
+        if self.next.is_none_or(|at| at > now) {
+            return;
+        }
+        self.tries = self.tries.saturating_add(1);
+        let pause = PAUSE_FIRST * (1 << self.tries.min(11));
+        self.next = Some(now + pause.min(PAUSE_MAX));
+        self.bytes = match self.tries / TRIES_EACH {
+            0 => self.bytes,
+            1 => self.bytes.min(COMMON_BYTES),
+            _ => LEAST_BYTES,
+        };
+    }
+}

@@ -1,0 +1,131 @@
+//! The packets that arrived on a path, and the acknowledgement that the peer is owed for them.
+
+use contract::Instant;
+
+use crate::head::Ack;
+use crate::rtt::HOLD_MAX;
+use crate::window::Seen;
+
+/// Packets that may stay unanswered before a bare acknowledgement leaves.
+const UNANSWERED_MAX: u8 = 8;
+
+/// The debt to the peer for packets that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Debt {
+    Nothing,
+    /// An acknowledgement, with the next packet or at this time.
+    By(Instant),
+    /// An acknowledgement with the next packet, which leaves now.
+    Now,
+}
+
+/// The packets that arrived on a path.
+#[derive(Clone, Debug)]
+pub(crate) struct Receipt {
+    /// Numbers that arrived.
+    pub seen: Seen,
+    /// When the highest number arrived.
+    highest_at: Instant,
+    pub debt: Debt,
+    unanswered: u8,
+    /// A packet that the network marked arrived since the last echo.
+    pub echo: bool,
+}
+
+impl Receipt {
+    /// Nothing has arrived.
+    pub(crate) fn new() -> Receipt {
+        Receipt {
+            seen: Seen::default(),
+            highest_at: Instant::ZERO,
+            debt: Debt::Nothing,
+            unanswered: 0,
+            echo: false,
+        }
+    }
+
+    /// Notes that a packet arrived which was not seen before, and what that makes us owe
+    /// (RFC 9000, section 13.2.1).
+    pub(crate) fn arrived(&mut self, now: Instant, number: u64, elicits: bool, ack_now: bool) {
+        let in_order = self.seen.highest().map_or(0, |highest| highest + 1) == number;
+        self.seen.note(number);
+        if self.seen.highest() == Some(number) {
+            self.highest_at = now;
+        }
+        if !elicits {
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        if ack_now || !in_order || self.unanswered >= UNANSWERED_MAX {
+            self.debt = Debt::Now;
+        } else if self.debt == Debt::Nothing {
+            self.debt = Debt::By(now + HOLD_MAX);
+        }
+    }
+
+    /// Returns the report of what arrived, and counts it as sent.
+    pub(crate) fn report(&mut self, now: Instant) -> Option<Ack> {
+        // Also where nothing was accepted yet: a bare packet says that we live.
+        (self.debt, self.unanswered) = (Debt::Nothing, 0);
+        let highest = self.seen.highest()?;
+        let held = now - self.highest_at;
+        Some(Ack {
+            highest: highest as u32,
+            before: self.seen.before(),
+            held_us: u16::try_from(held.as_micros()).unwrap_or(u16::MAX),
+        })
+    }
+
+    /// Returns `true` if an acknowledgement has to leave now.
+    pub(crate) fn owes(&self, now: Instant) -> bool {
+        match self.debt {
+            Debt::Nothing => false,
+            Debt::By(at) => at <= now,
+            Debt::Now => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(1_000 * us)
+    }
+
+    #[test]
+    fn acknowledgements_wait_for_a_packet_to_ride_on() {
+        let mut receipt = Receipt::new();
+        receipt.arrived(at(10), 0, true, false);
+        receipt.arrived(at(20), 1, true, false);
+        assert_eq!(receipt.debt, Debt::By(at(110)));
+        assert!(!receipt.owes(at(109)) && receipt.owes(at(110)));
+        let ack = receipt.report(at(25)).unwrap();
+        assert_eq!((ack.highest, ack.before, ack.held_us), (1, 1, 5));
+        assert_eq!(receipt.debt, Debt::Nothing);
+    }
+
+    #[test]
+    fn gaps_eight_packets_and_wishes_make_them_leave() {
+        let mut gap = Receipt::new();
+        gap.arrived(at(1), 1, true, false);
+        assert_eq!(gap.debt, Debt::Now);
+        let mut many = Receipt::new();
+        for number in 0..8 {
+            assert!(!many.owes(at(1)));
+            many.arrived(at(1), number, true, false);
+        }
+        assert!(many.owes(at(1)));
+        let mut wish = Receipt::new();
+        wish.arrived(at(1), 0, true, true);
+        assert!(wish.owes(at(1)));
+        let mut bare = Receipt::new();
+        bare.arrived(at(1), 5, false, false);
+        assert_eq!(bare.debt, Debt::Nothing, "nobody acknowledges acknowledgements");
+        let mut refusing = Receipt::new();
+        refusing.debt = Debt::Now;
+        assert_eq!(refusing.report(at(1)), None);
+        assert_eq!(refusing.debt, Debt::Nothing);
+    }
+}

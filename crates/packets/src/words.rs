@@ -1,0 +1,253 @@
+//! The words of an association: what its channels have to say, what was lost, and which opens the
+//! peer has. `pack.rs` puts them into packets.
+
+use contract::Frame;
+
+use crate::channel::{Owed, State, Why};
+use crate::flags::Flags;
+use crate::loss::Landed;
+use crate::message::Message;
+use crate::piece::Kind;
+use crate::pools::Pools;
+use crate::slab::{NONE, Queue};
+
+/// Opens that may be unacknowledged: the acceptor remembers twice as many.
+const OPENS_MAX: u64 = 128;
+
+/// The serial numbers of the channels that we opened.
+#[derive(Debug)]
+pub(crate) struct Opens {
+    /// Flags of the serial numbers from `base` on: the peer has the open, or never will need it.
+    flags: Flags,
+    /// `base ≤ next < base + OPENS_MAX`, or equal to it when no channel may be opened now.
+    base: u64,
+    next: u64,
+}
+
+impl Opens {
+    /// No channel was opened.
+    const NONE: Opens = Opens { flags: Flags::NONE, base: 0, next: 0 };
+
+    /// Returns the next serial number, or `None` if too many opens are unacknowledged.
+    fn next(&self) -> Option<u32> {
+        (self.next - self.base < OPENS_MAX).then_some(self.next as u32)
+    }
+
+    /// Uses up the next serial number.
+    fn take(&mut self) -> u32 {
+        self.next += 1;
+        (self.next - 1) as u32
+    }
+
+    /// Notes that the peer has an open.
+    fn acknowledged(&mut self, serial: u32) {
+        let ahead = serial.wrapping_sub(self.base as u32);
+        if u64::from(ahead) < OPENS_MAX {
+            self.flags.set(ahead);
+            self.base += u64::from(self.flags.pass());
+        }
+    }
+}
+
+/// The words that an association has to say.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// The association's place.
+    pub association: u32,
+    /// Channels with something to say.
+    pub speakers: Queue,
+    /// Pieces to be sent again.
+    pub lost: Queue,
+    opens: Opens,
+    /// A ping has to leave.
+    pub pings: bool,
+    /// We opened the association: channels are ours to open.
+    pub is_initiator: bool,
+}
+
+impl Words {
+    /// Returns the words of a new association.
+    pub(crate) fn new(is_initiator: bool) -> Words {
+        Words {
+            association: NONE,
+            speakers: Queue::EMPTY,
+            lost: Queue::EMPTY,
+            opens: Opens::NONE,
+            pings: false,
+            is_initiator,
+        }
+    }
+
+    /// Returns `true` if something but an acknowledgement has to be sent.
+    pub(crate) fn are_any(&self) -> bool {
+        self.pings || !self.lost.is_empty() || !self.speakers.is_empty()
+    }
+
+    /// Opens a channel, or returns `None` if there is no room for one now.
+    pub(crate) fn connect(&mut self, pools: &mut Pools) -> Option<u32> {
+        if !self.is_initiator || pools.messages.free() == 0 {
+            return None;
+        }
+        // A name that is in use is passed over.
+        while pools.find(self.association, self.opens.next()? as u16).is_some() {
+            let serial = self.opens.take();
+            self.opens.acknowledged(serial);
+        }
+        let serial = self.opens.next()?;
+        let place = pools.make(self.association, serial, State::Opening)?;
+        self.opens.take();
+        self.queue(pools, place, Kind::Open, bare_frame(), true);
+        Some(place)
+    }
+
+    /// Queues a message of a channel. The table of messages has room.
+    pub(crate) fn queue(
+        &mut self,
+        pools: &mut Pools,
+        place: u32,
+        kind: Kind,
+        frame: Frame,
+        strict: bool,
+    ) {
+        let message = pools.messages.take(Message::new(place, frame, kind, strict));
+        let message = message.expect("there is room for a message");
+        let channel = &mut pools.channels[place];
+        channel.out.unsent += pools.messages[message].bytes;
+        channel.messages += 1;
+        channel.out.queue.push(&mut pools.messages, message);
+        self.speak(pools, place);
+    }
+
+    /// Puts a channel into the queue of speakers if it has something to say.
+    pub(crate) fn speak(&mut self, pools: &mut Pools, place: u32) {
+        let channel = &pools.channels[place];
+        let front = channel.out.queue.front();
+        let is_begun = front.is_some_and(|front| pools.messages[front].cut > 0);
+        if !channel.speaks && channel.has_words(is_begun) {
+            pools.channels[place].speaks = true;
+            self.speakers.push(&mut pools.channels, place);
+        }
+    }
+
+    /// Ends a channel at once. The peer hears it by a reset, unless it has never heard of the
+    /// channel or has ended it itself.
+    pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: Why, peer_left: bool) {
+        if pools.channels[place].is_over() && !peer_left {
+            return;
+        }
+        let why = match pools.channels[place].state {
+            State::Leaving(earlier) | State::Gone(earlier) => earlier,
+            _ => why,
+        };
+        // Set before words are dropped: the last message must not end the channel under our feet.
+        pools.channels[place].state = State::Leaving(why);
+        let serial = pools.channels[place].serial;
+        let was_opening = pools.drop_words(place);
+        if was_opening {
+            self.opens.acknowledged(serial);
+        }
+        let channel = &mut pools.channels[place];
+        if peer_left || was_opening {
+            channel.owed = Owed::Nothing;
+            channel.state = State::Gone(why);
+            pools.release(place);
+        } else {
+            channel.owed = Owed::Reset;
+            self.speak(pools, place);
+        }
+    }
+
+    /// Stops or resumes the delivery of a channel, and tells the peer.
+    pub(crate) fn pause(&mut self, pools: &mut Pools, place: u32, pause: bool) {
+        let channel = &mut pools.channels[place];
+        if channel.is_over() || channel.incoming.is_paused == pause {
+            return;
+        }
+        channel.incoming.is_paused = pause;
+        channel.stops = channel.stops.wrapping_add(1);
+        channel.owed = if pause { Owed::Stop } else { Owed::Go };
+        self.speak(pools, place);
+    }
+
+    /// Follows the end of flights: acknowledged pieces end their messages, lost ones queue up.
+    pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
+        while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
+            self.acknowledged(pools, piece);
+        }
+        while let Some(piece) = landed.lost.pop(&mut pools.pieces) {
+            self.lose(pools, piece);
+        }
+    }
+
+    fn acknowledged(&mut self, pools: &mut Pools, piece: u32) {
+        let piece = pools.pieces.give(piece);
+        if piece.message == NONE {
+            if let (Kind::Reset, Some(place)) =
+                (piece.kind, pools.find(self.association, piece.channel))
+                && let State::Leaving(why) = pools.channels[place].state
+            {
+                pools.channels[place].state = State::Gone(why);
+                pools.release(place);
+            }
+            return;
+        }
+        let message = &mut pools.messages[piece.message];
+        message.pieces -= 1;
+        let channel = message.channel;
+        if message.kind == Kind::Open {
+            self.opens.acknowledged(pools.channels[channel].serial);
+        }
+        if message.is_cut() && message.pieces == 0 && !message.is_dropped {
+            pools.channels[channel].out.acknowledged(message.number);
+            self.speak(pools, channel);
+        }
+        pools.settle(piece.message);
+    }
+
+    /// Queues a lost piece to be sent again. A record without a number is owed anew; pieces of a
+    /// channel that is over are dropped, but for its open.
+    fn lose(&mut self, pools: &mut Pools, place: u32) {
+        let piece = &pools.pieces[place];
+        let (kind, name) = (piece.kind, piece.channel);
+        if piece.message != NONE {
+            let channel = &pools.channels[pools.messages[piece.message].channel];
+            if channel.is_over() && kind != Kind::Open {
+                return pools.discard(place);
+            }
+            pools.counters.resent += 1;
+            return self.lost.push(&mut pools.pieces, place);
+        }
+        let count = pools.pieces.give(place).number;
+        if kind == Kind::Ping {
+            self.pings = true;
+            return;
+        }
+        let Some(channel) = pools.find(self.association, name) else { return };
+        let it = &mut pools.channels[channel];
+        let owed = Owed::again(kind);
+        let is_current = match it.state {
+            State::Gone(_) => false,
+            State::Leaving(_) => kind == Kind::Reset,
+            _ => kind != Kind::Reset && it.stops == count,
+        };
+        if is_current {
+            it.owed = owed;
+            self.speak(pools, channel);
+        }
+    }
+
+    /// Forgets everything: the association is over.
+    pub(crate) fn clear(&mut self, pools: &mut Pools) {
+        while let Some(piece) = self.lost.pop(&mut pools.pieces) {
+            pools.discard(piece);
+        }
+        while let Some(place) = self.speakers.pop(&mut pools.channels) {
+            pools.channels[place].speaks = false;
+        }
+    }
+}
+
+/// Returns a frame without bytes.
+pub(crate) fn bare_frame() -> Frame {
+    Frame::bare(contract::FrameHead::new(&[]))
+}
