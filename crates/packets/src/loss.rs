@@ -42,7 +42,10 @@ impl Path {
         let Some(highest) = last.checked_sub(back) else { return };
         let (mut bytes, mut was_limited, mut was_not_lost) = (0, false, false);
         let mut delay = None;
-        for back in 0..=64.min(highest) {
+        // Below the oldest in flight, only packets that were counted lost are of interest.
+        let has_doubts = self.flight.doubted + 64 > highest;
+        let least = if has_doubts { 0 } else { self.flight.oldest.min(highest) };
+        for back in 0..=64.min(highest - least) {
             if back > 0 && ack.before >> (back - 1) & 1 == 0 {
                 continue;
             }
@@ -148,6 +151,7 @@ impl Path {
         landed: &mut Landed,
     ) {
         let Some(sent) = window.get(number) else { return };
+        self.flight.doubted = self.flight.doubted.max(number + 1);
         self.flight.bytes -= u32::from(sent.bytes);
         self.flight.packets -= 1;
         landed.packets += 1;

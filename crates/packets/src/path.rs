@@ -26,6 +26,8 @@ pub(crate) struct Flight {
     pub acked: u64,
     /// No number below is in flight.
     pub oldest: u64,
+    /// The highest number that was counted lost, plus one.
+    pub doubted: u64,
     /// The place of the sent window, [`NONE`] before the first packet.
     pub window: u32,
     pub bytes: u32,
@@ -71,6 +73,7 @@ impl Path {
                 next: 0,
                 acked: 0,
                 oldest: 0,
+                doubted: 0,
                 window: NONE,
                 bytes: 0,
                 packets: 0,
