@@ -101,6 +101,9 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         if free == 0 || self.requests.room() == 0 {
             return Some(Shortage::OfWorker);
         }
+        if free > self.limits.in_flight {
+            return None; // as many as there are slots are left
+        }
         let queued = self.net.queued(account);
         let is_its = queued == 0 || queued < free.saturating_mul(SHARE);
         (!is_its).then_some(Shortage::Clogged)

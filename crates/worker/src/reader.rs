@@ -239,17 +239,14 @@ impl Reader {
         input: &mut &[u8],
     ) -> Stop {
         loop {
-            let Some(account) = engine.front.conns.look(id).map(|conn| conn.intake.account) else {
-                return Stop::Gone;
-            };
-            let shortage = engine.front.shortage(account);
             let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_broken());
             let Some(conn) = conn else { return Stop::Gone };
+            let account = conn.intake.account;
             if let Receiving::Waiting(request) = conn.intake.receiving {
-                if let Some(shortage) = shortage {
+                if let Some(shortage) = engine.front.shortage(account) {
                     return shortage.into(); // others took the last slots meanwhile
                 }
-                conn.intake.receiving = Receiving::Nothing;
+                engine.front.conns.get(id).intake.receiving = Receiving::Nothing;
                 if let Err(shortage) = admit(engine, id, request) {
                     return shortage.into();
                 }
@@ -269,7 +266,7 @@ impl Reader {
                 if self.batch >= engine.front.limits.batch {
                     return Stop::Batch;
                 }
-                if let Some(shortage) = shortage {
+                if let Some(shortage) = engine.front.shortage(account) {
                     return shortage.into();
                 }
             }
