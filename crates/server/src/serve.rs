@@ -1,6 +1,7 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
+mod args;
 mod clash;
 mod doors;
 mod draft;
@@ -9,8 +10,6 @@ mod reload;
 pub mod state_file;
 
 use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,7 +18,6 @@ use std::time::Duration;
 
 use contract::{BufPool, ListenerId};
 use control::{Tenants, WorkerCommands, WorkerController, WorkerMailbox};
-use flash::Decorated;
 use io::{
     Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
     Waker,
@@ -30,134 +28,25 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use worker::{Attached, Limits, Line, Parts, Watch, Worker};
 
+pub use self::args::Args;
+use self::args::{located, merge};
 use self::doors::Doors;
 use self::draft::{Beside, Draft};
-use self::duty::Duty;
-use crate::admin::{Crew, Office, Wanted};
+use self::duty::{Duty, ServerDevice, ServerWorker};
+use crate::admin::{Crew, Office};
 use crate::config::{Config, Mistakes};
-use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
-use crate::interface::{Chosen, Interface, Way};
+use crate::interface::{Chosen, Way};
 use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
-use crate::sessions::{AnySession, ByListener};
-use crate::upgrade::{self, Grounds, HandOver, Successor};
-use crate::volumes::{AnyDevice, Through, Volume, nothing};
-
-/// Export devices over TCP and Unix sockets
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Configuration file (TOML); the options below override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; repeatable
-    #[arg(long, value_name = "SPEC")]
-    device: Vec<String>,
-    /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
-    /// or nvme-tcp://HOST:PORT; repeatable
-    #[arg(long, value_name = "URL")]
-    listen: Vec<String>,
-    /// Number of workers, or MIN..MAX for as many as the load needs [default: 1]
-    #[arg(long, value_name = "N")]
-    workers: Option<CrewSize>,
-    /// Processors to pin the workers to, such as 0,2
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    cpus: Option<Vec<usize>>,
-    /// Device model of every --device: a file, a or cloud
-    #[arg(long, value_name = "FILE")]
-    model: Option<String>,
-    /// Serve first come, first served: keep no promise and limit nobody
-    #[arg(long)]
-    no_scheduler: bool,
-    /// State file for live changes, or none [default: beside the configuration file; none without
-    /// one]
-    #[arg(long, value_name = "FILE")]
-    state: Option<String>,
-    /// Start once with the previous state file, because the current one is broken
-    #[arg(long, conflicts_with = "check")]
-    previous_state: bool,
-    /// Take over the listeners and connections of the running server instead of binding
-    #[arg(long, conflicts_with = "previous_state")]
-    upgrade: bool,
-    /// Path of the upgrade socket, or none [default: beside the admin API's socket]
-    #[arg(long, value_name = "PATH")]
-    upgrade_socket: Option<String>,
-    /// Check the configuration and exit, without touching devices
-    #[arg(long)]
-    check: bool,
-    /// Interface to the kernel; auto falls back to epoll if io_uring is refused
-    #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
-    interface: Interface,
-    /// Address of the admin API: path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
-    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a
-    /// socket of this user's]
-    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
-    admin: Option<Wanted>,
-    /// Address of loopback that serves metrics, such as 127.0.0.1:9420
-    #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
-    /// Number of tenants with metrics of their own; the others are summed
-    #[arg(long, value_name = "N", default_value_t = control::metrics::TENANTS_DEFAULT)]
-    metrics_tenants: usize,
-    /// Format of the log, on standard error
-    #[arg(long, value_enum, value_name = "FORM", default_value_t)]
-    log_format: log::Form,
-    /// Log filter: a level, or levels by crate, such as warn,nearflash_worker=debug
-    #[arg(long, value_name = "FILTER", env = "NEARFLASH_LOG", default_value = "warn")]
-    log: String,
-    /// Let everybody in on every address, without an access rule
-    #[arg(long)]
-    insecure: bool,
-    /// Allow core dumps and debuggers, which see keys and data
-    #[arg(long)]
-    core_dumps: bool,
-    /// Microseconds for which an idle worker looks for work before it sleeps
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
-    spin: u64,
-    /// Accepted without effect: zero-copy sends were slower, and were removed
-    #[arg(long)]
-    zero_copy_send: bool,
-    /// Congestion control of connections, by its kernel name [default: cubic on loopback, else the
-    /// system's]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
-}
-
-impl Args {
-    /// Returns the settings of the command line that have no counterpart in the configuration.
-    fn beside(&self) -> Beside {
-        let (insecure, metrics, interface) = (self.insecure, self.metrics, self.interface);
-        Beside { insecure, metrics, interface, grows: false }
-    }
-
-    /// Returns the configuration file's path, for records.
-    fn about(&self) -> String {
-        self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
-    }
-
-    /// Returns true if core dumps are allowed.
-    pub fn allows_core_dumps(&self) -> bool {
-        self.core_dumps
-    }
-
-    /// The form of the log, and what is in it.
-    pub fn log(&self) -> (log::Form, Option<&str>) {
-        (self.log_format, Some(&self.log))
-    }
-
-    /// Returns true if the server is to take over from another.
-    pub(crate) fn is_upgrade(&self) -> bool {
-        self.upgrade
-    }
-
-    /// Returns true if the configuration is only to be checked.
-    pub(crate) fn is_check(&self) -> bool {
-        self.check
-    }
-}
+use crate::sessions::ByListener;
+use crate::upgrade::{
+    Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
+};
+use crate::volumes::{Through, Volume, nothing};
 
 /// The parts that every worker is made of.
 pub(crate) struct Plan {
@@ -276,10 +165,6 @@ impl Plan {
     }
 }
 
-type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
-type ServerWorker<N> =
-    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
-
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
@@ -295,7 +180,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {
         log::say(format_args!("warning: {exposed}"));
     }
-    let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
+    let place = socket_path(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut successor = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
         (true, Some(place)) => Some(Successor::knock(place)?),
@@ -344,7 +229,13 @@ fn serve(
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
     if let Some(successor) = successor {
-        live.set_departed(successor.check(&live.spaces(), &listen_at, &plan)?);
+        live.set_departed(successor.check(
+            &live.spaces(),
+            &listen_at,
+            plan.room,
+            &plan.tenants,
+            &plan.shared.listeners,
+        )?);
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
@@ -373,7 +264,7 @@ fn serve(
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
     let grounds = plan.grounds(&mut doors, live, commands, wakers, later);
-    let hand_over = hand_over.start(grounds, successor.take(), doors.upgrade()?)?;
+    let hand_over = start_hand_over(hand_over, grounds, successor.take(), doors.upgrade()?)?;
     if hand_over.has_to_serve(&threads)? {
         announce(&doors, is_successor.then(|| (&*office, args.about())));
         let _ = serves.send(()); // it is listened to until this process ends
@@ -391,7 +282,7 @@ fn serve(
 fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
     match taken_over {
         Some((office, about)) => office.has_taken_over(&about),
-        None => upgrade::tell_service_manager(),
+        None => tell_service_manager(),
     }
     // Who started it may not listen any more.
     let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
@@ -414,34 +305,6 @@ fn end_with_any_thread() {
         tell(panic);
         std::process::abort();
     }));
-}
-
-/// The file's configuration with the command line's on top.
-fn merge(args: &Args) -> Result<Config, String> {
-    let mut config = match &args.config {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
-    };
-    if !args.device.is_empty() {
-        config.device = args.device.iter().enumerate().map(spec::Device::from_argument).collect();
-    }
-    if !args.listen.is_empty() {
-        config.listen = args.listen.iter().map(|url| spec::Listener::from_argument(url)).collect();
-    }
-    if let Some(model) = &args.model {
-        config.set_model(model);
-    }
-    config.admin.listen = args.admin.clone().or(config.admin.listen);
-    config.workers = args.workers.or(config.workers);
-    config.cpus = args.cpus.clone().or(config.cpus);
-    Ok(config)
-}
-
-/// Mistakes with the lines of the configuration that they are about, where that can be told.
-fn located(args: &Args, mistakes: &Mistakes) -> String {
-    let Some(file) = &args.config else { return mistakes.told(None) };
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    mistakes.told(Some((file, &text)))
 }
 
 /// Finds what is wrong with a configuration, as `--check` does.
@@ -658,7 +521,7 @@ fn stop_on_signal(
                 std::process::exit(130);
             }
             plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
-            upgrade::ask_for_time(plan.limits.drain);
+            ask_for_time(plan.limits.drain);
         }
     });
     let started = reloads.and(heard).map(drop);

@@ -10,11 +10,11 @@ use control::Tenants;
 use control::admin::{Running, scrape_router};
 use io::{Listener, TcpOptions};
 
-use super::Args;
+use super::args::Args;
 use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::{ListenAt, url};
 use crate::live::Open;
-use crate::upgrade::{self, Role, Socket, Successor};
+use crate::upgrade::{Role, Socket, Successor, open_socket, socket_path};
 
 /// The longest time that an ended server waits for the answers of an API to leave.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl Doors {
             self.sockets.push(Arc::new(api.socket()));
         }
         let told = args.upgrade_socket.as_deref();
-        let place = upgrade::place(told, wanted).filter(|_| told.is_some() || has_admin);
+        let place = socket_path(told, wanted).filter(|_| told.is_some() || has_admin);
         let Some(place) = place else { return Ok(()) };
         match open_upgrade(&place, successor) {
             Ok((listener, socket)) => {
@@ -134,7 +134,7 @@ fn open_upgrade(
     let passed = successor
         .map(|successor| successor.socket(|role| *role == Role::Upgrade, &wanted))
         .transpose()?;
-    let listener = passed.flatten().map_or_else(|| upgrade::open(place), Ok)?;
+    let listener = passed.flatten().map_or_else(|| open_socket(place), Ok)?;
     let socket = Socket::of(&listener, Role::Upgrade, wanted);
     Ok((listener, socket))
 }

@@ -4,17 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Instant, Turn};
+use control::WorkerMailbox;
+use flash::Decorated;
+use qos::AnyScheduler;
+use worker::{Attached, Worker};
 
-use super::{ServerDevice, ServerWorker};
 use crate::interface::Way;
 use crate::orders::{DiskOrder, Inbox, Order, Orders};
-use crate::volumes::Volume;
+use crate::sessions::{AnySession, ByListener};
+use crate::volumes::{AnyDevice, Volume};
 
 /// The interval at which a drained worker checks whether the others have drained.
 const DRAINED_PERIOD: Duration = Duration::from_millis(2);
 
 /// The interval at which a worker checks whether a device to be closed is idle.
 const CLOSING_PERIOD: Duration = Duration::from_millis(1);
+
+/// A device of a worker, with its scheduler.
+pub(super) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
+
+/// A worker of a server, over one way to the kernel.
+pub(super) type ServerWorker<N> =
+    Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
 
 /// The progress of one worker with its orders.
 pub(super) struct Duty {

@@ -3,8 +3,8 @@
 
 use contract::Happening;
 
+use super::args::{Args, located, merge};
 use super::draft::{Beside, Draft};
-use super::{Args, located, merge};
 use crate::admin::Office;
 use crate::config::Config;
 use crate::live::{Live, Reloaded};

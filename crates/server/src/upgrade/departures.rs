@@ -13,9 +13,12 @@ use control::HANDED_AT_ONCE;
 use io::Shelved;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 
-use super::hand_over::{Event, HandOver};
+use super::event::Event;
+use super::grounds::Grounds;
+use super::hand_over::HandOver;
+use super::knock;
+use super::step::{STEP_MAX, step_with};
 use super::talk::{Message, Over, Talk, unexpected};
-use super::{Grounds, STEP_MAX, knock, step_with};
 use controllers::Controllers;
 
 /// The time limit for handing over connections, as long as some still move. Connections that are

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use io::Link;
 
-use super::STEP_MAX;
+use super::step::STEP_MAX;
 use super::talk::Talk;
 
 /// Refuses a process that asks to take over, and tells it why.

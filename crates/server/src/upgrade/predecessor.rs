@@ -11,10 +11,13 @@ use proto::takeover::Kind;
 use worker::Hold;
 
 use super::departures::Departures;
-use super::hand_over::{Event, HandOver};
+use super::event::Event;
+use super::hand_over::HandOver;
 use super::inventory::{DepartedAt, HeldAt, Hello, Left, ServerInventory, SocketAt, files, place};
+use super::socket::Socket;
+use super::step::{AFTERMATH, PREPARE_MAX, STEP_MAX, step};
 use super::talk::{Message, Over, unexpected};
-use super::{AFTERMATH, PREPARE_MAX, STEP_MAX, Socket, knock, step};
+use super::{knock, notify};
 use crate::places::Disk;
 
 /// The time limit for everything that was stopped to come to rest.
@@ -265,7 +268,7 @@ impl<'a> Predecessor<'a> {
     /// Ends the other process, which does not answer.
     fn end_successor(&self) {
         // It may have said that it is the main process, with whose end the service would end.
-        super::tell_service_manager();
+        notify::ready();
         if let Some(Err(error)) = self.successor.as_ref().map(Process::kill) {
             tracing::error!(
                 %error,
@@ -292,7 +295,7 @@ impl<'a> Predecessor<'a> {
     /// Restores everything that was not handed over.
     fn undo(&mut self) {
         if self.changes.is_committed {
-            super::tell_service_manager(); // the other has said that it is the main process
+            notify::ready(); // the other has said that it is the main process
         }
         let grounds = self.departures.grounds.clone();
         let fabric = grounds.live.fabric();

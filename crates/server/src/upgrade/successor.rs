@@ -8,23 +8,26 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
+use control::Tenants;
 use flash::Spec;
 use io::{Link, Listener, Process};
 use proto::nvme::{ExportedController, Held, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
-use worker::{Adopted, FenceName, Hold};
+use worker::{Adopted, FenceName, Hold, Listeners};
 
-use super::hand_over::{Event, HandOver};
+use super::event::Event;
+use super::grounds::Grounds;
+use super::hand_over::HandOver;
 use super::inventory::{self, HeldAt, Hello, Left, ServerInventory, SocketAt};
+use super::notify;
 use super::socket::{Role, wanted};
+use super::step::{AFTERMATH, PREPARE_MAX, STEP_MAX, step, step_with};
 use super::talk::{Message, Over, Talk, unexpected};
-use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
 use crate::listen::ListenAt;
 use crate::live::StateAt;
 use crate::log;
-use crate::serve::Plan;
 use crate::sessions::AnySession;
 use crate::volumes::Volume;
 
@@ -167,15 +170,17 @@ impl Successor {
         &mut self,
         spaces: &[Space],
         listen: &[ListenAt],
-        own: &Plan,
+        room: usize,
+        tenants: &Tenants,
+        known: &Listeners,
     ) -> Result<Vec<ListenAt>, String> {
         let checked = self.inventory.check(&self.places, spaces).and_then(|()| {
-            self.inventory.check_room(own.room)?;
+            self.inventory.check_room(room)?;
             self.listeners = self.inventory.listeners(listen)?;
             self.modes = listen.iter().map(|at| (at.id, at.mode)).collect();
-            let (now, mut registry) = (own.tenants.now(), own.tenants.registry());
+            let (now, mut registry) = (tenants.now(), tenants.registry());
             self.inventory.make_tenants(&mut registry, now)?;
-            let departed = self.inventory.departed(&own.shared.listeners, &registry)?;
+            let departed = self.inventory.departed(known, &registry)?;
             self.listeners.extend(departed.iter().map(|(there, at)| (*there, at.id)));
             Ok(departed.into_iter().map(|(_, at)| at).collect())
         });
@@ -393,7 +398,7 @@ impl TakeOver<'_> {
                 self.inherit(std::mem::take(&mut left.spent));
                 let held = self.names(&left);
                 // Before the older one ends, which would look like the end of the service.
-                super::tell_service_manager();
+                notify::ready();
                 // First: the older one takes everything back from who ends without having said so. One
                 // that lives and does not hear it takes everything back, too.
                 if let Err(over) = self.talk.say(Kind::Committed, &[])
@@ -698,7 +703,7 @@ impl TakeOver<'_> {
     fn end(&mut self, ended: &Ended, told: &Told) {
         if !self.serves {
             log::tell("the old process ended early; this process takes over everything".to_owned());
-            super::tell_service_manager();
+            notify::ready();
             self.serve(Hold::All, told);
         }
         if let Ended::Gone = ended {

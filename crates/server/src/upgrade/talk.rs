@@ -9,8 +9,8 @@ use std::time::Duration;
 use io::Link;
 use proto::takeover::{Head, Kind};
 
-use super::STEP_MAX;
-use super::hand_over::Event;
+use super::event::Event;
+use super::step::STEP_MAX;
 
 /// The time limit for the last message.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);

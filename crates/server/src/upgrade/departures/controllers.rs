@@ -11,8 +11,8 @@ use proto::nvme::{EXPORT_QUEUES_MAX, ExportedController, Fabric};
 use proto::nvme_tcp::ControllerSession;
 use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
+use super::super::step::{STEP_MAX, step_with};
 use super::super::talk::Over;
-use super::super::{STEP_MAX, step_with};
 use super::Departures;
 
 /// The time limit for the connections of one controller to become quiet together.
@@ -61,7 +61,7 @@ pub(super) struct Controllers {
 
 impl Departures<'_> {
     /// Gives away every NVMe controller that can be, some at a time.
-    pub(in super::super) fn give_controllers(&mut self) -> Result<(), String> {
+    pub(crate) fn give_controllers(&mut self) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
         let began = self.grounds.clock.now();
         while self.grounds.clock.now().since(began) < GIVING_MAX
@@ -274,12 +274,12 @@ impl Departures<'_> {
     }
 
     /// Returns true if a controller belongs to the other process.
-    pub(in super::super) fn has_given_controllers(&self) -> bool {
+    pub(crate) fn has_given_controllers(&self) -> bool {
         self.controllers.are_given
     }
 
     /// Takes back all controllers that are under way, before their connections return.
-    pub(in super::super) fn keep_controllers(&mut self) {
+    pub(crate) fn keep_controllers(&mut self) {
         let Some(fabric) = self.grounds.live.fabric() else { return };
         for (_, shown) in std::mem::take(&mut self.controllers.shown) {
             self.take_controller_back(&shown);

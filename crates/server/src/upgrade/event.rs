@@ -1,0 +1,16 @@
+//! The events that the hand-over thread waits for.
+
+use std::os::unix::net::UnixStream;
+
+use super::talk::{Message, Over};
+
+/// Something that the hand-over thread waits for.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A worker has sent a message.
+    Mail,
+    /// A process wants to take over.
+    Knock(UnixStream),
+    /// The other process has sent a message in the conversation of this number, or has ended it.
+    Heard(u64, Result<Message, Over>),
+}

@@ -1,0 +1,54 @@
+//! The parts of a server that take part in a hand-over.
+
+use std::sync::{Arc, Mutex};
+
+use contract::ListenerId;
+use control::admin::Running;
+use control::{Tenants, WorkerCommands};
+use io::{Clock, Listener, Spread, Waker};
+use worker::Parts;
+
+use super::socket::Socket;
+use crate::live::Live;
+use crate::orders::Orders;
+use crate::places::Places;
+
+/// The parts of a server that are handed over, or that taken-over connections are added to.
+pub(crate) struct Grounds {
+    pub(crate) tenants: Tenants,
+    pub(crate) commands: WorkerCommands,
+    pub(crate) spread: Arc<Spread>,
+    pub(crate) shared: Arc<Parts>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) clock: Clock,
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) wakers: Vec<Waker>,
+    /// Admin API, metrics and the upgrade socket; beside them stand the listeners, which change.
+    pub(crate) sockets: Vec<Arc<Socket>>,
+    /// The APIs behind them.
+    pub(crate) apis: Vec<Running>,
+    /// Connections that fit all workers.
+    pub(crate) connections_max: usize,
+    /// The listeners of these sockets, which the first worker gets when this process serves.
+    pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
+}
+
+impl Grounds {
+    /// Returns all listening sockets.
+    pub(super) fn all_sockets(&self) -> Vec<Arc<Socket>> {
+        let (mut all, _) = self.live.open_sockets();
+        all.extend(self.sockets.iter().cloned());
+        all
+    }
+
+    /// Marks the files of the sockets as owned by the other process, or by this one again.
+    pub(super) fn give_away(&self, is_given: bool) {
+        self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
+    }
+
+    /// Lets the APIs accept, or not.
+    pub(super) fn hold_apis(&self, is_held: bool) {
+        self.apis.iter().for_each(|api| api.hold(is_held));
+    }
+}

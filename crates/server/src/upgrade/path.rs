@@ -1,0 +1,52 @@
+//! The path of the upgrade socket.
+
+use std::path::{Path, PathBuf};
+
+use control::admin::AdminAddress;
+use io::{Listener, UnixPath};
+
+use crate::admin::Wanted;
+
+/// The permissions of the upgrade socket: the user who runs the server, and root.
+const MODE: u32 = 0o600;
+
+/// Returns the path of the upgrade socket of a server with this admin API, or `None` if it has
+/// none.
+pub(crate) fn socket_path(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
+    match (told, admin) {
+        (Some("none"), _) => None,
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(Wanted::Nowhere)) => None,
+        (None, Some(Wanted::At(each))) => each.iter().find_map(|address| {
+            let AdminAddress::Unix(path) = address else { return None };
+            let mut name = path.as_os_str().to_owned();
+            name.push(".upgrade");
+            Some(PathBuf::from(name))
+        }),
+        (None, None) => match crate::admin::default_place() {
+            Wanted::Nowhere => None,
+            default => socket_path(None, Some(&default)),
+        },
+    }
+}
+
+/// Opens the upgrade socket.
+pub(crate) fn open_socket(path: &Path) -> Result<Listener, String> {
+    let path = UnixPath::new(path).map_err(|error| error.to_string())?;
+    Listener::bind_unix(&path, MODE).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upgrade_socket_is_beside_the_admin_socket() {
+        let admin: Wanted = "/run/x/admin.sock".parse().unwrap();
+        let beside = PathBuf::from("/run/x/admin.sock.upgrade");
+        assert_eq!(socket_path(None, Some(&admin)), Some(beside));
+        assert_eq!(socket_path(Some("none"), Some(&admin)), None);
+        assert_eq!(socket_path(Some("/u"), Some(&Wanted::Nowhere)), Some(PathBuf::from("/u")));
+        assert_eq!(socket_path(None, Some(&Wanted::Nowhere)), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! The hand-over thread: it takes over from a predecessor, then waits for a successor.
+
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::event::Event;
+use super::grounds::Grounds;
+use super::hand_over::HandOver;
+use super::knock;
+use super::predecessor::Predecessor;
+use super::successor::Successor;
+use crate::log;
+use crate::orders::Orders;
+
+/// The polling interval while no take-over runs.
+const IDLE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Starts the hand-over thread. The thread first takes over, if there is somebody to take over from,
+/// and says how that ended; then it waits for the next process.
+pub(crate) fn start(
+    mut hand_over: HandOver,
+    grounds: Grounds,
+    successor: Option<Successor>,
+    socket: Option<UnixListener>,
+) -> Result<Started, String> {
+    let (orders, is_successor) = (grounds.orders.clone(), successor.is_some());
+    hand_over.grounds = Some(Arc::new(grounds));
+    let (told, outcome) = channel();
+    let body = move || {
+        if let Some(successor) = successor {
+            let is_over = successor.take_over(&mut hand_over, &told).is_err();
+            if is_over {
+                return;
+            }
+        }
+        serve(&mut hand_over, socket);
+        drop(told);
+    };
+    let started = std::thread::Builder::new().name("hand-over".to_owned()).spawn(body);
+    started.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(Started { outcome, orders, is_successor })
+}
+
+/// Waits for processes that want to take over.
+fn serve(hand_over: &mut HandOver, socket: Option<UnixListener>) {
+    if let Some(socket) = socket
+        && let Err(error) = accept(socket, hand_over.sender.clone())
+    {
+        tracing::warn!(error, "this server cannot be upgraded while it runs");
+    }
+    loop {
+        match hand_over.next(IDLE_PERIOD) {
+            None | Some(Event::Mail) => hand_over.return_all(),
+            Some(Event::Heard(..)) => {} // of a talk that is over
+            Some(Event::Knock(stream)) => match Predecessor::give(hand_over, stream) {
+                Ok(()) => {
+                    return see_out(hand_over);
+                }
+                Err(why) => {
+                    log::tell(format!("the upgrade has failed, this server goes on: {why}"));
+                }
+            },
+        }
+    }
+}
+
+/// The workers drain, and the process ends with them.
+fn see_out(hand_over: &mut HandOver) {
+    while !hand_over.grounds().orders.are_drained() {
+        hand_over.return_all();
+        if let Some(Event::Knock(stream)) = hand_over.next_soon() {
+            knock::refuse(stream, "this process has just been taken over; try again");
+        }
+    }
+}
+
+/// The hand-over thread at work.
+pub(crate) struct Started {
+    /// The result of a take-over by this process. The channel closes when a successor has taken
+    /// over.
+    outcome: Receiver<Result<(), String>>,
+    orders: Arc<Orders>,
+    is_successor: bool,
+}
+
+impl Started {
+    /// Waits until this process serves; `false`: it was told to stop before.
+    ///
+    /// # Errors
+    /// Why it never will.
+    pub(crate) fn has_to_serve(&self, workers: &[JoinHandle<()>]) -> Result<bool, String> {
+        while self.is_successor && !workers.iter().all(JoinHandle::is_finished) {
+            match self.outcome.recv_timeout(IDLE_PERIOD / 10) {
+                Ok(outcome) => return outcome.map(|()| true),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the hand-over thread is gone".to_owned());
+                }
+            }
+        }
+        Ok(!self.is_successor)
+    }
+
+    /// The workers have ended: waits until who has taken over knows, if that is why.
+    pub(crate) fn see_out(&self) {
+        if self.orders.are_given() {
+            let _ = self.outcome.recv_timeout(IDLE_PERIOD); // a channel that is closed says so
+        }
+    }
+}
+
+/// Accepts processes that want to take over.
+fn accept(listener: UnixListener, events: Sender<Event>) -> Result<(), String> {
+    let body = move || {
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => {
+                    if events.send(Event::Knock(stream)).is_err() {
+                        return;
+                    }
+                }
+                Err(_) => std::thread::sleep(IDLE_PERIOD), // too few descriptors, say
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("upgrade-accept".to_owned()).spawn(body);
+    started.map(drop).map_err(|error| error.to_string())
+}
