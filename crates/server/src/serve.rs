@@ -37,6 +37,7 @@ use crate::admin::{Crew, Office};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Way};
+use crate::listen::ListenAt;
 use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::{Inbox, Orders};
@@ -73,6 +74,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Checks that this server can go on with the predecessor's connections. Returns the
+    /// predecessor's listeners that this server does not have.
+    fn check_successor(
+        &self,
+        successor: &mut Successor,
+        live: &Live,
+        listen_at: &[ListenAt],
+    ) -> Result<Vec<ListenAt>, String> {
+        let listeners = &self.shared.listeners;
+        successor.check(&live.spaces(), listen_at, self.room, &self.tenants, listeners)
+    }
+
     /// The scheduler of a worker's queue to a device.
     fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
         let slots = self.limits.in_flight;
@@ -229,13 +242,7 @@ fn serve(
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
     if let Some(successor) = successor {
-        live.set_departed(successor.check(
-            &live.spaces(),
-            &listen_at,
-            plan.room,
-            &plan.tenants,
-            &plan.shared.listeners,
-        )?);
+        live.set_departed(plan.check_successor(successor, &live, &listen_at)?);
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
