@@ -1,4 +1,4 @@
-//! What a check of one setting found, with its grade and its advice.
+//! A finding: the result of a check of one setting, with its grade and its advice.
 
 use serde::Serialize;
 

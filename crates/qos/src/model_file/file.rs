@@ -1,4 +1,4 @@
-//! What a file says about a device, whichever form it has.
+//! The contents of a model file, whichever form the file has.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -101,7 +101,7 @@ impl ModelFile {
     /// Returns the model that schedulers and admission work with.
     ///
     /// # Errors
-    /// What is written there contradicts itself. A parsed file never does.
+    /// The entries contradict each other. A parsed file never has this error.
     pub fn model(&self) -> Result<DeviceModel, DeviceModelError> {
         let cost = CostModel::curved(self.write, self.read_only_read, &self.sizes)
             .map_err(DeviceModelError::Cost)?;
