@@ -59,7 +59,7 @@ pub struct Reply {
 pub enum Token {
     /// A read for a host, by its place in the table of reads, with place and number of pages.
     Read(u16, u32, u32),
-    /// A batch of a log.
+    /// The write of a batch, by the number of its log.
     Batch(u8),
     /// A read of the collector.
     Collect,

@@ -23,7 +23,7 @@ pub(crate) struct Item {
     pub(crate) heat: u8,
     /// Stamp; zero for a host's page until the batch is closed.
     pub(crate) stamp: u64,
-    /// CRC of the data, or number of pages of the run.
+    /// For a page, the CRC of its data; for a record of a run, its number of pages.
     pub(crate) check: u32,
     /// The place that a moved page leaves.
     pub(crate) from: u32,

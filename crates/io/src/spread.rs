@@ -159,8 +159,8 @@ impl Spread {
         self.workers.len()
     }
 
-    /// Takes the socket of a connection that comes from another process, for the worker with the
-    /// fewest connections; which that is.
+    /// Keeps the socket of a connection from another process for the worker with the fewest
+    /// connections. Returns its ticket and that worker.
     ///
     /// # Errors
     /// Returns the socket if too many are under way; the workers take them.

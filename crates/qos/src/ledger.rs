@@ -290,8 +290,8 @@ impl Ledger {
         spare(generated(round.share() * self.shared.best_effort(), round.last_round()))
     }
 
-    /// Returns the part of what is due that a best-effort tenant pays which makes so many nano-units:
-    /// all pay the same part of what they make, rounded up.
+    /// Returns what a best-effort tenant that generates `made` nano-units pays of the round's
+    /// repayment: every tenant pays the same fraction, rounded up.
     fn part_due(&self, made: i64, round: &Round) -> i64 {
         match round.due() {
             0 => 0,

@@ -284,9 +284,10 @@ impl Orders {
 impl Line {
     /// Adds an order. A worker that has ended hears nothing.
     fn tell(&self, order: Order) {
-        let _ended = self.sender.send(order);
-        // Behind the order, so that the worker that sees the count finds the order.
+        // Before the order, so that a worker that has done another one is not taken for done. Whoever
+        // sees the count first finds the order in a later turn: the sender wakes the worker.
         self.told.fetch_add(1, Ordering::AcqRel);
+        let _ended = self.sender.send(order);
     }
 }
 

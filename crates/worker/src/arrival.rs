@@ -86,10 +86,15 @@ where
             Err(NotUnpacked::Unknown) => return Err(NotLanded::NoRoom(parcel)),
         };
         let Some(id) = front.net.attach(parcel.ticket) else {
-            // A session that cannot be packed at this very instant is lost: wherever its bytes go,
-            // they make one that ends.
-            if let Some(packed) = session.pack() {
-                parcel.session = packed;
+            match session.pack() {
+                Some(packed) => parcel.session = packed,
+                // A session that cannot be packed at this very instant is lost: wherever its bytes
+                // go, they make one that ends. No fence holds its requests, so none may begin.
+                None => {
+                    parcel.requests.clear();
+                    parcel.waiting = None;
+                    parcel.put_off.clear();
+                }
             }
             return Err(NotLanded::NoRoom(parcel));
         };

@@ -227,27 +227,33 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Sends what the session has to say by itself, as far as there is room.
+    /// Sends what the session has to say by itself, as far as there is room; the rest later.
     fn say(&mut self, id: ConnId) {
+        if !self.say_all(id) && !self.conns.speakers.contains(&id) {
+            self.conns.speakers.push(id);
+        }
+    }
+
+    /// Sends what the session has to say by itself. Returns `false` where there is no room for all.
+    fn say_all(&mut self, id: ConnId) -> bool {
         while let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) {
-            match conn.session.unsaid() {
-                0 => return,
-                _ if self.utter(id) => {}
-                _ => {
-                    if !self.conns.speakers.contains(&id) {
-                        self.conns.speakers.push(id);
-                    }
-                    return;
-                }
+            if conn.session.unsaid() == 0 {
+                return true;
+            }
+            if !self.utter(id) {
+                return false;
             }
         }
+        true
     }
 
     /// Lets all connections go on that had no room for what they had to say.
     pub(crate) fn say_on(&mut self) {
         for n in (0..self.conns.speakers.len()).rev() {
-            let id = self.conns.speakers.swap_remove(n);
-            self.say(id);
+            let id = self.conns.speakers[n];
+            if self.say_all(id) {
+                self.conns.speakers.swap_remove(n);
+            }
         }
     }
 

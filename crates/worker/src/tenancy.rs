@@ -133,8 +133,8 @@ fn join(meters: &Meters, member: Member) {
     }
 }
 
-/// Counts a handle that is gone, unless it is of an earlier epoch: such a handle has not been counted
-/// since that epoch ended.
+/// Removes a handle from its tenant's count. A handle of an earlier epoch was removed when that
+/// epoch ended.
 fn leave(meters: &Meters, member: Member) {
     let meter = meter(meters, member.tenant);
     if meter.epoch() == member.epoch {

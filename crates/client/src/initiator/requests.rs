@@ -408,7 +408,8 @@ impl Requests {
         may
     }
 
-    /// Queues an orphan again whose payload is back, or ends it.
+    /// Sends a request whose connection was lost again, now that its payload is back, or ends it if
+    /// it may not be repeated.
     fn queue_again(&mut self, slot: Slot) {
         if self.count_repeat(slot) {
             self.put_in_order(slot);

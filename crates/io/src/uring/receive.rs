@@ -126,8 +126,8 @@ impl Receiver {
         unsafe { self.ring.push(Owner::Sockets, data, entry) };
     }
 
-    /// Takes the end of a watch. Returns why the connection has ended; the end of a connection that
-    /// is read shows in the receive.
+    /// Handles the completion of a watch. Returns why the connection ended; for a connection that
+    /// is being read, the receive reports it.
     pub(super) fn hung_up(
         &mut self,
         table: &mut Table,

@@ -96,7 +96,7 @@ impl Seen {
         self.on.is_kept() && self.less.is_kept()
     }
 
-    /// The targets of Figure 5.
+    /// Returns for each target of Figure 5 whether it was met.
     pub(crate) fn verdicts(&self) -> Vec<Verdict> {
         let broken = |got: &Got| got.p95_nanos > f64::from(self.slow) * 2e6;
         let times = |got: &[Got]| {

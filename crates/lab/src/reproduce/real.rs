@@ -55,7 +55,7 @@ impl Bed {
         if self.quick { "1" } else { "3" }
     }
 
-    /// Measurements of which the median counts.
+    /// Returns the number of measurements, of which the median is reported.
     pub(super) fn repetitions(&self) -> usize {
         if self.quick { 1 } else { 3 }
     }

@@ -57,7 +57,7 @@ fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// A head of somebody who guesses.
+/// Returns the head of a forged packet with guessed values.
 fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
     Head {
         kind,

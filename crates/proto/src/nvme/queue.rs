@@ -210,8 +210,9 @@ impl Queue {
         out.clear();
         let cid = entry.cid.get();
         if self.made.id != 0 && entry.opcode == NvmOpcode::DATASET_MANAGEMENT.0 {
+            // Not put off: its requests would begin amid the payload of a later command.
             if self.refresh().is_err() {
-                return Outcome::Busy;
+                return Outcome::Done(Answer::error(cid, Status::INTERRUPTED));
             }
             return match self.discard(entry, payload) {
                 Ok(io) if self.ranges.is_empty() => Outcome::Done(Answer::ok(io.cid)),

@@ -550,8 +550,7 @@ impl Speaks for ControllerSession {
                     return Err(Fatal::Ended(0));
                 }
                 Executed::Busy => {
-                    self.own.ready.push_back(own);
-                    self.desk.call_when_free(self.peer.conn);
+                    self.put_off_busy(own);
                     is_busy = true;
                 }
             }

@@ -48,7 +48,8 @@ pub enum HostEvent<'a> {
     Ready(Ready),
     /// A command has ended.
     Ended {
-        /// The completion; without a head pointer if the data reported success.
+        /// The completion. Its submission-queue head is not set if the data carried the SUCCESS
+        /// flag and no completion came.
         completion: Completion,
         /// `Ok` if the command's data came whole and undamaged.
         data: Status,

@@ -25,8 +25,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the latencies that rates are looked for, in microseconds, ascending: the model's
-    /// rows as far as no promise is stricter, and the strictest promise.
+    /// Returns the latencies to find rates for, in ascending µs: the model's rows up to the
+    /// strictest promise, and that promise.
     pub(super) fn goals_us(&self) -> Vec<u32> {
         let rows = self.model.points().iter().map(|row| row.latency_us);
         let within = |us: &u32| self.bound_us.is_none_or(|bound| *us <= bound);

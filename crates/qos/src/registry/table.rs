@@ -44,7 +44,7 @@ pub(super) struct Table {
     sharing: u64,
     vacant: BTreeSet<TenantId>,
     standing: Standing,
-    /// Deficits of each tenant that were told already.
+    /// Number of deficits of each tenant that were already reported.
     told: Vec<u64>,
 }
 

@@ -170,8 +170,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Lets workers and hosts know: workers first of what there is more, hosts first of what there is
-    /// less.
+    /// Tells workers of added and grown namespaces, then hosts of all changes, then workers of
+    /// shrunk and removed namespaces.
     pub(super) fn adopt(&self, inner: &mut Inner, after: World) {
         let before = &inner.world;
         let (more, less) = world::moves(&before.spaces, &after.spaces);

@@ -57,7 +57,8 @@ pub fn open(path: Option<&Path>, previous: bool) -> Result<(Option<Store>, Chang
     }
 }
 
-/// Says that changes are kept nowhere, unless nobody can make any or whoever runs this has said so.
+/// Warns that live changes are not kept, unless the admin API is off or the operator chose to run
+/// without a state file.
 pub(super) fn warn_of_none(told: Option<&str>, config: &Config) {
     let is_said = told.is_some() || config.state.is_some();
     if !is_said && config.admin.listen != Some(Wanted::Nowhere) {

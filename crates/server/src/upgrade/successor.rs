@@ -416,7 +416,7 @@ impl TakeOver<'_> {
         Ok(None)
     }
 
-    /// Tenants go on with what they have and owe.
+    /// Gives tenants the tokens and debts that they had in the predecessor.
     fn inherit(&self, held: Vec<HeldAt>) {
         let now = self.grounds.tenants.now();
         let mut registry = self.grounds.tenants.registry();

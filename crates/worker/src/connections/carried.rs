@@ -29,7 +29,7 @@ impl Carried {
 
     /// Returns whether so many bytes more may be kept for a tenant.
     pub(crate) fn allows(&self, tenant: TenantId, bytes: usize) -> bool {
-        let free = self.limit - self.total;
+        let free = self.limit.saturating_sub(self.total);
         let held = self.held.get(tenant.0 as usize).copied().unwrap_or(0);
         bytes <= free && (held == 0 || held + bytes <= SHARE * free)
     }

@@ -122,8 +122,8 @@ pub(crate) enum Greeting {
     /// The control plane is asked whether the connection may enter the tenant that its hello names.
     /// The control plane's answer ends this.
     Asked(Welcome, Client),
-    /// The client's name is to be taken once no other thread uses the table of names. The end of the
-    /// turn in which that is so ends this.
+    /// The client's name waits for the table of names, which another thread is using. This state
+    /// ends in the first turn that finds the table free.
     Unnamed(Welcome, Client),
     /// The answer waits for the client's earlier connection. The end of the requests of that one
     /// ends this, or another process that has it.

@@ -32,6 +32,10 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
+/// A line of connections is looked through for those that are gone when the line has twice as many as
+/// are open, and at least so many.
+const LINE_MIN: usize = 64;
+
 /// The connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Connections<P> {
@@ -193,10 +197,14 @@ impl<P> Connections<P> {
     /// Queues a connection that is stalled for a shortage of the worker's, once.
     pub(crate) fn starve(&mut self, id: ConnId) {
         let intake = &mut self.get(id).intake;
-        if !std::mem::replace(&mut intake.is_starving, true) {
-            let account = intake.account;
-            self.starving.push(account, id);
+        if std::mem::replace(&mut intake.is_starving, true) {
+            return;
         }
+        let account = intake.account;
+        let Connections { starving, table, open, .. } = self;
+        let stands =
+            |id: ConnId| table[id.index as usize].as_deref().is_some_and(|conn| conn.id == id);
+        starving.push(account, id, LINE_MIN.max(2 * *open), stands);
     }
 
     /// Puts a connection, whose turn it was, in front of those of its tenant that starve.

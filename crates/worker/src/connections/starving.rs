@@ -21,9 +21,20 @@ impl Starving {
         self.turns.len()
     }
 
-    /// Puts a connection behind the others of its tenant.
-    pub(crate) fn push(&mut self, tenant: TenantId, id: ConnId) {
-        self.line_of(tenant).push_back(id);
+    /// Puts a connection behind the others of its tenant. Connections that no longer `stand` are
+    /// struck off before the line gets longer than `most`.
+    pub(crate) fn push(
+        &mut self,
+        tenant: TenantId,
+        id: ConnId,
+        most: usize,
+        stands: impl Fn(ConnId) -> bool,
+    ) {
+        let line = self.line_of(tenant);
+        if line.len() >= most {
+            line.retain(|id| stands(*id));
+        }
+        line.push_back(id);
     }
 
     /// Puts a connection that was just taken back in front of the others of its tenant.
@@ -65,12 +76,23 @@ mod tests {
         let conn = |index| ConnId { index, generation: 1 };
         let mut starving = Starving::default();
         for (tenant, index) in [(0, 0), (0, 1), (2, 2), (0, 3)] {
-            starving.push(TenantId(tenant), conn(index));
+            starving.push(TenantId(tenant), conn(index), 8, |_| true);
         }
         assert_eq!(starving.take(), Some(conn(0)));
         starving.push_first(TenantId(0), conn(0));
         let order: Vec<u32> = std::iter::from_fn(|| starving.take()).map(|id| id.index).collect();
         assert_eq!(order, [2, 0, 1, 3]);
         assert_eq!(starving.tenants(), 0);
+    }
+
+    #[test]
+    fn connections_that_are_gone_do_not_make_a_line_long() {
+        let conn = |index| ConnId { index, generation: 1 };
+        let mut starving = Starving::default();
+        for index in 0..1_000 {
+            starving.push(TenantId(3), conn(index), 8, |id| id.index == 0);
+        }
+        assert!(starving.lines[3].len() <= 8);
+        assert_eq!(starving.take(), Some(conn(0)), "who stayed is still the first");
     }
 }

@@ -63,7 +63,7 @@ impl Buffers {
                 match (own, own + payloads) {
                     (0, 0) => left > 0,
                     (0, _) => left > 1,
-                    (_, held) => held < SHARE * left,
+                    (_, held) => left > 1 && held < SHARE * left,
                 }
             };
             found = class;

@@ -36,7 +36,7 @@ struct Holding {
     /// Connections of the tenant that wait until it holds less, the first in front, and some that wait
     /// no more: at most twice as many as the worker has connections.
     line: VecDeque<(ConnId, Position)>,
-    /// The position up to which connections of the line are being called.
+    /// Connections up to this position of the line are being resumed; `None` if none are.
     called_to: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Quotas {
         match (self.of(tenant).payloads[class], others) {
             (0, 0) => free > 0,
             (0, _) => free > 1,
-            (own, others) => own + others < SHARE * free,
+            (own, others) => free > 1 && own + others < SHARE * free,
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Response<'a> {
     pub end: End,
     /// The negotiated hash.
     pub hash: Hash,
-    /// The challenge, augmented if there is a group.
+    /// The challenge, augmented with the shared secret if a Diffie-Hellman group was negotiated.
     pub challenge: &'a [u8],
     /// The sequence number that came with the challenge.
     pub sequence: u32,
