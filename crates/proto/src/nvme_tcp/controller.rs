@@ -532,15 +532,10 @@ impl Speaks for ControllerSession {
         self.settle();
         self.hear()?;
         self.part()?;
-        let mut is_busy = false;
         for _ in 0..self.own.ready.len() {
             let own = self.own.ready.pop_front().expect("they were just counted");
-            if is_busy {
-                self.own.ready.push_back(own);
-                continue;
-            }
             if let Some(held) = self.waits(&own) {
-                self.put_off(own, held);
+                self.put_off(own, Some(held));
                 continue;
             }
             match self.execute(&own, now) {
@@ -550,8 +545,8 @@ impl Speaks for ControllerSession {
                     return Err(Fatal::Ended(0));
                 }
                 Executed::Busy => {
-                    self.put_off_busy(own);
-                    is_busy = true;
+                    self.put_off(own, None);
+                    break;
                 }
             }
         }

@@ -68,33 +68,21 @@ impl ControllerSession {
         waits.then_some(held)
     }
 
-    /// Keeps a command that has to wait, until the worker calls the connection again. At most as
-    /// many commands of a queue wait as it has entries.
-    pub(super) fn put_off(&mut self, own: Own, held: Held) {
-        if self.keep(own) {
-            self.desk.call_later(self.peer.conn, held);
+    /// Keeps a command that waits for a hold, or (`None`) for another thread to leave the fabric, until
+    /// the worker calls the connection again. At most as many commands of a queue wait as it has
+    /// entries.
+    pub(super) fn put_off(&mut self, own: Own, held: Option<Held>) {
+        if self.own.ready.len() >= self.exchanges.most() {
+            let cid = own.entry.cid.get();
+            return self.answer(Answer::error(cid, NvmeStatus::INTERRUPTED), &[]);
         }
-    }
-
-    /// Keeps a command that found another thread inside the fabric, until the worker calls the
-    /// connection again.
-    pub(super) fn put_off_busy(&mut self, own: Own) {
-        if self.keep(own) {
+        if let Some(held) = held {
+            self.own.ready.push_back(own);
+            self.desk.call_later(self.peer.conn, held);
+        } else {
+            self.own.ready.push_front(own);
             self.desk.call_when_free(self.peer.conn);
         }
-    }
-
-    /// Keeps a command for later, or answers the command where as many wait as the queue has
-    /// entries. Returns `true` if the command is kept.
-    fn keep(&mut self, own: Own) -> bool {
-        let is_kept = self.own.ready.len() < self.exchanges.most();
-        if is_kept {
-            self.own.ready.push_back(own);
-        } else {
-            let cid = own.entry.cid.get();
-            self.answer(Answer::error(cid, NvmeStatus::INTERRUPTED), &[]);
-        }
-        is_kept
     }
 
     /// Carries out a command of the controller itself.
