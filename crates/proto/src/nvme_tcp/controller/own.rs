@@ -68,13 +68,11 @@ impl ControllerSession {
         waits.then_some(held)
     }
 
-    /// Keeps a command that waits for a hold, or (`None`) for another thread to leave the fabric, until
-    /// the worker calls the connection again. At most as many commands of a queue wait as it has
-    /// entries.
+    /// Keeps a command until a hold ends, or (`None`) until another thread has left the fabric. At most
+    /// as many commands of a queue wait as it has entries.
     pub(super) fn put_off(&mut self, own: Own, held: Option<Held>) {
         if self.own.ready.len() >= self.exchanges.most() {
-            let cid = own.entry.cid.get();
-            return self.answer(Answer::error(cid, NvmeStatus::INTERRUPTED), &[]);
+            return self.answer(Answer::error(own.entry.cid.get(), NvmeStatus::INTERRUPTED), &[]);
         }
         if let Some(held) = held {
             self.own.ready.push_back(own);
@@ -101,9 +99,7 @@ impl ControllerSession {
             Outcome::Discard(io) => self.discard(io),
             Outcome::Closing(answer) => {
                 self.own.parting = Some((answer, out));
-                if self.part().is_err() {
-                    return Executed::Last;
-                }
+                return if self.part().is_err() { Executed::Last } else { Executed::More };
             }
             Outcome::Busy => return Executed::Busy,
         }
@@ -159,13 +155,11 @@ impl ControllerSession {
     /// # Errors
     /// Returns [`Fatal::Ended`] after sending the answer.
     pub(super) fn part(&mut self) -> Result<(), Fatal> {
-        let Some(queue) = self.queue.as_mut().filter(|_| self.own.parting.is_some()) else {
-            return Ok(());
-        };
-        if !queue.quiesce() {
+        let Some((answer, data)) = self.own.parting.take() else { return Ok(()) };
+        if !self.queue.as_mut().is_some_and(|queue| queue.quiesce()) {
+            self.own.parting = Some((answer, data));
             return Ok(());
         }
-        let (answer, data) = self.own.parting.take().expect("looked at above");
         self.answer(answer, &data);
         self.phase = Phase::Over;
         Err(Fatal::Ended(0))
