@@ -326,7 +326,7 @@ impl fmt::Display for SpecError {
             }
             SpecError::UnknownModel { model } => {
                 write!(f, "unknown model `{model}` of a `sim:` device; expected one of ")?;
-                f.write_str("a, b, c, cloud")
+                f.write_str("a, b, c, cloud, small")
             }
             SpecError::NoValue { key } => {
                 write!(f, "option `{key}` has no value; expected `{key}=VALUE`")
@@ -437,7 +437,7 @@ mod tests {
         );
         assert_eq!(
             complaint("sim:d?size=1GiB"),
-            "unknown model `d` of a `sim:` device; expected one of a, b, c, cloud"
+            "unknown model `d` of a `sim:` device; expected one of a, b, c, cloud, small"
         );
         assert_eq!(
             complaint("sim:a?ages=2"),

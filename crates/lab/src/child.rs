@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// The children that run now, for whoever is told to stop.
@@ -15,7 +15,7 @@ static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Ends children before the program when a signal arrives.
 pub(crate) fn end_with_us() -> Result<(), String> {
     let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
+        Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             for &child in RUNNING.lock().expect("no holder panics").iter() {
@@ -37,13 +37,18 @@ pub(crate) struct Server {
 impl Server {
     /// `nearflash serve` with these words.
     pub(crate) fn start(words: &[String]) -> Result<Server, String> {
+        Server::start_with_admin("none", words)
+    }
+
+    /// `nearflash serve` with these words, and the admin API at this address.
+    pub(crate) fn start_with_admin(admin: &str, words: &[String]) -> Result<Server, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         let mut command = Command::new(program);
         if std::env::var_os("NEARFLASH_LOG").is_none() {
             // Whoever measures overload does not want to be warned of it.
             command.env("NEARFLASH_LOG", "error");
         }
-        Server::start_other(command.args(["serve", "--admin", "none"]).args(words))
+        Server::start_other(command.args(["serve", "--admin", admin]).args(words))
     }
 
     /// Any server that says the same words when it is ready.

@@ -1,24 +1,29 @@
-//! Several clients of one server at once, each with its own tenant, connections and load, all driven
-//! by one thread: what a comparison of tenants needs on a machine with few processors.
+//! Several clients of one server at once, each with its own tenant, connections, load and thread.
 //!
-//! The thread never sleeps, so that no client's requests wait for another's to wake it. What is
-//! deliberately not here: whose tenants they are, and what is to be shown of them.
+//! The threads sleep between requests: on a machine with few processors a thread that spins takes
+//! them away from the server. This module deliberately leaves out whose tenants they are, and what is
+//! to be shown of them.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::load::{Arrival, Generator, Pace, Path, Pattern, Remote, Shape, Tally};
 use client::{Initiator, Options};
 use contract::{BufPool, Instant, SizeClass, Turn};
-use io::{Clock, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy, Waker};
+use io::{
+    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
 
 use crate::bench::connect;
 
-/// The interval at which the thread publishes its measurements.
-const REPORT_GAP: Duration = Duration::from_millis(100);
+/// The interval at which all threads publish their measurements, at the same times.
+const REPORT_GAP: Duration = Duration::from_millis(50);
+
+/// The time after which every thread has published what it had to, unless it did not run.
+const REPORT_DELAY: Duration = Duration::from_millis(20);
 
 /// A client of the crowd.
 #[derive(Clone, Debug)]
@@ -69,15 +74,16 @@ pub(crate) struct Times {
 
 /// Clients at work.
 pub(crate) struct Crowd {
-    tallies: Arc<Mutex<Vec<Tally>>>,
-    thread: JoinHandle<Result<(), String>>,
-    /// Disconnected when the thread has ended.
+    tallies: Arc<[Mutex<Tally>]>,
+    threads: Vec<JoinHandle<Result<(), String>>>,
+    /// Disconnected when all threads have ended.
     running: Receiver<()>,
+    clock: Clock,
 }
 
 impl Crowd {
-    /// Connects all and starts their loads on the first bytes of the server's namespace. Chance
-    /// starts at `seed`.
+    /// Connects all, and starts their loads together on the first bytes of the server's namespace.
+    /// Chance starts at `seed`.
     pub(crate) fn start(
         address: SocketAddr,
         members: Vec<Member>,
@@ -86,105 +92,106 @@ impl Crowd {
         seed: u64,
     ) -> Result<Crowd, String> {
         io::raise_descriptor_limit();
-        let tallies = Arc::new(Mutex::new(vec![Tally::new(); members.len()]));
+        let tallies: Arc<[_]> = members.iter().map(|_| Mutex::new(Tally::new())).collect();
+        let (clock, together) = (Clock::start(), Arc::new(Barrier::new(members.len())));
         let (sender, running) = channel();
-        let job =
-            Job { address, members, span_bytes, times, seed, tallies: tallies.clone(), sender };
-        let body = move || match Ring::new() {
-            Ok(_) => job.run::<Sockets>(),
-            Err(_) => job.run::<EpollSockets>(),
-        };
-        let thread = std::thread::Builder::new().name("clients".to_owned()).spawn(body);
-        let thread = thread.map_err(|e| format!("cannot start a thread: {e}"))?;
-        Ok(Crowd { tallies, thread, running })
+        let mut threads = Vec::new();
+        for (n, member) in members.into_iter().enumerate() {
+            let (tallies, together) = (tallies.clone(), together.clone());
+            let shape = member.shape(span_bytes, times, seed + n as u64);
+            let client = Client { address, member, shape, n, tallies, clock, together };
+            let running = sender.clone();
+            let body = move || {
+                let _running = running; // dropped with the thread, which tells whoever waits
+                match Ring::new() {
+                    Ok(ring) => client.run::<Sockets>(&ring),
+                    Err(_) => client.run::<EpollSockets>(&EpollReactor::new().map_err(text)?),
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("client{n}")).spawn(body);
+            threads.push(thread.map_err(|e| format!("cannot start a thread: {e}"))?);
+        }
+        Ok(Crowd { tallies, threads, running, clock })
     }
 
-    /// Waits until all have ended, at most this long; whether they have.
-    pub(crate) fn wait(&self, at_most: Duration) -> bool {
-        use std::sync::mpsc::RecvTimeoutError::Disconnected;
-        matches!(self.running.recv_timeout(at_most), Err(Disconnected))
+    /// Waits until the threads have published what they measured up to the next multiple of `gap`,
+    /// and returns that time; `None` when all have ended.
+    pub(crate) fn next(&self, gap: Duration) -> Option<Instant> {
+        let now = self.clock.now();
+        let multiple = now.since(Instant::ZERO).as_nanos() / gap.as_nanos() + 1;
+        let at = Instant::ZERO + gap * u32::try_from(multiple).ok()?;
+        let timeout = at.since(now) + REPORT_DELAY;
+        (self.running.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout)).then_some(at)
     }
 
     /// Adds what each member measured since the last call, in their order.
     pub(crate) fn collect(&self, sums: &mut [Tally]) {
-        let mut tallies = self.tallies.lock().expect("no holder panics");
-        for (sum, tally) in sums.iter_mut().zip(tallies.iter_mut()) {
-            sum.add(tally);
+        for (sum, tally) in sums.iter_mut().zip(self.tallies.iter()) {
+            let mut tally = tally.lock().expect("no holder panics");
+            sum.add(&tally);
             tally.reset();
         }
     }
 
     /// Waits for the end, and says what went wrong.
     pub(crate) fn join(self) -> Result<(), String> {
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let join = |thread: JoinHandle<Result<(), String>>| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        self.threads.into_iter().map(join).fold(Ok(()), Result::and)
     }
 
     /// Waits for the end; what each member measured.
     pub(crate) fn finish(self) -> Result<Vec<Tally>, String> {
         let tallies = self.tallies.clone();
         self.join()?;
-        let mut tallies = tallies.lock().expect("no holder panics");
-        Ok(std::mem::take(&mut *tallies))
+        let take = |tally: &Mutex<Tally>| std::mem::take(&mut *tally.lock().expect("none panics"));
+        Ok(tallies.iter().map(take).collect())
     }
 }
 
-/// The task of the load thread.
-struct Job {
+/// The task of a client's thread, which sleeps while there is nothing to send or to receive.
+struct Client {
     address: SocketAddr,
-    members: Vec<Member>,
-    span_bytes: u64,
-    times: Times,
-    seed: u64,
-    tallies: Arc<Mutex<Vec<Tally>>>,
-    #[expect(dead_code, reason = "dropped with the thread, which tells whoever waits")]
-    sender: Sender<()>,
+    member: Member,
+    shape: Shape,
+    n: usize,
+    tallies: Arc<[Mutex<Tally>]>,
+    clock: Clock,
+    /// All clients wait here until everybody is connected.
+    together: Arc<Barrier>,
 }
 
-impl Job {
-    fn run<N: Network>(self) -> Result<(), String> {
-        let clock = Clock::start();
-        let mut reactors = Reactors(Vec::new());
-        let mut paths = Vec::new();
-        for (n, member) in self.members.iter().enumerate() {
-            let reactor = N::Reactor::new().map_err(|e| e.to_string())?;
-            paths.push(self.path::<N>(&reactor, &clock, n, member)?);
-            reactors.0.push(reactor);
-        }
-        let start = clock.now();
-        let mut generators = Vec::new();
-        for ((n, member), path) in self.members.iter().enumerate().zip(paths) {
-            let shape = member.shape(self.span_bytes, self.times, self.seed + n as u64);
-            let bytes = shape.request_bytes;
-            let count = if member.read_percent < 100 { shape.in_flight_max() } else { 1 };
-            let arena = io::carve(&[SizeClass { bytes, count }]).map_err(|e| e.to_string())?;
-            let generator = Generator::new(start, shape, path, BufPool::new(arena.bufs));
-            generators.push(generator.map_err(|e| e.to_string())?);
-        }
-        self.drive(&reactors, &clock, &mut generators);
+impl Client {
+    fn run<N: Network>(self, reactor: &N::Reactor) -> Result<(), String> {
+        let path = self.path::<N>(reactor);
+        self.together.wait();
+        let bytes = self.shape.request_bytes;
+        let count = if self.member.read_percent < 100 { self.shape.in_flight_max() } else { 1 };
+        let arena = io::carve(&[SizeClass { bytes, count }]).map_err(text)?;
+        let (start, pool) = (self.clock.now(), BufPool::new(arena.bufs));
+        let mut generator = Generator::new(start, self.shape.clone(), path?, pool).map_err(text)?;
+        self.drive(reactor, &mut generator);
         // A client without a rate has asked for more than there is, and may have to wait for it.
-        let is_paced = |(member, _): &(&Member, &Generator<_>)| member.rate.is_some();
-        let pairs = self.members.iter().zip(&generators).filter(is_paced);
-        let stuck: usize = pairs.map(|(_, generator)| generator.in_flight()).sum();
-        if stuck > 0 {
-            return Err(format!("{stuck} requests had not ended 5 s after the end"));
+        match generator.in_flight() {
+            stuck if stuck > 0 && self.member.rate.is_some() => {
+                Err(format!("{stuck} requests had not ended 5 s after the end"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// A connected way to the server.
-    fn path<N: Network>(
-        &self,
-        reactor: &N::Reactor,
-        clock: &Clock,
-        n: usize,
-        member: &Member,
-    ) -> Result<Remote<N>, String> {
+    fn path<N: Network>(&self, reactor: &N::Reactor) -> Result<Remote<N>, String> {
+        let member = &self.member;
+        let seed = self.shape.seed;
         let options = Options {
             connections: member.connections,
             in_flight_max: member.connections * member.queue_depth,
-            client: (u128::from(std::process::id()) << 64 | u128::from(self.seed)) + n as u128 + 1,
+            client: (u128::from(std::process::id()) << 64 | u128::from(seed)) + 1,
             tenant: member.tenant.clone().into(),
-            seed: self.seed + n as u64,
+            seed,
             ..Options::default()
         };
         let config = SocketsConfig {
@@ -192,7 +199,7 @@ impl Job {
             frames_max: options.in_flight_max + member.connections + 64,
             ..SocketsConfig::default()
         };
-        let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
+        let mut sockets = N::new(reactor, config).map_err(text)?;
         sockets.dial_to(self.address);
         let connections = options.connections;
         let mut initiator = Initiator::new(sockets, options);
@@ -200,54 +207,28 @@ impl Job {
             "" => e,
             tenant => format!("tenant {tenant}: {e}"),
         };
-        connect(reactor, clock, &mut initiator, connections).map_err(who)?;
+        connect(reactor, &self.clock, &mut initiator, connections).map_err(who)?;
         Ok(Remote::new(initiator, None, false))
     }
 
-    /// Takes everybody's turns until all are finished.
-    fn drive<P: Path>(
-        &self,
-        reactors: &Reactors<impl Reactor>,
-        clock: &Clock,
-        generators: &mut [Generator<P>],
-    ) {
-        let mut report_at = clock.now() + REPORT_GAP;
-        io::run(reactors, clock, SpinPolicy { spin: Duration::MAX }, |now| {
-            for generator in &mut *generators {
-                generator.turn(now);
-            }
-            let finished = generators.iter().all(|generator| generator.is_finished(now));
+    /// Takes the client's turns until it is finished.
+    fn drive<P: Path>(&self, reactor: &impl Reactor, generator: &mut Generator<P>) {
+        let mut report_at = Instant::ZERO;
+        io::run(reactor, &self.clock, SpinPolicy { spin: Duration::ZERO }, |now| {
+            let progressed = generator.turn(now);
+            let finished = generator.is_finished(now);
             if now >= report_at || finished {
-                report_at = now + REPORT_GAP;
-                self.report(generators);
+                while report_at <= now {
+                    report_at = report_at + REPORT_GAP;
+                }
+                generator.report(&mut self.tallies[self.n].lock().expect("no holder panics"));
             }
-            (!finished).then_some(Turn { progressed: true, wake_at: Some(Instant::ZERO) })
+            let wake_at = generator.wake_at(now).map_or(report_at, |at| at.min(report_at));
+            (!finished).then_some(Turn { progressed, wake_at: Some(wake_at) })
         });
-    }
-
-    fn report<P: Path>(&self, generators: &mut [Generator<P>]) {
-        let mut tallies = self.tallies.lock().expect("no holder panics");
-        for (generator, tally) in generators.iter_mut().zip(tallies.iter_mut()) {
-            generator.report(tally);
-        }
     }
 }
 
-/// The reactors of all members, entered one after the other. They do not wait: that would be for one
-/// of them.
-struct Reactors<R>(Vec<R>);
-
-impl<R: Reactor> Reactor for Reactors<R> {
-    fn new() -> Result<Self, io::Error> {
-        Ok(Reactors(Vec::new()))
-    }
-
-    fn enter(&self, wait: Option<Option<Duration>>) -> bool {
-        assert!(wait.is_none(), "whoever drives several never sleeps");
-        self.0.iter().fold(false, |any, reactor| reactor.enter(None) | any)
-    }
-
-    fn waker(&self) -> Waker {
-        self.0.first().expect("there is a member").waker()
-    }
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

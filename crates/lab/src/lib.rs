@@ -12,6 +12,7 @@ mod child;
 mod crowd;
 pub mod demo;
 pub mod figures;
+mod four;
 pub mod machine;
 mod plot;
 pub mod report;

@@ -1,6 +1,7 @@
 //! A server of our own with tenants: its configuration, in a file that is removed in the end.
 
 use std::fmt::Write as _;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::child::Server;
@@ -30,11 +31,22 @@ impl Stage {
 
     /// Serves it, with these words on the command line besides.
     pub(crate) fn serve(&self, words: &[&str]) -> Result<Server, String> {
+        Server::start(&self.words(words))
+    }
+
+    /// Serves it with a dashboard on loopback; the dashboard's address.
+    pub(crate) fn serve_with_dashboard(&self) -> Result<(Server, String), String> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.map_err(|e| format!("no free port for the dashboard: {e}"))?;
+        let admin = format!("http://{address}");
+        let server = Server::start_with_admin(&admin, &self.words(&[]))?;
+        Ok((server, format!("{admin}/ui/")))
+    }
+
+    fn words(&self, more: &[&str]) -> Vec<String> {
         let path = self.file.path().display().to_string();
-        let mut all: Vec<String> =
-            ["--config", &path, "--state", "none"].map(str::to_owned).to_vec();
-        all.extend(words.iter().map(|word| (*word).to_owned()));
-        Server::start(&all)
+        let words = ["--config", &path, "--state", "none"];
+        words.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 }
 

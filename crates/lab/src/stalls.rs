@@ -53,13 +53,9 @@ impl Kept {
         )
     }
 
-    /// The sum of both.
-    pub(crate) fn and(&self, other: &Kept) -> Kept {
-        Kept {
-            server: self.server + other.server,
-            clients: self.clients + other.clients,
-            host: self.host + other.host,
-        }
+    /// Returns the time for which the server, its clients or the machine did not run.
+    pub(crate) fn sum(&self) -> Duration {
+        self.server + self.clients + self.host
     }
 }
 

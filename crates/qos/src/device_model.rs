@@ -168,6 +168,17 @@ impl DeviceModel {
         preset(700, 100, points.to_vec(), 41)
     }
 
+    /// Returns a fourteenth of device A. The rates are ours: simulated flash of preset `small`
+    /// serves any mix of them within half of the latency. The other half is left to a machine
+    /// that has other work to do.
+    pub fn small() -> DeviceModel {
+        let row = |latency_us, tokens: u64| {
+            let units = tokens * u64::from(TOKEN);
+            RatePoint { latency_us, mixed: units, read_only: units }
+        };
+        preset(1_000, 50, alloc::vec![row(1_000, 23_000), row(2_000, 28_000)], 4)
+    }
+
     /// Returns a device of which nothing is known: as many tokens as arithmetic can make, so that
     /// nobody waits for any, and a request of any kind costs its pages. A latency must not be
     /// promised from it.

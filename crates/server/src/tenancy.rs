@@ -300,6 +300,7 @@ fn preset(spec: &Spec) -> Option<DeviceModel> {
     let (model, slow) = match spec.source {
         Source::Sim { preset: Preset::A, slow, .. } => (DeviceModel::device_a(), slow),
         Source::Sim { preset: Preset::Cloud, slow, .. } => (DeviceModel::cloud(), slow),
+        Source::Sim { preset: Preset::Small, slow, .. } => (DeviceModel::small(), slow),
         _ => return None,
     };
     Some(model.slowed(slow))

@@ -148,6 +148,15 @@ impl Model {
         slice: SliceModel { min_ns: 150_000, debt_share: 0.04, ..Model::A.slice },
         ..Model::A
     };
+
+    /// A fourteenth of device A: 4 of its 56 dies, behind one of its channels. Service times are
+    /// those of device A, so that latencies stay real on machines that cannot drive all of it.
+    pub const SMALL: Model = Model {
+        dies: 4,
+        channels: 1,
+        buffer: BufferModel { pages: 292, ..Model::A.buffer },
+        ..Model::A
+    };
 }
 
 impl Model {
@@ -186,11 +195,13 @@ pub enum Preset {
     C,
     /// The NVMe device of a cloud instance of 2018, by the model that the paper's authors published.
     Cloud,
+    /// A fourteenth of device A, for machines with few processors.
+    Small,
 }
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Preset; 4] = [Preset::A, Preset::B, Preset::C, Preset::Cloud];
+    pub const ALL: [Preset; 5] = [Preset::A, Preset::B, Preset::C, Preset::Cloud, Preset::Small];
 
     /// Returns the preset of this name, in lower case.
     pub fn named(name: &str) -> Option<Preset> {
@@ -204,6 +215,7 @@ impl Preset {
             Preset::B => "b",
             Preset::C => "c",
             Preset::Cloud => "cloud",
+            Preset::Small => "small",
         }
     }
 
@@ -214,6 +226,7 @@ impl Preset {
             Preset::B => Model::B,
             Preset::C => Model::C,
             Preset::Cloud => Model::CLOUD,
+            Preset::Small => Model::SMALL,
         }
     }
 }

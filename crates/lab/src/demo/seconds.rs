@@ -1,100 +1,215 @@
-//! The results of tenants in each second, beside the time for which the machine kept them from
-//! running. Each second that broke a promise is reported with its reason.
+//! The seconds of a measurement, each judged by itself. A second in which a promise was broken
+//! while the machine ran something else says nothing about the scheduler, and is not judged.
 
 use std::time::Duration;
 
 use client::load::Tally;
 use contract::Instant;
 
-use super::tenants::{Got, TENANTS};
+use super::part::Part;
+use crate::four::{Got, TENANTS};
 use crate::stalls::Kept;
 
 /// The period that is judged as a whole, which is some frames.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// The time without a processor, in a second and the one before it, that explains a late p95. A
+/// twentieth of the requests arrive in twice this time, and the drive itself has the other half of
+/// the latency.
+const EXPLAINS: Duration = Duration::from_millis(25);
+
+/// The judgement of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Every promised latency was kept.
+    Kept,
+    /// A promised latency was broken, and the machine had time for everybody.
+    Broken,
+    /// A promised latency was broken, and the machine kept the server or its clients from running.
+    NotJudged,
+}
+
 /// A second, more or less.
 #[derive(Clone, Debug)]
-pub(super) struct Second {
-    /// The results of each tenant.
-    pub(super) got: Vec<Got>,
-    pub(super) kept: Kept,
+struct Second {
+    seconds: f64,
+    tallies: Vec<Tally>,
+    /// The time that the machine took away, in this second and the one before it.
+    taken: Duration,
+}
+
+impl Second {
+    fn verdict(&self, part: Part) -> Verdict {
+        let is_kept = TENANTS.iter().zip(&self.tallies).all(|(tenant, tally)| {
+            let p95 = Duration::from_nanos(tally.read.latency.value_at_quantile(0.95));
+            tenant.slo(part.drive).is_none_or(|slo| p95 <= slo.p95)
+        });
+        match is_kept {
+            true => Verdict::Kept,
+            false if self.taken >= EXPLAINS => Verdict::NotJudged,
+            false => Verdict::Broken,
+        }
+    }
 }
 
 /// Seconds that are over, and the one that goes on.
 #[derive(Debug)]
 pub(super) struct Seconds {
-    pub(super) over: Vec<Second>,
-    started_at: Instant,
-    /// The stall times at the start of the current second; `None` before the first.
-    before: Option<Kept>,
+    part: Part,
+    over: Vec<Second>,
+    /// The start of the current second, and the stall times then; `None` before the first.
+    started: Option<(Instant, Kept)>,
+    /// The time that the machine took away in the latest second that is over.
+    taken: Duration,
     tallies: Vec<Tally>,
 }
 
 impl Seconds {
-    /// Creates an empty list whose first second begins at `started_at`.
-    pub(super) fn from(started_at: Instant) -> Seconds {
+    /// Creates an empty list.
+    pub(super) fn new(part: Part) -> Seconds {
         let tallies = vec![Tally::new(); TENANTS.len()];
-        Seconds { over: Vec::new(), started_at, before: None, tallies }
+        let (over, started, taken) = (Vec::new(), None, Duration::ZERO);
+        Seconds { part, over, started, taken, tallies }
     }
 
-    /// Adds what was measured until `now`. What is left when all have `finished` is a second too, so
-    /// that nothing is left out.
+    /// Adds what was measured until `now`. The first second begins when everybody has been measured
+    /// once, and only whole seconds count.
     pub(super) fn add(
         &mut self,
         latest: &[Tally],
         now: Instant,
-        finished: bool,
         kept_until_now: impl Fn() -> Kept,
     ) {
+        let Some((started_at, before)) = self.started else {
+            if latest.iter().all(|tally| tally.count() > 0) {
+                self.started = Some((now, kept_until_now()));
+            }
+            return;
+        };
         for (tally, latest) in self.tallies.iter_mut().zip(latest) {
             tally.add(latest);
         }
-        if now < self.started_at {
-            return;
-        }
-        let Some(before) = self.before else {
-            self.before = Some(kept_until_now());
-            return;
-        };
-        let took = now.since(self.started_at);
-        let is_empty = self.tallies.iter().all(|tally| tally.count() == 0);
-        if is_empty || took < SECOND && !finished {
+        let took = now.since(started_at);
+        if took < SECOND {
             return;
         }
         let kept = kept_until_now();
-        let got = self.tallies.iter().map(|tally| Got::of(tally, took.as_secs_f64())).collect();
-        self.over.push(Second { got, kept: kept.since(&before) });
-        self.tallies.iter_mut().for_each(Tally::reset);
-        (self.started_at, self.before) = (now, Some(kept));
+        let taken = kept.since(&before).sum();
+        let fresh = vec![Tally::new(); TENANTS.len()];
+        self.over.push(Second {
+            seconds: took.as_secs_f64(),
+            tallies: std::mem::replace(&mut self.tallies, fresh),
+            taken: taken + self.taken,
+        });
+        (self.started, self.taken) = (Some((now, kept)), taken);
+    }
+
+    /// Returns the number of seconds that are over.
+    pub(super) fn count(&self) -> usize {
+        self.over.len()
+    }
+
+    /// Returns the judgement of each second that is over.
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        self.over.iter().map(|second| second.verdict(self.part)).collect()
+    }
+
+    /// Returns the results of all tenants over the judged seconds: over all where none is.
+    pub(super) fn got(&self) -> Vec<Got> {
+        let is_judged = |second: &&Second| second.verdict(self.part) != Verdict::NotJudged;
+        let mut judged: Vec<&Second> = self.over.iter().filter(is_judged).collect();
+        if judged.is_empty() {
+            judged = self.over.iter().collect();
+        }
+        let seconds: f64 = judged.iter().map(|second| second.seconds).sum();
+        let sum = |n: usize| {
+            let mut sum = Tally::new();
+            judged.iter().for_each(|second| sum.add(&second.tallies[n]));
+            Got::of(&sum, seconds)
+        };
+        (0..TENANTS.len()).map(sum).collect()
+    }
+
+    /// Returns the results of the latest second; `None` before the end of the first.
+    pub(super) fn latest(&self) -> Option<Vec<Got>> {
+        let second = self.over.last()?;
+        Some(second.tallies.iter().map(|tally| Got::of(tally, second.seconds)).collect())
+    }
+
+    /// Returns the time that the machine took away from the seconds that are over.
+    pub(super) fn taken(&self) -> Duration {
+        // Each has the time of the one before it, too.
+        let mut before = Duration::ZERO;
+        let own = self.over.iter().map(|second| {
+            before = second.taken - before;
+            before
+        });
+        own.sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::four::SMALL;
+
+    const PART: Part =
+        Part { title: "", is_scheduled: true, drive: SMALL, b_share: 1.0, sent: 1.0 };
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    #[test]
-    fn each_second_has_what_was_measured_and_waited_in_it() {
-        let mut seconds = Seconds::from(at(1_000));
-        let waited =
-            |millis| move || Kept { server: Duration::from_millis(millis), ..Kept::default() };
-        let mut latest = vec![Tally::new(); TENANTS.len()];
-        latest[0].read.count = 250;
-        seconds.add(&latest, at(900), false, waited(5));
-        for frame in 0..10 {
-            seconds.add(&latest, at(1_000 + 250 * frame), false, waited(7 + frame));
+    /// Returns measurements of clients that all had reads of one latency.
+    fn measured(micros: u64, count: u64) -> Vec<Tally> {
+        let mut tallies = vec![Tally::new(); TENANTS.len()];
+        for tally in &mut tallies {
+            tally.read.count = count;
+            tally.read.latency.record(micros * 1_000).unwrap();
         }
-        seconds.add(&latest, at(3_500), true, waited(30));
-        seconds.add(&vec![Tally::new(); TENANTS.len()], at(3_500), true, waited(30));
-        let told = seconds
-            .over
-            .iter()
-            .map(|second| (second.got[0].iops.round(), second.kept.server.as_millis()));
-        // The first has what came before it by the clock of whoever looks.
-        assert_eq!(told.collect::<Vec<_>>(), [(1_500.0, 4), (1_000.0, 4), (1_000.0, 15)]);
+        tallies
+    }
+
+    /// Plays seconds, each with a latency of reads and the time that the machine took away.
+    fn played(seconds: &[(u64, u64)]) -> Seconds {
+        let mut list = Seconds::new(PART);
+        list.add(&measured(1, 1), at(1_000), Kept::default);
+        let mut kept = Duration::ZERO;
+        for (n, &(micros, taken)) in (2..).zip(seconds) {
+            kept += Duration::from_millis(taken);
+            let kept = || Kept { server: kept, ..Kept::default() };
+            list.add(&measured(micros, 6_000), at(1_000 * n), kept);
+        }
+        list
+    }
+
+    #[test]
+    fn late_seconds_are_judged_unless_the_machine_explains_them() {
+        use Verdict::{Broken, Kept, NotJudged};
+        let list = played(&[(900, 0), (5_000, 30), (5_000, 0), (5_000, 5), (900, 80)]);
+        // The machine explains the second after the one that it took away from, too.
+        assert_eq!(list.verdicts(), [Kept, NotJudged, NotJudged, Broken, Kept]);
+        assert_eq!(list.taken(), Duration::from_millis(115));
+    }
+
+    #[test]
+    fn seconds_that_are_not_judged_count_for_nobody() {
+        let got = played(&[(900, 0), (50_000, 30)]).got();
+        assert!(got[0].iops == 6_000.0 && got[0].p95_nanos < 1e6, "{got:?}");
+        let got = played(&[(50_000, 30)]).got();
+        assert!(got[0].p95_nanos > 2e6, "there is nothing else to show: {got:?}");
+    }
+
+    #[test]
+    fn only_whole_seconds_count() {
+        let mut list = Seconds::new(PART);
+        list.add(&vec![Tally::new(); TENANTS.len()], at(500), Kept::default);
+        assert!(list.latest().is_none());
+        for frame in 0..11 {
+            list.add(&measured(900, 250), at(1_000 + 250 * frame), Kept::default);
+        }
+        let iops = list.over.iter().map(|second| Got::of(&second.tallies[0], second.seconds).iops);
+        assert_eq!(iops.map(f64::round).collect::<Vec<_>>(), [1_000.0, 1_000.0]);
+        assert_eq!(list.latest().unwrap()[3].iops, 1_000.0);
     }
 }

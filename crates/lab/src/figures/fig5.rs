@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use contract::Slo;
 
-use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
+use super::text::{kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
+use crate::four::{self, TENANTS};
 use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
 
 /// The number of workers, enough that processors are not the bottleneck. Every tenant uses all of
@@ -25,17 +26,17 @@ struct Tenant {
 
 /// The performance that a tenant got.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Got {
-    pub(super) iops: f64,
+pub(crate) struct Got {
+    pub(crate) iops: f64,
     /// The p95 of its reads, in µs.
-    pub(super) p95: f64,
+    pub(crate) p95: f64,
     p99: f64,
     pub(super) tokens: f64,
 }
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     pub(super) workers: usize,
     pub(super) scheduled: bool,
     /// The requests a second of B on the device as it is.
@@ -63,19 +64,36 @@ impl Run {
             measured: Duration::from_millis(if options.quick { 1_000 } else { 5_000 }),
         }
     }
+
+    /// Returns the scenario in which B sends this many requests a second, with or without the
+    /// scheduler.
+    pub(crate) fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Run {
+        Run { scheduled, b_iops, ..Run::new(options) }
+    }
 }
 
 fn tenants(b_iops: f64) -> [Tenant; 4] {
-    let tenant = |name, slo, iops, reads| Tenant { name, slo, iops, reads };
-    [
-        tenant("A", Some(slo(500, 120_000, 100)), Some(120e3), 1.0),
-        tenant("B", Some(slo(500, 70_000, 80)), Some(b_iops), 0.8),
-        tenant("C", BEST_EFFORT, None, 0.95),
-        tenant("D", BEST_EFFORT, None, 0.25),
-    ]
+    TENANTS.map(|four::Tenant { name, read_percent, iops }| Tenant {
+        name,
+        slo: iops.map(|iops| slo(500, iops as u32, read_percent)),
+        iops: iops.map(|iops| if name == "B" { b_iops } else { iops }),
+        reads: f64::from(read_percent) / 100.0,
+    })
 }
 
 pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
+    watch(options, run, |_, _| ())
+}
+
+/// The virtual time between two looks at a run.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Plays a run. Calls `look` with the results so far, and the time that they took.
+pub(crate) fn watch(
+    options: &Options,
+    run: Run,
+    mut look: impl FnMut(&[Got; 4], Duration),
+) -> [Got; 4] {
     let device = Setup::device_a(options.seed, run.workers);
     let setup = Setup {
         scheduled: run.scheduled,
@@ -104,13 +122,22 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
     cast.iter().for_each(|(_, source)| stage.start(*source));
     stage.run(Duration::from_millis(200) * run.slow.min(5));
     stage.clear();
-    stage.run(run.measured);
-    let got = cast.map(|(id, source)| Got {
-        iops: stage.iops(source),
-        p95: stage.meter(source).read_us(95.0),
-        p99: stage.meter(source).read_us(99.0),
-        tokens: stage.tokens(id),
-    });
+    let got = |stage: &mut Stage| {
+        cast.map(|(id, source)| Got {
+            iops: stage.iops(source),
+            p95: stage.meter(source).read_us(95.0),
+            p99: stage.meter(source).read_us(99.0),
+            tokens: stage.tokens(id),
+        })
+    };
+    let mut elapsed = Duration::ZERO;
+    while elapsed < run.measured {
+        let step = LOOK.min(run.measured - elapsed);
+        stage.run(step);
+        elapsed += step;
+        look(&got(&mut stage), elapsed);
+    }
+    let got = got(&mut stage);
     stage.end();
     got
 }
@@ -176,7 +203,7 @@ pub fn fig5(options: &Options) -> Figure {
         )],
         verdicts: Vec::new(),
     };
-    let off_run = play(options, Run { scheduled: false, ..Run::new(options) });
+    let off_run = play(options, Run::sending(options, false, 70e3));
     let broken = "p95 above 2 ms";
     add(&mut figure, "scheduler off", [broken; 4], 70e3, &off_run);
     let best = off_run.iter().map(|got| got.p95).fold(f64::INFINITY, f64::min);
@@ -195,7 +222,7 @@ pub fn fig5(options: &Options) -> Figure {
     figure.judge("scenario 1: tokens used", "≥ 97 %", percent(used), used >= 0.97);
 
     let run = "scenario 2";
-    let on = play(options, Run { b_iops: 45e3, ..Run::new(options) });
+    let on = play(options, Run::sending(options, true, 45e3));
     let paper = ["SLO met", "45 K IOPS, SLO met", "more than in 1", "more than in 1"];
     add(&mut figure, run, paper, 45e3, &on);
     judge_slos(&mut figure, run, 45e3, &on);

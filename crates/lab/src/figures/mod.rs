@@ -8,7 +8,7 @@ mod ageing;
 mod churn;
 mod device;
 mod fairness;
-mod fig5;
+pub(crate) mod fig5;
 mod fig6;
 mod figure;
 mod hostile;

@@ -1,7 +1,6 @@
 //! The bed that real-time measurements lie on: servers as child processes on loopback, the load of
 //! `nearflash bench`, and repetitions of which the median counts.
 
-use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,14 +9,12 @@ use client::load::Side;
 
 use crate::bench;
 use crate::child::Server;
-use crate::demo;
 use crate::report::Report;
 
 /// The settings of measurements in real time.
 pub(super) struct Bed {
     pub(super) quick: bool,
     pub(super) seed: u64,
-    pace: OnceCell<u32>,
 }
 
 /// The time for which a polling server looks for more work before it sleeps, in µs: longer than any
@@ -37,17 +34,7 @@ pub(super) struct Point {
 
 impl Bed {
     pub(super) fn new(quick: bool, seed: u64) -> Bed {
-        Bed { quick, seed, pace: OnceCell::new() }
-    }
-
-    /// Returns the factor by which a drive must be slower than the paper's so that this machine can
-    /// drive it. Measures the factor once.
-    pub(super) fn pace(&self) -> Result<u32, String> {
-        if self.pace.get().is_none() {
-            outln!("finding this machine's pace …");
-            let _ = self.pace.set(demo::find_pace()?.slow); // it was empty
-        }
-        Ok(*self.pace.get().expect("it was just set"))
+        Bed { quick, seed }
     }
 
     /// Seconds of each measurement.

@@ -1,5 +1,5 @@
-//! Tenants of a real server, at the pace that the machine drives: a point of Figures 6a and 6b, and a
-//! hostile tenant beside A and B of Figure 5.
+//! Tenants of a real server on the small drive: a point of Figures 6a and 6b, and a hostile tenant
+//! beside A and B of Figure 5.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use client::load::Tally;
 
 use super::real::Bed;
 use crate::crowd::{Crowd, Member, Times};
+use crate::four::{SMALL, SMALL_BYTES, SMALL_SPEC};
 use crate::report::time_text;
 use crate::stage::{Promise, Stage};
 use crate::stalls::Kept;
@@ -22,11 +23,11 @@ const SERVED_LEAST: f64 = 0.99;
 /// everybody, and a scheduler that lets a guest hurt the neighbours does so each time.
 const ATTEMPTS: usize = 3;
 
-/// A tenant, what it was promised on the paper's drive, and what it does.
+/// A tenant, what it was promised on the small drive, and what it does.
 struct Tenant {
     name: String,
-    /// 95th percentile of reads, and requests a second.
-    slo: Option<(Duration, f64)>,
+    /// Requests a second with the drive's 95th percentile of reads.
+    iops: Option<f64>,
     read_percent: u8,
     request_bytes: usize,
     connections: usize,
@@ -34,10 +35,10 @@ struct Tenant {
 }
 
 impl Tenant {
-    fn promised(name: &str, p95: Duration, iops: f64, read_percent: u8) -> Tenant {
+    fn promised(name: &str, iops: f64, read_percent: u8) -> Tenant {
         Tenant {
             name: name.to_owned(),
-            slo: Some((p95, iops)),
+            iops: Some(iops),
             read_percent,
             request_bytes: 4096,
             connections: 4,
@@ -48,32 +49,31 @@ impl Tenant {
     fn best_effort(name: &str, read_percent: u8, queue_depth: usize) -> Tenant {
         let name = name.to_owned();
         let (request_bytes, connections) = (4096, 4);
-        Tenant { name, slo: None, read_percent, request_bytes, connections, queue_depth }
+        Tenant { name, iops: None, read_percent, request_bytes, connections, queue_depth }
     }
 
-    fn member(&self, slow: u32) -> Member {
+    fn member(&self) -> Member {
         Member {
             tenant: self.name.clone(),
             read_percent: self.read_percent,
             request_bytes: self.request_bytes,
             connections: self.connections,
             queue_depth: self.queue_depth,
-            rate: self.slo.map(|(_, iops)| SENT * iops / f64::from(slow)),
+            rate: self.iops.map(|iops| SENT * iops),
         }
     }
 }
 
 /// A and B beside a guest that does its worst.
 pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
-    let p95 = Duration::from_micros(500);
     let guest = |request_bytes, connections, queue_depth| Tenant {
         request_bytes,
         connections,
         ..Tenant::best_effort("guest", 0, queue_depth)
     };
     let tenants = [
-        Tenant::promised("A", p95, 120e3, 100),
-        Tenant::promised("B", p95, 70e3, 80),
+        Tenant::promised("A", SMALL.share * 120e3, 100),
+        Tenant::promised("B", SMALL.share * 70e3, 80),
         guest(4096, 1_000, 1),
         guest(1 << 20, 16, 8),
     ];
@@ -85,11 +85,11 @@ pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 /// Measures one core of Figure 6a: a tenant with an SLO and two best-effort tenants.
 pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants = [
-        Tenant::promised("A", Duration::from_millis(2), 20e3, 90),
+        Tenant::promised("A", SMALL.share * 20e3, 90),
         Tenant::best_effort("C", 80, 32),
         Tenant::best_effort("D", 80, 32),
     ];
-    confirm(figure, bed, "one worker: a tenant of 20 K IOPS beside two of best effort", &tenants)
+    confirm(figure, bed, "one worker: a tenant of 1 000 IOPS beside two of best effort", &tenants)
 }
 
 /// Some of the tenants of Figure 6b.
@@ -99,42 +99,39 @@ pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
             request_bytes: 1024,
             connections: 1,
             queue_depth: 64,
-            ..Tenant::promised(&format!("tenant{n}"), Duration::from_millis(2), 100.0, 100)
+            ..Tenant::promised(&format!("tenant{n}"), 100.0, 100)
         })
         .collect();
     confirm(figure, bed, "one worker: 32 tenants of 100 IOPS", &tenants)
 }
 
-/// Tenants that are played; one client thread has a ring for each.
+/// Tenants that are played, each by a thread with a ring.
 const TENANTS: usize = 32;
 
 /// Adds whether everybody got what was promised.
 fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Result<(), String> {
     outln!("{}: in real time …", figure.id);
-    let slow = bed.pace()?;
     let mut promises: Vec<Promise<'_>> = Vec::new();
     for tenant in tenants {
         if promises.iter().all(|other| other.name != tenant.name) {
-            let slo = tenant.slo.map(|(p95, iops)| (p95 * slow, iops / f64::from(slow)));
+            let slo = tenant.iops.map(|iops| (SMALL.p95, iops));
             let read_percent = tenant.read_percent;
             promises.push(Promise { name: &tenant.name, read_percent, slo });
         }
     }
-    let stage = Stage::new(&format!("sim:a?size=256MiB&slow={slow}"), &promises)?;
+    let stage = Stage::new(SMALL_SPEC, &promises)?;
     let seconds = if bed.quick { 2 } else { 4 };
-    // What a slower drive owes from the beginning takes longer to be worked off.
-    let warmup = Duration::from_secs(1) + Duration::from_millis(100) * slow.min(40);
-    let times = Times { warmup, measured: Duration::from_secs(seconds) };
+    let times = Times { warmup: Duration::from_secs(1), measured: Duration::from_secs(seconds) };
     let mut best: Option<Seen> = None;
     for attempt in 0..if bed.quick { 1 } else { ATTEMPTS } {
-        let members = tenants.iter().map(|tenant| tenant.member(slow)).collect();
+        let members = tenants.iter().map(Tenant::member).collect();
         let server = stage.serve(&[])?;
         let seed = bed.seed + attempt as u64;
-        let crowd = Crowd::start(server.address(), members, 256 << 20, times, seed)?;
+        let crowd = Crowd::start(server.address(), members, SMALL_BYTES, times, seed)?;
         let before = Kept::until_now(server.id());
         let tallies = crowd.finish()?;
         let kept = Kept::until_now(server.id()).since(&before);
-        let seen = Seen::of(tenants, &tallies, slow, times, kept);
+        let seen = Seen::of(tenants, &tallies, times, kept);
         if best.as_ref().is_none_or(|best| seen.p95 < best.p95) {
             best = Some(seen);
         }
@@ -143,10 +140,9 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
         }
     }
     let seen = best.expect("there was an attempt");
-    let pace = if slow == 1 { String::new() } else { format!(", {slow} times slower") };
     figure.judge(
-        &format!("in real time{pace}: {what}"),
-        &format!("p95 ≤ {} and ≥ 99 % of what is sent", time_text(seen.limit.as_nanos() as f64)),
+        &format!("in real time, small drive: {what}"),
+        &format!("p95 ≤ {} and ≥ 99 % of what is sent", time_text(SMALL.p95.as_nanos() as f64)),
         format!(
             "{}, {:.1} %; {}",
             time_text(seen.p95.as_nanos() as f64),
@@ -160,7 +156,6 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
 
 /// The results of the tenants with an SLO.
 struct Seen {
-    limit: Duration,
     /// The p95 latency of the tenant with the worst result.
     p95: Duration,
     /// The smallest share of what one sent.
@@ -170,13 +165,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(tenants: &[Tenant], tallies: &[Tally], slow: u32, times: Times, kept: Kept) -> Seen {
-        let mut seen = Seen { limit: Duration::ZERO, p95: Duration::ZERO, served: 1.0, kept };
+    fn of(tenants: &[Tenant], tallies: &[Tally], times: Times, kept: Kept) -> Seen {
+        let mut seen = Seen { p95: Duration::ZERO, served: 1.0, kept };
         for (tenant, tally) in tenants.iter().zip(tallies) {
-            let Some((p95, _)) = tenant.slo else { continue };
-            let rate = tenant.member(slow).rate.expect("whoever was promised something is paced");
+            let Some(rate) = tenant.member().rate else { continue };
             let sent = rate * times.measured.as_secs_f64();
-            seen.limit = p95 * slow;
             let found = Duration::from_nanos(tally.read.latency.value_at_quantile(0.95));
             seen.p95 = seen.p95.max(found);
             // A request more or less falls into the time that is measured.
@@ -186,6 +179,6 @@ impl Seen {
     }
 
     fn is_kept(&self) -> bool {
-        self.p95 <= self.limit && self.served >= SERVED_LEAST
+        self.p95 <= SMALL.p95 && self.served >= SERVED_LEAST
     }
 }

@@ -1,0 +1,39 @@
+//! The three parts of the demonstration.
+
+use crate::four::{B_SENDS_LESS, Drive, Got, TENANTS};
+
+/// A part of the demonstration: who sends how much to which drive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) title: &'static str,
+    pub(super) is_scheduled: bool,
+    pub(super) drive: Drive,
+    /// The share of its usual rate that tenant B sends.
+    pub(super) b_share: f64,
+    /// The share of what they may send that A and B send.
+    pub(super) sent: f64,
+}
+
+impl Part {
+    /// Returns the share of its promise that a tenant sends.
+    pub(super) fn share(&self, name: &str) -> f64 {
+        self.sent * if name == "B" { self.b_share } else { 1.0 }
+    }
+
+    /// Returns true if every tenant got what it was promised.
+    pub(super) fn is_kept(&self, got: &[Got]) -> bool {
+        TENANTS.iter().zip(got).all(|(tenant, got)| {
+            tenant.slo(self.drive).is_none_or(|slo| got.meets(slo, self.share(tenant.name)))
+        })
+    }
+}
+
+/// Returns the three parts on a drive, of which A and B send this share of what they may.
+pub(super) fn parts(drive: Drive, sent: f64) -> [Part; 3] {
+    let part = |title, is_scheduled, b_share| Part { title, is_scheduled, drive, b_share, sent };
+    [
+        part("Scheduler off: everybody for themselves", false, 1.0),
+        part("Scheduler on: promises come first", true, 1.0),
+        part("B sends less than it may: C and D get what it leaves", true, B_SENDS_LESS),
+    ]
+}

@@ -1,0 +1,67 @@
+//! Act 1: the paper's drive at its full rate, on a simulated clock.
+//!
+//! Workers, sessions and the scheduler are those of the server; the drive, the network and time are
+//! simulated. The results are the same on every machine.
+
+use std::thread;
+use std::time::Duration;
+
+use super::board::Board;
+use super::part::{Part, parts};
+use crate::figures::Options;
+use crate::figures::fig5::{self, Run};
+use crate::four::{Got, PAPER, TENANTS, Tenant};
+
+/// The share of what they may send that A and B send. Nothing holds them up.
+const SENT: f64 = 1.0;
+
+/// A second of virtual time for each part.
+const OPTIONS: Options = Options { seed: 1, quick: true };
+
+/// The pause between two pictures on a terminal, so that somebody can follow them.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Plays all parts. Returns true if the scheduler kept all promises.
+pub(super) fn play() -> bool {
+    parts(PAPER, SENT).into_iter().map(play_part).fold(true, |all, kept| all & kept)
+}
+
+/// Plays a part. Returns true unless the scheduler broke a promise.
+fn play_part(part: Part) -> bool {
+    let mut board = Board::new(part);
+    let b_iops = TENANTS[1].iops.expect("B has an SLO") * part.b_share;
+    let run = Run::sending(&OPTIONS, part.is_scheduled, b_iops);
+    let got = fig5::watch(&OPTIONS, run, |got, elapsed| {
+        if board.is_live() {
+            board.show(&shown(got), &format!("{} ms", elapsed.as_millis()));
+            thread::sleep(PAUSE);
+        }
+    });
+    let got = shown(&got);
+    board.finish(&got, "");
+    !part.is_scheduled || part.is_kept(&got)
+}
+
+/// Returns the results as the table has them. Without a scheduler nobody counts tokens, so they
+/// follow from the mix of requests.
+fn shown(got: &[fig5::Got; 4]) -> Vec<Got> {
+    let one = |(tenant, got): (&Tenant, &fig5::Got)| Got {
+        iops: got.iops,
+        p95_nanos: got.p95 * 1e3,
+        tokens: got.iops * tenant.tokens(),
+    };
+    TENANTS.iter().zip(got).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_keeps_what_is_broken_without_it() {
+        let [off, on, less] = parts(PAPER, SENT);
+        assert!(play_part(on) && play_part(less));
+        let run = Run::sending(&OPTIONS, false, 70e3);
+        assert!(!off.is_kept(&shown(&fig5::watch(&OPTIONS, run, |_, _| ()))));
+    }
+}
