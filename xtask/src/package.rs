@@ -38,6 +38,11 @@ const FILES: &[(&str, &str, u32)] = &[
     ("LICENSE-MIT", "usr/share/doc/nearflash/LICENSE-MIT", 0o644),
     ("LICENSE-APACHE", "usr/share/doc/nearflash/LICENSE-APACHE", 0o644),
     ("packaging/grafana/nearflash.json", "usr/share/nearflash/grafana/nearflash.json", 0o644),
+    (
+        "packaging/prometheus/nearflash.rules.yml",
+        "usr/share/nearflash/prometheus/nearflash.rules.yml",
+        0o644,
+    ),
 ];
 
 /// The documents, and where they go: beside the README, whose links lead to them.

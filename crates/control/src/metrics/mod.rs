@@ -54,6 +54,49 @@ mod tests {
             .unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
+    /// Counts the metrics that an expression names. Panics for one that does not exist.
+    fn metrics_of(expression: &str) -> usize {
+        let known: Vec<String> = families()
+            .flat_map(|family| {
+                let name = format!("{PREFIX}_{}", family.full_name());
+                let parts = match family.shape {
+                    Shape::Histogram => &["_bucket", "_count", "_sum"][..],
+                    Shape::Counter | Shape::Gauge => &[""][..],
+                };
+                parts.iter().map(move |part| format!("{name}{part}"))
+            })
+            .collect();
+        let words = expression.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let named = words.filter(|word| word.starts_with(&format!("{PREFIX}_")));
+        named
+            .inspect(|&word| {
+                assert!(known.iter().any(|name| name == word), "{word} of {expression}");
+            })
+            .count()
+    }
+
+    #[test]
+    fn alerts_name_metrics_that_exist_and_have_a_section_each() {
+        let rules = read("packaging/prometheus/nearflash.rules.yml");
+        let page = read("docs/how-to/answer-an-alert.md");
+        let (alerts, text): (Vec<&str>, Vec<&str>) = rules
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .partition(|line| line.contains("- alert: "));
+        for alert in &alerts {
+            let name = alert.trim().trim_start_matches("- alert: ");
+            assert!(page.contains(&format!("\n## {name}\n")), "{name} has no section");
+        }
+        assert_eq!(page.matches("\n## ").count(), alerts.len(), "a section has no alert");
+        let text = text.join("\n");
+        assert!(metrics_of(&text) >= alerts.len() - 1, "all alerts but one name a metric");
+        let statuses: Vec<String> = contract::Status::ALL.iter().map(|s| s.to_string()).collect();
+        for named in text.split("status=\"").skip(1) {
+            let status = named.split('"').next().expect("a quote ends it");
+            assert!(statuses.iter().any(|known| known == status), "no status is {status:?}");
+        }
+    }
+
     #[test]
     fn every_metric_is_documented() {
         let page = read("docs/reference/metrics.md");
@@ -77,24 +120,7 @@ mod tests {
         for variable in value["templating"]["list"].as_array().into_iter().flatten() {
             expressions.extend(variable["query"].as_str().map(str::to_owned));
         }
-        let known: Vec<String> = families()
-            .flat_map(|family| {
-                let name = format!("{PREFIX}_{}", family.full_name());
-                let parts = match family.shape {
-                    Shape::Histogram => &["_bucket", "_count", "_sum"][..],
-                    Shape::Counter | Shape::Gauge => &[""][..],
-                };
-                parts.iter().map(move |part| format!("{name}{part}"))
-            })
-            .collect();
-        let mut used = 0;
-        for expression in &expressions {
-            let words = expression.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-            for word in words.filter(|word| word.starts_with(&format!("{PREFIX}_"))) {
-                assert!(known.iter().any(|name| name == word), "{word} of {expression}");
-                used += 1;
-            }
-        }
+        let used: usize = expressions.iter().map(|expression| metrics_of(expression)).sum();
         assert!(used > 20, "the dashboard shows {used} metrics");
     }
 }
