@@ -25,3 +25,4 @@ mod sessions;
 mod tenancy;
 pub mod upgrade;
 pub mod volumes;
+mod wait;

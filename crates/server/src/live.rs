@@ -9,7 +9,7 @@
 //! [`Live`] has the locks and the entry points, [`Inner`] what is locked, and the [`Reconciler`] what
 //! a change reaches. How a noun changes is a type of its own: [`Tenants`](tenants::Tenants),
 //! [`Devices`](disks::Devices), [`Namespaces`](namespaces::Namespaces),
-//! [`Subsystems`](subsystems::Subsystems) and [`Listeners`](open::Listeners).
+//! [`Subsystems`](subsystems::Subsystems) and [`Listeners`](listeners::Listeners).
 //!
 //! What is deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
 //! `proto::nvme::Fabric`, `serve::duty`).
@@ -20,8 +20,10 @@ mod changes;
 mod disks;
 mod drain;
 mod files;
+mod ground;
 mod growth;
 mod inner;
+mod kept_reservation;
 mod listeners;
 mod models;
 mod namespaces;
@@ -42,57 +44,30 @@ mod world;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use control::Tenants;
-use control::admin::{Code, Journal, Problem};
-use io::{Clock, TcpOptions};
+use control::admin::{Journal, Problem};
 use proto::nvme::Fabric;
-use worker::Parts;
 
 use crate::audit::AuditFile;
 use crate::config::{Config, Space};
-use crate::fabric::Wakers;
 use crate::listen::ListenAt;
-use crate::places::Places;
 use crate::recalibrate::Recalibrations;
+use crate::wait;
 
 pub use changes::Changes;
 use drain::Drains;
+pub(crate) use ground::Ground;
 use inner::{Inner, places_of};
 pub(crate) use open::Open;
 pub(crate) use reconciler::Gate;
 use reconciler::Reconciler;
+use reload::Reload;
 pub(crate) use reload::Reloaded;
 pub(crate) use store::StateAt;
 pub use store::Store;
 use world::World;
-
-/// The time limit for devices to finish the requests that a change forbids.
-const SETTLE_MAX: Duration = Duration::from_secs(8);
-
-/// The time that a change waits for one that another change has waited for in vain.
-const STUCK_MAX: Duration = Duration::from_millis(10);
-
-/// The parts of a running server that never change.
-pub(crate) struct Ground {
-    pub(crate) places: Arc<Places>,
-    /// The tables in which workers look up listeners.
-    pub(crate) shared: Arc<Parts>,
-    /// The NVMe fabric, created once a listener speaks NVMe.
-    pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
-    pub(crate) wakers: Wakers,
-    pub(crate) workers: usize,
-    pub(crate) clock: Clock,
-    pub(crate) tenants: Tenants,
-    pub(crate) tcp: TcpOptions,
-    /// Everybody may be let in from everywhere.
-    pub(crate) insecure: bool,
-    /// The default time limit of a drain.
-    pub(crate) drain_limit: Duration,
-}
 
 /// A server's configuration, which changes.
 pub(crate) struct Live {
@@ -146,7 +121,7 @@ impl Live {
         });
         let ground = &live.reconciler.ground;
         ground.wakers.start_calculator(ground.fabric.clone())?;
-        reservations::start_keeper(&live)?;
+        live.start_keeper()?;
         live.reconciler.make_fabric(&live.lock())?;
         Ok(live)
     }
@@ -180,9 +155,9 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Takes the lock for an operator's change. Waits as [`lock_soon`](Live::lock_soon) does.
+    /// Takes the lock for an operator's change. Waits as [`lock_soon`](wait::lock_soon) does.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
-        self.lock_soon(&self.inner, &self.is_stuck)
+        wait::lock_soon(&self.reconciler.ground.clock, &self.inner, &self.is_stuck)
     }
 
     /// Takes the lock for an operator's change, unless another process takes over.
@@ -196,40 +171,6 @@ impl Live {
     fn begin(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         self.reconciler.await_older()?;
         self.lock_thawed()
-    }
-
-    /// Locks what is locked while a change is made: waits for the one that is being made, but not for long, and
-    /// hardly at all where somebody has waited in vain (`is_stuck`). So a disk that hangs holds few threads.
-    ///
-    /// # Errors
-    /// It is locked for long.
-    pub(crate) fn lock_soon<'a, T>(
-        &self,
-        mutex: &'a Mutex<T>,
-        is_stuck: &AtomicBool,
-    ) -> Result<MutexGuard<'a, T>, Problem> {
-        let try_lock = || match mutex.try_lock() {
-            Err(TryLockError::WouldBlock) => None,
-            locked => Some(locked.expect("no holder of this lock panics")),
-        };
-        let mut locked = try_lock();
-        if locked.is_none() {
-            // Whoever was slow may be done since.
-            let was_stuck = is_stuck.load(Ordering::Acquire);
-            self.reconciler.wait_so_long(if was_stuck { STUCK_MAX } else { SETTLE_MAX }, || {
-                locked = try_lock();
-                locked.is_some()
-            });
-        }
-        is_stuck.store(locked.is_none(), Ordering::Release);
-        locked.ok_or_else(|| {
-            let seconds = SETTLE_MAX.as_secs();
-            let message = format!(
-                "another change has been under way for {seconds} s: the disk of the state file, or of a \
-                 device, does not answer; nothing was changed"
-            );
-            Problem::new(Code::Busy, message)
-        })
     }
 
     /// The listeners as the next process is passed them, and those that are gone but for connections.
@@ -282,7 +223,7 @@ impl Live {
         self.reconciler.ground.tenants.registry().freeze(false);
         self.halt_recalibrations(false);
         if keeps_later {
-            reservations::keep(self);
+            self.keep_reservations();
         }
     }
 
@@ -300,5 +241,43 @@ impl Live {
     /// The namespaces.
     pub(crate) fn spaces(&self) -> Vec<Space> {
         self.lock().world.spaces.clone()
+    }
+
+    /// Returns the changes so far.
+    ///
+    /// # Errors
+    /// The disk that keeps the changes does not answer.
+    pub(crate) fn changes(&self) -> Result<Changes, Problem> {
+        Ok(self.lock_for_change()?.changes.clone())
+    }
+
+    /// Takes another configuration, as far as that can be; returns what is not as it says.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
+        let mut inner = self.begin()?;
+        self.reconciler.check_stays()?;
+        Reload(&self.reconciler).take(&mut inner, new)
+    }
+
+    /// Starts the thread that keeps reservations, if they are to be kept.
+    fn start_keeper(self: &Arc<Live>) -> Result<(), String> {
+        if !self.keeps_changes {
+            return Ok(());
+        }
+        let keeper = Arc::downgrade(self);
+        let keep = move || {
+            if let Some(live) = keeper.upgrade() {
+                live.keep_reservations();
+            }
+        };
+        self.reconciler.ground.wakers.start_keeper(keep)
+    }
+
+    /// Keeps the reservations as they are now, and lets those hosts know who wait for that.
+    fn keep_reservations(&self) {
+        let Some(fabric) = self.fabric() else { return };
+        reservations::keep(&fabric, &mut self.lock());
     }
 }

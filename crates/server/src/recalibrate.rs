@@ -4,6 +4,7 @@
 //! One thread does one measurement at a time. What is deliberately not here: the method
 //! (`qos::recalibrate`), and where models are kept (`live`).
 
+mod model_store;
 mod prober;
 mod run;
 mod words;
@@ -19,12 +20,13 @@ use control::admin::{Code, Phase, Problem, Recalibration, Recalibrator, StartRec
 use io::Clock;
 use qos::{DeviceModel, Drift};
 
+pub(crate) use self::model_store::ModelStore;
 use self::prober::{Orders, Place};
 use self::run::{Ended, IDLE_SHARE, Order};
 use crate::config::Space;
 use crate::interface::Chosen;
-use crate::live::Live;
 use crate::places::Places;
+use crate::wait;
 
 /// The interval at which devices are checked.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -43,9 +45,6 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 /// The time limit for probes to leave a namespace that an operator changes.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
-
-/// Between two looks whether that is so.
-const END_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why one has ended that the server had begun by itself.
 const OTHER_POLICY: &str =
@@ -100,7 +99,7 @@ struct Inner {
 /// All recalibrations of a server, at most one at a time for each device.
 pub(crate) struct Recalibrations {
     tools: Tools,
-    live: Arc<Live>,
+    store: Arc<dyn ModelStore>,
     inner: Mutex<Inner>,
     /// Held while a model is kept and then used, so that what is kept is what is used.
     modelling: Mutex<()>,
@@ -244,39 +243,31 @@ impl Recalibrations {
         }
     }
 
-    /// Creates the recalibrations of these devices. Nothing runs before the start.
+    /// Creates the recalibrations of these devices. Nothing runs before the [start](Self::start).
     pub(crate) fn new(
         tools: Tools,
-        live: Arc<Live>,
+        store: Arc<dyn ModelStore>,
         devices: &[spec::Device],
     ) -> Arc<Recalibrations> {
         let policies = devices.iter().map(Policy::of).collect();
         let inner = Mutex::new(Inner { policies, ..Inner::default() });
         let (modelling, news) = (Mutex::new(()), Condvar::new());
         let is_stuck = AtomicBool::new(false);
-        let all = Arc::new(Recalibrations { tools, live, inner, modelling, is_stuck, news });
-        all.live.set_recalibrations(&all);
-        all
+        Arc::new(Recalibrations { tools, store, inner, modelling, is_stuck, news })
     }
 
-    /// Creates the recalibrations of these devices and starts their thread.
-    pub(crate) fn start(
-        tools: Tools,
-        live: Arc<Live>,
-        devices: &[spec::Device],
-    ) -> Result<Arc<Recalibrations>, String> {
-        let all = Recalibrations::new(tools, live, devices);
-        let body = all.clone();
+    /// Starts the thread that measures.
+    pub(crate) fn start(self: &Arc<Recalibrations>) -> Result<(), String> {
+        let body = self.clone();
         let thread = std::thread::Builder::new().name("recalibrations".to_owned());
         let started = thread.spawn(move || body.work());
-        started.map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(all)
+        started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
     }
 
     /// Locks all models for an operator, with a time limit: a measurement may hold the lock while a disk
     /// hangs.
     fn lock_models(&self) -> Result<MutexGuard<'_, ()>, Problem> {
-        self.live.lock_soon(&self.modelling, &self.is_stuck)
+        wait::lock_soon(&self.tools.clock, &self.modelling, &self.is_stuck)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -407,7 +398,7 @@ impl Recalibrations {
         orders: &Arc<Orders>,
     ) -> Result<Option<Place>, Problem> {
         let space = asked.scratch.as_deref();
-        self.live.with_scratch(device, space, |space| {
+        self.store.with_scratch(device, space, |space| {
             let mut inner = self.lock();
             // A change of what is said of the device has come first, and waits for no probes.
             if !inner.is_wanted(device) {
@@ -488,7 +479,7 @@ impl Recalibrations {
         }
         let modelling = self.modelling.lock().expect("no holder of this lock panics");
         // What was measured for minutes waits for as long as another change takes.
-        let kept = self.live.keep_model_at_last(device, &findings.model);
+        let kept = self.store.keep_model_at_last(device, &findings.model);
         match kept.and_then(|()| self.use_model(&modelling, device, &findings.model)) {
             Ok(()) => self.end(device, Phase::Accepted, words::remark(findings)),
             Err(problem) => self.end(device, Phase::Refused, Some(problem.message)),
@@ -535,7 +526,7 @@ impl Recalibrations {
         // Those that never began do not end, either.
         let is_theirs = |probing: &(_, Arc<Orders>)| Arc::ptr_eq(&probing.1, orders);
         let is_over = || orders.is_over() || !self.lock().probing.as_ref().is_some_and(is_theirs);
-        match self.wait_so_long(CLEAR_MAX, is_over) {
+        match wait::until(&self.tools.clock, CLEAR_MAX, is_over) {
             true => Ok(()),
             false => {
                 let message = "probes of a recalibration are still at the device, in a namespace that \
@@ -549,24 +540,10 @@ impl Recalibrations {
     /// Ends what is under way, and begins nothing: another process takes over. Or goes on.
     pub(crate) fn halt(&self, is_halted: bool) {
         self.lock().is_halted = is_halted;
-        if is_halted && !self.wait_until(|| self.lock().probing.is_none()) {
+        let is_over = || self.lock().probing.is_none();
+        if is_halted && !wait::until(&self.tools.clock, END_MAX, is_over) {
             tracing::error!("a recalibration has not ended");
         }
-    }
-
-    fn wait_until(&self, is_so: impl Fn() -> bool) -> bool {
-        self.wait_so_long(END_MAX, is_so)
-    }
-
-    fn wait_so_long(&self, limit: Duration, is_so: impl Fn() -> bool) -> bool {
-        let end = self.tools.clock.now() + limit;
-        while !is_so() {
-            if self.tools.clock.now() >= end {
-                return false;
-            }
-            std::thread::sleep(END_PAUSE);
-        }
-        true
     }
 
     /// # Errors
@@ -623,7 +600,7 @@ impl Recalibrator for Recalibrations {
         self.check_device(device)?;
         // What is wrong with the namespace is said at once.
         let number_of = |space: Option<&Space>| space.map(|space| space.number);
-        let scratch = self.live.with_scratch(device, how.scratch.as_deref(), number_of)?;
+        let scratch = self.store.with_scratch(device, how.scratch.as_deref(), number_of)?;
         let now = self.tools.tenants.now();
         let mut inner = self.lock();
         if inner.is_halted {
@@ -660,7 +637,7 @@ impl Recalibrator for Recalibrations {
             let message = format!("nothing that was found of device {device:?} is held back");
             return Err(Problem::new(Code::NotFound, message));
         };
-        self.live.keep_model(device, Some(&model))?;
+        self.store.keep_model(device, Some(&model))?;
         self.use_model(&modelling, device, &model)?;
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device).expect("a job stays until there is another");
@@ -699,7 +676,7 @@ impl Recalibrator for Recalibrations {
         }
         // An operator may have named another one until just now.
         let configured = self.tools.tenants.registry().devices().configured_model(device)?.clone();
-        self.live.keep_model(device, None)?;
+        self.store.keep_model(device, None)?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.registry().set_model(device, configured, now)?)
     }

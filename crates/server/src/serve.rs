@@ -129,7 +129,9 @@ impl Plan {
             workers: self.workers(),
             chosen,
         };
-        let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
+        let recalibrations = Recalibrations::new(tools, live.clone(), &config.device);
+        live.set_recalibrations(&recalibrations);
+        recalibrations.start()?;
         let (commands, cpus) = (commands.clone(), self.cpus.clone());
         Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
     }

@@ -13,8 +13,9 @@ use control::{Admission, TenantChange};
 use super::Live;
 use super::disks::Devices;
 use super::drain::Drains;
+use super::listeners::Listeners;
 use super::namespaces::Namespaces;
-use super::open::{Listeners, find};
+use super::open::find;
 use super::subsystems::Subsystems;
 use super::tenants::Tenants;
 

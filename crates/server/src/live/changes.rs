@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use spec::{Ana, Changed, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
 
-use super::reservations::KeptReservation;
+use super::kept_reservation::KeptReservation;
 use crate::config::{Config, KeptModel};
 use crate::listen::{ListenAt, Protocol};
 

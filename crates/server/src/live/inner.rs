@@ -9,8 +9,8 @@ use control::UPGRADING;
 use control::admin::{Code, Problem};
 
 use super::changes::Changes;
+use super::kept_reservation::KeptReservation;
 use super::open::Open;
-use super::reservations::KeptReservation;
 use super::store::Store;
 use super::world::World;
 use crate::config::Config;

@@ -1,21 +1,330 @@
-//! Listeners that are drained while the server runs: they turn away whoever comes, and the connections
-//! end that came by them. A server that starts again, or another process that takes over, lets people in
-//! by all of them.
+//! Listeners that are opened and closed while the server runs.
+//!
+//! A new one is bound first, as that may fail, and says which port it got; what comes by it waits in
+//! the kernel until the change is kept and the worker that listens has it. One that goes is closed when
+//! that is kept. Connections that came by it stay, and are told apart from those of others by what
+//! workers call it, as no other is called so while this process lives.
+//!
+//! A listener that is drained turns away whoever comes, and the connections end that came by it. A
+//! server that starts again, or another process that takes over, lets people in by all of them.
 
 use std::time::Duration;
 
-use contract::ListenerId;
-use control::admin::{self, AnaState, Code, ListenerState, Problem, SetAna};
+use contract::{ListenerId, Protocol};
+use control::admin::{
+    self, AddListener, AnaState, Code, ListenerState, Problem, RemoveListener, SetAna,
+};
+use io::Listener;
+use spec::diff;
+use worker::Lead;
 
-use super::open::{Listeners, find};
+use super::changes::ListenChange;
+use super::open::{Open, find};
+use super::reconciler::Reconciler;
 use super::world::World;
-use super::{Inner, Open, subsystems};
-use crate::listen::{NUMBER_MAX, Protocol};
+use super::{Changes, Inner, subsystems};
+use crate::config::Config;
+use crate::listen::{ListenAt, NUMBER_MAX};
+use crate::tenancy;
 
 /// The group that all namespaces are in.
 const GROUP: u32 = 1;
 
+/// Listeners that are open at a time, as far as they are added while the server runs.
+const OPEN_MAX: usize = 256;
+
+/// A listener that is bound, and by which nobody is let in yet.
+struct Bound {
+    open: Open,
+    lead: Lead,
+    listener: Listener,
+}
+
+/// The changes that a reload makes to listeners.
+#[derive(Default)]
+pub(super) struct Plan {
+    new: Vec<ListenAt>,
+    /// The numbers of those that go.
+    gone: Vec<u16>,
+}
+
+/// Listeners of a reload that are bound.
+#[derive(Default)]
+pub(super) struct Ready {
+    bound: Vec<Bound>,
+    gone: Vec<u16>,
+}
+
+/// Opens and closes the listeners of a server.
+pub(super) struct Listeners<'a>(pub(super) &'a Reconciler);
+
 impl Listeners<'_> {
+    /// Opens a listener; where it has come to listen.
+    pub(super) fn open(
+        &self,
+        inner: &mut Inner,
+        wanted: &AddListener,
+    ) -> Result<admin::Listener, Problem> {
+        self.0.gate()?;
+        self.0.check_stays()?;
+        let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
+        if inner.open.len() >= OPEN_MAX {
+            let message = format!("there are {OPEN_MAX} listeners, which is as many as can be");
+            return Err(Problem::new(Code::TableFull, message));
+        }
+        self.forget_departed(inner);
+        wanted.validate().map_err(|(_, error)| invalid(error))?;
+        at.number = self.vacant_number(inner, wanted.number)?;
+        at.id = self.vacant_id(at.number, &[])?;
+        let mut bound = self.bind(&inner.world.config, at)?;
+        // From now on it is asked for where it is: whoever was told the address finds it there again.
+        let at = ListenAt { endpoint: bound.open.endpoint().clone(), ..bound.open.at };
+        bound.open = Open::of(&bound.listener, at);
+        let (number, id) = (bound.open.at.number, bound.open.at.id);
+        let query = wanted.url.find('?').map_or("", |start| &wanted.url[start..]);
+        let kept = ListenChange::Added(format!("{}{query}", bound.open.url()));
+        let mut changes = inner.changes.clone();
+        changes.listeners.insert(number, kept);
+        let mut open = inner.open.clone();
+        open.push(bound.open.clone());
+        open.sort_by_key(|open| open.at.number);
+        let world = self.0.world(inner, &changes, &open)?;
+        inner.keep(changes)?;
+        let ready = Ready { bound: vec![bound], gone: Vec::new() };
+        let served = self.serve(inner, world, ready);
+        if let Err(problem) = served {
+            self.undo(inner, number);
+            return Err(problem);
+        }
+        let open = inner.open.iter().find(|open| open.at.id == id).expect("it was just opened");
+        tracing::info!(listener = number, url = open.url(), "listens");
+        Ok(self.told_with(&inner.world, open, None))
+    }
+
+    /// Closes a listener. Who came by it stays, or is told to go as in a drain.
+    pub(super) fn close(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        how: RemoveListener,
+    ) -> Result<Open, Problem> {
+        let gate = self.0.gate()?;
+        let gone = find(&inner.open, name)?.clone();
+        let (number, id) = (gone.at.number, gone.at.id);
+        let changes = inner.without_listener(number);
+        let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
+        let open: Vec<Open> = open.collect();
+        let world = self.0.world(inner, &changes, &open)?;
+        inner.keep(changes)?;
+        self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
+        if let Some(limit_ms) = how.drain_ms {
+            let until = self.0.ground.clock.now() + Duration::from_millis(limit_ms);
+            gate.commands.drain(id, Some(until));
+        }
+        tracing::info!(listener = number, url = gone.url(), drains = how.drain_ms, "is closed");
+        Ok(gone)
+    }
+
+    /// Plans the changes that turn the listeners into those of another configuration.
+    ///
+    /// # Errors
+    /// The reason why only a restart can do it.
+    pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
+        // What workers call a listener is this process's own.
+        let plain = |at: &ListenAt| ListenAt { id: ListenerId(0), ..at.clone() };
+        let wanted = base.with(&inner.changes).listeners()?;
+        let wanted: Vec<ListenAt> = wanted.iter().map(plain).collect();
+        let open: Vec<ListenAt> = inner.open.iter().map(|open| plain(&open.at)).collect();
+        let mut plan = Plan::default();
+        for (number, at) in diff(&open, &wanted, |at| at.number) {
+            match (at, inner.open.iter().find(|open| open.at.number == number)) {
+                (None, _) => plan.gone.push(number),
+                (Some(_), Some(open)) => {
+                    return Err(format!(
+                        "listener {number} would be another than {}; new ones go behind the others, or \
+                         get a `number` that no other has",
+                        open.url()
+                    ));
+                }
+                (Some(at), None) => {
+                    let taken: Vec<ListenerId> = plan.new.iter().map(|at| at.id).collect();
+                    let id = self.vacant_id(number, &taken).map_err(|problem| problem.message)?;
+                    plan.new.push(ListenAt { id, ..at });
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Binds what is new in this configuration; beside that, the listeners as they will be.
+    pub(super) fn make_ready(
+        &self,
+        inner: &Inner,
+        config: &Config,
+        plan: Plan,
+    ) -> Result<(Ready, Vec<Open>), Problem> {
+        let bound = plan.new.into_iter().map(|at| self.bind(config, at));
+        let bound = bound.collect::<Result<Vec<Bound>, _>>()?;
+        let ready = Ready { bound, gone: plan.gone };
+        let open = ready.apply(&inner.open);
+        Ok((ready, open))
+    }
+
+    /// Has the workers and hosts take what is to be, with the listeners that come and go.
+    pub(super) fn serve(
+        &self,
+        inner: &mut Inner,
+        world: World,
+        ready: Ready,
+    ) -> Result<(), Problem> {
+        let open = ready.apply(&inner.open);
+        for Bound { open, lead, .. } in &ready.bound {
+            let set = self.0.ground.shared.listeners.set(open.at.id, lead.clone());
+            assert!(set.is_ok(), "its number was vacant");
+        }
+        self.0.adopt(inner, world);
+        let before = std::mem::replace(&mut inner.open, open);
+        let gone: Vec<ListenAt> = before
+            .into_iter()
+            .filter(|open| ready.gone.contains(&open.at.number))
+            .map(|open| open.at)
+            .collect();
+        let gone_ids: Vec<ListenerId> = gone.iter().map(|at| at.id).collect();
+        if !gone.is_empty() {
+            self.forget_departed(inner);
+        }
+        inner.departed.extend(gone);
+        self.0.show(inner);
+        if let Err(why) = self.0.make_fabric(inner) {
+            return Err(Problem::new(Code::NotOpened, why));
+        }
+        let new: Vec<ListenerId> = ready.bound.iter().map(|bound| bound.open.at.id).collect();
+        if new.is_empty() && gone_ids.is_empty() {
+            return Ok(());
+        }
+        let gate = self.0.gate()?;
+        let listeners = ready.bound.into_iter().map(|bound| (bound.open.at.id, bound.listener));
+        let listeners: Vec<_> = listeners.collect();
+        if !listeners.is_empty() {
+            gate.orders.listen(listeners, &gate.wakers);
+        }
+        gone_ids.iter().for_each(|id| gate.orders.close(*id, &gate.wakers));
+        self.0.await_orders()?;
+        let complaint = |id: ListenerId| Some((id, gate.orders.take_complaint(id)?));
+        let refused: Vec<(ListenerId, String)> = new.into_iter().filter_map(complaint).collect();
+        // Nobody has come by them, and nobody will.
+        inner.open.retain(|open| refused.iter().all(|(id, _)| *id != open.at.id));
+        self.0.show(inner);
+        match refused.into_iter().next() {
+            Some((_, why)) => Err(Problem::new(Code::NotOpened, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// A listener that was added is none: a worker could not take it.
+    fn undo(&self, inner: &mut Inner, number: u16) {
+        let changes = inner.without_listener(number);
+        let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
+        let open: Vec<Open> = open.collect();
+        let undone = self.0.world(inner, &changes, &open).and_then(|world| {
+            inner.keep(changes)?;
+            self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })
+        });
+        if let Err(problem) = undone {
+            tracing::error!(error = problem.message, "a listener that failed is not taken back");
+        }
+    }
+
+    /// Checks and binds a listener, by which nobody is let in yet.
+    fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
+        if at.endpoint.is_exposed() && !config.has_access_rules() && !self.0.ground.insecure {
+            return Err(invalid(format!(
+                "{} is reachable from other machines and no [[access]] rule says who may come in; \
+                 add one to the configuration, or start the server with --insecure",
+                at.endpoint
+            )));
+        }
+        let named: Vec<u16> =
+            config.numbered_namespaces().iter().filter_map(|one| one.number).collect();
+        check_lead(&at, |number| named.contains(&number))?;
+        tenancy::make_default(&at, config, &self.0.ground.tenants).map_err(invalid)?;
+        let lead = tenancy::lead(&at, &self.0.ground.tenants.registry()).map_err(invalid)?;
+        let bound = at.bind(&self.0.ground.tcp);
+        let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
+        let open = Open::of(&listener, at);
+        Ok(Bound { open, lead, listener })
+    }
+
+    /// Returns a free identifier for a listener of this number: never used, nor in `taken`.
+    fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
+        let all = (0..NUMBER_MAX).rev().map(ListenerId);
+        let is_free =
+            |id: &ListenerId| self.0.ground.shared.listeners.is_vacant(*id) && !taken.contains(id);
+        [ListenerId(number - 1)].into_iter().chain(all).find(is_free).ok_or_else(|| {
+            let message = format!(
+                "this process has had {NUMBER_MAX} listeners, which is as many as can be; an upgrade or \
+                 a restart of the server begins anew"
+            );
+            Problem::new(Code::TableFull, message)
+        })
+    }
+
+    /// Forgets the listeners that are gone by whom nobody is left that came, as far as that can be told.
+    /// Their numbers are free then, and the next process is not told of them.
+    fn forget_departed(&self, inner: &mut Inner) {
+        if inner.departed.is_empty() || self.0.has_older() {
+            return;
+        }
+        // Two looks, as in `is_used`.
+        let looks = [self.counts_of(), self.counts_of()];
+        let is_left = |at: &ListenAt| {
+            let count = |look: &Vec<usize>| look[usize::from(at.id.0)];
+            looks.iter().any(|look| look.as_ref().is_none_or(|look| count(look) > 0))
+        };
+        inner.departed.retain(is_left);
+    }
+
+    /// Returns a number that no listener has, had by whom somebody is still there, or has in the
+    /// configuration: the wanted one, if there is any.
+    fn vacant_number(&self, inner: &Inner, wanted: Option<u16>) -> Result<u16, Problem> {
+        let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
+        let is_free = |number: &u16| {
+            inner.open.iter().all(|open| open.at.number != *number)
+                && inner.departed.iter().all(|at| at.number != *number)
+                && configured.iter().all(|one| one.number != Some(*number))
+                && !inner.changes.listeners.contains_key(number)
+                // What was said of the ways through another would be said of this one.
+                && !inner.changes.names_way(*number)
+        };
+        if let Some(number) = wanted {
+            let taken = || Problem::new(Code::Taken, format!("the number {number} is taken"));
+            return is_free(&number).then_some(number).ok_or_else(taken);
+        }
+        (1..=NUMBER_MAX).find(is_free).ok_or_else(|| {
+            let message = format!("all {NUMBER_MAX} numbers of listeners were used");
+            Problem::new(Code::TableFull, message)
+        })
+    }
+
+    /// Returns the listener that names a tenant, which therefore cannot be removed.
+    pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
+        let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
+        if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {
+            return Some(tenancy::by(at));
+        }
+        inner.world.namer_of(tenant).or_else(|| {
+            let at = inner.departed.iter().filter(names).find(|at| self.is_used(at))?;
+            Some(format!("a connection by {}, which was removed,", at.endpoint))
+        })
+    }
+
+    /// Returns true if connections of a listener may exist. The second look finds a connection that
+    /// moved between workers during the first.
+    fn is_used(&self, at: &ListenAt) -> bool {
+        let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.0)] > 0);
+        look() || look()
+    }
+
     /// Turns away whoever comes by a listener, and ends its connections within `limit`.
     pub(super) fn drain(&self, id: ListenerId, limit: Duration) -> Result<(), Problem> {
         self.turn_away(id, true)?;
@@ -129,4 +438,54 @@ impl Listeners<'_> {
         let (state, connections) = self.state_of(open, counts);
         admin::Listener { number, url: open.url(), state, connections, ana }
     }
+}
+
+impl Ready {
+    /// Checks that all listeners lead to namespaces that will exist.
+    pub(super) fn check_leads(&self, world: &World) -> Result<(), Problem> {
+        let is_there = |number| world.spaces.iter().any(|space| space.number.0 == number);
+        self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
+    }
+
+    /// The listeners as they will be.
+    fn apply(&self, open: &[Open]) -> Vec<Open> {
+        let stays = |open: &&Open| !self.gone.contains(&open.at.number);
+        let new = self.bound.iter().map(|bound| bound.open.clone());
+        let mut all: Vec<Open> = open.iter().filter(stays).cloned().chain(new).collect();
+        all.sort_by_key(|open| open.at.number);
+        all
+    }
+}
+
+impl Inner {
+    /// Returns the changes to keep when a listener is removed, together with its settings.
+    fn without_listener(&self, number: u16) -> Changes {
+        let mut changes = self.changes.clone();
+        let configured = self.base.numbered_listeners(&changes.added_listeners());
+        changes.listeners.remove(&number);
+        if let Some(one) = configured.into_iter().find(|one| one.number == Some(number)) {
+            changes.listeners.insert(number, ListenChange::Removed(one.url));
+        }
+        for subsystem in &self.world.config.subsystem {
+            let mut config = subsystem.clone();
+            config.ana.retain(|ana| ana.listener != number);
+            if config.ana.len() != subsystem.ana.len() {
+                changes.subsystems.insert(config.name(), Some(config));
+            }
+        }
+        changes
+    }
+}
+
+/// A namespace that nobody names is that of the listener.
+fn check_lead(at: &ListenAt, is_there: impl Fn(u16) -> bool) -> Result<(), Problem> {
+    let number = at.namespace.0;
+    match at.protocol == Protocol::Reflex && !is_there(number) {
+        true => Err(invalid(format!("{}: there is no namespace {number}", at.endpoint))),
+        false => Ok(()),
+    }
+}
+
+fn invalid(error: String) -> Problem {
+    Problem::new(Code::Invalid, error)
 }

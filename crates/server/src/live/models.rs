@@ -11,26 +11,33 @@ use super::namespaces::find;
 use super::world::World;
 use super::{Changes, Inner, Live};
 use crate::config::{KeptModel, Space};
+use crate::recalibrate::ModelStore;
 
-impl Live {
-    /// Keeps a model for a device, or goes back to the configuration's, for an operator.
-    pub(crate) fn keep_model(
-        &self,
-        device: &str,
-        model: Option<&DeviceModel>,
-    ) -> Result<(), Problem> {
+impl ModelStore for Live {
+    fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem> {
         self.keep_model_in(device, model, self.lock_for_change()?)
     }
 
-    /// Keeps a model for a device when other changes let it, however long that is.
-    pub(crate) fn keep_model_at_last(
-        &self,
-        device: &str,
-        model: &DeviceModel,
-    ) -> Result<(), Problem> {
+    fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem> {
         self.keep_model_in(device, Some(model), self.lock())
     }
 
+    fn show_scratch(
+        &self,
+        device: &str,
+        name: Option<&str>,
+        then: &mut dyn FnMut(Option<&Space>),
+    ) -> Result<(), Problem> {
+        let inner = self.lock_for_change()?;
+        inner.check_thawed()?;
+        let tenants = &self.reconciler.ground.tenants;
+        let find = |name| find_scratch(tenants, &inner.world, device, name);
+        then(name.map(find).transpose()?);
+        Ok(())
+    }
+}
+
+impl Live {
     fn keep_model_in(
         &self,
         device: &str,
@@ -54,29 +61,12 @@ impl Live {
         self.reconciler.show(&inner);
         Ok(())
     }
-
-    /// Shows the namespace that a device may be written to in, by name or number, while it stays as
-    /// it is; `None` where none is named.
-    ///
-    /// # Errors
-    /// Fails if there is no such namespace, or it is none that can be given away.
-    pub(crate) fn with_scratch<T>(
-        &self,
-        device: &str,
-        name: Option<&str>,
-        then: impl FnOnce(Option<&Space>) -> T,
-    ) -> Result<T, Problem> {
-        let inner = self.lock_for_change()?;
-        inner.check_thawed()?;
-        let Some(name) = name else { return Ok(then(None)) };
-        Ok(then(Some(find_scratch(&self.reconciler.ground.tenants, &inner.world, device, name)?)))
-    }
 }
 
 /// A namespace that a device may be written to in, by name or number.
 ///
 /// # Errors
-/// As [`with_scratch`](Live::with_scratch).
+/// Fails if there is no such namespace, or it is none that can be given away.
 pub(super) fn find_scratch<'a>(
     tenants: &Tenants,
     world: &'a World,

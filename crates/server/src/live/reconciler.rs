@@ -16,9 +16,10 @@ use proto::nvme::Fabric;
 use super::growth::{self, Need};
 use super::seen::Seen;
 use super::world::{self, World};
-use super::{Changes, Ground, Inner, Open, SETTLE_MAX, reconcile, reservations};
+use super::{Changes, Ground, Inner, Open, reconcile, reservations};
 use crate::orders::Orders;
 use crate::recalibrate::Recalibrations;
+use crate::wait::{self, SETTLE_MAX};
 
 /// The time that a change waits for the predecessor's end, which usually takes milliseconds.
 const OLDER_MAX: Duration = Duration::from_secs(2);
@@ -26,9 +27,6 @@ const OLDER_MAX: Duration = Duration::from_secs(2);
 /// The refusal of a change while the predecessor has not ended.
 const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
                      requests yet, and nothing changes meanwhile; try again in a second";
-
-/// Between two looks whether that is so.
-const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
 /// The means by which a running server reaches its accepting workers and their connections.
 pub(crate) struct Gate {
@@ -109,8 +107,8 @@ impl Reconciler {
             return Ok(());
         }
         let fabric = inner.world.fabric(&self.ground)?;
+        reservations::restore(&fabric, inner);
         assert!(self.ground.fabric.set(fabric).is_ok(), "it is made under a lock");
-        reservations::restore(self, inner);
         Ok(())
     }
 
@@ -215,7 +213,7 @@ impl Reconciler {
     /// # Errors
     /// It has, and nothing was changed.
     pub(super) fn await_older(&self) -> Result<(), Problem> {
-        match self.wait_so_long(OLDER_MAX, || !self.has_older()) {
+        match wait::until(&self.ground.clock, OLDER_MAX, || !self.has_older()) {
             true => Ok(()),
             false => Err(Problem::new(Code::Busy, OLDER)),
         }
@@ -223,19 +221,7 @@ impl Reconciler {
 
     /// Waits for a condition as long as a change may take; returns `false` if that is too short.
     pub(super) fn wait_until(&self, is_so: impl FnMut() -> bool) -> bool {
-        self.wait_so_long(SETTLE_MAX, is_so)
-    }
-
-    /// Waits for a condition at most this long; returns `false` if that is too short.
-    pub(super) fn wait_so_long(&self, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-        let end = self.ground.clock.now() + most;
-        while !is_so() {
-            if self.ground.clock.now() >= end {
-                return false;
-            }
-            std::thread::sleep(SETTLE_PAUSE);
-        }
-        true
+        wait::until(&self.ground.clock, SETTLE_MAX, is_so)
     }
 
     /// Waits until all workers have done what they were told.

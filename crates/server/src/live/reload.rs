@@ -9,10 +9,10 @@ use spec::{Tenant, diff};
 
 use super::disks::Devices;
 use super::growth::{self, Growth};
-use super::open::Listeners;
+use super::listeners::Listeners;
 use super::reconciler::Reconciler;
 use super::world::World;
-use super::{Changes, Inner, Live, overruled};
+use super::{Inner, overruled};
 use crate::config::Config;
 
 /// The differences in the file that a reload did not apply.
@@ -24,32 +24,12 @@ pub(crate) struct Reloaded {
     pub(crate) overruled: Vec<String>,
 }
 
-impl Live {
-    /// Returns the changes so far.
-    ///
-    /// # Errors
-    /// The disk that keeps the changes does not answer.
-    pub(crate) fn changes(&self) -> Result<Changes, Problem> {
-        Ok(self.lock_for_change()?.changes.clone())
-    }
-
-    /// Takes another configuration, as far as that can be; returns what is not as it says.
-    ///
-    /// # Errors
-    /// What is wrong with it; then nothing has changed.
-    pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
-        let mut inner = self.begin()?;
-        self.reconciler.check_stays()?;
-        Reload(&self.reconciler).take(&mut inner, new)
-    }
-}
-
 /// Has a running server take another configuration.
-struct Reload<'a>(&'a Reconciler);
+pub(super) struct Reload<'a>(pub(super) &'a Reconciler);
 
 impl Reload<'_> {
     /// Takes another configuration, as far as that can be; returns what is not as it says.
-    fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
+    pub(super) fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
         let (devices, listeners) = (Devices(self.0), Listeners(self.0));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);

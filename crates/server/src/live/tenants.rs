@@ -9,7 +9,7 @@ use control::admin::{Problem, in_batch};
 use control::{Admission, Batch, Origin, Refusal, State, TenantChange, TenantInfo, TenantRegistry};
 use spec::{Changed, Tenant, diff};
 
-use super::open::Listeners;
+use super::listeners::Listeners;
 use super::reconciler::Reconciler;
 use super::{Changes, Inner};
 

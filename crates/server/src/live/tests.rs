@@ -1,23 +1,28 @@
 //! Changes without workers.
 
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use contract::ListenerId;
-use control::admin::{AddNamespace, DrainServer, Inventory};
+use control::admin::{AddNamespace, Code, DrainServer, Inventory};
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use flash::Spec;
+use io::{Clock, TcpOptions};
 use qos::DeviceModel;
-use worker::{Access, Fences, Listeners, Namespaces};
+use worker::{Access, Fences, Listeners, Namespaces, Parts};
 
 use super::files::power::{self, Fault};
 use super::*;
 use crate::config::{Mistakes, Room};
+use crate::fabric::Wakers;
 use crate::interface::Chosen;
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
+use crate::places::Places;
 use crate::recalibrate::Tools;
 use crate::tenancy;
 use crate::volumes::Volume;
+use crate::wait::SETTLE_MAX;
 
 const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
@@ -76,7 +81,10 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
     let (tenants, places) = (tenants.clone(), places.clone());
     let (clock, workers, chosen) = (*clock, *workers, Chosen::Epoll);
     let tools = Tools { tenants, places, clock, workers, chosen };
-    Recalibrations::new(tools, live.clone(), &live.reconciler.seen().world.config.device)
+    let devices = &live.reconciler.seen().world.config.device;
+    let all = Recalibrations::new(tools, live.clone(), devices);
+    live.set_recalibrations(&all);
+    all
 }
 
 /// Opens its gate, behind which nobody is: what is ordered is done at once.

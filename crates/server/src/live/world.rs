@@ -8,7 +8,8 @@ use proto::nvme::{self, Fabric};
 use spec::diff;
 use worker::Namespace;
 
-use super::{Ground, Open};
+use super::ground::Ground;
+use super::open::Open;
 use crate::config::{Config, Room, Space};
 use crate::fabric;
 use crate::places::Disk;

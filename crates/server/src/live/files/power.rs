@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(in crate::live) type FileId = usize;
+pub(crate) type FileId = usize;
 
 /// A call.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ struct Record {
 
 /// The fault to inject into calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::live) enum Fault {
+pub(crate) enum Fault {
     #[default]
     None,
     /// The one of this number fails.
@@ -134,7 +134,7 @@ pub(super) fn removed(path: &Path) {
 }
 
 /// Sets the fault for this thread's calls. Returns the number of calls so far.
-pub(in crate::live) fn set_fault(fault: Fault) -> usize {
+pub(crate) fn set_fault(fault: Fault) -> usize {
     RECORD.with_borrow_mut(|record| {
         record.fault = fault;
         record.made
@@ -142,7 +142,7 @@ pub(in crate::live) fn set_fault(fault: Fault) -> usize {
 }
 
 /// Somebody was told that a change is made.
-pub(in crate::live) fn answered(change: u64) {
+pub(crate) fn answered(change: u64) {
     call(|_| Call::Answered(change));
 }
 
@@ -247,7 +247,7 @@ type State = Vec<(OsString, Vec<u8>)>;
 
 /// Shows every state that a power cut may leave of what this thread has written, in `folder`, with
 /// the last change that was answered by then. What is called meanwhile is not written down.
-pub(in crate::live) fn cut_everywhere(folder: &Path, mut look: impl FnMut(u64)) -> usize {
+pub(crate) fn cut_everywhere(folder: &Path, mut look: impl FnMut(u64)) -> usize {
     let calls = RECORD.take().calls;
     let (mut disk, mut shown) = (Disk::default(), HashSet::new());
     for call in &calls {

@@ -1,0 +1,30 @@
+//! The parts of a running server that never change, on which its changes work.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use control::Tenants;
+use io::{Clock, TcpOptions};
+use proto::nvme::Fabric;
+use worker::Parts;
+
+use crate::fabric::Wakers;
+use crate::places::Places;
+
+/// The parts of a running server that never change.
+pub(crate) struct Ground {
+    pub(crate) places: Arc<Places>,
+    /// The tables in which workers look up listeners.
+    pub(crate) shared: Arc<Parts>,
+    /// The NVMe fabric, created once a listener speaks NVMe.
+    pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
+    pub(crate) wakers: Wakers,
+    pub(crate) workers: usize,
+    pub(crate) clock: Clock,
+    pub(crate) tenants: Tenants,
+    pub(crate) tcp: TcpOptions,
+    /// Everybody may be let in from everywhere.
+    pub(crate) insecure: bool,
+    /// The default time limit of a drain.
+    pub(crate) drain_limit: Duration,
+}

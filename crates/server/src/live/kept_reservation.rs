@@ -1,0 +1,73 @@
+//! A reservation as the state file has it.
+
+use proto::nvme::{HostId, Nqn, Registrant, Reserved};
+use serde::{Deserialize, Serialize};
+use wire::nvme::ReservationKind;
+
+/// A reservation that persists through power loss.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeptReservation {
+    pub(super) subsystem: String,
+    pub(super) nsid: u32,
+    /// Which namespace that was: another one may get its number.
+    pub(super) uuid: [u8; 16],
+    generation: u32,
+    registrants: Vec<(KeptHost, u64)>,
+    /// The kind by its number; the holder, unless all registrants are.
+    held: Option<(u8, Option<KeptHost>)>,
+}
+
+/// A registrant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptHost {
+    host: String,
+    id: [u8; 16],
+}
+
+impl KeptHost {
+    fn of(registrant: &Registrant) -> KeptHost {
+        KeptHost { host: registrant.host.to_string(), id: registrant.id.0 }
+    }
+
+    fn registrant(&self) -> Option<Registrant> {
+        Some(Registrant { host: Nqn::new(&self.host).ok()?, id: HostId(self.id) })
+    }
+}
+
+impl KeptReservation {
+    pub(super) fn of(reserved: &Reserved, uuid: [u8; 16]) -> KeptReservation {
+        let registrants = reserved.registrants.iter();
+        let held = reserved.held.as_ref();
+        KeptReservation {
+            subsystem: reserved.subsystem.to_string(),
+            nsid: reserved.nsid,
+            uuid,
+            generation: reserved.generation,
+            registrants: registrants.map(|(whom, key)| (KeptHost::of(whom), *key)).collect(),
+            held: held.map(|(kind, holder)| (kind.0, holder.as_ref().map(KeptHost::of))),
+        }
+    }
+
+    pub(super) fn reserved(&self) -> Option<Reserved> {
+        let registrants = self.registrants.iter();
+        let held = match &self.held {
+            None => None,
+            Some((kind, None)) => Some((ReservationKind(*kind), None)),
+            Some((kind, Some(holder))) => {
+                Some((ReservationKind(*kind), Some(holder.registrant()?)))
+            }
+        };
+        Some(Reserved {
+            subsystem: Nqn::new(&self.subsystem).ok()?,
+            nsid: self.nsid,
+            generation: self.generation,
+            registrants: registrants
+                .map(|(whom, key)| Some((whom.registrant()?, *key)))
+                .collect::<Option<_>>()?,
+            held,
+            persists: true,
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! The port by which recalibrations reach the configuration of the server.
+
+use control::admin::Problem;
+use qos::DeviceModel;
+
+use crate::config::Space;
+
+/// The part of a server that keeps models, and knows where probes may write.
+pub(crate) trait ModelStore: Send + Sync {
+    /// Keeps a model for a device, or goes back to the configuration's, for an operator.
+    fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
+
+    /// Keeps a model for a device when other changes let it, however long that is.
+    fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem>;
+
+    /// Shows the namespace that a device may be written to in, by name or number, while it stays as
+    /// it is; `None` where none is named. Calls `then` once, unless it fails.
+    ///
+    /// # Errors
+    /// Fails if there is no such namespace, or it is none that can be given away.
+    fn show_scratch(
+        &self,
+        device: &str,
+        name: Option<&str>,
+        then: &mut dyn FnMut(Option<&Space>),
+    ) -> Result<(), Problem>;
+}
+
+impl dyn ModelStore {
+    /// Returns what `then` makes of the namespace that [`show_scratch`](ModelStore::show_scratch) shows.
+    pub(super) fn with_scratch<T>(
+        &self,
+        device: &str,
+        name: Option<&str>,
+        then: impl FnOnce(Option<&Space>) -> T,
+    ) -> Result<T, Problem> {
+        let (mut then, mut told) = (Some(then), None);
+        self.show_scratch(device, name, &mut |space| told = then.take().map(|then| then(space)))?;
+        Ok(told.expect("it was shown"))
+    }
+}
