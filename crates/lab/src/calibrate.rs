@@ -40,7 +40,7 @@ const INTERRUPTED: u8 = 130;
 /// Measure a device and write its device model
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Device to measure: `sim:a`, `file:/dev/nvme0n1`, `file:PATH?size=1GiB`
+    /// Device to measure: `sim:a`, `file:/dev/disk/by-id/NAME`, `file:PATH?size=1GiB`
     #[arg(value_name = "SPEC")]
     spec: String,
     /// File for the device model (`disk.toml`); a plot goes beside it (`disk.svg`)

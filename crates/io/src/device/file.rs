@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::align::{self, Alignment};
 use super::journal::{self, Journal, Plain};
 use super::medium;
+use super::missing;
 use crate::{Error, is_same_file};
 
 /// Options for opening a file.
@@ -98,13 +99,13 @@ impl FileVolume {
     ) -> Result<FileVolume, Error> {
         let path = path.as_ref();
         let mut notes = Vec::new();
-        let missing = !path.exists();
-        if missing {
-            prepare_missing(path, size, options)?;
+        let is_missing = !path.exists();
+        if is_missing {
+            missing::prepare(path, size, options)?;
         }
         let (file, alignment) = open_aligned(path, options, &mut notes)?;
         lock(&file, path, options)?;
-        let opened = Opened { file, alignment, missing, journal: None };
+        let opened = Opened { file, alignment, missing: is_missing, journal: None };
         FileVolume::of(path, size, options, opened, notes)
     }
 
@@ -163,7 +164,17 @@ impl FileVolume {
         let Opened { file, alignment, missing, journal: adopted } = opened;
         let status = rustix::fs::fstat(&file).map_err(|e| failed("ask about", path, e))?;
         let block_device = match FileType::from_raw_mode(status.st_mode) {
-            FileType::RegularFile => false,
+            FileType::RegularFile => {
+                if missing::is_of_a_disk(path) {
+                    notes.push(format!(
+                        "{} is a file in memory where a disk was expected: what is written to it is \
+                         lost when the machine starts again; name a disk by what \
+                         `ls /dev/disk/by-id` shows",
+                        path.display()
+                    ));
+                }
+                false
+            }
             FileType::BlockDevice => true,
             _ => {
                 let path = path.display();
@@ -321,25 +332,6 @@ pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
          away to use it as it is",
         path.display()
     ))
-}
-
-/// Returns the error for a file that is not there while nobody has said how large to make it.
-pub(super) fn missing_without_size(path: &Path) -> Error {
-    let shown = path.display();
-    Error::new(format!(
-        "{shown} does not exist; name its size to make it, like file:{shown}?size=1GiB"
-    ))
-}
-
-/// Makes the directories of a file that is to be made, or says why it is not.
-fn prepare_missing(path: &Path, size: Option<u64>, options: FileOptions) -> Result<(), Error> {
-    if size.is_none() || options.read_only {
-        return Err(missing_without_size(path));
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let Some(parent) = parent else { return Ok(()) };
-    fs::create_dir_all(parent)
-        .map_err(|e| Error::system(format!("cannot make the directory {}", parent.display()), e))
 }
 
 /// Opens the file past the page cache, or through it where that must be.

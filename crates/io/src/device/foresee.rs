@@ -9,7 +9,8 @@ use contract::BLOCK_BYTES;
 use rustix::fs::Access;
 
 use super::FileVolume;
-use super::file::{fewer, missing_without_size};
+use super::file::fewer;
+use super::missing;
 use crate::Error;
 
 impl FileVolume {
@@ -23,7 +24,7 @@ impl FileVolume {
         let path = path.as_ref();
         let shown = path.display();
         let Ok(found) = fs::metadata(path) else {
-            let size = size.ok_or_else(|| missing_without_size(path))?;
+            let size = missing::check(path, size)?;
             can_be_made(path)?;
             return Ok(Some(size));
         };

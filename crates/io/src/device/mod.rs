@@ -10,6 +10,7 @@ mod flight;
 mod foresee;
 mod journal;
 mod medium;
+mod missing;
 mod queue;
 mod resize;
 mod threads;
