@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use finding::{Finding, Fix, Grade};
 use machine::Machine;
 use server::config::Config;
+use server::config::exposure::exposed;
 use server::interface::Interface;
 use server::serve::state_file::SERVICE_CONFIG;
 
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
 fn configuration(file: &Path) -> Option<Finding> {
     let config = Config::read(file).ok()?;
     let good = Finding::good("configuration", format!("{} keeps its secrets", file.display()));
-    Some(match config.exposed(file) {
+    Some(match exposed(&config, file) {
         None => good,
         Some(exposed) => Finding { found: exposed, ..good }.graded(
             Grade::Problem,

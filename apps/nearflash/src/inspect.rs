@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use server::config::Config;
+use server::config::effective::Effective;
+use server::config::exposure::exposed;
+use server::config::{Config, schema};
 use server::live::Changes;
 use server::serve::{self, state_file};
 
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
             let Read { base, config, changes, state } = read(file, kept)?;
             let text = std::fs::read_to_string(file).unwrap_or_default();
             serve::check_config(&base, &config).map_err(|found| found.told(Some((file, &text))))?;
-            for warning in base.exposed(file).into_iter().chain(changes.dormant(&base)) {
+            for warning in exposed(&base, file).into_iter().chain(changes.dormant(&base)) {
                 outln!("warning: {warning}");
             }
             outln!("state file: {}", told(state.as_deref()));
@@ -74,9 +76,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
             let path = state.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
             config.state = Some(path);
             outln!("# state file: {}", told(state.as_deref()));
-            out!("{}", config.to_toml()?);
+            out!("{}", Effective::of(&config)?.to_toml()?);
         }
-        Command::Schema => outln!("{}", Config::schema()),
+        Command::Schema => outln!("{}", schema::text()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -95,6 +97,6 @@ fn read(file: &Path, kept: &Kept) -> Result<Read, String> {
     let base = Config::read(file)?;
     let state = state_file::path_of_others(kept.state.as_deref(), file, &base)?;
     let (_, changes) = state_file::open(state.as_deref(), false)?;
-    let config = base.with(&changes);
+    let config = changes.made_to(&base);
     Ok(Read { base, config, changes, state })
 }

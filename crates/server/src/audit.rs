@@ -41,7 +41,7 @@ pub(crate) struct AuditFile {
 #[derive(Debug)]
 struct State {
     /// Locked by the writer while it writes.
-    inner: Mutex<Inner>,
+    inner: Mutex<OpenLog>,
     /// Somebody has waited in vain, and nothing has been written since.
     is_hung: AtomicBool,
 }
@@ -59,8 +59,9 @@ enum Order {
     Reopen,
 }
 
+/// The open file, and the lines that it lacks.
 #[derive(Debug)]
-struct Inner {
+struct OpenLog {
     file: File,
     /// Lines that are not in the file, at most one for each change that was under way.
     owed: Vec<u8>,
@@ -102,7 +103,7 @@ impl AuditFile {
     }
 
     fn open_with(path: &Path, wait_max: Duration) -> Result<Arc<AuditFile>, String> {
-        let mut inner = Inner::open(path).map_err(|error| say(path, &error))?;
+        let mut inner = OpenLog::open(path).map_err(|error| say(path, &error))?;
         if let Err(error) = inner.pay() {
             let why = say(path, &error);
             tracing::warn!(
@@ -154,7 +155,7 @@ impl AuditFile {
 }
 
 impl State {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, OpenLog> {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
@@ -187,12 +188,12 @@ impl Journal for AuditFile {
     }
 }
 
-impl Inner {
-    fn open(path: &Path) -> io::Result<Inner> {
+impl OpenLog {
+    fn open(path: &Path) -> io::Result<OpenLog> {
         let (file, is_torn) = open(path)?;
         // What a full disk has left of a line is one of its own.
         let owed = if is_torn { vec![b'\n'] } else { Vec::new() };
-        Ok(Inner { file, owed, written: 0 })
+        Ok(OpenLog { file, owed, written: 0 })
     }
 
     fn carry_out(&mut self, order: Order, path: &Path) -> io::Result<()> {
@@ -204,7 +205,7 @@ impl Inner {
                 self.owed.append(&mut line);
             }
             Order::Reopen => {
-                let mut new = Inner::open(path)?;
+                let mut new = OpenLog::open(path)?;
                 // A line that was begun in the old file is whole in the new one, or behind its own half.
                 let begin = self.owed[..self.written].iter().rposition(|byte| *byte == b'\n');
                 let lines = &self.owed[begin.map_or(0, |end| end + 1)..];
@@ -238,9 +239,7 @@ impl Inner {
         self.written = 0;
         Ok(())
     }
-}
 
-impl Inner {
     /// Writes all lines again that may be lost. When the disk does not take pages, the kernel drops
     /// them, reports the error once, and has nothing to write the next time. The lines start on a
     /// line of their own, because the state of the bytes before them is unknown.
@@ -389,7 +388,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
         std::fs::write(&path, "{\"half\":").unwrap();
-        let mut inner = Inner::open(&path).unwrap();
+        let mut inner = OpenLog::open(&path).unwrap();
         assert_eq!(inner.owed, b"\n");
         inner.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
         assert!(inner.pay().is_err() && inner.carry_out(Order::Pay, &path).is_err());

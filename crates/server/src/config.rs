@@ -7,7 +7,7 @@ mod authentication;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contract::{NamespaceId, TenantId};
+use contract::{ListenerId, NamespaceId, TenantId};
 use flash::Spec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,17 @@ use worker::{Access, Limits, Rule, Scope, Who};
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 use crate::crew_size::CrewSize;
+use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
 
-mod effective;
-mod exposure;
+pub mod effective;
+pub mod exposure;
 mod kept_model;
-mod listener;
 mod mistake;
 mod mistakes;
 mod namespace;
 mod ranges;
 mod reading;
-pub(crate) mod schema;
-mod subsystem;
+pub mod schema;
 
 pub(crate) use kept_model::KeptModel;
 pub use mistakes::Mistakes;
@@ -37,6 +36,10 @@ pub(crate) use spec::Place;
 
 /// The spec of the device that a server exports if its configuration has none.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
+
+/// The URL of the stand-in for a listener whose URL is invalid. References to the listener stay
+/// valid.
+const NOWHERE: &str = "nvme-tcp://127.0.0.1:0";
 
 /// A configuration file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -226,6 +229,123 @@ impl Config {
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections.unwrap_or(65_536)
     }
+
+    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
+    /// configured.
+    pub(crate) fn named_subsystems(&self) -> Vec<Subsystem> {
+        self.subsystems_named(crate::machine::own_name)
+    }
+
+    /// Returns `true` if the first subsystem gets its name from the server.
+    pub(crate) fn leaves_name(&self) -> bool {
+        self.subsystem.first().is_none_or(|first| first.nqn.is_none())
+    }
+
+    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
+    /// configured. `own` makes the name of the first if it has none.
+    pub(crate) fn subsystems_named(&self, own: impl FnOnce() -> String) -> Vec<Subsystem> {
+        let mut all = match self.subsystem.is_empty() && !self.is_settled {
+            true => vec![Subsystem::default()],
+            false => self.subsystem.clone(),
+        };
+        if let Some(first) = all.first_mut() {
+            first.nqn.get_or_insert_with(own);
+        }
+        all
+    }
+
+    /// Returns the listeners, sorted by number.
+    ///
+    /// # Errors
+    /// Fails with all URLs and numbers that are invalid.
+    pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, Mistakes> {
+        Mistakes::collect(|mistakes| self.listeners_or(mistakes))
+    }
+
+    /// Returns the listeners, sorted by number. An invalid URL or number adds to `mistakes`; a
+    /// loopback listener stands in for an invalid URL.
+    pub(crate) fn listeners_or(&self, mistakes: &mut Mistakes) -> Vec<ListenAt> {
+        let mut all: Vec<ListenAt> = Vec::new();
+        for (config, position) in self.numbered_listeners(&[]).iter().zip(1..) {
+            let number = config.number.expect("it was numbered");
+            let parsed =
+                ListenAt::parse(&config.url).map_err(|error| format!("listen {position}: {error}"));
+            let at = mistakes.take(config.nth.key("listen", "url"), parsed);
+            let at = at.unwrap_or_else(|| ListenAt::parse(NOWHERE).expect("it is a URL"));
+            let of_number = config.nth.key("listen", "number");
+            if let Err((_, error)) = config.validate() {
+                mistakes.add(of_number, format!("listen {position}: {error}"));
+            } else if let Some(other) = all.iter().find(|other| other.number == number) {
+                let other = &other.endpoint;
+                mistakes.add(
+                    of_number,
+                    format!(
+                        "listen {position}: number {number} is that of {other}; expected one that no \
+                         other listener has"
+                    ),
+                );
+            } else {
+                all.push(ListenAt { number, id: ListenerId(number - 1), ..at });
+            }
+        }
+        all.sort_by_key(|at| at.number);
+        all
+    }
+
+    /// Returns the place in the file of the listener that has this number in its entry.
+    pub(crate) fn place_of_listener(&self, number: u16) -> Option<Place> {
+        let found = self.listen.iter().find(|one| one.number == Some(number))?;
+        found.nth.key("listen", "url")
+    }
+
+    /// Returns the listeners with their numbers, in their order, or the default listener if none is
+    /// configured. A listener without a number gets its position as its number. If another listener
+    /// has that number, or it is among the numbers `added` while servers ran, the listener gets the
+    /// next free number after all positions.
+    pub(crate) fn numbered_listeners(&self, added: &[u16]) -> Vec<Listener> {
+        let mut all = match self.listen.is_empty() && !self.is_settled {
+            true => vec![Listener::from_argument(DEFAULT_URL)],
+            false => self.listen.clone(),
+        };
+        let mut taken: Vec<u16> = added.to_vec();
+        taken.extend(all.iter().filter_map(|one| one.number));
+        let mut behind = all.len() as u16;
+        for (one, place) in all.iter_mut().zip(1..).filter(|(one, _)| one.number.is_none()) {
+            let mut number = place;
+            while taken.contains(&number) {
+                behind = behind.saturating_add(1);
+                number = behind;
+                if behind > NUMBER_MAX {
+                    break;
+                }
+            }
+            one.number = Some(number);
+        }
+        all
+    }
+
+    /// Returns the configuration of a server that reloads this one and runs with `old`, and the names
+    /// of the differing parts that need a restart.
+    pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
+        let parts = [
+            ("workers", self.workers == old.workers),
+            ("cpus", self.pinned() == old.pinned()),
+            ("[admin]", self.admin == old.admin),
+            ("state", self.state == old.state),
+            ("[[access]]", self.access == old.access),
+            ("[limits]", self.limits == old.limits),
+            ("[authentication]", self.authentication == old.authentication),
+        ];
+        let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
+        let mut taken = old.clone();
+        taken.device = self.device.clone();
+        taken.listen = self.listen.clone();
+        taken.tenant = self.tenant.clone();
+        taken.namespace = self.namespace.clone();
+        taken.subsystem = self.subsystem.clone();
+        taken.host = self.host.clone();
+        (taken, later.collect())
+    }
 }
 
 /// Returns the rule as workers have it. An error names the key that is invalid.
@@ -339,5 +459,52 @@ mod tests {
         assert_eq!(config.specs().unwrap().len(), 1);
         assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
         assert_eq!(config.spaces(&[Room { place: 0, blocks: 8, grows: false }]).unwrap().len(), 1);
+    }
+
+    fn numbers(text: &str, added: &[u16]) -> Vec<u16> {
+        let config = Config::parse(text).unwrap();
+        config.numbered_listeners(added).iter().filter_map(|one| one.number).collect()
+    }
+
+    const THREE: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:1\"\n\
+                         [[listen]]\nurl = \"reflex://127.0.0.1:2\"\n\
+                         [[listen]]\nurl = \"reflex://127.0.0.1:3\"\n";
+
+    #[test]
+    fn a_number_is_told_or_its_place() {
+        assert_eq!(numbers("", &[]), [1]);
+        assert_eq!(numbers(THREE, &[]), [1, 2, 3]);
+        assert_eq!(numbers(THREE, &[2, 4]), [1, 5, 3], "whoever was added keeps its number");
+        let told = THREE.replacen("127.0.0.1:1\"", "127.0.0.1:1\"\nnumber = 3", 1);
+        assert_eq!(numbers(&told, &[]), [3, 2, 4]);
+        let order: Vec<u16> =
+            Config::parse(&told).unwrap().listeners().unwrap().iter().map(|at| at.number).collect();
+        assert_eq!(order, [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_explained() {
+        for (number, word) in [("0", "from 1 to"), ("5000", "from 1 to 4096"), ("2", "that of")] {
+            let text = THREE
+                .replacen("127.0.0.1:1\"", &format!("127.0.0.1:1\"\nnumber = {number}"), 1)
+                .replacen("127.0.0.1:2\"", "127.0.0.1:2\"\nnumber = 2", 1);
+            let error = Config::parse(&text).unwrap().listeners().unwrap_err().to_string();
+            assert!(error.starts_with("listen ") && error.contains(word), "{number}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_change_is_named() {
+        let old = Config::parse(FULL).unwrap();
+        let mut new = old.clone();
+        assert_eq!(new.live_over(&old).1, Vec::<String>::new());
+        new.workers = Some(CrewSize::fixed(3).unwrap());
+        new.tenant.clear();
+        new.access.clear();
+        let (taken, later) = new.live_over(&old);
+        assert_eq!(later, ["workers", "[[access]]"]);
+        assert!(
+            taken.tenant.is_empty() && taken.workers == old.workers && taken.has_access_rules()
+        );
     }
 }

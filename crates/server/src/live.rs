@@ -94,7 +94,7 @@ impl Live {
         store: Option<Store>,
     ) -> Result<Arc<Live>, String> {
         let changes = changes.of(&base);
-        let world = World::of(base.with(&changes), &ground, &open, false)?;
+        let world = World::of(changes.made_to(&base), &ground, &open, false)?;
         let world = Arc::new(world);
         let (retired, departed) = (Vec::new(), Vec::new());
         let (is_frozen, keeps_later, keeps_changes) = (false, false, store.is_some());

@@ -83,8 +83,9 @@ struct Job {
     changed_at: Instant,
 }
 
+/// The jobs of all devices, and what they may do.
 #[derive(Default)]
-struct Inner {
+struct Jobs {
     policies: Vec<Policy>,
     /// A device that is about to go: nothing of it is begun.
     leaving: Option<String>,
@@ -100,7 +101,7 @@ struct Inner {
 pub(crate) struct Recalibrations {
     tools: Tools,
     store: Arc<dyn ModelStore>,
-    inner: Mutex<Inner>,
+    inner: Mutex<Jobs>,
     /// Held while a model is kept and then used, so that what is kept is what is used.
     modelling: Mutex<()>,
     /// An operator has waited for that in vain.
@@ -126,7 +127,7 @@ impl Policy {
     }
 }
 
-impl Inner {
+impl Jobs {
     fn policy(&self, device: &str) -> Policy {
         let policy = self.policies.iter().find(|policy| policy.device == device);
         policy.cloned().unwrap_or_else(|| Policy {
@@ -250,7 +251,7 @@ impl Recalibrations {
         devices: &[spec::Device],
     ) -> Arc<Recalibrations> {
         let policies = devices.iter().map(Policy::of).collect();
-        let inner = Mutex::new(Inner { policies, ..Inner::default() });
+        let inner = Mutex::new(Jobs { policies, ..Jobs::default() });
         let (modelling, news) = (Mutex::new(()), Condvar::new());
         let is_stuck = AtomicBool::new(false);
         Arc::new(Recalibrations { tools, store, inner, modelling, is_stuck, news })
@@ -270,7 +271,7 @@ impl Recalibrations {
         wait::lock_soon(&self.tools.clock, &self.modelling, &self.is_stuck)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
         self.inner.lock().expect("no holder of this lock panics")
     }
 

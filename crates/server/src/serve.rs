@@ -34,6 +34,7 @@ use self::doors::Doors;
 use self::draft::{Beside, Draft};
 use self::duty::{Duty, ServerDevice, ServerWorker};
 use crate::admin::{Crew, Office};
+use crate::config::exposure::exposed;
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Way};
@@ -192,7 +193,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
     }
     log::tell_what_is_left_out();
-    if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {
+    if let Some(exposed) = args.config.as_ref().and_then(|file| exposed(&base, file)) {
         log::say(format_args!("warning: {exposed}"));
     }
     let place = socket_path(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
@@ -231,7 +232,7 @@ fn serve(
         successor.check_state(store.as_ref().map(Store::at).as_ref())?;
     }
     changes.dormant(&base).into_iter().for_each(|line| tracing::warn!("{line}"));
-    let config = base.with(&changes);
+    let config = changes.made_to(&base);
     let draft = Draft::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
     if args.check {
         return Ok(ExitCode::SUCCESS);

@@ -1,5 +1,6 @@
 //! The effective configuration: every default filled in, and no secret.
 
+use serde::Serialize;
 use spec::{AccessRule, Device, Listener};
 
 use super::Config;
@@ -9,22 +10,26 @@ use crate::listen::DEFAULT_URL;
 /// The text that replaces a secret.
 const HIDDEN: &str = "(hidden)";
 
-impl Config {
-    /// Returns the effective configuration as TOML, in which keys and tokens are hidden.
+/// A configuration with every default filled in, and with keys and tokens hidden.
+#[derive(Debug, Serialize)]
+pub struct Effective(Config);
+
+impl Effective {
+    /// Returns the effective configuration as TOML.
     ///
     /// # Errors
-    /// Fails with all limits that are invalid.
+    /// Fails if it cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, String> {
-        toml::to_string(&self.effective()?).map_err(|error| error.to_string())
+        toml::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// Returns the configuration with every default filled in, and with keys and tokens hidden.
+    /// Returns what holds by a configuration.
     ///
     /// # Errors
     /// Fails with all limits that are invalid.
-    pub(super) fn effective(&self) -> Result<Config, String> {
-        let mut all = self.clone();
-        let count = self.pinned().map_or(1, Vec::len);
+    pub fn of(config: &Config) -> Result<Effective, String> {
+        let mut all = config.clone();
+        let count = config.pinned().map_or(1, Vec::len);
         all.workers.get_or_insert(CrewSize::fixed(count)?);
         all.cpus.get_or_insert_default();
         all.admin.listen.get_or_insert_with(crate::admin::default_place);
@@ -46,40 +51,17 @@ impl Config {
         }
         all.host = all.host.into_iter().map(|host| host.hidden(HIDDEN)).collect();
         all.authentication.say_defaults();
-        let limits = self.limits()?;
+        let limits = config.limits()?;
         let own = &mut all.limits;
         own.in_flight = Some(limits.in_flight);
         own.tenants = Some(limits.tenants);
         own.in_flight_of_connection = Some(limits.in_flight_of_connection);
         own.unsent_of_connection = Some(in_binary_units(limits.unsent_of_connection));
         own.carried = Some(in_binary_units(limits.carried));
-        own.connections = Some(self.connections_max());
+        own.connections = Some(config.connections_max());
         own.stuck_seconds = Some(limits.stuck.as_secs() as usize);
         own.drain_seconds = Some(limits.drain.as_secs() as usize);
-        Ok(all)
-    }
-
-    /// Returns the configuration of a server that reloads this one and runs with `old`, and the names
-    /// of the differing parts that need a restart.
-    pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
-        let parts = [
-            ("workers", self.workers == old.workers),
-            ("cpus", self.pinned() == old.pinned()),
-            ("[admin]", self.admin == old.admin),
-            ("state", self.state == old.state),
-            ("[[access]]", self.access == old.access),
-            ("[limits]", self.limits == old.limits),
-            ("[authentication]", self.authentication == old.authentication),
-        ];
-        let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
-        let mut taken = old.clone();
-        taken.device = self.device.clone();
-        taken.listen = self.listen.clone();
-        taken.tenant = self.tenant.clone();
-        taken.namespace = self.namespace.clone();
-        taken.subsystem = self.subsystem.clone();
-        taken.host = self.host.clone();
-        (taken, later.collect())
+        Ok(Effective(all))
     }
 }
 
@@ -114,8 +96,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_has_every_default_and_no_secret() {
-        let config = Config::parse(TEXT).unwrap().with(&Changes::default());
-        let shown = config.to_toml().unwrap();
+        let config = Changes::default().made_to(&Config::parse(TEXT).unwrap());
+        let shown = Effective::of(&config).unwrap().to_toml().unwrap();
         assert!(!shown.contains("secret"), "{shown}");
         for said in [
             "percentile = 95",
@@ -133,22 +115,10 @@ mod tests {
             assert!(shown.contains(said), "no {said} in {shown}");
         }
         Config::parse(&shown).unwrap();
-        let nothing = Config::default().with(&Changes::default()).to_toml().unwrap();
+        let nothing = Changes::default().made_to(&Config::default());
+        let nothing = Effective::of(&nothing).unwrap().to_toml().unwrap();
         let everybody =
             "from = \"anyone\"\ntenant = \"\"\nrights = \"read-write\"\nregister = true";
         assert!(nothing.contains(everybody), "{nothing}");
-    }
-
-    #[test]
-    fn what_cannot_change_is_named() {
-        let old = Config::parse(TEXT).unwrap();
-        let mut new = old.clone();
-        assert_eq!(new.live_over(&old).1, Vec::<String>::new());
-        new.workers = Some(CrewSize::fixed(3).unwrap());
-        new.tenant.clear();
-        new.access.clear();
-        let (taken, later) = new.live_over(&old);
-        assert_eq!(later, ["workers", "[[access]]"]);
-        assert!(taken.tenant.is_empty() && taken.workers.is_none() && taken.has_access_rules());
     }
 }

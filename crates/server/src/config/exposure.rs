@@ -8,36 +8,34 @@ use super::Config;
 /// The bit of a file's mode that lets all users read the file. Its group is the owner's choice.
 const READ_BY_ALL: u32 = 0o004;
 
-impl Config {
-    /// Returns a description of the configuration's secrets, or of the paths of its secret files.
-    fn secrets(&self) -> Option<&'static str> {
-        let has_token = self.access.iter().any(|rule| rule.token.is_some());
-        let has_key =
-            self.host.iter().any(|host| host.key.is_some() || host.controller_key.is_some());
-        let names_files = self.admin.key.is_some() || self.admin.tokens.is_some();
-        [
-            (has_key, "the keys of hosts"),
-            (has_token, "the tokens of clients"),
-            (names_files, "where the keys and tokens of operators are"),
-        ]
-        .into_iter()
-        .find_map(|(is_there, what)| is_there.then_some(what))
-    }
+/// Returns a description of the configuration's secrets, or of the paths of its secret files.
+fn secrets(config: &Config) -> Option<&'static str> {
+    let has_token = config.access.iter().any(|rule| rule.token.is_some());
+    let has_key =
+        config.host.iter().any(|host| host.key.is_some() || host.controller_key.is_some());
+    let names_files = config.admin.key.is_some() || config.admin.tokens.is_some();
+    [
+        (has_key, "the keys of hosts"),
+        (has_token, "the tokens of clients"),
+        (names_files, "where the keys and tokens of operators are"),
+    ]
+    .into_iter()
+    .find_map(|(is_there, what)| is_there.then_some(what))
+}
 
-    /// Returns a warning if all users of this machine may read secrets in `file`, from which the
-    /// configuration was read. The warning says what to do.
-    pub fn exposed(&self, file: &Path) -> Option<String> {
-        let what = self.secrets()?;
-        let mode = std::fs::metadata(file).ok()?.permissions().mode();
-        (mode & READ_BY_ALL != 0).then(|| {
-            format!(
-                "{} has the permissions {:03o}, so all users of this machine may read {what} in it: \
-                 `chmod o-r {0}`",
-                file.display(),
-                mode & 0o777
-            )
-        })
-    }
+/// Returns a warning if all users of this machine may read secrets in `file`, from which the
+/// configuration was read. The warning says what to do.
+pub fn exposed(config: &Config, file: &Path) -> Option<String> {
+    let what = secrets(config)?;
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & READ_BY_ALL != 0).then(|| {
+        format!(
+            "{} has the permissions {:03o}, so all users of this machine may read {what} in it: \
+             `chmod o-r {0}`",
+            file.display(),
+            mode & 0o777
+        )
+    })
 }
 
 #[cfg(test)]
@@ -51,7 +49,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let said = |text: &str, mode| {
             std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
-            Config::parse(text).unwrap().exposed(&file)
+            exposed(&Config::parse(text).unwrap(), &file)
         };
         for (text, what) in [
             ("[[access]]\ntoken = \"t\"\nrights = \"read\"\n", "tokens of clients"),

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::effective::Effective;
 use super::{Config, ranges};
 use crate::live::Changes;
 
@@ -61,59 +62,57 @@ const TABLES: [(&str, &str); 9] = [
 /// key and its value.
 pub(crate) type Default = (&'static str, usize, String, Value);
 
-impl Config {
-    /// Returns the JSON Schema of configuration files, as JSON text.
-    pub fn schema() -> String {
-        let mut schema = schemars::schema_for!(Config).to_value();
-        without_empty_defaults(&mut schema);
-        for (table, _, key, value) in Config::defaults() {
-            if let Some(one) = property(&mut schema, table, &key) {
-                one.insert("default".to_owned(), value);
-            }
+/// Returns the JSON Schema of configuration files, as JSON text.
+pub fn text() -> String {
+    let mut schema = schemars::schema_for!(Config).to_value();
+    without_empty_defaults(&mut schema);
+    for (table, _, key, value) in defaults() {
+        if let Some(one) = property(&mut schema, table, &key) {
+            one.insert("default".to_owned(), value);
         }
-        let named = TABLES.iter().map(|(table, _)| *table).chain(["", "ana"]);
-        for table in named {
-            for (key, range) in ranges::of_table(table) {
-                let Some(one) = property(&mut schema, table, key) else { continue };
-                if one.get("type").is_some_and(is_number) {
-                    one.insert("minimum".to_owned(), json!(range.start()));
-                    one.insert("maximum".to_owned(), json!(range.end()));
-                }
-            }
-        }
-        serde_json::to_string_pretty(&schema).expect("a schema is JSON")
     }
+    let named = TABLES.iter().map(|(table, _)| *table).chain(["", "ana"]);
+    for table in named {
+        for (key, range) in ranges::of_table(table) {
+            let Some(one) = property(&mut schema, table, key) else { continue };
+            if one.get("type").is_some_and(is_number) {
+                one.insert("minimum".to_owned(), json!(range.start()));
+                one.insert("maximum".to_owned(), json!(range.end()));
+            }
+        }
+    }
+    serde_json::to_string_pretty(&schema).expect("a schema is JSON")
+}
 
-    /// Returns every default that does not depend on the machine or on other entries.
-    pub(crate) fn defaults() -> Vec<Default> {
-        let said: toml::Table = SMALLEST.parse().expect("it is a file");
-        let smallest = Config::parse(SMALLEST).expect("it is a configuration");
-        let effective = smallest.with(&Changes::default()).effective();
-        let effective = effective.map(|all| serde_json::to_value(all).expect("it is JSON"));
-        let effective = effective.expect("its limits can be");
-        let mut found: Vec<Default> = Vec::new();
-        for key in ["workers", "cpus"] {
-            found.push(("", 0, key.to_owned(), effective[key].clone()));
-        }
-        for (table, _) in TABLES {
-            let (each, said) = match &effective[table] {
-                Value::Array(each) => (each.clone(), said[table].as_array().cloned()),
-                one => (vec![one.clone()], Some(vec![said[table].clone()])),
-            };
-            for (n, (entry, said)) in each.iter().zip(said.expect("a list")).enumerate() {
-                let is_said = |key: &String| said.get(key.as_str()).is_some();
-                let fields = entry.as_object().expect("a table").iter();
-                let taken = fields.filter(|(key, value)| {
-                    !is_said(key) && !value.is_null() && !OF_THEIR_PLACE.contains(&(table, key))
-                });
-                found.extend(taken.map(|(key, value)| (table, n, key.clone(), value.clone())));
-            }
-        }
-        // A best-effort tenant has no keys of a promise.
-        let is_of_promise = |one: &Default| matches!(one, ("tenant", 1, key, _) if key != "weight");
-        found.retain(|one| !is_of_promise(one));
-        found
+/// Returns every default that does not depend on the machine or on other entries.
+pub(crate) fn defaults() -> Vec<Default> {
+    let said: toml::Table = SMALLEST.parse().expect("it is a file");
+    let smallest = Config::parse(SMALLEST).expect("it is a configuration");
+    let effective = Effective::of(&Changes::default().made_to(&smallest));
+    let effective = effective.map(|all| serde_json::to_value(all).expect("it is JSON"));
+    let effective = effective.expect("its limits can be");
+    let mut found: Vec<Default> = Vec::new();
+    for key in ["workers", "cpus"] {
+        found.push(("", 0, key.to_owned(), effective[key].clone()));
     }
+    for (table, _) in TABLES {
+        let (each, said) = match &effective[table] {
+            Value::Array(each) => (each.clone(), said[table].as_array().cloned()),
+            one => (vec![one.clone()], Some(vec![said[table].clone()])),
+        };
+        for (n, (entry, said)) in each.iter().zip(said.expect("a list")).enumerate() {
+            let is_said = |key: &String| said.get(key.as_str()).is_some();
+            let fields = entry.as_object().expect("a table").iter();
+            let taken = fields.filter(|(key, value)| {
+                !is_said(key) && !value.is_null() && !OF_THEIR_PLACE.contains(&(table, key))
+            });
+            found.extend(taken.map(|(key, value)| (table, n, key.clone(), value.clone())));
+        }
+    }
+    // A best-effort tenant has no keys of a promise.
+    let is_of_promise = |one: &Default| matches!(one, ("tenant", 1, key, _) if key != "weight");
+    found.retain(|one| !is_of_promise(one));
+    found
 }
 
 fn is_number(kind: &Value) -> bool {
@@ -177,7 +176,7 @@ mod tests {
     }
 
     fn all_keys() -> Vec<(String, Value, bool)> {
-        let schema: Value = serde_json::from_str(&Config::schema()).unwrap();
+        let schema: Value = serde_json::from_str(&text()).unwrap();
         let mut found = Vec::new();
         keys(&schema, "", &mut found);
         assert!(found.len() > 60, "{}", found.len());
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_schema_knows_every_table_and_what_numbers_may_be() {
-        let schema: Value = serde_json::from_str(&Config::schema()).unwrap();
+        let schema: Value = serde_json::from_str(&text()).unwrap();
         for (table, name) in TABLES {
             assert!(schema["properties"][table].is_object(), "{table}");
             assert!(schema["$defs"][name]["properties"].is_object(), "{name}");

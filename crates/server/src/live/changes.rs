@@ -96,6 +96,29 @@ impl Changes {
         lines
     }
 
+    /// Returns a configuration with these changes made, and with numbers and names where it leaves
+    /// them out.
+    pub fn made_to(&self, base: &Config) -> Config {
+        let number = |namespace: &Namespace| namespace.number.unwrap_or_default();
+        let nqn = Subsystem::name;
+        let mut config = base.clone();
+        if !self.devices.is_empty() {
+            let known = base.all_devices();
+            config.device = over(known, &self.devices, |device| device.name.clone());
+        }
+        config.listen = self.listeners_of(base);
+        config.tenant = over(config.tenant, &self.tenants, |tenant| tenant.name.clone());
+        config.namespace = over(base.numbered_namespaces(), &self.namespaces, number);
+        let own = || self.own_name.clone().unwrap_or_else(crate::machine::own_name);
+        let subsystems = self.subsystems_over(&config.listen);
+        config.subsystem = over(base.subsystems_named(own), &subsystems, nqn);
+        config.host = over(config.host, &self.hosts, |host| host.nqn.clone());
+        config.measured_models = self.models.clone();
+        config.named_models = self.named_models.clone();
+        config.is_settled = true;
+        config
+    }
+
     /// Returns true if an access state is kept for a listener of this number.
     pub(crate) fn names_way(&self, number: u16) -> bool {
         let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
@@ -133,31 +156,6 @@ impl Changes {
     }
 }
 
-impl Config {
-    /// The configuration with these changes made, and with numbers and names where it leaves them
-    /// out.
-    pub fn with(&self, changes: &Changes) -> Config {
-        let number = |namespace: &Namespace| namespace.number.unwrap_or_default();
-        let nqn = Subsystem::name;
-        let mut config = self.clone();
-        if !changes.devices.is_empty() {
-            let known = self.all_devices();
-            config.device = over(known, &changes.devices, |device| device.name.clone());
-        }
-        config.listen = changes.listeners_of(self);
-        config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
-        config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
-        let own = || changes.own_name.clone().unwrap_or_else(crate::machine::own_name);
-        let subsystems = changes.subsystems_over(&config.listen);
-        config.subsystem = over(self.subsystems_named(own), &subsystems, nqn);
-        config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
-        config.measured_models = changes.models.clone();
-        config.named_models = changes.named_models.clone();
-        config.is_settled = true;
-        config
-    }
-}
-
 /// Returns true if the access state's listener exists. A listener with a wrong URL counts, since
 /// the URL is reported as a mistake of its own.
 fn leads_hosts(listen: &[Listener], ana: &Ana) -> bool {
@@ -182,7 +180,7 @@ mod tests {
         let removed = (2, ListenChange::Removed(url(2)));
         let changes = Changes { listeners: [added, removed].into(), ..Changes::default() };
         let listed = |ports: &[u16]| {
-            let listen = config(ports).with(&changes).listen.into_iter();
+            let listen = changes.made_to(&config(ports)).listen.into_iter();
             let listed = listen.map(|one| {
                 let port = one.url.rsplit(':').next().unwrap().parse().unwrap();
                 (one.number.unwrap(), port)
@@ -195,21 +193,22 @@ mod tests {
         assert_eq!(listed(&[1, 2, 3, 5]), [(1, 1), (3, 3), (4, 9), (5, 5)], "one more in the file");
         let text = serde_json::to_string(&changes).unwrap();
         assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), changes);
-        assert_eq!(config(&[1]).with(&changes).with(&Changes::default()).listen.len(), 2);
+        let twice = Changes::default().made_to(&changes.made_to(&config(&[1])));
+        assert_eq!(twice.listen.len(), 2);
         let none = [(1, ListenChange::Removed("reflex://127.0.0.1:7420".to_owned()))].into();
         let none = Changes { listeners: none, ..Changes::default() };
-        let nowhere = Config::default().with(&none);
+        let nowhere = none.made_to(&Config::default());
         assert!(nowhere.listen.is_empty() && nowhere.listeners().unwrap().is_empty());
     }
 
     #[test]
     fn without_changes_only_names_are_filled_in() {
         let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
-        let with = config.with(&Changes::default());
+        let with = Changes::default().made_to(&config);
         assert_eq!(with.namespace.len(), 1);
         assert_eq!(with.namespace[0].name.as_deref(), Some("ns1"));
         assert!(with.subsystem[0].nqn.as_deref().unwrap().starts_with("nqn."));
-        assert_eq!(with.with(&Changes::default()).namespace, with.namespace);
+        assert_eq!(Changes::default().made_to(&with).namespace, with.namespace);
     }
 
     /// Or it would be forgotten who may connect, with the machine's name.
@@ -224,12 +223,12 @@ mod tests {
         let changed = [(crate::machine::own_name(), Some(subsystem.clone()))].into();
         let changes = Changes { subsystems: changed, ..Changes::default() }.of(&config);
         assert_eq!(changes.own_name, Some(crate::machine::own_name()));
-        assert_eq!(config.with(&changes).subsystem, [subsystem]);
+        assert_eq!(changes.made_to(&config).subsystem, [subsystem]);
         // As found by a machine of another name.
         let text = serde_json::to_string(&changes).unwrap();
         let elsewhere =
             text.replace(&crate::machine::own_name(), "nqn.2026-11.io.nearflash:before");
-        let with = config.with(&serde_json::from_str(&elsewhere).unwrap());
+        let with = serde_json::from_str::<Changes>(&elsewhere).unwrap().made_to(&config);
         assert_eq!(with.subsystem.len(), 1);
         assert_eq!(with.subsystem[0].hosts, Some(vec!["nqn.x:a".to_owned()]));
         let named = Config::parse("[[subsystem]]\nnqn = \"nqn.x:b\"\n").unwrap();
@@ -252,7 +251,7 @@ mod tests {
         let (first, second) = ("nvme-tcp://127.0.0.1:1", "nvme-tcp://127.0.0.1:2");
         let ways = |urls: &[&str]| {
             let base = config(urls);
-            let with = base.with(&changes);
+            let with = changes.made_to(&base);
             let ways = with.subsystem[0].ana.iter().map(|ana| ana.listener);
             (ways.collect::<Vec<u16>>(), changes.dormant(&base).len())
         };
@@ -265,7 +264,7 @@ mod tests {
         assert!(changes.names_way(2) && !changes.names_way(3));
         // The file's own is the operator's to mend.
         let text = "[[subsystem]]\nana = [{ listener = 9, state = \"inaccessible\" }]\n";
-        let said = Config::parse(text).unwrap().with(&Changes::default());
+        let said = Changes::default().made_to(&Config::parse(text).unwrap());
         assert_eq!(said.subsystem[0].ana.len(), 1);
     }
 
@@ -273,6 +272,6 @@ mod tests {
     fn the_last_namespace_may_go() {
         let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
         let gone = Changes { namespaces: [(1, None)].into(), ..Changes::default() };
-        assert!(config.with(&gone).namespace.is_empty());
+        assert!(gone.made_to(&config).namespace.is_empty());
     }
 }

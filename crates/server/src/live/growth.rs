@@ -43,7 +43,7 @@ pub(super) fn write_sizes_down(
     needs: &[Need],
 ) -> Result<Growth, Problem> {
     let (mut growth, mut changes) = (Growth::default(), inner.changes.clone());
-    let config = inner.base.with(&inner.changes);
+    let config = inner.changes.made_to(&inner.base);
     for need in needs {
         let volume = places.get(need.device).expect("it was just found");
         let blocks = volume.blocks();

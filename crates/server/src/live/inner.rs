@@ -96,7 +96,7 @@ impl Inner {
 
     /// The configuration is another, and nothing that is worked out of it.
     pub(super) fn refresh_config(&mut self) {
-        let config = self.base.with(&self.changes);
+        let config = self.changes.made_to(&self.base);
         let World { spaces, nvme, .. } = &*self.world;
         let (spaces, nvme) = (spaces.clone(), nvme.clone());
         self.world = Arc::new(World { config, spaces, nvme });

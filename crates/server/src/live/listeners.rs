@@ -132,7 +132,7 @@ impl Listeners<'_> {
     pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
         // What workers call a listener is this process's own.
         let plain = |at: &ListenAt| ListenAt { id: ListenerId(0), ..at.clone() };
-        let wanted = base.with(&inner.changes).listeners()?;
+        let wanted = inner.changes.made_to(base).listeners()?;
         let wanted: Vec<ListenAt> = wanted.iter().map(plain).collect();
         let open: Vec<ListenAt> = inner.open.iter().map(|open| plain(&open.at)).collect();
         let mut plan = Plan::default();

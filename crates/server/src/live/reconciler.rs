@@ -141,7 +141,7 @@ impl Reconciler {
         changes: &Changes,
         open: &[Open],
     ) -> Result<World, Problem> {
-        let world = World::of(inner.base.with(changes), &self.ground, open, true);
+        let world = World::of(changes.made_to(&inner.base), &self.ground, open, true);
         world.map_err(|error| Problem::new(Code::Invalid, error))
     }
 

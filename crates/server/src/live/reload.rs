@@ -73,9 +73,9 @@ impl Reload<'_> {
             Default::default()
         });
         // They may lead to namespaces that are new.
-        let (ready, open) = listeners.make_ready(inner, &base.with(&inner.changes), plan)?;
+        let (ready, open) = listeners.make_ready(inner, &inner.changes.made_to(&base), plan)?;
         let wanted =
-            |base: &Config| World::of(base.with(&inner.changes), &self.0.ground, &open, true);
+            |base: &Config| World::of(inner.changes.made_to(base), &self.0.ground, &open, true);
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
             later.push(format!("[[namespace]] (namespace {name:?} has moved or become smaller)"));
@@ -106,7 +106,7 @@ impl Reload<'_> {
         if let Err(problem) = listeners.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));
             // Hosts are told of no listener that a worker has refused.
-            match World::of(base.with(&inner.changes), &self.0.ground, &inner.open, true) {
+            match World::of(inner.changes.made_to(&base), &self.0.ground, &inner.open, true) {
                 Ok(world) => self.0.adopt(inner, world),
                 Err(error) => later.push(format!("[[listen]] ({error})")),
             }

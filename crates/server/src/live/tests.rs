@@ -37,7 +37,7 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
     let now: control::Clock = Arc::new(move || clock.now());
-    let config = base.with(&Changes::default());
+    let config = Changes::default().made_to(&base);
     let specs: Vec<Spec> = base.device.iter().map(|one| one.spec.parse().unwrap()).collect();
     let limits = Mistakes::collect(|wrong| base.limits_or(wrong)).unwrap();
     let needs = tenancy::Needs {
@@ -192,7 +192,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
     let bytes = std::fs::metadata(&disk).unwrap().len();
     let (_, changes) = Store::open(&state, false).unwrap();
     let room = Room { place: 0, blocks: bytes / 512, grows: false };
-    let spaces = Config::parse(&config).unwrap().with(&changes).spaces(&[room]).unwrap();
+    let spaces = changes.made_to(&Config::parse(&config).unwrap()).spaces(&[room]).unwrap();
     let namespaces = spaces.iter().map(|one| (one.name.clone(), one.place.blocks * 512)).collect();
     Grown { is_done, is_over, bytes, namespaces }
 }

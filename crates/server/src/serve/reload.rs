@@ -45,7 +45,7 @@ fn read(args: &Args, live: &Live) -> Result<Config, String> {
     let base = merge(args)?;
     let changes = live.changes().map_err(|problem| problem.message)?;
     let beside = Beside { grows: true, ..args.beside() };
-    let draft = Draft::of(&base, &base.with(&changes), beside);
+    let draft = Draft::of(&base, &changes.made_to(&base), beside);
     draft.map_err(|mistakes| located(args, &mistakes))?;
     Ok(base)
 }

@@ -9,12 +9,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nearflash_server::config::Config;
+use nearflash_server::config::effective::Effective;
+use nearflash_server::config::{Config, schema};
 use nearflash_server::serve::state_file;
 use serde_json::Value;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Returns a configuration as `nearflash config show` prints it.
+fn shown(config: &Config) -> String {
+    Effective::of(config).unwrap().to_toml().unwrap()
 }
 
 /// Compares a text with its snapshot, or writes that.
@@ -29,7 +35,7 @@ fn check(name: &str, text: &str) {
 #[test]
 fn an_earlier_configuration_means_what_it_meant() {
     let config = Config::read(&golden("server.toml")).unwrap();
-    check("configured.toml", &config.to_toml().unwrap());
+    check("configured.toml", &shown(&config));
 }
 
 #[test]
@@ -42,7 +48,7 @@ fn an_earlier_state_file_and_its_log_mean_what_they_meant() {
     let state = folder.path().join("server.state");
     let (store, changes) = state_file::open(Some(&state), false).unwrap();
     assert!(store.is_some());
-    check("effective.toml", &base.with(&changes).to_toml().unwrap());
+    check("effective.toml", &shown(&changes.made_to(&base)));
 }
 
 /// Returns the paths of all keys in a document, without positions in lists.
@@ -88,11 +94,11 @@ fn every_key_of_an_earlier_configuration_is_read() {
         let (mut said, mut read) = (BTreeSet::new(), BTreeSet::new());
         keys(&toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap(), "", &mut said);
         let config = Config::read(&path).unwrap();
-        keys(&toml::from_str(&config.to_toml().unwrap()).unwrap(), "", &mut read);
+        keys(&toml::from_str(&shown(&config)).unwrap(), "", &mut read);
         assert_eq!(said.difference(&read).collect::<Vec<_>>(), [""; 0]);
         all.extend(said);
     }
-    let schema: Value = serde_json::from_str(&Config::schema()).unwrap();
+    let schema: Value = serde_json::from_str(&schema::text()).unwrap();
     known_keys(&schema, &schema, "", &mut known);
     assert_eq!(all, known, "a new key is for a golden file of its own: earlier versions had none");
 }

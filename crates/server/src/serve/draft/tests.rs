@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::config::schema::SMALLEST;
+use crate::config::schema::{SMALLEST, defaults};
 use crate::live::Changes;
 
 /// Returns the messages of a check of a file with this text, or `-` if it is accepted.
@@ -13,7 +13,7 @@ fn said(text: &str) -> String {
         Ok(base) => base,
         Err(mistakes) => return mistakes.told(file),
     };
-    let config = base.with(&Changes::default());
+    let config = Changes::default().made_to(&base);
     match Draft::of(&base, &config, Beside::default()) {
         Ok(_) => "-".to_owned(),
         Err(mistakes) => mistakes.told(file),
@@ -269,7 +269,7 @@ fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
             device.recalibrate_scratch = scratch.map(str::to_owned);
             changes.devices.insert(device.name.clone(), Some(device));
         }
-        let draft = Draft::of(&base, &base.with(&changes), Beside::default());
+        let draft = Draft::of(&base, &changes.made_to(&base), Beside::default());
         draft.err().map(|mistakes| mistakes.told(None))
     };
     for (now, is_refused) in [
@@ -289,7 +289,7 @@ fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
 /// Returns the server's interpretation of a file, independent of its spelling.
 fn meaning(text: &str) -> String {
     let base = Config::parse(text).unwrap();
-    let config = base.with(&Changes::default());
+    let config = Changes::default().made_to(&base);
     let draft = Draft::of(&base, &config, Beside::default())
         .unwrap_or_else(|mistakes| panic!("{text}{mistakes}"));
     let tenants: Vec<String> = draft
@@ -330,7 +330,7 @@ fn the_defaults_that_are_documented_are_those_of_the_program() {
     let smallest: toml::Table = SMALLEST.parse().unwrap();
     let expected = meaning(SMALLEST);
     let mut seen = 0;
-    for (table, n, key, value) in Config::defaults() {
+    for (table, n, key, value) in defaults() {
         let value = toml::Value::try_from(&value).unwrap();
         let mut all = smallest.clone();
         let said = match all.get_mut(table) {
