@@ -17,10 +17,12 @@ use crate::TenantId;
 pub struct Buf {
     bytes: &'static mut [u8],
     index: u32,
-    /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
-    dirty: usize,
     /// The number of the tenant that is charged for the buffer, or [`NOBODY`].
     holder: u32,
+    /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
+    dirty: usize,
+    /// The number of the buffer's size in its pool.
+    class: u8,
 }
 
 /// The holder of a buffer that nobody is charged for.
@@ -30,12 +32,18 @@ impl Buf {
     /// Returns the right to `bytes`, which are all zero. `index` is the maker's number for the
     /// buffer (for example of a registered buffer).
     pub fn new(bytes: &'static mut [u8], index: u32) -> Self {
-        Buf { bytes, index, dirty: 0, holder: NOBODY }
+        Buf { bytes, index, holder: NOBODY, dirty: 0, class: 0 }
     }
 
     /// Returns the maker's number for the buffer.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Returns the number of the buffer's size in its pool, ascending from zero.
+    #[inline]
+    pub fn class(&self) -> u8 {
+        self.class
     }
 
     /// Charges a tenant for the buffer until [`take_holder`](Buf::take_holder).
@@ -138,12 +146,13 @@ impl BufPool {
         let mut all: Vec<Buf> = bufs.into_iter().collect();
         all.sort_by_key(|buf| (buf.capacity(), core::cmp::Reverse(buf.index)));
         let mut shelves: Vec<Shelf> = Vec::new();
-        for buf in all {
+        for mut buf in all {
             let bytes = buf.capacity();
-            match shelves.last_mut() {
-                Some(shelf) if shelf.bytes == bytes => shelf.free.push(buf),
-                _ => shelves.push(Shelf { bytes, count: 0, free: alloc::vec![buf] }),
+            if shelves.last().is_none_or(|shelf| shelf.bytes != bytes) {
+                shelves.push(Shelf { bytes, count: 0, free: Vec::new() });
             }
+            buf.class = u8::try_from(shelves.len() - 1).expect("a pool has a few sizes");
+            shelves.last_mut().expect("it was just made").free.push(buf);
         }
         for shelf in &mut shelves {
             shelf.count = shelf.free.len();
@@ -154,6 +163,14 @@ impl BufPool {
     /// Takes a free buffer of at least `bytes` bytes, or returns `None` if there is none now.
     pub fn take(&mut self, bytes: usize) -> Option<Buf> {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
+    }
+
+    /// Takes a buffer of the smallest size that has `bytes` bytes, if more than half of the buffers of
+    /// that size are free.
+    #[inline]
+    pub fn take_plentiful(&mut self, bytes: usize) -> Option<Buf> {
+        let shelf = self.shelves.iter_mut().find(|s| s.bytes >= bytes)?;
+        if 2 * shelf.free.len() > shelf.count { shelf.free.pop() } else { None }
     }
 
     /// Takes a free buffer of at least `bytes` bytes, of a size that `may` permits. `may` receives
@@ -179,16 +196,6 @@ impl BufPool {
         self.take_where(bytes, |class, free| (class < largest || free > 1) && may(class, free))
     }
 
-    /// Returns the number of the size of a buffer of this pool, ascending from zero.
-    ///
-    /// # Panics
-    /// Panics if the pool has no buffers of that size.
-    #[inline]
-    pub fn class_of(&self, buf: &Buf) -> usize {
-        let class = self.shelves.iter().position(|s| s.bytes == buf.capacity());
-        class.expect("a buffer of this pool")
-    }
-
     /// Returns the number of sizes.
     pub fn classes(&self) -> usize {
         self.shelves.len()
@@ -205,10 +212,10 @@ impl BufPool {
     }
 
     /// Puts a buffer back.
+    #[inline]
     pub fn give(&mut self, buf: Buf) {
-        let bytes = buf.capacity();
-        let shelf = self.shelves.iter_mut().find(|s| s.bytes == bytes);
-        let shelf = shelf.expect("a buffer returns to the pool it came from");
+        let shelf = &mut self.shelves[usize::from(buf.class)];
+        assert!(shelf.bytes == buf.capacity(), "a buffer returns to the pool it came from");
         assert!(shelf.free.len() < shelf.count, "a buffer returned twice");
         shelf.free.push(buf);
     }
@@ -257,8 +264,12 @@ mod tests {
             pool.give(buf);
         }
         let small = pool.take_where(1, |class, free| class == 0 && free > 1).unwrap();
-        assert_eq!((small.capacity(), pool.class_of(&small)), (16, 0));
+        assert_eq!((small.capacity(), small.class()), (16, 0));
         assert!(pool.take_where(1, |class, free| class == 0 && free > 1).is_none());
+        assert!(pool.take_plentiful(1).is_none(), "just half of them are free");
+        pool.give(small);
+        let small = pool.take_plentiful(1).expect("all of them are free");
+        assert_eq!((small.capacity(), small.class()), (16, 0));
         pool.give(small);
         let patient: Vec<Buf> =
             core::iter::from_fn(|| pool.take_but_last_where(1, |_, _| true)).collect();

@@ -325,21 +325,31 @@ impl FrameHead {
     }
 
     /// Returns `true` if the body of the reply is not sent.
+    #[inline]
     pub fn leaves_body(&self) -> bool {
         self.leaves_body
     }
 
     /// Returns the bytes before the body.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
     /// Returns the bytes after the body.
+    #[inline]
     pub fn tail(&self) -> &[u8] {
         &self.bytes[usize::from(self.len)..usize::from(self.whole)]
     }
 
+    /// Returns the number of bytes before and after the body.
+    #[inline]
+    pub fn wire_bytes(&self) -> usize {
+        usize::from(self.whole)
+    }
+
     /// Returns `true` if head and tail are empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.whole == 0
     }

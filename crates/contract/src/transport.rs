@@ -139,7 +139,7 @@ impl Frame {
 
     /// Returns the size of the message on the network in bytes.
     pub fn wire_bytes(&self) -> usize {
-        self.head.bytes().len() + self.body_len + self.head.tail().len()
+        self.head.wire_bytes() + self.body_len
     }
 }
 

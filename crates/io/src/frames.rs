@@ -1,6 +1,6 @@
 //! The frames that wait to be sent, of all connections of a worker.
 
-use contract::Frame;
+use contract::{Buf, Frame};
 
 /// No frame.
 const NONE: u32 = u32::MAX;
@@ -81,6 +81,25 @@ impl FrameStore {
         self.free = n;
         self.room += 1;
         Some(frame)
+    }
+
+    /// Removes the oldest frame of `queue`, and returns its body.
+    ///
+    /// # Panics
+    /// Panics if the queue is empty.
+    #[inline]
+    pub(crate) fn pop_body(&mut self, queue: &mut FrameQueue) -> Option<Buf> {
+        let n = queue.head;
+        let place = &mut self.places[n as usize];
+        let body = place.frame.as_mut().expect("a queued place holds a frame").body.take();
+        place.frame = None;
+        queue.head = std::mem::replace(&mut place.next, self.free);
+        if queue.head == NONE {
+            queue.tail = NONE;
+        }
+        self.free = n;
+        self.room += 1;
+        body
     }
 
     /// Returns the oldest frame of `queue`.

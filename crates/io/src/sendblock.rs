@@ -67,11 +67,13 @@ impl SendBlock {
 
     /// Appends the frame if the send still takes it; its body must stay where it is until the send
     /// has ended.
+    #[inline]
     pub(crate) fn append(&mut self, frame: &Frame) -> bool {
         self.append_rest(frame, 0)
     }
 
     /// Appends the rest of a frame whose first `gone` bytes have left already.
+    #[inline(always)]
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
         let (head, body, tail) = (frame.head.bytes(), frame.body(), frame.head.tail());
         let of_head = gone.min(head.len());

@@ -173,7 +173,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
         let head = conn.session.reply(reply, bytes);
         if let Ok(head) = &head {
-            conn.progress.queued += (head.bytes().len() + body_len + head.tail().len()) as u64;
+            conn.progress.queued += (head.wire_bytes() + body_len) as u64;
         }
         match head {
             Ok(head) if head.is_empty() => self.give_back(buf),

@@ -153,13 +153,13 @@ fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
     let Engine { front, lanes, .. } = &mut *engine;
     let (tenant, bytes) = (placed.tenant, request.payload_bytes);
     let yields = || lanes.peek(usize::from(placed.device)).scheduler().yields(tenant);
-    let room = match front.requests.supply_awaited(tenant, bytes, yields) {
-        Ok(room) => room,
+    let buf = match front.requests.supply_awaited(tenant, bytes, yields) {
+        Ok(buf) => Some(buf),
         Err(shortage) => return shortage.into(),
     };
     front.gauges.meter(placed.tenant).admit();
     let now = front.now;
-    let slot = front.insert_held(|| InFlight::new(id, &request, placed, room, true, now));
+    let slot = front.insert_held(|| InFlight::new(id, &request, placed, buf, true, now));
     let conn = front.conns.get(id);
     conn.outstanding.count += 1;
     conn.outstanding.awaited += 1;

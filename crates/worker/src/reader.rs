@@ -1,7 +1,8 @@
 //! Turns the bytes of connections into requests in flight: the first half of a turn's first run.
 
 use contract::{
-    ConnId, Device, End, Event, Mailbox, Part, Request, Scheduler, Session, TenantId, Transport,
+    Buf, ConnId, Device, End, Event, Mailbox, Part, Request, Scheduler, Session, TenantId,
+    Transport,
 };
 
 use crate::Line;
@@ -11,7 +12,7 @@ use crate::engine::Engine;
 use crate::frontend::Frontend;
 use crate::invitations::Invitations;
 use crate::namespaces::verdict;
-use crate::requests::{InFlight, Position, Room, Shortage};
+use crate::requests::{InFlight, Position, Shortage};
 use crate::tenancy::{self, Registrar};
 
 /// Why taking bytes ended.
@@ -348,9 +349,9 @@ impl Reader {
             if !engine.front.has_room() {
                 return Err(Stop::Shortage);
             }
-            let room = supply_in_line(engine, id, charged, bytes)?;
+            let buf = supply_in_line(engine, id, charged, bytes)?;
             self.batch += 1;
-            admit_arrived(engine, id, room);
+            admit_arrived(engine, id, buf);
         }
     }
 }
@@ -379,19 +380,19 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     let charged = (placed.tenant, usize::from(placed.device));
     let supplied = supply_in_line(engine, id, charged, request.payload_bytes);
     let front = &mut engine.front;
-    let room = match supplied {
-        Ok(room) => room,
+    let buf = match supplied {
+        Ok(buf) => buf,
         Err(shortage) => {
             front.conns.get(id).intake.receiving = Receiving::Waiting(request);
             return Err(shortage);
         }
     };
-    let (now, class) = (front.now, room.class);
+    let (now, class) = (front.now, buf.as_ref().map(Buf::class));
     let conn = front.conns.get(id);
     conn.intake.position = None;
     conn.outstanding.count += 1;
     conn.outstanding.owed += request.command.reply_bytes();
-    let make = || InFlight::new(id, &request, placed, room, false, now);
+    let make = || InFlight::new(id, &request, placed, buf, false, now);
     let slot = front.insert(placed.tenant, class, make);
     match request.payload_bytes {
         0 => engine.start(id, slot),
@@ -404,14 +405,14 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
 fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
-    room: Room,
+    buf: Option<Buf>,
 ) {
     let front = &mut engine.front;
     let conn = front.conns.get(id);
     conn.intake.position = None;
     let request = conn.arrived.pop_front().expect("the caller has just seen it");
-    let class = room.class;
-    let mut entry = InFlight::of_parcel(id, &request, room);
+    let class = buf.as_ref().map(Buf::class);
+    let mut entry = InFlight::of_parcel(id, &request, buf);
     // The namespace may have changed on the way.
     entry.verdict = verdict(&entry, engine.namespaces.find(request.namespace));
     front.requests.quotas.hold(request.tenant, class);
@@ -429,13 +430,13 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 ///
 /// # Errors
 /// Fails with the resource that is short.
-#[inline]
+#[inline(always)]
 fn supply_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
     (tenant, device): (TenantId, usize),
     bytes: usize,
-) -> Result<Room, Shortage> {
+) -> Result<Option<Buf>, Shortage> {
     let Engine { front, lanes, .. } = engine;
     let yields = || lanes.peek(device).scheduler().yields(tenant);
     let supplied = front.requests.supply(tenant, bytes, yields);

@@ -124,7 +124,7 @@ impl Epoll {
                 return;
             }
             table[index].kernel.taken -= whole;
-            table.pop_sent(index);
+            table.pop_sent(index, 1);
         }
         assert!(table[index].kernel.taken == 0, "the kernel took more than there was");
     }

@@ -249,14 +249,18 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Takes the oldest frame of the connection, which has left, and returns its body to the sender.
-    pub(crate) fn pop_sent(&mut self, index: u32) {
-        let id = self.id(index);
-        let conn = &mut self.conns[index as usize];
-        let frame = self.frames.pop(&mut conn.queue).expect("the send carried a queued frame");
-        conn.frames -= 1;
-        self.accounts[conn.account as usize] -= 1;
-        self.sent(id, frame.body);
+    /// Takes so many of the oldest frames of the connection, which have left, and returns their bodies
+    /// to the sender.
+    pub(crate) fn pop_sent(&mut self, index: u32, count: usize) {
+        let found = &mut self.conns[index as usize];
+        let conn = ConnId { index, generation: found.generation };
+        for _ in 0..count {
+            if let Some(buf) = self.frames.pop_body(&mut found.queue) {
+                self.events.push_back(NetEvent::Sent { conn, buf });
+            }
+        }
+        found.frames -= count as u32;
+        self.accounts[found.account as usize] -= count as u32;
     }
 
     /// Counts the frames of a connection for another account.

@@ -68,9 +68,7 @@ impl Uring {
         let conn = &mut table[index];
         let block = conn.kernel.sending.take().expect("a send was in flight");
         conn.unsent -= block.bytes;
-        for _ in 0..block.frames {
-            table.pop_sent(index);
-        }
+        table.pop_sent(index, block.frames);
         let whole = result >= 0 && result as usize == block.bytes;
         self.blocks.push(block);
         match table[index].phase {

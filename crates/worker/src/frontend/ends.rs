@@ -30,7 +30,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     pub(crate) fn insert(
         &mut self,
         tenant: TenantId,
-        payload_class: Option<usize>,
+        payload_class: Option<u8>,
         make: impl FnOnce() -> InFlight,
     ) -> Slot {
         self.gauges.meter(tenant).admit();
@@ -101,7 +101,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     }
 
     /// Takes a buffer back. The next connection in the line of the tenant whose read had it may go on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
         if let Some(tenant) = self.requests.give_back(buf) {
             self.call_next(tenant);

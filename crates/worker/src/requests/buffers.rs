@@ -3,7 +3,6 @@
 
 use contract::{Buf, BufPool, TenantId};
 
-use super::in_flight::Room;
 use super::quota::{CLASSES_MAX, Quotas, SHARE};
 use super::reserve::Reserve;
 
@@ -53,11 +52,29 @@ impl Buffers {
         if index >= self.reads.len() {
             self.make_room(index);
         }
+        // As a rule there are plenty, and nobody has to ask who has them.
+        let mut buf = match self.pool.take_plentiful(bytes) {
+            Some(buf) => buf,
+            None => self.take_scarce(quotas, (tenant, bytes), first, yields)?,
+        };
+        self.reads[index][usize::from(buf.class())] += 1;
+        buf.charge(tenant);
+        Some(buf)
+    }
+
+    /// Takes a buffer for a read if the tenant, whose reads are counted, may have one.
+    #[inline(never)]
+    fn take_scarce(
+        &mut self,
+        quotas: &Quotas,
+        (tenant, bytes): (TenantId, usize),
+        first: bool,
+        yields: impl Fn() -> bool,
+    ) -> Option<Buf> {
         let Buffers { pool, spare, reserve, plenty, reads } = self;
-        let reads = &mut reads[index];
-        let mut found = pool.classes() - 1;
+        let reads = &reads[tenant.0 as usize];
         let may = |class, free| {
-            let is_its = free > plenty[class] || {
+            free > plenty[class] || {
                 let left = reserve.left(class, free, &yields);
                 let (own, payloads) = (reads[class] as usize, quotas.payloads(tenant, class));
                 match (own, own + payloads) {
@@ -65,23 +82,11 @@ impl Buffers {
                     (0, _) => left > 1,
                     (_, held) => left > 1 && held < SHARE * left,
                 }
-            };
-            found = class;
-            is_its
+            }
         };
         let taken = pool.take_where(bytes, may);
-        let largest = pool.classes() - 1;
-        let mut buf = match taken {
-            Some(buf) => buf,
-            None if first && reads[largest] == 0 => {
-                found = largest;
-                spare.take()?
-            }
-            None => return None,
-        };
-        reads[found] += 1;
-        buf.charge(tenant);
-        Some(buf)
+        let may_have_spare = first && reads[pool.classes() - 1] == 0;
+        taken.or_else(|| if may_have_spare { spare.take() } else { None })
     }
 
     /// Makes room for the first read of a tenant with this number.
@@ -110,7 +115,7 @@ impl Buffers {
     pub(super) fn give_back(&mut self, mut buf: Buf) -> Option<TenantId> {
         let holder = buf.take_holder();
         if let Some(tenant) = holder {
-            self.reads[tenant.0 as usize][self.pool.class_of(&buf)] -= 1;
+            self.reads[tenant.0 as usize][usize::from(buf.class())] -= 1;
         }
         if self.spare.is_none() && buf.capacity() == self.pool.largest() {
             self.spare = Some(buf);
@@ -118,10 +123,5 @@ impl Buffers {
             self.pool.give(buf);
         }
         holder
-    }
-
-    pub(super) fn room_of(&self, buf: Buf) -> Room {
-        let class = Some(self.pool.class_of(&buf));
-        Room { buf: Some(buf), class }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct InFlight {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// The size of the payload's buffer, by the pool's number; `None` without a payload.
-    pub(crate) class: Option<usize>,
+    pub(crate) class: Option<u8>,
     /// `filled ≤ command.payload_bytes()`
     pub(crate) filled: usize,
     /// The payload was asked for and has not all come.
@@ -70,22 +70,15 @@ pub(crate) struct Placed {
     pub(crate) tenant: TenantId,
 }
 
-/// A buffer for a payload, with the pool's number of its size; both `None` without a payload.
-#[derive(Debug)]
-pub(crate) struct Room {
-    pub(crate) buf: Option<Buf>,
-    pub(crate) class: Option<usize>,
-}
-
 impl InFlight {
-    /// Makes the entry of a request that has just been parsed.
+    /// Makes the entry of a request that has just been parsed, with a buffer for its payload.
     // Entries are large: they are made where they stay.
     #[inline(always)]
     pub(crate) fn new(
         conn: ConnId,
         request: &Request,
         placed: Placed,
-        room: Room,
+        buf: Option<Buf>,
         is_awaited: bool,
         now: Instant,
     ) -> InFlight {
@@ -100,8 +93,8 @@ impl InFlight {
             verdict: Status::Ok,
             device,
             lba,
-            buf: room.buf,
-            payload: Arrival { class: room.class, filled: 0, is_awaited },
+            payload: Arrival { class: buf.as_ref().map(Buf::class), filled: 0, is_awaited },
+            buf,
             fence: None,
             received_at: now,
             submitted_at: None,
@@ -110,10 +103,14 @@ impl InFlight {
     }
 
     /// Makes the entry of a request that came along with a connection from another worker.
-    pub(crate) fn of_parcel(conn: ConnId, parcel: &ParcelRequest, mut room: Room) -> InFlight {
+    pub(crate) fn of_parcel(
+        conn: ConnId,
+        parcel: &ParcelRequest,
+        mut buf: Option<Buf>,
+    ) -> InFlight {
         let ParcelRequest { namespace, device, lba, tenant, .. } = *parcel;
         let (Payload::Whole(bytes) | Payload::Begun(bytes)) = &parcel.payload;
-        if let Some(buf) = &mut room.buf {
+        if let Some(buf) = &mut buf {
             buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         }
         let request = Request {
@@ -126,7 +123,7 @@ impl InFlight {
             verdict: Status::Ok,
         };
         let placed = Placed { namespace, device, lba, tenant };
-        let mut entry = InFlight::new(conn, &request, placed, room, false, parcel.received_at);
+        let mut entry = InFlight::new(conn, &request, placed, buf, false, parcel.received_at);
         entry.payload.filled = bytes.len();
         entry
     }

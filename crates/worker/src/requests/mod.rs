@@ -15,7 +15,7 @@ use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
 
 pub(crate) use buffers::Buffers;
 pub(crate) use chain::Chain;
-pub(crate) use in_flight::{InFlight, Placed, Room};
+pub(crate) use in_flight::{InFlight, Placed};
 pub(crate) use parked::Parked;
 pub(crate) use put_off::{PutOff, PutOffLines};
 pub(crate) use quota::{Position, Quotas, SHARE};
@@ -42,6 +42,8 @@ pub(crate) enum Shortage {
 #[derive(Debug)]
 pub(crate) struct Requests {
     slots: SlotTable<InFlight>,
+    /// While more slots than this are free, nobody can hold too many, and the reserve is not touched.
+    plenty: usize,
     buffers: Buffers,
     pub(crate) quotas: Quotas,
     /// Requests that have asked for their payload and not got all of it.
@@ -62,6 +64,7 @@ impl Requests {
     pub(crate) fn new(pool: BufPool, limits: &Limits) -> Requests {
         Requests {
             slots: SlotTable::new(limits.in_flight),
+            plenty: limits.in_flight / 2,
             buffers: Buffers::new(pool, limits.in_flight),
             quotas: Quotas::default(),
             awaited: 0,
@@ -137,7 +140,7 @@ impl Requests {
         &mut self,
         slot: Slot,
         tenant: TenantId,
-        payload_class: Option<usize>,
+        payload_class: Option<u8>,
     ) -> bool {
         self.slots.discard(slot);
         self.quotas.release(tenant, payload_class)
@@ -150,14 +153,29 @@ impl Requests {
         (entry, is_waited_for)
     }
 
-    /// Finds a buffer for a payload of so many bytes, if there is one and the tenant may have it,
-    /// and a slot. The tenant leaves the reserve to others if it `yields`.
+    /// Finds a slot, and a buffer for a payload of so many bytes (`None` without a payload), if there
+    /// are and the tenant may have them. The tenant leaves the reserve to others if it `yields`.
+    #[inline(always)]
     pub(crate) fn supply(
         &mut self,
         tenant: TenantId,
         bytes: usize,
         yields: impl Fn() -> bool,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<Option<Buf>, Shortage> {
+        if bytes == 0 && self.slots.room() > self.plenty {
+            return Ok(None);
+        }
+        self.supply_counted(tenant, bytes, yields)
+    }
+
+    /// Finds a slot and a buffer for a tenant, whose slots and buffers are counted.
+    #[inline(never)]
+    fn supply_counted(
+        &mut self,
+        tenant: TenantId,
+        bytes: usize,
+        yields: impl Fn() -> bool,
+    ) -> Result<Option<Buf>, Shortage> {
         let Buffers { pool, reserve, .. } = &self.buffers;
         let left = reserve.left_of_slots(self.slots.room(), &yields);
         if left == 0 {
@@ -167,7 +185,7 @@ impl Requests {
             return Err(Shortage::OfTenant);
         }
         if bytes == 0 {
-            return Ok(Room { buf: None, class: None });
+            return Ok(None);
         }
         let reads = self.reads_by_class(tenant, pool.classes());
         let (quotas, reserve) = (&mut self.quotas, *reserve);
@@ -181,7 +199,7 @@ impl Requests {
         match self.buffers.pool.take_where(bytes, may) {
             None if holds_too_much => Err(Shortage::OfTenant),
             None => Err(Shortage::OfWorker),
-            Some(buf) => Ok(self.buffers.room_of(buf)),
+            Some(buf) => Ok(Some(buf)),
         }
     }
 
@@ -192,7 +210,7 @@ impl Requests {
         tenant: TenantId,
         bytes: usize,
         yields: impl Fn() -> bool,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<Buf, Shortage> {
         let reserve = self.buffers.reserve;
         let left = self.awaited_max.saturating_sub(self.awaited);
         let slots = reserve.left_of_slots(self.slots.room(), &yields);
@@ -212,11 +230,11 @@ impl Requests {
                 && held.allows_payload(tenant, class, left, reads[class])
         };
         let buf = self.buffers.pool.take_but_last_where(bytes, may);
-        let room = self.buffers.room_of(buf.ok_or(Shortage::OfTenant)?);
+        let buf = buf.ok_or(Shortage::OfTenant)?;
         // The request counts as awaited, and not as held: see `end_awaiting`.
-        self.awaited_quotas.hold(tenant, room.class);
+        self.awaited_quotas.hold(tenant, Some(buf.class()));
         self.awaited += 1;
-        Ok(room)
+        Ok(buf)
     }
 
     /// Returns how many buffers of each size the tenant's reads have.

@@ -46,6 +46,8 @@ pub(crate) struct Quotas {
     holdings: Vec<Holding>,
     /// Places in lines that were given.
     positions: u64,
+    /// Places in lines that are taken.
+    taken: usize,
     /// Tenants that have [`Holding::called_to`], each once. The front tenant has the next turn.
     calling: VecDeque<TenantId>,
 }
@@ -97,24 +99,25 @@ impl Quotas {
 
     /// Counts one request more of the tenant, with a payload of this class.
     #[inline]
-    pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<usize>) {
+    pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<u8>) {
         let holding = self.of(tenant);
         holding.slots += 1;
         if let Some(class) = class {
-            holding.payloads[class] += 1;
+            holding.payloads[usize::from(class)] += 1;
         }
     }
 
     /// Counts one request less of the tenant. Returns whether connections of the tenant wait for that.
     #[inline]
-    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<usize>) -> bool {
+    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<u8>) -> bool {
         let holding = &mut self.holdings[tenant.0 as usize];
         let less = |count: usize| count.checked_sub(1).expect("what is released was held");
         holding.slots = less(holding.slots);
         if let Some(class) = class {
-            holding.payloads[class] = less(holding.payloads[class]);
+            let payloads = &mut holding.payloads[usize::from(class)];
+            *payloads = less(*payloads);
         }
-        !holding.line.is_empty()
+        self.is_waited_for(tenant)
     }
 
     /// Lets a connection wait until its tenant, which holds something, holds less. Returns the
@@ -134,16 +137,22 @@ impl Quotas {
         self.positions += 1;
         let position = Position { tenant, number: self.positions };
         let line = &mut self.of(tenant).line;
-        if line.len() >= most {
+        let before = line.len();
+        if before >= most {
             line.retain(|(id, position)| stand(*id, *position));
         }
         line.push_back((conn, position));
+        let after = line.len();
+        self.taken += after;
+        self.taken -= before;
         position
     }
 
     /// Takes the first position in the tenant's line, and its connection.
     pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
-        self.of(tenant).line.pop_front()
+        let first = self.of(tenant).line.pop_front()?;
+        self.taken -= 1;
+        Some(first)
     }
 
     /// Lets all connections be called that stand in the tenant's line now, a few at a time.
@@ -165,8 +174,10 @@ impl Quotas {
     pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         let holding = self.of(tenant);
         let to = holding.called_to?;
-        if holding.line.front().is_some_and(|(_, position)| position.number <= to) {
-            return holding.line.pop_front();
+        let first = holding.line.pop_front_if(|(_, position)| position.number <= to);
+        if first.is_some() {
+            self.taken -= 1;
+            return first;
         }
         holding.called_to = None;
         // As a rule it is the last: its turn was just now.
@@ -187,7 +198,8 @@ impl Quotas {
     /// Returns whether connections wait for the tenant to hold less.
     #[inline]
     pub(crate) fn is_waited_for(&self, tenant: TenantId) -> bool {
-        self.holdings.get(tenant.0 as usize).is_some_and(|holding| !holding.line.is_empty())
+        let is_its = |holding: &Holding| !holding.line.is_empty();
+        self.taken > 0 && self.holdings.get(tenant.0 as usize).is_some_and(is_its)
     }
 
     /// Returns whether the tenant has nothing in flight, so that no end of a request would call the
