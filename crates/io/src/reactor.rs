@@ -1,6 +1,7 @@
 //! The seam between io_uring and epoll: a reactor waits for the kernel on behalf of the outer loop,
 //! and a network is the sockets of a server or initiator above it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,21 @@ pub trait Reactor: Sized {
 
     /// Returns a handle that ends the thread's wait in [`enter`](Reactor::enter).
     fn waker(&self) -> Waker;
+
+    /// Returns the descriptor that tells of events from now on, once a reactor. What was queued and
+    /// has not entered the kernel causes none.
+    ///
+    /// # Errors
+    /// Fails if there are too few descriptors.
+    fn bell(&self) -> Result<Bell, Error>;
+}
+
+/// A descriptor that is readable when a reactor has events.
+#[derive(Debug)]
+pub struct Bell {
+    pub(crate) fd: OwnedFd,
+    /// `true` if the descriptor is readable until it is read, and not while there are events.
+    pub(crate) is_counter: bool,
 }
 
 /// A worker's sockets over a [`Reactor`]. Over io_uring and over epoll they keep the same promises,

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::event::{EventfdFlags, eventfd};
 
+use crate::reactor::Bell;
 use crate::{Arena, Error, Reactor, Waker, probe};
 
 /// The owner of a completion. Each owner has an inbox of its own.
@@ -235,6 +237,17 @@ impl Reactor for Ring {
 
     fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// Returns an eventfd: with deferred task work, the ring's own descriptor does not become
+    /// readable before the work is run.
+    fn bell(&self) -> Result<Bell, Error> {
+        let fail = |e| Error::system("cannot make a descriptor that tells of events", e);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = eventfd(0, flags).map_err(|e| fail(std::io::Error::from(e)))?;
+        let registered = self.with_submitter(|s| s.register_eventfd(fd.as_raw_fd()));
+        registered.map_err(fail)?;
+        Ok(Bell { fd, is_counter: true })
     }
 }
 

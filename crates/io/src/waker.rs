@@ -20,13 +20,21 @@ struct Shared {
     fd: OwnedFd,
     /// A wake is on its way; cleared by the worker when it looks.
     pending: AtomicBool,
+    /// The worker has looked at a wake; cleared when somebody asks.
+    seen: AtomicBool,
 }
 
 impl Waker {
     pub(crate) fn new() -> Result<Self, Error> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| Error::system("cannot make an eventfd to wake a worker", e))?;
-        Ok(Waker { shared: Arc::new(Shared { fd, pending: AtomicBool::new(false) }) })
+        Ok(Waker {
+            shared: Arc::new(Shared {
+                fd,
+                pending: AtomicBool::new(false),
+                seen: AtomicBool::new(false),
+            }),
+        })
     }
 
     /// Makes the worker's present or next wait end.
@@ -43,6 +51,12 @@ impl Waker {
         let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
         // A swap, so that what was done before a wake that found `pending` set is seen after this.
         self.shared.pending.swap(false, Ordering::AcqRel);
+        self.shared.seen.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if a wake has ended a wait since the last call.
+    pub fn was_woken(&self) -> bool {
+        self.shared.seen.load(Ordering::Relaxed) && self.shared.seen.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

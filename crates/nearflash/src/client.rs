@@ -1,15 +1,14 @@
 //! The asynchronous client.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use client::{Address, Version};
+use client::Address;
 use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
 
 use crate::answer::{Answer, answer};
-use crate::queue::Queue;
+use crate::line::Line;
+use crate::options::Options;
 use crate::slo::Registered;
 use crate::tenancy::{Notice, TenantRequest};
 use crate::thread::{self, Closing, Notices, Request, Route};
@@ -18,69 +17,6 @@ use crate::{Error, Info, Slo};
 /// Number of streams of a connection. The first stream is common to all handles; [`Client::stream`]
 /// hands out the others.
 const STREAMS: u8 = 8;
-
-/// The options of a [`Client`].
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of connections to the server.
-    pub connections: usize,
-    /// Maximum number of requests in flight over all connections. As many again may wait to be
-    /// sent.
-    pub in_flight_max: usize,
-    /// The namespace to use; `None` for the server's default.
-    pub namespace: Option<u16>,
-    /// Credentials; empty for none.
-    pub token: Vec<u8>,
-    /// The tenant of the connections; empty for the server's choice.
-    pub tenant: String,
-    /// If `true`, the client asks for checksums of payloads on the network.
-    pub checksums: bool,
-    /// Maximum time that requests wait for an unreachable server before they end as
-    /// [`Error::ConnectionLost`].
-    pub outage_max: Duration,
-    /// Time that the client's thread looks for more work before it sleeps. Longer spinning trades
-    /// processor time for latency.
-    pub spin: Duration,
-    /// The name of the client's thread, as system tools show it.
-    pub thread_name: String,
-}
-
-impl Default for Options {
-    /// Returns the defaults: one connection, 256 requests in flight, an outage of 30 s, 50 µs of
-    /// spinning.
-    fn default() -> Self {
-        Options {
-            connections: 1,
-            in_flight_max: 256,
-            namespace: None,
-            token: Vec::new(),
-            tenant: String::new(),
-            checksums: false,
-            outage_max: Duration::from_secs(30),
-            spin: Duration::from_micros(50),
-            thread_name: "nearflash".to_owned(),
-        }
-    }
-}
-
-impl Options {
-    pub(crate) fn for_initiator(&self, version: Version) -> client::Options {
-        // Each hasher has random keys: the only source of randomness in the standard library.
-        let chance = || RandomState::new().build_hasher().finish();
-        client::Options {
-            connections: self.connections,
-            in_flight_max: self.in_flight_max,
-            version,
-            client: u128::from(chance()) << 64 | u128::from(chance()) | 1,
-            checksums: self.checksums,
-            token: self.token.clone().into(),
-            tenant: self.tenant.clone().into(),
-            outage_max: self.outage_max,
-            seed: chance(),
-            ..client::Options::default()
-        }
-    }
-}
 
 /// A handle to a server's namespace. A handle is cheap to clone, and all clones share the
 /// connections. The client works under any executor. Its connections live on a thread of their own,
@@ -103,7 +39,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    queue: Arc<Queue<Request>>,
+    line: Arc<Line<Request>>,
     _closing: Closing,
     waker: io::Waker,
     notices: Arc<Notices>,
@@ -114,7 +50,7 @@ struct Shared {
 impl Drop for Shared {
     /// Ends the thread.
     fn drop(&mut self) {
-        self.queue.close();
+        self.line.close();
         self.waker.wake();
     }
 }
@@ -130,24 +66,24 @@ impl Client {
     /// # Panics
     /// If the options ask for no connection or no request in flight.
     pub async fn connect(url: &str, options: Options) -> Result<Client, Error> {
-        assert!(options.connections > 0 && options.in_flight_max > 0, "a client has both");
+        options.check();
         let address: Address = url.parse().map_err(|e| Error::Address(format!("`{url}`: {e}")))?;
-        let queue = Arc::new(Queue::new(options.in_flight_max));
+        let line = Arc::new(Line::new(options.in_flight_max));
         let (promise, opened) = answer();
         let free = (0..options.connections)
             .flat_map(|link| (1..STREAMS).map(move |stream| Route { link: Some(link), stream }))
             .collect();
-        let thread_queue = queue.clone();
+        let thread_line = line.clone();
         let notices = Arc::new(Notices::default());
         let thread_notices = notices.clone();
         std::thread::Builder::new()
             .name(options.thread_name.clone())
-            .spawn(move || thread::run(&address, &options, &thread_queue, &thread_notices, promise))
+            .spawn(move || thread::run(&address, &options, &thread_line, &thread_notices, promise))
             .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
         // Dropping this value ends the thread, here or when the caller stops waiting.
-        let closing = Closing(queue.clone());
+        let closing = Closing(line.clone());
         let waker = opened.await?;
-        let shared = Shared { queue, _closing: closing, waker, notices, free: Mutex::new(free) };
+        let shared = Shared { line, _closing: closing, waker, notices, free: Mutex::new(free) };
         Ok(Client { shared: Arc::new(shared), route: Route::default() })
     }
 
@@ -290,7 +226,7 @@ impl Client {
     pub async fn info(&self) -> Result<Info, Error> {
         let (promise, answer) = answer();
         self.push(Request::Info(promise)).await?;
-        answer.await.map(Info::from)
+        answer.await
     }
 
     /// Registers a tenant by its name and SLO, or joins a tenant that is registered already, whose
@@ -355,7 +291,7 @@ impl Client {
     }
 
     async fn push(&self, request: Request) -> Result<(), Error> {
-        self.shared.queue.push(request).await?;
+        self.shared.line.push(request).await?;
         self.shared.waker.wake();
         Ok(())
     }

@@ -37,6 +37,8 @@ pub enum Error {
     Refused(Refused),
     /// All streams are in use.
     NoStreams,
+    /// The maximum number of requests is in flight.
+    Full,
     /// The client's thread has ended.
     Closed,
 }
@@ -67,6 +69,7 @@ impl fmt::Display for Error {
             }
             Error::Failed(status) => write!(f, "the server answered: {status}"),
             Error::Refused(refused) => refused.fmt(f),
+            Error::Full => f.write_str("the maximum number of requests is in flight"),
             Error::NoStreams => f.write_str("all streams are in use"),
             Error::Closed => f.write_str("the client is closed"),
         }

@@ -2,7 +2,8 @@
 //!
 //! [`Client`] reads and writes the blocks of a `nearflash serve` (or of a server of the original
 //! ReFlex protocol) over TCP or a Unix socket, asynchronously and under any executor.
-//! [`blocking::Client`] has the same methods without futures.
+//! [`blocking::Client`] has the same methods without futures. Both stand on [`Queue`], for programs
+//! that drive their own requests: it polls, uses the caller's memory and has no thread.
 //!
 //! ```no_run
 //! use nearflash::{Options, blocking::Client};
@@ -21,16 +22,24 @@
 mod answer;
 pub mod blocking;
 mod client;
+mod engine;
 mod error;
 mod info;
+mod line;
+mod options;
 mod queue;
 mod slo;
 mod tenancy;
 mod thread;
 
-pub use self::client::{Client, Options, Stream};
-pub use contract::Status;
+pub use self::client::{Client, Stream};
+pub use ::client::{Done, Op, Ticket};
+pub use contract::{Buf, BufPool, Command, Range, SizeClass, Status};
+pub use engine::{Event, Full, Wait};
 pub use error::Error;
 pub use info::Info;
+pub use io::Waker;
+pub use options::Options;
+pub use queue::{Queue, memory};
 pub use slo::{Refused, Registered, Slo};
 pub use tenancy::Notice;

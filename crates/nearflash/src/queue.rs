@@ -1,196 +1,220 @@
-//! The bounded queue of requests from the program's tasks to the client's thread.
-//!
-//! A task that finds the queue full waits in line. So requests enter the queue in the order in
-//! which they were first polled; the barriers of a stream refer to this order.
+//! The queue: requests of one thread in flight, driven by polls, in the caller's memory.
 
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::fmt;
+use std::os::fd::BorrowedFd;
 
-use crate::Error;
+use client::{Address, Done, Op, Ticket};
+use contract::{BufPool, SizeClass};
+use io::Waker;
 
-/// The queue; `T` is the type of a request.
-#[derive(Debug)]
-pub(crate) struct Queue<T> {
-    inner: Mutex<Inner<T>>,
-    capacity: usize,
+use crate::engine::{AnyEngine, Event, Full, Wait};
+use crate::options::Options;
+use crate::tenancy::TenantRequest;
+use crate::{Error, Slo};
+
+/// Requests in flight to a server's namespace, over connections of the queue's own: what the clients
+/// and the C library stand on.
+///
+/// A queue belongs to the thread that made it. [`submit`](Queue::submit) never blocks and never
+/// enters the kernel; [`poll`](Queue::poll) sends what was submitted, in one system call, and
+/// returns what has ended. After the first requests of each kind, neither allocates memory.
+///
+/// A request's memory travels with it as a [`Buf`](crate::Buf) and comes back in its [`Done`], on
+/// errors too. Writes are sent from this memory. Data of reads from 32 KiB on is received into it,
+/// except for the few bytes that come with its head; data of smaller reads is copied into it once.
+///
+/// When a connection is lost, the queue connects again and repeats the requests that are safe to
+/// repeat, as a [`Client`](crate::Client) does. Dropping the queue closes it.
+///
+/// ```no_run
+/// use nearflash::{Command, Op, Options, Queue, Range, SizeClass, Wait, memory};
+///
+/// # fn main() -> Result<(), nearflash::Error> {
+/// let mut queue = Queue::connect("reflex://127.0.0.1:7420", &Options::default())?;
+/// let mut pool = memory(&[SizeClass { bytes: 4096, count: 32 }])?;
+/// let mut done = Vec::with_capacity(256);
+/// let read = Command::Read(Range::new(0, 8));
+/// queue.submit(Op::new(read, pool.take(4096))).expect("nothing is in flight yet");
+/// while queue.in_flight() > 0 {
+///     queue.poll(&mut done, Wait::Sleep(std::time::Duration::from_secs(1)));
+///     for ended in done.drain(..) {
+///         println!("{:?}", ended.status);
+///         pool.give(ended.buf.expect("a read has a buffer"));
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+pub struct Queue {
+    engine: AnyEngine,
 }
 
-#[derive(Debug)]
-struct Inner<T> {
-    requests: VecDeque<T>,
-    /// The tasks that wait for room, in order, each with its number.
-    line: VecDeque<(u64, Waker)>,
-    next_number: u64,
-    closed: bool,
+/// Calls the same method of whichever engine there is.
+macro_rules! engine {
+    ($any:expr, $engine:ident => $call:expr) => {
+        match $any {
+            AnyEngine::Ring($engine) => $call,
+            AnyEngine::Epoll($engine) => $call,
+        }
+    };
 }
 
-impl<T> Queue<T> {
-    /// Returns a queue of at most `capacity` requests.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let inner = Inner {
-            requests: VecDeque::with_capacity(capacity),
-            line: VecDeque::new(),
-            next_number: 0,
-            closed: false,
-        };
-        Queue { inner: Mutex::new(inner), capacity }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().expect("no holder of this lock panics")
-    }
-
-    /// Appends a request once it is the task's turn and there is room.
+impl Queue {
+    /// Returns a queue to the server at `url`, as [`Client::connect`](crate::Client::connect) takes
+    /// it. The name of a host is looked up before the call returns; the queue connects with its
+    /// polls. Requests can be submitted at once.
     ///
     /// # Errors
-    /// The queue is closed.
-    pub(crate) async fn push(&self, request: T) -> Result<(), Error> {
-        let mut place = QueuePlace { queue: self, number: None };
-        let mut request = Some(request);
-        poll_fn(|context| place.poll(context, &mut request)).await
+    /// [`Error::Address`] for an invalid or unknown address, or [`Error::System`]. A server that
+    /// cannot be reached is told as [`Event::Lost`].
+    ///
+    /// # Panics
+    /// If the options ask for no connection or no request in flight.
+    pub fn connect(url: &str, options: &Options) -> Result<Queue, Error> {
+        let address: Address = url.parse().map_err(|e| Error::Address(format!("`{url}`: {e}")))?;
+        Queue::to(&address, options)
     }
 
-    /// Removes and returns the first request, unless `wanted` returns `false` for it.
-    pub(crate) fn pop_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        let mut inner = self.lock();
-        if !wanted(inner.requests.front()?) {
-            return None;
-        }
-        let request = inner.requests.pop_front();
-        inner.call_next(self.capacity);
-        request
+    pub(crate) fn to(address: &Address, options: &Options) -> Result<Queue, Error> {
+        options.check();
+        AnyEngine::new(address, options).map(|engine| Queue { engine })
     }
 
-    /// Rejects further requests, and drops the queued ones.
-    pub(crate) fn close(&self) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        let dropped = std::mem::take(&mut inner.requests);
-        for (_, waker) in inner.line.drain(..) {
-            waker.wake();
-        }
-        drop(inner);
-        drop(dropped); // Their promises wake tasks, which may look here.
+    /// Returns `true` if requests can be sent now on this connection, below
+    /// [`Options::connections`].
+    pub fn is_open(&self, connection: usize) -> bool {
+        engine!(&self.engine, engine => engine.initiator().is_connected(connection))
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
+    /// Returns the number of requests that [`submit`](Queue::submit) takes now.
+    pub fn room(&self) -> usize {
+        engine!(&self.engine, engine => engine.initiator().room())
+    }
+
+    /// Returns the number of requests in flight.
+    pub fn in_flight(&self) -> usize {
+        engine!(&self.engine, engine => engine.initiator().in_flight())
+    }
+
+    /// Returns the number of bytes of reads that were copied into their buffers so far. All others
+    /// were received into them, and bytes of writes are never copied.
+    pub fn copied_bytes(&self) -> u64 {
+        engine!(&self.engine, engine => engine.initiator().copied_bytes())
+    }
+
+    /// Submits a request. The next [`poll`](Queue::poll) or [`kick`](Queue::kick) sends it, and a
+    /// later poll returns its end.
+    ///
+    /// # Errors
+    /// [`Full`] gives the request back: [`Options::in_flight_max`] requests are in flight.
+    ///
+    /// # Panics
+    /// If the buffer is smaller than the command's payload or reply, or the payload is missing.
+    pub fn submit(&mut self, op: Op) -> Result<Ticket, Full> {
+        engine!(&mut self.engine, engine => engine.submit(op))
+    }
+
+    /// Sends the requests that were submitted, and does nothing else.
+    pub fn kick(&mut self) {
+        engine!(&mut self.engine, engine => engine.kick());
+    }
+
+    /// Sends the requests that were submitted, and appends those that have ended to `done`: at most
+    /// [`Options::in_flight_max`]. Waits for the first one as `wait` says. Returns their number, or
+    /// zero when there is an [`event`](Queue::event), a [waker](Queue::waker) was used or the time is
+    /// over.
+    pub fn poll(&mut self, done: &mut Vec<Done>, wait: Wait) -> usize {
+        engine!(&mut self.engine, engine => engine.poll(done, wait))
+    }
+
+    /// Returns the oldest event that was not returned yet. At most 256 events about connections
+    /// and notices wait; further ones are dropped.
+    pub fn event(&mut self) -> Option<Event> {
+        engine!(&mut self.engine, engine => engine.pop_event())
+    }
+
+    /// Returns a descriptor for an event loop. The descriptor is readable when
+    /// [`poll`](Queue::poll) has something to do, besides sending what was just submitted. It is
+    /// level-triggered and belongs to the queue.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there are too few descriptors.
+    pub fn fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        engine!(&mut self.engine, engine => engine.fd())
+    }
+
+    /// Returns a handle with which another thread ends this thread's wait in
+    /// [`poll`](Queue::poll).
+    pub fn waker(&self) -> Waker {
+        engine!(&self.engine, engine => engine.waker())
+    }
+
+    /// Asks for the namespace's properties. [`Event::Info`] brings them.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn info(&mut self) -> Result<Ticket, Error> {
+        engine!(&mut self.engine, engine => engine.info())
+    }
+
+    /// Registers a tenant, like [`Client::register`](crate::Client::register). [`Event::Tenant`]
+    /// brings the answer.
+    ///
+    /// # Errors
+    /// [`Error::Full`] while another request about the tenant is under way.
+    pub fn register(&mut self, name: &str, slo: Slo) -> Result<(), Error> {
+        self.begin(TenantRequest::Register { name: name.to_owned(), slo })
+    }
+
+    /// Changes the tenant's SLO, like [`Client::renegotiate`](crate::Client::renegotiate).
+    /// [`Event::Tenant`] brings the answer.
+    ///
+    /// # Errors
+    /// [`Error::Full`] while another request about the tenant is under way; [`Error::Failed`] with
+    /// `NoTenant` if none is registered.
+    pub fn renegotiate(&mut self, slo: Slo) -> Result<(), Error> {
+        self.begin(TenantRequest::Renegotiate { slo })
+    }
+
+    /// Unregisters the tenant, like [`Client::unregister`](crate::Client::unregister).
+    /// [`Event::Tenant`] brings the answer.
+    ///
+    /// # Errors
+    /// Fails as [`renegotiate`](Queue::renegotiate) does.
+    pub fn unregister(&mut self) -> Result<(), Error> {
+        self.begin(TenantRequest::Unregister)
+    }
+
+    pub(crate) fn begin(&mut self, wish: TenantRequest) -> Result<(), Error> {
+        engine!(&mut self.engine, engine => engine.begin(wish))
+    }
+
+    /// Closes the connections, and waits until the kernel is done with the memory of all requests.
+    /// Requests in flight end as `ConnectionLost` in `done`. Returns `false` if the kernel still had
+    /// some memory after 5 s; that of requests which are not in `done` must then stay mapped and
+    /// untouched for good.
+    pub fn close(mut self, done: &mut Vec<Done>) -> bool {
+        engine!(&mut self.engine, engine => engine.close(done))
+    }
+
+    /// Ends the queue in a child process that was forked: closes the child's descriptors, and
+    /// leaves the connections, which are the parent's, alone.
+    pub fn leave_to_parent(mut self) {
+        engine!(&mut self.engine, engine => engine.disown());
     }
 }
 
-impl<T> Inner<T> {
-    /// Wakes the first task in line if there is room.
-    fn call_next(&self, capacity: usize) {
-        if self.requests.len() < capacity
-            && let Some((_, waker)) = self.line.front()
-        {
-            waker.wake_by_ref();
-        }
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("in_flight", &self.in_flight()).finish_non_exhaustive()
     }
 }
 
-/// A task's position in the line, given up on drop.
-struct QueuePlace<'a, T> {
-    queue: &'a Queue<T>,
-    number: Option<u64>,
-}
-
-impl<T> QueuePlace<'_, T> {
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        request: &mut Option<T>,
-    ) -> Poll<Result<(), Error>> {
-        let mut inner = self.queue.lock();
-        if inner.closed {
-            return Poll::Ready(Err(Error::Closed));
-        }
-        let first = inner.line.front().is_none_or(|&(number, _)| Some(number) == self.number);
-        if first && inner.requests.len() < self.queue.capacity {
-            if self.number.take().is_some() {
-                inner.line.pop_front();
-            }
-            inner.requests.push_back(request.take().expect("a request is pushed once"));
-            inner.call_next(self.queue.capacity);
-            return Poll::Ready(Ok(()));
-        }
-        let waker = context.waker().clone();
-        match self.number {
-            None => {
-                let number = inner.next_number;
-                inner.next_number += 1;
-                inner.line.push_back((number, waker));
-                self.number = Some(number);
-            }
-            Some(mine) => {
-                let place = inner.line.iter_mut().find(|(number, _)| *number == mine);
-                place.expect("a place is kept until it is left").1 = waker;
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl<T> Drop for QueuePlace<'_, T> {
-    fn drop(&mut self) {
-        if let Some(mine) = self.number {
-            let mut inner = self.queue.lock();
-            inner.line.retain(|(number, _)| *number != mine);
-            inner.call_next(self.queue.capacity);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::future::Future;
-    use std::pin::pin;
-
-    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn who_waits_enters_in_order() {
-        let queue = Queue::new(1);
-        let mut a = pin!(queue.push('a'));
-        let mut b = pin!(queue.push('b'));
-        let mut c = pin!(queue.push('c'));
-        assert!(poll(a.as_mut()).is_ready());
-        assert!(poll(b.as_mut()).is_pending());
-        assert_eq!(queue.pop_if(|_| true), Some('a'));
-        assert!(poll(c.as_mut()).is_pending(), "b is first, although there is room");
-        assert!(poll(b.as_mut()).is_ready());
-        assert_eq!(queue.pop_if(|_| false), None);
-        assert_eq!(queue.pop_if(|_| true), Some('b'));
-        assert!(poll(c.as_mut()).is_ready());
-    }
-
-    #[test]
-    fn who_leaves_lets_the_next_in() {
-        let queue = Queue::new(1);
-        assert!(poll(pin!(queue.push('a'))).is_ready());
-        let mut c = pin!(queue.push('c'));
-        {
-            let mut b = pin!(queue.push('b'));
-            assert!(poll(b.as_mut()).is_pending());
-            assert!(poll(c.as_mut()).is_pending());
-            queue.pop_if(|_| true);
-        }
-        assert!(poll(c.as_mut()).is_ready());
-    }
-
-    #[test]
-    fn a_closed_queue_lets_nobody_in() {
-        let queue = Queue::new(1);
-        assert!(poll(pin!(queue.push('a'))).is_ready());
-        let mut b = pin!(queue.push('b'));
-        assert!(poll(b.as_mut()).is_pending());
-        queue.close();
-        assert_eq!(poll(b.as_mut()), Poll::Ready(Err(Error::Closed)));
-        assert!(queue.is_closed() && queue.pop_if(|_| true).is_none());
-    }
+/// Returns a pool of page-aligned buffers of these sizes, for requests of any queue. The memory
+/// becomes resident when it is first touched and lives as long as the process.
+///
+/// # Errors
+/// [`Error::System`] if there is no memory.
+pub fn memory(classes: &[SizeClass]) -> Result<BufPool, Error> {
+    let arena = io::carve(classes).map_err(|e| Error::System(e.to_string()))?;
+    Ok(BufPool::new(arena.bufs))
 }

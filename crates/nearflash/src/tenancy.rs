@@ -8,7 +8,6 @@ use contract::{Control, Instant, Register, Status, TenantReply};
 use io::Network;
 
 use crate::Error;
-use crate::answer::Promise;
 use crate::slo::{Refused, Registered, Slo};
 
 /// A server's notice that the client's tenant demands more than its SLO.
@@ -32,7 +31,6 @@ pub(crate) enum TenantRequest {
 #[derive(Debug)]
 struct Operation {
     wish: TenantRequest,
-    promise: Promise<Registered>,
     /// Number of outstanding answers.
     left: usize,
     /// The best answer so far.
@@ -71,18 +69,19 @@ impl Tenancy {
         }
     }
 
-    /// Returns `true` while a wish is in progress.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.operation.is_some()
-    }
-
     /// Starts a wish.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if another wish is in progress; [`Error::Failed`] with `NoTenant` if the wish
+    /// needs a tenant and there is none.
     pub(crate) fn begin<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
         wish: TenantRequest,
-        promise: Promise<Registered>,
-    ) {
+    ) -> Result<(), Error> {
+        if self.operation.is_some() {
+            return Err(Error::Full);
+        }
         let with_handles = (0..self.handles.len()).filter(|link| self.handles[*link] != 0);
         let asks: Vec<(usize, Control)> = match &wish {
             TenantRequest::Register { name, slo } => {
@@ -114,11 +113,12 @@ impl Tenancy {
             }
         }
         if asks.is_empty() {
-            return promise.keep(Err(Error::Failed(Status::NoTenant)));
+            return Err(Error::Failed(Status::NoTenant));
         }
-        self.operation = Some(Operation { wish, promise, left: asks.len(), outcome: None });
+        self.operation = Some(Operation { wish, left: asks.len(), outcome: None });
         let asked = |link| Asked { link, is_again: false };
         self.unasked.extend(asks.into_iter().map(|(link, control)| (asked(link), control)));
+        Ok(())
     }
 
     /// Sends waiting requests while there is room, and passes each to `remember`.
@@ -149,14 +149,14 @@ impl Tenancy {
         self.handles[link] = 0;
     }
 
-    /// Handles the answer to a request.
+    /// Handles the answer to a request. Returns the outcome of the wish that ends with it.
     pub(crate) fn answered<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
         Asked { link, is_again }: Asked,
         status: Status,
         reply: TenantReply,
-    ) {
+    ) -> Option<Result<Registered, Error>> {
         let is_register =
             |operation: &Operation| matches!(operation.wish, TenantRequest::Register { .. });
         let registers = is_again || self.operation.as_ref().is_some_and(is_register);
@@ -164,7 +164,7 @@ impl Tenancy {
             self.charge(initiator, link, reply.tenant);
         }
         if is_again {
-            return;
+            return None;
         }
         let operation = self.operation.as_mut().expect("it waits for its answers");
         let outcome = outcome(status, reply);
@@ -173,16 +173,16 @@ impl Tenancy {
         }
         operation.left -= 1;
         if operation.left > 0 {
-            return;
+            return None;
         }
-        let Operation { wish, promise, outcome, .. } = self.operation.take().expect("it is there");
+        let Operation { wish, outcome, .. } = self.operation.take().expect("it is there");
         let outcome = outcome.expect("an answer came");
         match (&wish, &outcome, &mut self.wanted) {
             (TenantRequest::Register { .. }, Err(_), wanted) => *wanted = None,
             (TenantRequest::Renegotiate { slo }, Ok(_), Some((_, wanted))) => *wanted = *slo,
             _ => {}
         }
-        promise.keep(outcome);
+        Some(outcome)
     }
 
     fn charge<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize, handle: u16) {

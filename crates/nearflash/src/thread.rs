@@ -1,24 +1,19 @@
-//! The client's thread: its ring, sockets and initiator, between the program's queue of requests
-//! and their answers.
+//! The client's thread: its queue, between the program's line of requests and their answers.
 
 use std::collections::VecDeque;
-use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
-use contract::{
-    Buf, BufPool, Command, Control, NamespaceId, NamespaceInfo, SizeClass, Status, Turn,
-};
-use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig,
-    SpinPolicy, UnixPath,
-};
+use client::{Address, Done, Op};
+use contract::{Buf, BufPool, Command, SizeClass, Status};
 
 use crate::answer::Promise;
-use crate::queue::Queue;
-use crate::slo::Registered;
-use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
-use crate::{Error, Options};
+use crate::engine::{Event, Wait};
+use crate::line::Line;
+use crate::options::Options;
+use crate::queue::{Queue, memory};
+use crate::tenancy::{Notice, TenantRequest};
+use crate::{Error, Info, Registered};
 
 /// The route of a request: a connection and a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +29,7 @@ pub(crate) enum Request {
     /// A request about data. The answer is the data that was read, or empty.
     Data { command: Command, route: Route, payload: Vec<u8>, promise: Promise<Vec<u8>> },
     /// A request for the namespace's properties.
-    Info(Promise<NamespaceInfo>),
+    Info(Promise<Info>),
     /// A request about the client's tenant.
     Tenant { wish: TenantRequest, promise: Promise<Registered> },
 }
@@ -52,9 +47,7 @@ impl Request {
 #[derive(Debug)]
 enum Waiting {
     Data(Promise<Vec<u8>>),
-    Info(Promise<NamespaceInfo>),
-    /// The client's tenancy, for its own request.
-    Tenant(Asked),
+    Info(Promise<Info>),
 }
 
 /// Maximum number of notices that wait for the program; the oldest is dropped.
@@ -75,50 +68,41 @@ const CLASSES: [SizeClass; 4] = [
 static IDLE_POOLS: Mutex<Vec<BufPool>> = Mutex::new(Vec::new());
 
 fn take_pool() -> Result<BufPool, Error> {
-    if let Some(pool) = IDLE_POOLS.lock().expect("no holder panics").pop() {
-        return Ok(pool);
+    match IDLE_POOLS.lock().expect("no holder panics").pop() {
+        Some(pool) => Ok(pool),
+        None => memory(&CLASSES),
     }
-    let arena = io::carve(&CLASSES).map_err(|e| Error::System(e.to_string()))?;
-    Ok(BufPool::new(arena.bufs))
 }
 
-/// Runs the client until its queue is closed. `opened` receives the first connection, or the reason
+/// Runs the client until its line is closed. `opened` receives the first connection, or the reason
 /// that there is none.
 pub(crate) fn run(
     address: &Address,
     options: &Options,
-    queue: &Arc<Queue<Request>>,
+    line: &Arc<Line<Request>>,
     notices: &Arc<Notices>,
     opened: Promise<io::Waker>,
 ) {
-    let _closing = Closing(queue.clone());
-    match Ring::new() {
-        Ok(ring) => run_on::<Sockets>(&ring, address, options, queue, notices, opened),
-        // Containers often forbid io_uring; epoll costs some speed and nothing else.
-        Err(no_ring) => match EpollReactor::new() {
-            Ok(epoll) => run_on::<EpollSockets>(&epoll, address, options, queue, notices, opened),
-            Err(_) => opened.keep(Err(Error::System(no_ring.to_string()))),
-        },
-    }
-}
-
-fn run_on<N: Network>(
-    reactor: &N::Reactor,
-    address: &Address,
-    options: &Options,
-    queue: &Arc<Queue<Request>>,
-    notices: &Arc<Notices>,
-    opened: Promise<io::Waker>,
-) {
-    match Engine::<N>::open(reactor, address, options, queue.clone(), notices.clone()) {
-        Ok(engine) => engine.run(reactor, options, address, opened),
+    let _closing = Closing(line.clone());
+    let made = Queue::to(address, options).and_then(|queue| Ok((queue, take_pool()?)));
+    match made {
+        Ok((queue, pool)) => Server {
+            queue,
+            pool,
+            line: line.clone(),
+            notices: notices.clone(),
+            opened: Some(opened),
+            tenant: None,
+            waiting: (0..options.in_flight_max).map(|_| None).collect(),
+        }
+        .run(options.in_flight_max),
         Err(error) => opened.keep(Err(error)),
     }
 }
 
-/// Closes the queue on drop, also when its holder panics.
+/// Closes the line on drop, also when its holder panics.
 #[derive(Debug)]
-pub(crate) struct Closing(pub(crate) Arc<Queue<Request>>);
+pub(crate) struct Closing(pub(crate) Arc<Line<Request>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
@@ -126,135 +110,85 @@ impl Drop for Closing {
     }
 }
 
-/// Looks up the host.
-fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
-    match place {
-        ServerEndpoint::Unix(path) => match UnixPath::new(path) {
-            Ok(path) => Ok(path.into()),
-            Err(error) => Err(Error::Address(error.to_string())),
-        },
-        ServerEndpoint::Network(name) => {
-            let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
-            let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-            let address = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
-            Ok(address.into())
-        }
-    }
-}
-
-struct Engine<N> {
-    initiator: Initiator<N>,
-    namespace: Option<NamespaceId>,
+/// Serves the program's requests with a queue.
+struct Server {
+    queue: Queue,
     pool: BufPool,
-    queue: Arc<Queue<Request>>,
+    line: Arc<Line<Request>>,
     notices: Arc<Notices>,
-    tenancy: Tenancy,
+    /// The receiver of the first connection.
+    opened: Option<Promise<io::Waker>>,
+    /// The receiver of the answer to the request about the tenant that is under way.
+    tenant: Option<Promise<Registered>>,
     /// Receivers of answers, by the tickets' indices.
     waiting: Vec<Option<Waiting>>,
-    done: Vec<Done>,
 }
 
-impl<N: Network> Engine<N> {
-    fn open(
-        reactor: &N::Reactor,
-        address: &Address,
-        options: &Options,
-        queue: Arc<Queue<Request>>,
-        notices: Arc<Notices>,
-    ) -> Result<Engine<N>, Error> {
-        let server = find(&address.place)?;
-        let system = |e: io::Error| Error::System(e.to_string());
-        let config = SocketsConfig {
-            connections_max: options.connections + 4,
-            receive_buffers: 64,
-            frames_max: options.in_flight_max + 4 * options.connections,
-            ..SocketsConfig::default()
-        };
-        let mut sockets = N::new(reactor, config).map_err(system)?;
-        sockets.dial_to(server);
-        Ok(Engine {
-            initiator: Initiator::new(sockets, options.for_initiator(address.version)),
-            namespace: options.namespace.map(NamespaceId),
-            pool: take_pool()?,
-            queue,
-            notices,
-            tenancy: Tenancy::new(options.connections),
-            waiting: (0..options.in_flight_max).map(|_| None).collect(),
-            done: Vec::with_capacity(options.in_flight_max),
-        })
-    }
-
-    fn run(
-        mut self,
-        reactor: &N::Reactor,
-        options: &Options,
-        address: &Address,
-        opened: Promise<io::Waker>,
-    ) {
-        let clock = Clock::start();
-        let mut opened = Some(opened);
-        io::run(reactor, &clock, SpinPolicy { spin: options.spin }, |now| {
-            let mut progressed = self.initiator.turn(now, &mut self.done);
-            let mut done = std::mem::take(&mut self.done);
+impl Server {
+    fn run(mut self, in_flight_max: usize) {
+        let mut done = Vec::with_capacity(in_flight_max);
+        loop {
+            self.queue.poll(&mut done, Wait::Sleep(Duration::MAX));
             for done in done.drain(..) {
                 self.finish(done);
             }
-            self.done = done;
-            let reports: Vec<Report> = self.initiator.reports().collect();
-            for report in reports {
-                match report {
-                    Report::Connected { link, .. } => {
-                        self.tenancy.connected(&mut self.initiator, link);
-                        if let Some(opened) = opened.take() {
-                            opened.keep(Ok(reactor.waker()));
-                        }
-                    }
-                    Report::Lost { why, link } => {
-                        self.tenancy.lost(link);
-                        if let Some(opened) = opened.take() {
-                            opened.keep(Err(Error::Connect(unreachable_text(address, why))));
-                            return None;
-                        }
-                    }
-                    Report::Info(ticket, info) => self.inform(ticket, info),
-                    Report::Tenant(ticket, status, reply) => {
-                        let Some(Waiting::Tenant(asked)) = self.waiting[ticket.index()].take()
-                        else {
-                            unreachable!("only questions about the tenant are answered so")
-                        };
-                        self.tenancy.answered(&mut self.initiator, asked, status, reply);
-                    }
-                    Report::Notice { notice, .. } => self.notice(notice),
-                    Report::Pong(..) => {}
-                }
+            let mut is_unreachable = false;
+            while let Some(event) = self.queue.event() {
+                is_unreachable |= self.take(event);
             }
-            if self.queue.is_closed() {
-                return None;
+            if is_unreachable || self.line.is_closed() {
+                break;
             }
-            progressed |= self.take_requests(now);
-            self.initiator.flush(now);
-            Some(Turn { progressed, wake_at: self.initiator.wake_at() })
-        });
-        let Engine { initiator, pool, .. } = self;
-        drop(initiator);
+            self.take_requests();
+        }
+        let Server { queue, mut pool, .. } = self;
+        queue.close(&mut done);
+        done.into_iter().filter_map(|done| done.buf).for_each(|buf| pool.give(buf));
         if pool.is_whole() {
             IDLE_POOLS.lock().expect("no holder panics").push(pool);
         }
     }
 
+    /// Handles an event. Returns `true` if the first connection could not be made.
+    fn take(&mut self, event: Event) -> bool {
+        match event {
+            Event::Connected { .. } => {
+                if let Some(opened) = self.opened.take() {
+                    opened.keep(Ok(self.queue.waker()));
+                }
+            }
+            Event::Lost { why, .. } => {
+                if let Some(opened) = self.opened.take() {
+                    opened.keep(Err(why));
+                    return true;
+                }
+            }
+            Event::Info { ticket, info } => {
+                let Some(Waiting::Info(promise)) = self.waiting[ticket.index()].take() else {
+                    unreachable!("only questions are answered so")
+                };
+                promise.keep(info);
+            }
+            Event::Tenant(outcome) => {
+                self.tenant.take().expect("somebody asked").keep(outcome);
+            }
+            Event::Notice(notice) => {
+                let mut notices = self.notices.lock().expect("no holder panics");
+                if notices.len() == NOTICES_MAX {
+                    notices.pop_front();
+                }
+                notices.push_back(notice);
+            }
+        }
+        false
+    }
+
     /// Submits requests while there is a place in flight and a buffer for the next one.
-    fn take_requests(&mut self, now: contract::Instant) -> bool {
-        let mut any = false;
-        let waiting = &mut self.waiting;
-        self.tenancy.ask(&mut self.initiator, now, |ticket, asked| {
-            let before = waiting[ticket.index()].replace(Waiting::Tenant(asked));
-            assert!(before.is_none(), "a ticket's index names one request");
-            any = true;
-        });
-        while self.initiator.room() > 0 {
+    fn take_requests(&mut self) {
+        while self.queue.room() > 0 {
             let mut buf = None;
-            let (pool, busy) = (&mut self.pool, self.tenancy.is_busy());
-            let next = self.queue.pop_if(|request| {
+            let (pool, busy) = (&mut self.pool, self.tenant.is_some());
+            let next = self.line.pop_if(|request| {
                 if busy && matches!(request, Request::Tenant { .. }) {
                     return false;
                 }
@@ -265,13 +199,11 @@ impl<N: Network> Engine<N> {
                 bytes == 0 || buf.is_some()
             });
             let Some(request) = next else { break };
-            self.submit(now, request, buf);
-            any = true;
+            self.submit(request, buf);
         }
-        any
     }
 
-    fn submit(&mut self, now: contract::Instant, request: Request, mut buf: Option<Buf>) {
+    fn submit(&mut self, request: Request, mut buf: Option<Buf>) {
         let (ticket, waiting) = match request {
             Request::Data { command, route, payload, promise } => {
                 if let Some(buf) = &mut buf
@@ -280,22 +212,18 @@ impl<N: Network> Engine<N> {
                     buf.prefix_mut(payload.len()).copy_from_slice(&payload);
                 }
                 let Route { link, stream } = route;
-                let op = Op { link, stream, namespace: self.namespace, command, buf };
-                let ticket = self.initiator.submit(now, op).expect("there is room");
-                (ticket, Waiting::Data(promise))
+                let op = Op { link, stream, ..Op::new(command, buf) };
+                (self.queue.submit(op).expect("there is room"), Waiting::Data(promise))
             }
             Request::Info(promise) => {
-                let question = Control::Info { tag: 0, namespace: self.namespace };
-                let ticket = self.initiator.control(now, None, question).expect("there is room");
-                (ticket, Waiting::Info(promise))
+                (self.queue.info().expect("there is room"), Waiting::Info(promise))
             }
             Request::Tenant { wish, promise } => {
-                self.tenancy.begin(&mut self.initiator, wish, promise);
-                let waiting = &mut self.waiting;
-                return self.tenancy.ask(&mut self.initiator, now, |ticket, asked| {
-                    let before = waiting[ticket.index()].replace(Waiting::Tenant(asked));
-                    assert!(before.is_none(), "a ticket's index names one request");
-                });
+                match self.queue.begin(wish) {
+                    Ok(()) => self.tenant = Some(promise),
+                    Err(error) => promise.keep(Err(error)),
+                }
+                return;
             }
         };
         let before = self.waiting[ticket.index()].replace(waiting);
@@ -318,28 +246,4 @@ impl<N: Network> Engine<N> {
             status => Err(status.into()),
         });
     }
-
-    fn notice(&self, notice: contract::Notice) {
-        let contract::Notice::Renegotiate { iops, read_percent, .. } = notice else { return };
-        let mut notices = self.notices.lock().expect("no holder panics");
-        if notices.len() == NOTICES_MAX {
-            notices.pop_front();
-        }
-        notices.push_back(Notice { iops, read_percent });
-    }
-
-    fn inform(&mut self, ticket: Ticket, info: Result<NamespaceInfo, Status>) {
-        let Some(Waiting::Info(promise)) = self.waiting[ticket.index()].take() else {
-            unreachable!("only questions are answered so")
-        };
-        promise.keep(info.map_err(Error::from));
-    }
-}
-
-fn unreachable_text(address: &Address, why: Loss) -> String {
-    let what = match why.errno() {
-        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
-        None => why.to_string(),
-    };
-    format!("cannot connect to {address}: {what}")
 }

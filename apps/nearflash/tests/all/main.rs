@@ -13,6 +13,7 @@ mod serving {
     mod moves;
     mod no_alloc;
     mod overload;
+    mod queue;
     mod requests;
     mod strangers;
     mod tenants;

@@ -157,6 +157,7 @@ impl<T: Dial> Initiator<T> {
         if let Work::Data { command, buf: Some(buf), .. } = self.requests.work(slot) {
             let room = buf.prefix_mut(command.reply_bytes());
             room[*filled..*filled + bytes.len()].copy_from_slice(bytes);
+            self.copied += bytes.len() as u64;
         }
         self.body_came(link, bytes.len(), end);
     }

@@ -20,7 +20,7 @@ mod link;
 mod recovery;
 mod requests;
 
-use contract::{Control, Dial, Instant, NetEvent, Slot};
+use contract::{CloseReason, Control, Dial, Instant, NetEvent, Slot, Status};
 use proto::reflex::ClientSession;
 
 use crate::random::Random;
@@ -48,6 +48,10 @@ pub struct Initiator<T> {
     /// Time at which [`Initiator::tend`] is due: not after any link's deadline.
     alarm: Option<Instant>,
     random: Random,
+    /// `true` once the initiator was closed: it dials no more.
+    closed: bool,
+    /// Number of bytes of reads that were copied into their buffers.
+    copied: u64,
 }
 
 impl<T: Dial> Initiator<T> {
@@ -69,6 +73,8 @@ impl<T: Dial> Initiator<T> {
             rotor: 0,
             alarm: Some(Instant::ZERO),
             random: Random::new(options.seed),
+            closed: false,
+            copied: 0,
             options,
         }
     }
@@ -86,6 +92,31 @@ impl<T: Dial> Initiator<T> {
     /// Returns `true` if requests can be sent on this connection now.
     pub fn is_connected(&self, link: usize) -> bool {
         self.links[link].is_open()
+    }
+
+    /// Returns the number of bytes of reads that were copied into their buffers so far. All others
+    /// were received into them.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied
+    }
+
+    /// Closes the connections for good. The following turns end all requests, which give their
+    /// buffers back.
+    pub fn close(&mut self) {
+        self.closed = true;
+        for link in 0..self.links.len() {
+            if self.links[link].state.conn().is_some() {
+                self.hang_up(link, Loss::Network(CloseReason::Local));
+            }
+        }
+    }
+
+    /// Returns `true` once a closed initiator has no connection left and the transport none of its
+    /// buffers.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+            && self.links.iter().all(|link| link.state.conn().is_none())
+            && !self.requests.has_orphans()
     }
 
     /// Returns the transport.
@@ -180,6 +211,11 @@ impl<T: Dial> Initiator<T> {
         }
         if self.alarm.is_some_and(|at| at <= now) {
             self.tend(now);
+        }
+        if self.closed {
+            for link in 0..self.links.len() {
+                self.requests.forsake(link, Status::ConnectionLost);
+            }
         }
         self.flush(now);
         // Ended only here, so that no ticket is reused before the end of its request was reported.

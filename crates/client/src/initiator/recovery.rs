@@ -19,6 +19,7 @@ impl<T: Dial> Initiator<T> {
                 continue;
             }
             match self.links[link].state {
+                LinkState::Resting { .. } if self.closed => {}
                 LinkState::Resting { .. } => self.dial(now, link),
                 LinkState::Dialling { .. } | LinkState::Greeting { .. } | LinkState::Up { .. } => {
                     self.hang_up(link, Loss::Silent);
@@ -31,6 +32,9 @@ impl<T: Dial> Initiator<T> {
 
     /// Returns the time at which the link needs attention without an event of the network.
     fn deadline(&self, link: usize) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
         self.links[link].deadline(self.requests.is_owed(link), self.options.silence_max)
     }
 

@@ -63,8 +63,8 @@ pub(super) struct Flight {
     sent: bool,
     /// Number of times the request was sent on earlier connections.
     reissues: u8,
-    /// The address of the payload while the transport holds it, else `None`.
-    lent: Option<usize>,
+    /// The payload while the transport holds it, else `None`.
+    lent: Option<BufName>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
 }
@@ -155,6 +155,11 @@ impl Requests {
         self.queues[link].sent > 0
     }
 
+    /// Returns `true` if the transport holds payloads of connections that are gone.
+    pub(super) fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
     /// Returns `true` if requests of a link wait to be sent.
     pub(super) fn has_ready(&self, link: usize) -> bool {
         !self.queues[link].ready.is_empty()
@@ -230,7 +235,7 @@ impl Requests {
             Ok(head) if bytes == 0 => Frame::bare(head),
             Ok(head) => Frame { head, body: buf.take(), body_len: bytes },
         };
-        flight.lent = frame.body.as_ref().map(address);
+        flight.lent = frame.body.as_ref().map(name_of);
         if flight.lent.is_some() {
             self.queues[flight.link].lent.push_back(slot);
         }
@@ -283,7 +288,7 @@ impl Requests {
     /// Takes back a payload from the transport. Without a link, the connection ended before.
     /// Returns the request and its status if the answer came earlier; the caller ends it.
     pub(super) fn take_back(&mut self, link: Option<usize>, buf: Buf) -> Option<(Slot, Status)> {
-        let key = address(&buf);
+        let key = name_of(&buf);
         let flights = &mut self.flights;
         let lent = match link {
             Some(link) => &mut self.queues[link].lent,
@@ -483,7 +488,10 @@ fn slot_of(tag: Tag) -> Option<Slot> {
     u32::try_from(tag.checked_sub(1)?).ok().map(Slot::from_bits)
 }
 
-/// Returns the buffer's address, which differs from the address of every other buffer.
-fn address(buf: &Buf) -> usize {
-    buf.bytes().as_ptr().addr()
+/// The address of a buffer, and its maker's number for it: two requests may send the same bytes.
+type BufName = (usize, u32);
+
+/// Returns the buffer's name, which differs from that of every other buffer.
+fn name_of(buf: &Buf) -> BufName {
+    (buf.bytes().as_ptr().addr(), buf.index())
 }

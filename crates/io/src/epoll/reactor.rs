@@ -9,6 +9,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::token::Token;
+use crate::reactor::Bell;
 use crate::{Error, Reactor, Waker};
 
 /// Events that one wait takes at most; the others come with the next.
@@ -110,6 +111,12 @@ impl Reactor for EpollReactor {
 
     fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    fn bell(&self) -> Result<Bell, Error> {
+        let again = self.inner.epoll.try_clone();
+        let fd = again.map_err(|e| Error::system("cannot copy a descriptor", e))?;
+        Ok(Bell { fd, is_counter: false })
     }
 }
 

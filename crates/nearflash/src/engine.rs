@@ -1,0 +1,363 @@
+//! The engine of a queue over one kernel interface: initiator, reactor and clock on one thread.
+//!
+//! This module deliberately leaves out who waits for an answer: the caller keeps that by ticket.
+
+use std::collections::VecDeque;
+use std::net::ToSocketAddrs;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
+use contract::{Control, Instant, NamespaceId};
+use io::{
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Reactor, Readiness, Ring, Sockets,
+    SocketsConfig, UnixPath, Waker,
+};
+
+use crate::options::Options;
+use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
+use crate::{Error, Info, Registered};
+
+/// Maximum number of events that wait for the program; further ones that tell of connections and
+/// notices are dropped.
+const EVENTS_MAX: usize = 256;
+
+/// Time that the kernel has, when a queue is closed, to give buffers back.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// A rejected request: the maximum number of requests is in flight.
+#[derive(Debug)]
+pub struct Full(pub Op);
+
+/// An event of a queue, except the end of a request about data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection is ready for requests.
+    Connected {
+        /// Index of the connection.
+        connection: usize,
+    },
+    /// A connection, or an attempt to make one, ended. The queue dials again after a pause.
+    Lost {
+        /// Index of the connection.
+        connection: usize,
+        /// The reason in words.
+        why: Error,
+    },
+    /// The answer to a request for the namespace's properties.
+    Info {
+        /// The request's ticket.
+        ticket: Ticket,
+        /// The properties.
+        info: Result<Info, Error>,
+    },
+    /// The answer to a request about the tenant.
+    Tenant(Result<Registered, Error>),
+    /// The tenant demands more than its SLO.
+    Notice(Notice),
+}
+
+/// The patience of a poll, if nothing has ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Looks once.
+    No,
+    /// Looks again and again for this time, without sleeping: the least latency, a whole core.
+    Spin(Duration),
+    /// Sleeps in the kernel for at most this time, after [`Options::spin`] of looking.
+    Sleep(Duration),
+}
+
+impl Wait {
+    fn limit(self) -> Duration {
+        match self {
+            Wait::No => Duration::ZERO,
+            Wait::Spin(limit) | Wait::Sleep(limit) => limit,
+        }
+    }
+}
+
+/// The methods of an engine that do not depend on the kernel interface.
+pub(crate) struct Engine<N: Network> {
+    initiator: Initiator<N>,
+    reactor: N::Reactor,
+    waker: Waker,
+    clock: Clock,
+    /// The descriptor for event loops, once somebody has asked for it.
+    readiness: Option<Readiness>,
+    address: Address,
+    namespace: Option<NamespaceId>,
+    tenancy: Tenancy,
+    /// The purposes of requests about the tenant, by the tickets' indices.
+    asked: Vec<Option<Asked>>,
+    events: VecDeque<Event>,
+    spin: Duration,
+    /// Time of the last turn that found something to do.
+    progressed_at: Instant,
+    /// `true` if the process that made the engine is another one: only descriptors are closed.
+    is_foreign: bool,
+}
+
+/// An engine over either kernel interface.
+pub(crate) enum AnyEngine {
+    Ring(Box<Engine<Sockets>>),
+    Epoll(Box<Engine<EpollSockets>>),
+}
+
+impl AnyEngine {
+    /// Returns an engine that dials with its first poll. Containers often forbid io_uring; epoll
+    /// costs some speed and nothing else.
+    pub(crate) fn new(address: &Address, options: &Options) -> Result<AnyEngine, Error> {
+        match Ring::new() {
+            Ok(ring) => Engine::new(ring, address, options).map(Box::new).map(AnyEngine::Ring),
+            Err(no_ring) => match EpollReactor::new() {
+                Ok(epoll) => {
+                    Engine::new(epoll, address, options).map(Box::new).map(AnyEngine::Epoll)
+                }
+                Err(_) => Err(Error::System(no_ring.to_string())),
+            },
+        }
+    }
+}
+
+impl<N: Network> Engine<N> {
+    fn new(reactor: N::Reactor, address: &Address, options: &Options) -> Result<Self, Error> {
+        let server = find(&address.place)?;
+        let config = SocketsConfig {
+            connections_max: options.connections + 4,
+            receive_buffers: 64,
+            frames_max: options.in_flight_max + 4 * options.connections,
+            ..SocketsConfig::default()
+        };
+        let sockets = N::new(&reactor, config);
+        let mut sockets = sockets.map_err(|e| Error::System(e.to_string()))?;
+        sockets.dial_to(server);
+        Ok(Engine {
+            initiator: Initiator::new(sockets, options.for_initiator(address.version)),
+            waker: reactor.waker(),
+            reactor,
+            clock: Clock::start(),
+            readiness: None,
+            address: address.clone(),
+            namespace: options.namespace.map(NamespaceId),
+            tenancy: Tenancy::new(options.connections),
+            asked: vec![None; options.in_flight_max],
+            events: VecDeque::with_capacity(EVENTS_MAX),
+            spin: options.spin,
+            progressed_at: Instant::ZERO,
+            is_foreign: false,
+        })
+    }
+
+    pub(crate) fn initiator(&self) -> &Initiator<N> {
+        &self.initiator
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    pub(crate) fn pop_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn submit(&mut self, mut op: Op) -> Result<Ticket, Full> {
+        op.namespace = op.namespace.or(self.namespace);
+        self.initiator.submit(self.clock.now(), op).map_err(|full| Full(full.0))
+    }
+
+    pub(crate) fn info(&mut self) -> Result<Ticket, Error> {
+        let question = Control::Info { tag: 0, namespace: self.namespace };
+        self.initiator.control(self.clock.now(), None, question).map_err(|_| Error::Full)
+    }
+
+    /// Starts a request about the tenant, of which there is one at a time.
+    pub(crate) fn begin(&mut self, wish: TenantRequest) -> Result<(), Error> {
+        self.tenancy.begin(&mut self.initiator, wish)?;
+        self.ask(self.clock.now());
+        Ok(())
+    }
+
+    pub(crate) fn kick(&mut self) {
+        let now = self.clock.now();
+        self.initiator.flush(now);
+        self.reactor.enter(None);
+        self.set_readiness(now);
+    }
+
+    pub(crate) fn poll(&mut self, done: &mut Vec<Done>, wait: Wait) -> usize {
+        let had = done.len();
+        self.clear_readiness();
+        let mut now = self.clock.now();
+        let until = now + wait.limit();
+        self.initiator.flush(now);
+        self.reactor.enter(None);
+        loop {
+            let has_events = self.turn(now, done);
+            if has_events || done.len() > had || now >= until || self.waker.was_woken() {
+                // The completions that this poll has taken rang once more.
+                self.clear_readiness();
+                // What the turn has queued leaves, also if nobody polls for a while.
+                self.reactor.enter(None);
+                self.set_readiness(now);
+                return done.len() - had;
+            }
+            let sleep = self.nap(now, until, wait);
+            if !self.reactor.enter(sleep) && sleep.is_none() {
+                std::hint::spin_loop();
+            }
+            now = self.clock.now();
+        }
+    }
+
+    /// Returns how long to sleep from `now` on (`Some(None)`: until an event); `None` to look again
+    /// at once. A sleep ends `spin` before the time it waits for, as waking takes a while.
+    fn nap(&self, now: Instant, until: Instant, wait: Wait) -> Option<Option<Duration>> {
+        let spins = matches!(wait, Wait::Spin(_)) || now.since(self.progressed_at) < self.spin;
+        if spins {
+            return None;
+        }
+        let at = self.initiator.wake_at().map_or(until, |at| at.min(until));
+        if at == Instant::from_nanos(u64::MAX) {
+            return Some(None);
+        }
+        let left = at.since(now);
+        (left > self.spin).then(|| Some(left - self.spin))
+    }
+
+    /// Takes a turn. Returns `true` if it brought an event.
+    fn turn(&mut self, now: Instant, done: &mut Vec<Done>) -> bool {
+        if self.initiator.turn(now, done) {
+            self.progressed_at = now;
+        }
+        let had = self.events.len();
+        let reports: Vec<Report> = self.initiator.reports().collect(); // allocates nothing if empty
+        for report in reports {
+            self.take_report(report);
+        }
+        self.ask(now);
+        self.initiator.flush(now);
+        self.events.len() > had
+    }
+
+    fn take_report(&mut self, report: Report) {
+        match report {
+            Report::Connected { link, .. } => {
+                self.tenancy.connected(&mut self.initiator, link);
+                self.tell(Event::Connected { connection: link });
+            }
+            Report::Lost { link, why } => {
+                self.tenancy.lost(link);
+                let why = Error::Connect(unreachable_text(&self.address, why));
+                self.tell(Event::Lost { connection: link, why });
+            }
+            Report::Info(ticket, info) => {
+                let info = info.map(Info::from).map_err(Error::from);
+                self.events.push_back(Event::Info { ticket, info });
+            }
+            Report::Tenant(ticket, status, reply) => {
+                let asked = self.asked[ticket.index()].take();
+                let asked = asked.expect("only questions about the tenant are answered so");
+                let outcome = self.tenancy.answered(&mut self.initiator, asked, status, reply);
+                self.events.extend(outcome.map(Event::Tenant));
+            }
+            Report::Notice {
+                notice: contract::Notice::Renegotiate { iops, read_percent, .. },
+                ..
+            } => self.tell(Event::Notice(Notice { iops, read_percent })),
+            Report::Notice { .. } | Report::Pong(..) => {}
+        }
+    }
+
+    /// Queues an event that may be dropped.
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Sends requests about the tenant while there is room.
+    fn ask(&mut self, now: Instant) {
+        let asked = &mut self.asked;
+        self.tenancy.ask(&mut self.initiator, now, |ticket, purpose| {
+            let before = asked[ticket.index()].replace(purpose);
+            assert!(before.is_none(), "a ticket's index names one request");
+        });
+    }
+
+    fn clear_readiness(&self) {
+        if let Some(readiness) = &self.readiness {
+            readiness.clear();
+        }
+    }
+
+    fn set_readiness(&mut self, now: Instant) {
+        if let Some(readiness) = &mut self.readiness {
+            readiness.set(now, self.initiator.wake_at());
+        }
+    }
+
+    /// Returns the descriptor for event loops, which is made at the first call.
+    pub(crate) fn fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        if self.readiness.is_none() {
+            let made = Readiness::new(&self.reactor);
+            self.readiness = Some(made.map_err(|e| Error::System(e.to_string()))?);
+            self.kick();
+        }
+        Ok(self.readiness.as_ref().expect("it was just made").fd())
+    }
+
+    /// Ends everything: closes the connections and waits until the kernel has given all buffers
+    /// back, which it does at once unless something is broken. Returns `true` if it has.
+    pub(crate) fn close(&mut self, done: &mut Vec<Done>) -> bool {
+        self.initiator.close();
+        let until = self.clock.now() + CLOSE_MAX;
+        loop {
+            let now = self.clock.now();
+            self.turn(now, done);
+            if self.initiator.is_closed() || now >= until {
+                self.turn(now, done); // ends what came home last
+                return self.initiator.is_closed();
+            }
+            self.reactor.enter(Some(Some(Duration::from_millis(10))));
+        }
+    }
+
+    pub(crate) fn disown(&mut self) {
+        self.is_foreign = true;
+    }
+}
+
+impl<N: Network> Drop for Engine<N> {
+    /// Waits for the kernel's last completion: until then, it may use the memory of requests.
+    fn drop(&mut self) {
+        if !self.is_foreign && !self.initiator.is_closed() {
+            self.close(&mut Vec::new());
+        }
+    }
+}
+
+/// Looks up the host.
+fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
+    match place {
+        ServerEndpoint::Unix(path) => match UnixPath::new(path) {
+            Ok(path) => Ok(path.into()),
+            Err(error) => Err(Error::Address(error.to_string())),
+        },
+        ServerEndpoint::Network(name) => {
+            let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
+            let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+            let address = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
+            Ok(address.into())
+        }
+    }
+}
+
+fn unreachable_text(address: &Address, why: Loss) -> String {
+    let what = match why.errno() {
+        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+        None => why.to_string(),
+    };
+    format!("cannot connect to {address}: {what}")
+}
