@@ -29,6 +29,7 @@ mod parcel;
 mod promise;
 mod scheduler;
 mod session;
+mod sight;
 mod slo;
 mod slot;
 mod stages;
@@ -64,6 +65,7 @@ pub use session::{
     NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks,
     Tag, TenantReply, Unpack,
 };
+pub use sight::{Removals, Sight};
 pub use slo::Slo;
 pub use slot::{Slot, SlotTable};
 pub use stages::{Coarse, Stage, StageMeter, Staged};

@@ -7,7 +7,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Command, Instant, ListenerId, Member, NamespaceId, Peer, Request, Rights, Tag, TenantId, Ticket,
+    Command, Instant, ListenerId, Member, NamespaceId, Peer, Request, Rights, Sight, Tag, TenantId,
+    Ticket,
 };
 
 /// A connection with all state that continues elsewhere.
@@ -21,8 +22,8 @@ pub struct Parcel {
     pub peer: Peer,
     /// The listener that accepted the connection.
     pub listener: ListenerId,
-    /// The default namespace of requests that name none.
-    pub namespace: NamespaceId,
+    /// What the connection knows of namespaces.
+    pub sight: Sight,
     /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
     pub session: Vec<u8>,
     /// The connection's rights; `None` while it has none.

@@ -139,10 +139,10 @@ impl Config {
         !self.access.is_empty()
     }
 
-    /// Returns `true` if an access rule names this namespace.
-    pub(crate) fn rules_name(&self, number: u16) -> bool {
+    /// Returns the numbers of the namespaces that access rules name.
+    pub(crate) fn ruled_namespaces(&self) -> impl Iterator<Item = u16> {
         let lists = self.access.iter().filter_map(|rule| rule.namespaces.as_ref());
-        lists.flatten().any(|named| *named == number)
+        lists.flatten().copied()
     }
 
     /// Returns the number of each access rule, from 1, with the name of its tenant; `None` for the

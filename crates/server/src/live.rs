@@ -47,6 +47,7 @@ pub(crate) mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use contract::Removals;
 use control::admin::{Journal, Problem};
 use proto::nvme::Fabric;
 
@@ -96,7 +97,7 @@ impl Live {
         let changes = changes.of(&base);
         let world = World::of(changes.made_to(&base), &ground, &open, false)?;
         let world = Arc::new(world);
-        let (retired, departed) = (Vec::new(), Vec::new());
+        let (removals, departed) = (Removals::default(), Vec::new());
         let (is_frozen, keeps_later, keeps_changes) = (false, false, store.is_some());
         let places = places_of(&base);
         let inner = Inner {
@@ -107,7 +108,7 @@ impl Live {
             world,
             open,
             departed,
-            retired,
+            removals,
             is_frozen,
             keeps_later,
         };
@@ -178,6 +179,16 @@ impl Live {
         let inner = self.lock();
         let sockets = inner.open.iter().map(|open| open.socket.clone()).collect();
         (sockets, inner.departed.clone())
+    }
+
+    /// Takes over the removals of namespaces that another process has seen.
+    pub(crate) fn set_removals(&self, removals: Removals) {
+        self.lock().removals = removals;
+    }
+
+    /// Returns the removals of namespaces that the server has seen.
+    pub(crate) fn removals(&self) -> Removals {
+        self.lock().removals.clone()
     }
 
     /// Connections of another process are there that came by these listeners.

@@ -245,6 +245,7 @@ fn serve(
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
     if let Some(successor) = successor {
+        live.set_removals(successor.removals()?);
         live.set_departed(plan.check_successor(successor, &live, &listen_at)?);
     }
     let plan = Arc::new(plan);
@@ -345,7 +346,10 @@ fn plan(
     let places = Arc::new(Places::of(named));
     // Sizes are known now that were not, such as those of block devices.
     let shared = draft::parts(base, config, &listen, &blocks, &tenants);
-    let shared = shared.map_err(|mistakes| located(args, &mistakes))?;
+    let mut shared = shared.map_err(|mistakes| located(args, &mistakes))?;
+    if let Some(successor) = successor {
+        shared.namespaces = shared.namespaces.after(&successor.removals()?);
+    }
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");
     }

@@ -101,7 +101,7 @@ where
         let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = parcel.listener;
-        conn.namespace = parcel.namespace;
+        conn.sight = parcel.sight;
         conn.membership = Membership {
             grant: parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant))),
             entered: parcel.entered,
@@ -125,6 +125,7 @@ where
         conn.arrived = parcel.requests.into();
         front.conns.carried.add(conn.intake.account, parcel.unparsed.len());
         conn.intake.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
+        conn.follow(self.engine.namespaces.removals());
         front.conns.seat(conn, front.gauges.meters());
         front.settle_account(id);
         front.net.pause(id); // until all that is done

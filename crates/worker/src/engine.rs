@@ -65,8 +65,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         if usize::from(request.stream) >= STREAMS {
             return Err(Status::Invalid);
         }
-        let number = request.namespace.unwrap_or(conn.namespace);
-        let namespace = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let number = request.namespace.unwrap_or(conn.sight.namespace);
+        let namespace = self.namespaces.find_for(number, &conn.sight);
+        let namespace = namespace.ok_or(Status::NoNamespace)?;
         let grant = conn.membership.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);
         let place = |lba| {
@@ -435,6 +436,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         namespace: Option<Namespace>,
     ) {
         self.namespaces.set(number, namespace);
+        if namespace.is_none() {
+            self.follow_removals();
+        }
         let Frontend { requests, gauges, .. } = &mut self.front;
         if let (Some(meter), Some(namespace)) = (gauges.meters().namespace(number), namespace) {
             meter.set_device(namespace.device);
@@ -445,6 +449,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             }
         }
         self.changing = Some(change);
+    }
+
+    /// Has connections whose sessions know of removals by themselves be taken to know of all.
+    pub(crate) fn follow_removals(&mut self) {
+        let conns = &mut self.front.conns;
+        for place in 0..conns.places() {
+            let Some(id) = conns.at(place).map(|conn| conn.id) else { continue };
+            conns.get(id).follow(self.namespaces.removals());
+        }
     }
 
     /// Reports that the last change holds, if no device has requests any more that it forbids. Looks

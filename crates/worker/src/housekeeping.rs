@@ -63,7 +63,7 @@ where
     if overdue {
         around.give_up(migration);
     }
-    let Engine { front, lanes, .. } = &mut *around.engine;
+    let Engine { front, lanes, namespaces, .. } = &mut *around.engine;
     let mut protocols = [0; Protocol::ALL.len()];
     migration.messages_lately = 0;
     for place in 0..front.conns.places() {
@@ -72,6 +72,7 @@ where
         let conn = front.conns.get(id);
         protocols[conn.session.protocol() as usize] += 1;
         let idle = note_progress(conn, unsent);
+        conn.follow(namespaces.removals());
         migration.messages_lately += u64::from(conn.progress.messages_lately);
         let stalled = conn.intake.stalled.is_some();
         // Reads of the tenant wait for what its connections hold.

@@ -422,13 +422,14 @@ where
             Receiving::Nothing | Receiving::Into(_) | Receiving::Discard => None,
         };
         let ticket = front.net.detach(id, to);
+        let removals = self.engine.namespaces.removals();
         let membership = conn.membership;
         let parcel = Box::new(Parcel {
             from: self.line.worker,
             ticket,
             peer: conn.peer,
             listener: conn.listener,
-            namespace: conn.namespace,
+            sight: conn.sight.at_departure(removals),
             session,
             grant: membership.grant.as_deref().map(Grant::to_parcel),
             entered: membership.entered,

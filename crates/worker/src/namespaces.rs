@@ -5,7 +5,7 @@
 //! status when their turn comes; those that a device has already are carried out, and the worker
 //! says when the last of them has ended: then the blocks can be used for something else.
 
-use contract::{Meters, Namespace, NamespaceId, Status};
+use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, Removals, Sight, Status};
 
 use crate::requests::InFlight;
 
@@ -13,21 +13,63 @@ use crate::requests::InFlight;
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     /// The namespaces, by number less one.
-    table: Vec<Option<Namespace>>,
+    table: Vec<Numbered>,
+    /// The number of removals.
+    removals: u64,
+}
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbered {
+    namespace: Option<Namespace>,
+    /// The number of removals up to the last one that made the number free; 0: none did.
+    removed: u64,
 }
 
 impl Namespaces {
     /// The largest number.
-    pub const NUMBER_MAX: u16 = 1024;
+    pub const NUMBER_MAX: u16 = NAMESPACES_MAX as u16;
 
     /// Makes a table of these, numbered from 1 in their order.
     pub fn new(table: Vec<Namespace>) -> Self {
         (1..).map(NamespaceId).zip(table).collect()
     }
 
+    /// Returns the table of a server that has seen these removals.
+    pub fn after(mut self, removals: &Removals) -> Self {
+        self.removals = removals.count();
+        for (number, removed) in removals.iter() {
+            self.entry(number).removed = removed;
+        }
+        self
+    }
+
     /// Returns the namespace of this number.
     pub fn find(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.table.get(usize::from(id.0).checked_sub(1)?)?.as_ref()
+        self.table.get(usize::from(id.0).checked_sub(1)?)?.namespace.as_ref()
+    }
+
+    /// Returns the namespace that a connection means by this number, if it is there.
+    #[inline]
+    pub(crate) fn find_for(&self, id: NamespaceId, sight: &Sight) -> Option<&Namespace> {
+        let numbered = self.table.get(usize::from(id.0).checked_sub(1)?)?;
+        numbered.namespace.as_ref().filter(|_| sight.covers(id, numbered.removed))
+    }
+
+    /// Returns the namespace that had this number after so many removals, if it is still there.
+    pub(crate) fn find_as_of(&self, id: NamespaceId, removals: u64) -> Option<&Namespace> {
+        self.find(id).filter(|_| self.removed(id) <= removals)
+    }
+
+    /// Returns the number of removals up to the last one that made a number free; 0: none did.
+    pub(crate) fn removed(&self, id: NamespaceId) -> u64 {
+        let numbered = self.table.get(usize::from(id.0).wrapping_sub(1));
+        numbered.map_or(0, |numbered| numbered.removed)
+    }
+
+    /// Returns the number of removals.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals
     }
 
     /// Tells the meters on which device each namespace lies.
@@ -41,26 +83,39 @@ impl Namespaces {
 
     /// Returns the largest number that a namespace has.
     pub fn last(&self) -> u16 {
-        self.table.iter().rposition(Option::is_some).map_or(0, |at| at as u16 + 1)
+        let last = self.table.iter().rposition(|numbered| numbered.namespace.is_some());
+        last.map_or(0, |at| at as u16 + 1)
     }
 
     /// Returns all namespaces, by number.
     pub fn iter(&self) -> impl Iterator<Item = (NamespaceId, &Namespace)> {
         let numbered = (1..).map(NamespaceId).zip(&self.table);
-        numbered.filter_map(|(number, namespace)| Some((number, namespace.as_ref()?)))
+        numbered.filter_map(|(number, numbered)| Some((number, numbered.namespace.as_ref()?)))
     }
 
-    /// Puts a namespace in its place, or takes it away.
+    /// Puts a namespace in its place, or removes it.
     ///
     /// # Panics
     /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].
     pub fn set(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
+        if namespace.is_none() {
+            self.removals += 1;
+        }
+        let removals = self.removals;
+        let numbered = self.entry(number);
+        numbered.namespace = namespace;
+        if namespace.is_none() {
+            numbered.removed = removals;
+        }
+    }
+
+    fn entry(&mut self, number: NamespaceId) -> &mut Numbered {
         assert!((1..=Self::NUMBER_MAX).contains(&number.0), "{number:?} numbers no namespace");
         let index = usize::from(number.0) - 1;
         if index >= self.table.len() {
-            self.table.resize(index + 1, None);
+            self.table.resize(index + 1, Numbered::default());
         }
-        self.table[index] = namespace;
+        &mut self.table[index]
     }
 }
 
@@ -100,5 +155,29 @@ mod tests {
         assert_eq!((namespaces.find(NamespaceId(3)), namespaces.last()), (None, 5));
         namespaces.set(NamespaceId(5), None);
         assert_eq!((namespaces.iter().count(), namespaces.last()), (1, 1));
+    }
+
+    #[test]
+    fn a_number_given_again_is_for_whoever_came_after_the_removal() {
+        let one = Namespace { device: 0, first: 0, blocks: 1, read_only: false };
+        let (first, second) = (NamespaceId(1), NamespaceId(2));
+        let mut namespaces = Namespaces::new(vec![one]);
+        let old = Sight::new(first, namespaces.removals());
+        let mut removals = Removals::default();
+        for (number, namespace) in [(first, None), (first, Some(one)), (second, Some(one))] {
+            namespaces.set(number, namespace);
+            if namespace.is_none() {
+                removals.note(number);
+            }
+        }
+        let new = Sight::new(first, namespaces.removals());
+        let continued = Namespaces::new(vec![one, one]).after(&removals);
+        for namespaces in [&namespaces, &continued] {
+            assert_eq!(namespaces.find_for(first, &old), None);
+            assert_eq!(namespaces.find_for(second, &old), Some(&one), "the number is a new one");
+            assert_eq!(namespaces.find_for(first, &new), Some(&one));
+            assert_eq!(namespaces.find_as_of(first, 0), None);
+            assert_eq!((namespaces.removals(), namespaces.removed(first)), (1, 1));
+        }
     }
 }

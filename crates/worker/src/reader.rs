@@ -409,12 +409,14 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 ) {
     let front = &mut engine.front;
     let conn = front.conns.get(id);
+    let admitted = conn.sight.admitted;
     conn.intake.position = None;
     let request = conn.arrived.pop_front().expect("the caller has just seen it");
     let class = buf.as_ref().map(Buf::class);
     let mut entry = InFlight::of_parcel(id, &request, buf);
     // The namespace may have changed on the way.
-    entry.verdict = verdict(&entry, engine.namespaces.find(request.namespace));
+    let namespace = engine.namespaces.find_as_of(request.namespace, admitted);
+    entry.verdict = verdict(&entry, namespace);
     front.requests.quotas.hold(request.tenant, class);
     let slot = front.insert_held(|| entry);
     match request.payload {

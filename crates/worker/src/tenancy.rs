@@ -419,7 +419,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             request_bytes_max: REQUEST_BYTES_MAX as u32,
             checksums: hello.checksums,
             namespaces: self.engine.namespaces.last(),
-            namespace: self.engine.front.conns.get(id).namespace.0,
+            namespace: self.engine.front.conns.get(id).sight.namespace.0,
         }
     }
 
@@ -479,13 +479,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         id: ConnId,
         namespace: Option<NamespaceId>,
     ) -> Result<NamespaceInfo, Status> {
-        let conn = self.engine.front.conns.peek(id);
-        let number = namespace.unwrap_or(conn.namespace);
+        let conn = self.engine.front.conns.get(id);
+        let number = namespace.unwrap_or(conn.sight.namespace);
         let found = self.engine.namespaces.find(number).ok_or(Status::NoNamespace)?;
         let mut rights = conn.membership.grant.as_ref().ok_or(Status::Denied)?.rights(number);
         if !rights.read && !rights.write {
             return Err(Status::Denied);
         }
+        conn.sight.learn(number, self.engine.namespaces.removed(number));
         let geometry = self.engine.lanes.peek(found.device).geometry();
         rights.write &= !found.read_only && !geometry.read_only;
         Ok(NamespaceInfo {
@@ -500,7 +501,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
 
     /// Asks the control plane for a tenant, if the access rules let the connection register.
     fn register(&mut self, id: ConnId, register: Register) {
-        let number = self.engine.front.conns.peek(id).namespace;
+        let number = self.engine.front.conns.peek(id).sight.namespace;
         let namespace = self.engine.namespaces.find(number);
         let device = namespace.map_or(0, |namespace| namespace.device as u8);
         let Register { tag, name, slo, .. } = register;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use contract::{
     BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId, NetEvent,
-    NoMailbox, Part, Peer, Report, Scheduler, Session, Tell, Transport, Turn, Unpack,
+    NoMailbox, Part, Peer, Protocol, Report, Scheduler, Session, Sight, Tell, Transport, Turn,
+    Unpack,
 };
 
 use crate::connections::{Chunk, Connection, Greeting, Receiving};
@@ -254,10 +255,13 @@ where
     /// Takes a new connection.
     fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
         let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
+        let removals = self.engine.namespaces.removals();
         let front = &mut self.engine.front;
+        conn.sight = Sight::new(NamespaceId(1), removals);
+        conn.sight.follows = conn.session.protocol() == Protocol::NvmeTcp;
         if let Some(listener) = listener {
             let lead = front.shared.listeners.find(listener);
-            conn.namespace = lead.map_or(NamespaceId(1), |lead| lead.namespace);
+            conn.sight.namespace = lead.map_or(NamespaceId(1), |lead| lead.namespace);
             conn.listener = listener;
         }
         let own = front.shared.listeners.stands(conn.listener);

@@ -10,6 +10,7 @@ use wire::nvme::{CommandId, Configuration};
 
 use super::binding::{Answer, CloseReason};
 use super::call::{Call, Done};
+use super::changed::Changed;
 use super::controller::{Controller, READY_TIMEOUT};
 use super::events::Events;
 use super::features::Features;
@@ -182,6 +183,6 @@ impl Controller {
         self.features = Features::new(now);
         self.features.keep_alive_ms = keep_alive_ms;
         self.events = Events::default();
-        self.changed.clear();
+        self.changed = Changed::default();
     }
 }

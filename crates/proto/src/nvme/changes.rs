@@ -204,6 +204,7 @@ impl Fabric {
     pub fn remove_namespace(&self, nqn: &Nqn, nsid: u32) -> Result<(), Refusal> {
         self.with(|state| {
             let gone = state.inventory.remove_namespace(nqn, nsid)?;
+            state.controllers.namespace_removed(nqn, nsid, &gone.config.hosts);
             state.namespace_changed(nqn, nsid, &gone.config.hosts);
             state.forget_reservations();
             state.lose(nqn, |host| gone.config.hosts.contain(host));

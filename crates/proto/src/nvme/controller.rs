@@ -1,6 +1,6 @@
 //! Controllers: the association that a host creates by connecting an admin queue.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,6 +9,7 @@ use contract::{Instant, Kin};
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
 use super::binding::{Answer, Place};
+use super::changed::Changed;
 use super::counts::Sum;
 use super::events::Events;
 use super::features::Features;
@@ -62,8 +63,7 @@ pub(super) struct Controller {
     keep_alive: Option<KeepAlive>,
     pub(super) features: Features,
     pub(super) events: Events,
-    /// Namespaces that changed since the host read the Changed Namespace List log.
-    pub(super) changed: BTreeSet<u32>,
+    pub(super) changed: Changed,
     pub(super) notices: Notices,
     /// The number of changes of what discovery tells this host.
     pub(super) discovery_changes: u64,
@@ -91,7 +91,7 @@ impl Controller {
             keep_alive: None,
             features: Features::new(now),
             events: Events::default(),
-            changed: BTreeSet::new(),
+            changed: Changed::default(),
             notices: Notices::default(),
             discovery_changes: 0,
             created: now,
@@ -152,6 +152,13 @@ impl Controller {
     /// reading from the host.
     pub(super) fn rests(&self) -> bool {
         self.is_exported || self.link.is_exporting()
+    }
+
+    /// Notes that the host has identified the namespace that has an identifier now.
+    pub(super) fn identified(&mut self, nsid: u32) {
+        if self.changed.unknown.remove(&nsid) {
+            self.link.change();
+        }
     }
 
     /// Returns the host as reservations identify it.

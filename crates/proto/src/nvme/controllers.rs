@@ -167,9 +167,20 @@ impl Controllers {
             let association = &controller.association;
             if association.subsystem == *subsystem && hosts.contain(&association.host) {
                 controller.link.change();
-                controller.changed.insert(nsid);
+                controller.changed.listed.insert(nsid);
                 controller.events.raise(Event::NAMESPACE);
                 controller.send_events(mail);
+            }
+        }
+    }
+
+    /// Notes that these hosts' controllers mean a namespace by this identifier that is gone, until
+    /// they identify another. To be called before they are told of the change.
+    pub(super) fn namespace_removed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
+        for controller in self.all.values_mut() {
+            let association = &controller.association;
+            if association.subsystem == *subsystem && hosts.contain(&association.host) {
+                controller.changed.unknown.insert(nsid);
             }
         }
     }

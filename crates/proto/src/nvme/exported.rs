@@ -15,6 +15,7 @@ use core::net::IpAddr;
 use contract::{Instant, NamespaceId};
 use wire::nvme::{AnaState, Configuration, ControllerState};
 
+use super::changed::Changed;
 use super::config::{ANA_GROUPS_MAX, HostId, Identifiers, Nqn, PortId};
 use super::controllers::CNTLID_END;
 use super::counts::Sum;
@@ -86,8 +87,7 @@ pub struct ExportedController {
     pub(super) discovery_changes: u64,
     pub(super) features: Features,
     pub(super) events: Events,
-    /// Namespaces that changed since the host read the Changed Namespace List log.
-    pub(super) changed: BTreeSet<u32>,
+    pub(super) changed: Changed,
     pub(super) notices: Notices,
     pub(super) errors: ErrorLog,
     /// The namespaces that the host sees, ordered by identifier.
@@ -136,8 +136,8 @@ impl ExportedController {
         self.put_self(&mut to, now)?;
         self.features.put(&mut to, now);
         self.events.put(&mut to)?;
-        to.count(self.changed.len())?;
-        self.changed.iter().for_each(|nsid| to.put(nsid.to_le_bytes()));
+        put_numbers(&mut to, &self.changed.listed)?;
+        put_numbers(&mut to, &self.changed.unknown)?;
         self.notices.put(&mut to)?;
         self.errors.put(&mut to)?;
         to.count(self.seen_namespaces.len())?;
@@ -188,7 +188,7 @@ impl ExportedController {
             discovery_changes: input.u64()?,
             features: Features::take(input, now)?,
             events: Events::take(input)?,
-            changed: take_changed(input)?,
+            changed: Changed { listed: take_numbers(input)?, unknown: take_numbers(input)? },
             notices: Notices::take(input)?,
             errors: ErrorLog::take(input)?,
             seen_namespaces: take_all(input, SEEN_BYTES, NAMESPACES_MAX, take_seen)?,
@@ -239,7 +239,13 @@ fn take_all<T>(
     (0..count).map(|_| take(input)).collect()
 }
 
-fn take_changed(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
+fn put_numbers(to: &mut Writer, numbers: &BTreeSet<u32>) -> Result<(), Unfit> {
+    to.count(numbers.len())?;
+    numbers.iter().for_each(|nsid| to.put(nsid.to_le_bytes()));
+    Ok(())
+}
+
+fn take_numbers(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
     Ok(take_all(input, 4, NAMESPACES_MAX, |input| input.u32())?.into_iter().collect())
 }
 

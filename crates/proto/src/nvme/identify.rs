@@ -80,7 +80,14 @@ pub(super) fn identify(state: &mut State, cntlid: u16, call: &mut Call) -> Resul
         IdentifyCns::SUBSYSTEM_CONTROLLERS => {
             list_controllers(state, controller, call.entry, call.out)
         }
-        _ => identify_namespace(state, controller, cns, call),
+        _ => {
+            let done = identify_namespace(state, controller, cns, call)?;
+            let tells = cns != IdentifyCns::NAMESPACE_CONTROLLERS;
+            if tells && state.inventory.namespace_of(&controller.association, nsid).is_some() {
+                state.controllers.get_mut(cntlid)?.identified(nsid);
+            }
+            Ok(done)
+        }
     }
 }
 

@@ -152,7 +152,7 @@ fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[Seen
         let (was, is) = (of(before, nsid), of(&now, nsid));
         let key = |seen: Option<SeenNamespace>| seen.map(|seen| (seen.blocks, seen.ana_group));
         if key(was) != key(is) {
-            own.changed.insert(nsid);
+            own.changed.listed.insert(nsid);
             own.events.raise(Event::NAMESPACE);
         }
         let access = |seen: Option<SeenNamespace>| seen.map(|seen| seen.access);

@@ -102,7 +102,7 @@ fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
     let State { controllers, mail, .. } = state;
     let Some(controller) = controllers.find_mut(cntlid) else { return };
     match page {
-        LogPage::CHANGED_NAMESPACES => controller.changed.clear(),
+        LogPage::CHANGED_NAMESPACES => controller.changed.listed.clear(),
         LogPage::RESERVATION => {
             controller.notices.waiting.pop_front();
         }
@@ -222,9 +222,13 @@ fn by_number(is_served: impl Fn(u8) -> bool) -> Vec<u8> {
 /// Returns Changed Namespace List (Base 5.16.1.5).
 fn changed(controller: &Controller) -> Vec<u8> {
     let mut log = Vec::with_capacity(TOO_MANY * 4);
-    match controller.changed.len() {
+    match controller.changed.listed.len() {
         most if most > TOO_MANY => log.extend_from_slice(&u32::MAX.to_le_bytes()),
-        _ => controller.changed.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes())),
+        _ => controller
+            .changed
+            .listed
+            .iter()
+            .for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes())),
     }
     log.resize(TOO_MANY * 4, 0);
     log

@@ -31,6 +31,7 @@ mod auth_commands;
 mod auth_jobs;
 mod binding;
 mod call;
+mod changed;
 mod changes;
 mod config;
 mod connect;

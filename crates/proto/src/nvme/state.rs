@@ -89,7 +89,10 @@ impl State {
                 flushes: path.unwrap_or(flushes),
             }
         };
-        let namespaces = self.inventory.namespaces_of(association).map(seen).collect();
+        let unknown = &controller.changed.unknown;
+        let all = self.inventory.namespaces_of(association);
+        let known = all.filter(|(nsid, _)| !unknown.contains(nsid));
+        let namespaces = known.map(seen).collect();
         View { generation, losses, namespaces }
     }
 

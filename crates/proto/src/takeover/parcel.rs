@@ -10,8 +10,8 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use contract::{
     Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
-    ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Status, TenantId,
-    Ticket,
+    ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Sight, Status,
+    TenantId, Ticket,
 };
 
 use super::bytes::{Reader, Writer, age, earlier};
@@ -125,7 +125,7 @@ pub fn decode(
     }
     let paused_age = input.u64()?;
     let (peer, listener) = (take_peer(input)?, ListenerId(input.u16()?));
-    let (namespace, session) = (NamespaceId(input.u16()?), input.string()?.to_vec());
+    let (sight, session) = (take_sight(input)?, input.string()?.to_vec());
     let grant = take_grant(input, &names)?;
     let entered = take_member(input, &names)?.map(|known| known.ok_or(Unfit::Value("tenant")));
     let entered = entered.transpose()?;
@@ -157,7 +157,7 @@ pub fn decode(
         ticket,
         peer,
         listener,
-        namespace,
+        sight,
         session,
         grant,
         entered,
@@ -213,8 +213,31 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
         }
     }
     to.put(parcel.listener.0.to_le_bytes());
-    to.put(parcel.namespace.0.to_le_bytes());
+    put_sight(to, &parcel.sight)?;
     to.string(&parcel.session)
+}
+
+fn put_sight(to: &mut Writer, sight: &Sight) -> Result<(), Unfit> {
+    to.put(sight.namespace.0.to_le_bytes());
+    to.put(sight.removals.to_le_bytes());
+    to.put(sight.admitted.to_le_bytes());
+    to.flag(sight.follows);
+    to.count(sight.learned().len())?;
+    for (number, removed) in sight.learned() {
+        to.put(number.0.to_le_bytes());
+        to.put(removed.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
+    let mut sight = Sight::new(NamespaceId(input.u16()?), input.u64()?);
+    sight.admitted = input.u64()?;
+    sight.follows = input.flag("sight")?;
+    for _ in 0..input.count(2 + 8)? {
+        sight.learn(NamespaceId(input.u16()?), input.u64()?);
+    }
+    Ok(sight)
 }
 
 fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {

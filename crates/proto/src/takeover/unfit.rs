@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// The version of all messages. A process with another version is refused.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The largest message body in bytes.
 pub const BODY_BYTES_MAX: usize = 256 << 20;

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::support::{self, rounds};
 use contract::{
     Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
-    ParcelRequest, Payload, Peer, Range, Request, Rights, Status, TenantId, Ticket,
+    ParcelRequest, Payload, Peer, Range, Request, Rights, Sight, Status, TenantId, Ticket,
 };
 use nearflash_proto::takeover::{Head, Unfit, decode, encode};
 
@@ -103,6 +103,15 @@ impl Chance {
         self.happens().then(|| Member { tenant: self.tenant(), epoch: 0 })
     }
 
+    fn sight(&mut self) -> Sight {
+        let mut sight = Sight::new(NamespaceId(self.word() as u16), self.word() >> 1);
+        (sight.admitted, sight.follows) = (self.word(), self.happens());
+        for _ in 0..self.below(3) {
+            sight.learn(NamespaceId(self.word() as u16), self.word());
+        }
+        sight
+    }
+
     fn parcel(&mut self) -> Parcel {
         let count = self.below(6);
         let requests: Vec<ParcelRequest> =
@@ -138,7 +147,7 @@ impl Chance {
             ticket: Ticket(0),
             peer: self.peer(),
             listener: ListenerId(self.word() as u16),
-            namespace: NamespaceId(self.word() as u16),
+            sight: self.sight(),
             session: self.bytes(60),
             grant: self.happens().then_some(grant),
             entered: self.member(),

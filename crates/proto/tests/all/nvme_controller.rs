@@ -323,6 +323,32 @@ fn changes_of_namespaces_are_told() {
 }
 
 #[test]
+fn an_identifier_given_again_is_refused_until_the_host_has_identified_it() {
+    let fabric = fabric(&config());
+    let mut own = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));
+    let mut queue = own.io(1, place(1, 1)).unwrap();
+    let write = io_entry(NvmOpcode::WRITE_ZEROES, 1, 2, 0, 1);
+    device(queue.begin(&write));
+    fabric.remove_namespace(&nqn(SUBSYSTEM), 2).unwrap();
+    // An empty structure shows nothing.
+    own.identify(IdentifyCns::NAMESPACE, 2).unwrap();
+    let mut other = namespace(2, 8192);
+    other.identifiers.uuid[0] ^= 1;
+    fabric.add_namespace(&nqn(SUBSYSTEM), other).unwrap();
+    assert_eq!(refused(queue.begin(&write)), Status::INVALID_NAMESPACE.dnr());
+    assert_eq!(own.namespaces(), [1, 2], "the list does not say that it is another");
+    assert_eq!(refused(queue.begin(&write)), Status::INVALID_NAMESPACE.dnr());
+    let new = connect(&fabric, &host(2), SUBSYSTEM, 1, place(0, 2));
+    device(new.io(1, place(1, 3)).unwrap().begin(&write));
+    own.identify(IdentifyCns::NAMESPACE_DESCRIPTORS, 2).unwrap();
+    device(queue.begin(&write));
+    // A reset forgets what the host knew, so everything is new to it.
+    fabric.remove_namespace(&nqn(SUBSYSTEM), 2).unwrap();
+    fabric.add_namespace(&nqn(SUBSYSTEM), namespace(2, 8192)).unwrap();
+    assert_eq!(refused(queue.begin(&write)), Status::INVALID_NAMESPACE.dnr());
+}
+
+#[test]
 fn a_namespace_that_is_closed_to_writes_tells_its_hosts_and_refuses_them() {
     let fabric = fabric(&config());
     let mut own = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));

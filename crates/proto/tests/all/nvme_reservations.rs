@@ -4,9 +4,9 @@ use crate::nvme_host::*;
 use contract::{Instant, Start};
 use nearflash_proto::nvme::{Config, Hosts, Io, Outcome, Queue, Refusal, Reserved, Step};
 use wire::nvme::{
-    Event, Feature, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire, ReservationHead,
-    ReservationNotice, ReservationNoticeKind, ReservationRegister, ReservationRelease,
-    SglDescriptor, Status, Submission,
+    Event, Feature, IdentifyCns, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire,
+    ReservationHead, ReservationNotice, ReservationNoticeKind, ReservationRegister,
+    ReservationRelease, SglDescriptor, Status, Submission,
 };
 use zerocopy::IntoBytes;
 
@@ -459,6 +459,7 @@ fn a_reservation_is_the_namespaces_through_whatever_subsystem() {
     assert_eq!(two.rights(), (false, false));
     fabric.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();
     fabric.add_namespace(&nqn(SUBSYSTEM), namespace(1, 1 << 20)).unwrap();
+    two.session.identify(IdentifyCns::NAMESPACE_DESCRIPTORS, 1).unwrap();
     assert_eq!(two.rights(), (true, true));
 }
 

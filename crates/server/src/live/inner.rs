@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use contract::NamespaceId;
+use contract::Removals;
 use control::UPGRADING;
 use control::admin::{Code, Problem};
 
@@ -31,9 +31,8 @@ pub(super) struct Inner {
     pub(super) open: Vec<Open>,
     /// Listeners that are gone, by whom connections may have come that stay.
     pub(super) departed: Vec<ListenAt>,
-    /// Numbers of namespaces that are gone: in this process requests of them may still be under way
-    /// between workers.
-    pub(super) retired: Vec<NamespaceId>,
+    /// The removals of namespaces, as workers count them.
+    pub(super) removals: Removals,
     /// Another process takes over: what is kept is not this one's to change.
     pub(super) is_frozen: bool,
     /// Reservations wait for the end of that.

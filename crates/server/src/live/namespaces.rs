@@ -15,6 +15,9 @@ use crate::listen::Protocol;
 /// Namespaces that are made begin at a multiple of so many blocks (1 MiB).
 const START_BLOCKS: u64 = 2048;
 
+/// Removed namespaces whose numbers rest before the first of them is given again.
+const REST: usize = 64;
+
 /// Makes and removes the namespaces of a server, and tells of them.
 pub(super) struct Namespaces<'a>(pub(super) &'a Reconciler);
 
@@ -163,19 +166,28 @@ pub(super) fn invalid(error: String) -> Problem {
     Problem::new(Code::Invalid, error)
 }
 
-/// A number that no namespace has, had while this server runs or in its configuration, or has in an
-/// access rule.
+/// Returns a number that no namespace has, has in the configuration, and that no access rule or
+/// listener names. It is one that none ever had, unless so many were removed that the one that is
+/// free for the longest comes again. Who meant the earlier namespace is refused (`contract::Sight`).
 fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
-    let configured = inner.base.numbered_namespaces();
-    let is_taken = |number: u16| {
-        configured.iter().any(|one| one.number == Some(number))
-            || inner.world.spaces.iter().any(|space| space.number.0 == number)
-            || inner.retired.contains(&NamespaceId(number))
-            || inner.base.rules_name(number)
-    };
     let most = spec::Namespace::NUMBER_MAX;
-    let free = (1..=most).find(|number| !is_taken(*number));
-    free.map(NamespaceId).ok_or_else(|| {
+    let configured = inner.base.numbered_namespaces();
+    let mut is_taken = vec![false; usize::from(most) + 1];
+    let configured = configured.iter().filter_map(|one| one.number);
+    let served = inner.world.spaces.iter().map(|space| space.number.0);
+    let led = inner.open.iter().map(|open| open.at.namespace.0);
+    let named = inner.base.ruled_namespaces().chain(led);
+    configured.chain(served).chain(named).for_each(|number| {
+        if let Some(taken) = is_taken.get_mut(usize::from(number)) {
+            *taken = true;
+        }
+    });
+    let free = (1..=most).filter(|number| !is_taken[usize::from(*number)]).map(NamespaceId);
+    let removed = |number: &NamespaceId| inner.removals.last_of(*number);
+    let (used, new): (Vec<_>, Vec<_>) = free.partition(|number| removed(number) > 0);
+    let oldest = used.iter().copied().min_by_key(removed);
+    let oldest = oldest.filter(|_| used.len() > REST || new.is_empty());
+    oldest.or(new.first().copied()).ok_or_else(|| {
         Problem::new(Code::TableFull, format!("all {most} numbers of namespaces are taken"))
     })
 }

@@ -183,7 +183,7 @@ impl Reconciler {
         }
         self.place(&less);
         let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
-        inner.retired.extend(gone.map(|(number, _)| *number));
+        gone.for_each(|(number, _)| inner.removals.note(*number));
         inner.world = Arc::new(after);
         self.show(inner);
     }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-use contract::{ListenerId, NamespaceId, TenantId};
+use contract::{ListenerId, NamespaceId, Removals, TenantId};
 use control::{Held, Origin, TenantInfo, TenantRegistry};
 use io::Endpoint;
 use qos::Holding;
 use serde::{Deserialize, Serialize};
-use worker::Listeners;
+use worker::{Listeners, Namespaces};
 
 use super::notify;
 use super::socket::{Role, wanted};
@@ -39,6 +39,10 @@ pub(super) struct ServerInventory {
     pub(super) owner: Hello,
     pub(super) devices: Vec<DeviceAt>,
     spaces: Vec<SpaceAt>,
+    /// The number of namespaces that were removed.
+    removals: u64,
+    /// Numbers whose namespace was removed, each with the number of removals up to the last one.
+    removed: Vec<(u16, u64)>,
     pub(super) sockets: Vec<SocketAt>,
     /// Listeners that are gone, by whom it may have connections.
     #[serde(default)]
@@ -213,6 +217,8 @@ impl ServerInventory {
             owner: Hello::own(),
             devices: disks.iter().map(device).collect::<Result<_, _>>()?,
             spaces: spaces.iter().map(space).collect(),
+            removals: 0,
+            removed: Vec::new(),
             sockets,
             departed: Vec::new(),
             tenants: tenants.iter().filter_map(client).collect(),
@@ -220,6 +226,19 @@ impl ServerInventory {
             state: None,
             is_watched: notify::is_watched(),
         })
+    }
+
+    /// Says which namespaces were removed.
+    pub(super) fn set_removals(&mut self, removals: &Removals) {
+        self.removals = removals.count();
+        self.removed = removals.iter().map(|(number, after)| (number.0, after)).collect();
+    }
+
+    /// Returns which namespaces were removed, unless that cannot be.
+    pub(super) fn removals(&self) -> Option<Removals> {
+        let is_number = |(number, _): &(u16, u64)| *number <= Namespaces::NUMBER_MAX;
+        let removals = Removals::from_parts(self.removals, &self.removed);
+        removals.filter(|_| self.removed.iter().all(is_number))
     }
 
     /// Returns the index of the predecessor's device with this identity, unless it is among

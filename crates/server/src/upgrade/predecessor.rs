@@ -125,6 +125,7 @@ impl<'a> Predecessor<'a> {
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
         let mut inventory = ServerInventory::of(&grounds.places.all(), &spaces, sockets, &tenants)?;
         inventory.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
+        inventory.set_removals(&grounds.live.removals());
         inventory.state = grounds.live.state_at();
         inventory.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&inventory).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
+use contract::{Instant, ListenerId, Parcel, Payload, Removals, Session, Tell, Ticket, Unpack};
 use control::Tenants;
 use flash::Spec;
 use io::{Link, Listener, Process};
@@ -185,6 +185,16 @@ impl Successor {
             Ok(departed.into_iter().map(|(_, at)| at).collect())
         });
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
+    }
+
+    /// Returns the removals of namespaces that the older process has seen, since the connections that
+    /// come from it know of some.
+    ///
+    /// # Errors
+    /// Fails if the process says what cannot be.
+    pub(crate) fn removals(&self) -> Result<Removals, String> {
+        let removals = self.inventory.removals();
+        removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())
     }
 
     /// Gives up: the older process goes on.
@@ -737,7 +747,7 @@ impl TakeOver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Command, NamespaceId, Peer, Range, Request, Status};
+    use contract::{Command, NamespaceId, Peer, Range, Request, Sight, Status};
     use proto::reflex::ServerSession;
 
     fn parcel(waiting: Option<Request>) -> Parcel {
@@ -746,7 +756,7 @@ mod tests {
             ticket: Ticket(0),
             peer: Peer::Local { uid: 0 },
             listener: ListenerId(0),
-            namespace: NamespaceId(1),
+            sight: Sight::new(NamespaceId(1), 0),
             session: Vec::new(),
             grant: None,
             entered: None,

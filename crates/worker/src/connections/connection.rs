@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{
     ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
-    Request, Session, Slot, Tag, TenantId,
+    Request, Session, Sight, Slot, Tag, TenantId,
 };
 
 use super::fence::Place;
@@ -23,8 +23,8 @@ pub(crate) struct Connection<P> {
     pub(crate) session: P,
     /// The listener that accepted the connection.
     pub(crate) listener: ListenerId,
-    /// The namespace of requests that name none.
-    pub(crate) namespace: NamespaceId,
+    /// What the connection knows of namespaces.
+    pub(crate) sight: Sight,
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
@@ -283,6 +283,17 @@ pub(crate) struct Progress {
 }
 
 impl<P: Session> Connection<P> {
+    /// Notes that a session that refuses by itself what its peer cannot know of has been told of so
+    /// many removals, unless requests wait that it made before.
+    pub(crate) fn follow(&mut self, removals: u64) {
+        let waits = self.session.has_more()
+            || !self.put_off.is_empty()
+            || matches!(self.intake.receiving, Receiving::Waiting(_));
+        if self.sight.follows && !waits {
+            self.sight.removals = removals;
+        }
+    }
+
     /// Describes the connection of `worker` for the control plane.
     pub(crate) fn listed(&self, worker: u16) -> Listed {
         Listed {
@@ -307,7 +318,7 @@ impl<P> Connection<P> {
             peer,
             session,
             listener: ListenerId(0),
-            namespace: NamespaceId(1),
+            sight: Sight::new(NamespaceId(1), 0),
             life: Life::Open,
             greeting: Greeting::Idle,
             membership: Membership::default(),

@@ -1,7 +1,7 @@
 //! Namespaces that change while requests are on their way to the device.
 
 use crate::rig::{Rig, UNIT};
-use contract::{Namespace, NamespaceId, Status, Tell};
+use contract::{ConnId, Namespace, NamespaceId, Status, Tell};
 
 /// The worker's only namespace is this from now on.
 fn place(change: u64, namespace: Option<Namespace>) -> Tell {
@@ -37,11 +37,32 @@ fn what_waits_for_a_namespace_that_goes_is_told_so() {
     let gone = [0, 1, 2].map(|tag| answered(tag, Status::NoNamespace));
     assert_eq!(rig.open_gate(true), gone);
     assert!(rig.worker.is_at_rest());
-    // Another of its number is served.
+    // Another of its number is served to whoever comes after that, and to nobody else.
     rig.tell(place(2, of(64)));
     assert_eq!(rig.meters.placed(), 2);
-    assert_eq!(rig.say(0, b"W\x01"), [(0, vec![b'I', 4])]);
-    assert_eq!(rig.say(0, b"P\x04"), [answered(4, Status::Ok)]);
+    assert_eq!(rig.say(0, b"W\x01"), [answered(4, Status::NoNamespace)]);
+    rig.connect(1, 1);
+    assert_eq!(rig.say(1, b"W\x01"), [(1, vec![b'I', 0])]);
+    assert_eq!(rig.say(1, b"P\x00"), [(1, vec![b'R', 0, Status::Ok as u8])]);
+}
+
+#[test]
+fn what_is_on_its_way_while_its_number_goes_to_another_is_refused_and_so_is_what_comes_later() {
+    let mut rig = held();
+    rig.say(0, b"W\x01R\x01");
+    rig.say(0, b"P\x00");
+    rig.tell(Tell::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
+    let parcel = rig.departed().expect("nothing of it is at the device");
+    assert_eq!(parcel.requests.len(), 2);
+    rig.tell(place(1, None));
+    rig.tell(place(2, of(64)));
+    rig.open_gate(true);
+    let told = |tag: u8| (1, vec![b'R', tag, Status::NoNamespace as u8]);
+    let mut answers = rig.tell(Tell::Returned(parcel));
+    answers.sort();
+    assert_eq!(answers, [0, 1].map(told));
+    assert_eq!(rig.say(1, b"R\x01"), [told(2)]);
+    assert!(rig.worker.is_at_rest());
 }
 
 #[test]

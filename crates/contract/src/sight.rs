@@ -1,0 +1,161 @@
+//! Removals of namespaces, and how much of them a connection knows: a number that is given again
+//! must mean nothing to whoever meant the namespace that had it before (docs/adr/0028).
+
+use alloc::vec::Vec;
+
+use crate::NamespaceId;
+
+/// The removals of namespaces in the life of a server, counted. Each process that takes a server
+/// over goes on counting where the one before it stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removals {
+    count: u64,
+    /// The count after the last removal of each number, by number less one; 0: none.
+    last: Vec<u64>,
+}
+
+impl Removals {
+    /// Returns how many there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the count after the last removal of a number; 0 if its namespace was never removed.
+    pub fn last_of(&self, number: NamespaceId) -> u64 {
+        let index = usize::from(number.0).wrapping_sub(1);
+        self.last.get(index).copied().unwrap_or(0)
+    }
+
+    /// Counts a removal.
+    pub fn note(&mut self, number: NamespaceId) {
+        self.count += 1;
+        let index = usize::from(number.0) - 1;
+        if index >= self.last.len() {
+            self.last.resize(index + 1, 0);
+        }
+        self.last[index] = self.count;
+    }
+
+    /// Returns the numbers whose namespace was removed, each with the count after its last removal.
+    pub fn iter(&self) -> impl Iterator<Item = (NamespaceId, u64)> {
+        let all = (1..).map(NamespaceId).zip(self.last.iter().copied());
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    /// Returns the removals that another process has counted, unless they contradict each other.
+    pub fn from_parts(count: u64, last: &[(u16, u64)]) -> Option<Removals> {
+        let mut removals = Removals { count, last: Vec::new() };
+        for (number, after) in last {
+            let index = usize::from(*number).checked_sub(1)?;
+            if *after == 0 || *after > count {
+                return None;
+            }
+            if index >= removals.last.len() {
+                removals.last.resize(index + 1, 0);
+            }
+            removals.last[index] = *after;
+        }
+        Some(removals)
+    }
+}
+
+/// What a connection knows of namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// The namespace of requests that name none.
+    pub namespace: NamespaceId,
+    /// The removals that the connection's peer knows of: those before it came.
+    pub removals: u64,
+    /// The removals that held when the requests that the connection brought along were admitted.
+    pub admitted: u64,
+    /// `true` if the session refuses by itself what its peer cannot know of. Then the removals that
+    /// count are those before its oldest request that is not admitted yet.
+    pub follows: bool,
+    /// Numbers given again that the peer has asked about since, each with the count after the
+    /// removal of the namespace before; the newest last.
+    learned: Vec<(NamespaceId, u64)>,
+}
+
+impl Sight {
+    /// The most numbers given again that a connection knows of besides those that it came with.
+    pub const LEARNED_MAX: usize = 64;
+
+    /// Returns the sight of a connection that comes after so many removals.
+    pub fn new(namespace: NamespaceId, removals: u64) -> Sight {
+        Sight { namespace, removals, admitted: removals, follows: false, learned: Vec::new() }
+    }
+
+    /// Returns `true` if the peer means the namespace that has the number now, whose number was free
+    /// after `removed` removals.
+    #[inline]
+    pub fn covers(&self, number: NamespaceId, removed: u64) -> bool {
+        removed <= self.removals || self.has_learned(number, removed)
+    }
+
+    #[cold]
+    fn has_learned(&self, number: NamespaceId, removed: u64) -> bool {
+        self.learned.contains(&(number, removed))
+    }
+
+    /// Notes that the peer was told what has the number now. The oldest such note makes room.
+    pub fn learn(&mut self, number: NamespaceId, removed: u64) {
+        if self.covers(number, removed) {
+            return;
+        }
+        self.learned.retain(|(known, _)| *known != number);
+        if self.learned.len() == Self::LEARNED_MAX {
+            self.learned.remove(0);
+        }
+        self.learned.push((number, removed));
+    }
+
+    /// Returns the sight of a connection whose requests were admitted, as far as they were, before
+    /// so many removals.
+    pub fn at_departure(self, admitted: u64) -> Sight {
+        Sight { admitted, ..self }
+    }
+
+    /// Returns what the peer was told since it came.
+    pub fn learned(&self) -> &[(NamespaceId, u64)] {
+        &self.learned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn n(number: u16) -> NamespaceId {
+        NamespaceId(number)
+    }
+
+    #[test]
+    fn removals_are_counted_by_number() {
+        let mut removals = Removals::default();
+        [3, 1, 3].into_iter().for_each(|number| removals.note(n(number)));
+        assert_eq!((removals.count(), removals.last_of(n(3)), removals.last_of(n(2))), (3, 3, 0));
+        let parts: Vec<(u16, u64)> = removals.iter().map(|(number, at)| (number.0, at)).collect();
+        assert_eq!(parts, [(1, 2), (3, 3)]);
+        assert_eq!(Removals::from_parts(3, &parts), Some(removals));
+        for bad in [(0, 1), (1, 0), (1, 4)] {
+            assert_eq!(Removals::from_parts(3, &[bad]), None);
+        }
+        assert_eq!(Removals::default().last_of(n(0)), 0);
+    }
+
+    #[test]
+    fn what_was_removed_before_is_known_and_what_was_asked_about() {
+        let mut sight = Sight::new(n(1), 5);
+        assert!(sight.covers(n(7), 0) && sight.covers(n(7), 5) && !sight.covers(n(7), 6));
+        sight.learn(n(7), 6);
+        assert!(sight.covers(n(7), 6) && !sight.covers(n(8), 6) && !sight.covers(n(7), 9));
+        sight.learn(n(7), 9);
+        assert_eq!(sight.learned(), [(n(7), 9)]);
+        sight.learn(n(9), 2);
+        assert_eq!(sight.learned().len(), 1, "it came after that");
+        let most = Sight::LEARNED_MAX as u16;
+        (100..100 + most).for_each(|number| sight.learn(n(number), 10));
+        assert_eq!(sight.learned().len(), Sight::LEARNED_MAX);
+        assert!(!sight.covers(n(7), 9) && sight.covers(n(100), 10));
+    }
+}
