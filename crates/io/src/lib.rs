@@ -1,4 +1,4 @@
-//! System calls: the only crate of nearflash that makes them, and the only one with `unsafe`.
+//! System calls: the only crate of nearflash that makes them, and the home of `unsafe`.
 //!
 //! A worker owns one [`Ring`]; its sockets ([`Sockets`]) and its devices write submission entries to
 //! it and take their completions from it, and [`Reactor::enter`] alone enters the kernel, once a turn.

@@ -1,4 +1,4 @@
-//! One descriptor for an event loop: it is readable when a reactor has events, or a time has come.
+//! A descriptor for event loops, which is readable when a reactor has events, or a time has come.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -30,6 +30,7 @@ const RULES: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearflash", &["nearflash-client", "nearflash-io", "nearflash-proto", "nearflash-contract"]),
+    ("nearflash-capi", &["nearflash", "nearflash-io"]),
     (
         "nearflash-server",
         &[
