@@ -42,6 +42,7 @@ mod operating {
 }
 
 mod upgrading {
+    mod numbers;
     mod nvme_upgrade;
     mod upgrade;
     mod upgrade_kills;
