@@ -1,5 +1,6 @@
 //! The steps of a take-over, with their time limits.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ pub(super) const PREPARE_MAX: Duration = Duration::from_secs(120);
 pub(super) const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Marks a step of one of the two processes, at which the process can be told to stay for a while:
-/// for two seconds with `NEARFLASH_UPGRADE_STAY=predecessor:still:2000` in its environment. This is
-/// for tests, and for whoever wants to see a take-over step by step.
+/// for two seconds with `NEARFLASH_UPGRADE_STAY=predecessor:still:2000` in its environment, or until a
+/// file exists with `predecessor:still:/tmp/go`. This is for tests, and for whoever wants to see a
+/// take-over step by step.
 pub(super) fn step(of: &str, name: &str) {
     step_with(of, name, 0);
 }
@@ -27,11 +29,21 @@ pub(super) fn step_with(of: &str, name: &str, count: usize) {
     let Some(stay) = STAY.get_or_init(|| std::env::var("NEARFLASH_UPGRADE_STAY").ok()) else {
         return;
     };
-    for mut words in stay.split(',').map(|one| one.split(':')) {
+    for mut words in stay.split(',').map(|one| one.splitn(3, ':')) {
         if (words.next(), words.next()) == (Some(of), Some(name)) {
             crate::log::say(format_args!("stays at {of}:{name} ({count})"));
-            let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
-            std::thread::sleep(Duration::from_millis(long));
+            stay_until(words.next().unwrap_or("3600000"));
         }
+    }
+}
+
+/// Stays for so many milliseconds, or until the file of this path exists.
+fn stay_until(end: &str) {
+    if let Ok(milliseconds) = end.parse() {
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        return;
+    }
+    while !Path::new(end).exists() {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -251,13 +251,16 @@ fn a_take_over_has_a_line_that_names_the_new_process() {
     let mut audited = Audited::start_after("true");
     let config = audited.path("nearflash.toml").display().to_string();
     let words = ["--config", &config, "--state", "none", "--upgrade"];
-    let stays = "unset NEARFLASH_ADMIN; export NEARFLASH_UPGRADE_STAY=successor:ready:3000";
-    let successor = Launch::new(&words).after(&[], stays).begin();
+    let go_on = audited.path("go-on");
+    let stay = format!("NEARFLASH_UPGRADE_STAY=successor:ready:{}", go_on.display());
+    let stays = format!("unset NEARFLASH_ADMIN; export {stay}");
+    let successor = Launch::new(&words).after(&[], &stays).begin();
     wait_until("the stay", PATIENCE, || successor.log().contains("stays at"));
     // It has the log open; what rotates logs tells the one that serves.
     std::fs::rename(audited.path("audit.log"), audited.path("audit.log.1")).unwrap();
     audited.server.hang_up();
     wait_until("a new log", PATIENCE, || audited.path("audit.log").exists());
+    std::fs::write(go_on, "").unwrap();
     let successor = successor.await_ready();
     assert!(audited.server.wait().success());
     wait_until("its line", PATIENCE, || {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client};
 
-use super::{Launch, Operator, Server, complaint, nearflash};
+use super::{Launch, Operator, PATIENCE, Server, complaint, nearflash, wait_until};
 
 /// The subsystem of most tests.
 pub(crate) const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
@@ -94,8 +94,37 @@ impl Place {
         String::from_utf8(ran.stdout).unwrap()
     }
 
+    /// A server that stays at a step of a take-over until it is told to [go on](Place::go_on).
+    pub(crate) fn staying(&self, launch: Launch, at: &str) -> Launch {
+        launch.staying(at, &self.path("go-on"))
+    }
+
+    /// A server that stays at a step of a take-over, if the step is one of this side.
+    pub(crate) fn staying_as(&self, side: &str, launch: Launch, at: &str) -> Launch {
+        if at.starts_with(side) { self.staying(launch, at) } else { launch }
+    }
+
+    /// Lets a server go on that stays at a step.
+    pub(crate) fn go_on(&self) {
+        std::fs::write(self.path("go-on"), "").unwrap();
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+
+    /// Waits for the connections of a load, so many of which carry requests, and returns their
+    /// other ends. By then the connections that ask what there is have gone.
+    pub(crate) fn await_peers(&self, connections: usize, carriers: usize) -> Vec<String> {
+        let mut peers = Vec::new();
+        wait_until("the connections of a load", PATIENCE, || {
+            let Ok(list) = self.client().connections() else { return false };
+            let carry = list.connections.iter().filter(|one| one.messages > 50).count();
+            peers = list.connections.into_iter().map(|one| one.peer).collect();
+            peers.sort();
+            peers.len() == connections && carry == carriers
+        });
+        peers
     }
 
     /// The other ends of all connections; nobody where the server does not say.

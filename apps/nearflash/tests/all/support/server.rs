@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -59,14 +60,9 @@ impl Launch {
         self.after(&[], &format!("ulimit -n {most}"))
     }
 
-    /// A server that stays at a step of a take-over.
-    pub(crate) fn staying(self, at: &str) -> Launch {
-        self.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
-    }
-
-    /// A server that stays at a step of a take-over, if the step is one of this side.
-    pub(crate) fn staying_as(self, side: &str, at: &str) -> Launch {
-        if at.starts_with(side) { self.staying(at) } else { self }
+    /// A server that stays at a step of a take-over until the file of this path exists.
+    pub(crate) fn staying(self, at: &str, until: &Path) -> Launch {
+        self.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}:{}", until.display()))
     }
 
     /// From a shell, itself started by `wrapper`, that has run this script before.

@@ -2,7 +2,6 @@
 //! verifying load notices nothing but a pause (docs/adr/0015-moving-controllers.md).
 
 use std::process::{Child, Command as Process, Stdio};
-use std::time::Duration;
 
 use crate::support::{
     Launch, NvmeQueue, PATIENCE, Place, Server, each, faultless, host_nqn, verifying, wait_until,
@@ -62,13 +61,8 @@ fn take_over_twice(query: &str, words: &str, connections: usize) {
     let place = Place::in_memory();
     let mut old = place.start();
     let mut load = bench(&old, query, words);
-    // A client that begins looks at the subsystem by another connection first, which ends.
-    let mut peers = Vec::new();
-    wait_until("its connections", PATIENCE, || {
-        let before = std::mem::replace(&mut peers, place.peers());
-        std::thread::sleep(Duration::from_millis(300));
-        peers.len() == connections && peers == before
-    });
+    // One of them is the admin queue.
+    let peers = place.await_peers(connections, connections - 1);
     let mut first = place.take_over();
     assert_eq!(first.address(), old.address());
     assert_eq!(taken(&first), connections, "{}", old.log());
@@ -141,13 +135,8 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     program.args(["--seconds", "20", "--connections", "2", "--queue-depth", "8"]);
     program.env("NEARFLASH_NVME_KEY", KEY).env_remove("NEARFLASH_ADMIN");
     let load = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    // By then it has proven who it is on each: that takes a few messages.
-    wait_until("requests on both of its I/O queues", PATIENCE, || {
-        let connections = place.client().connections().unwrap().connections;
-        // With its admin queue, and without the connection that asked what there is.
-        connections.len() == 3 && connections.iter().filter(|one| one.messages > 50).count() == 2
-    });
-    let peers = place.peers();
+    // Its admin queue and two that carry requests, on each of which it has proven who it is.
+    let peers = place.await_peers(3, 2);
     let new = place.launch(&more).with("--upgrade").start();
     assert_eq!(taken(&new), 3, "{}", old.log());
     assert!(old.wait().success());
@@ -187,23 +176,21 @@ impl Disk {
 #[test]
 fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() {
     let cases = [
-        ("predecessor:controller:4000", true),
-        ("predecessor:leaves:4000", true),
-        ("predecessor:yours:4000", false),
+        ("predecessor:controller", true),
+        ("predecessor:leaves", true),
+        ("predecessor:yours", false),
         ("successor:controller", true),
     ];
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
-        let launch = |of: &str| match at.starts_with(of) {
-            true => place.launch("").staying(at),
-            false => place.launch(""),
-        };
+        let launch = |of: &str| place.staying_as(of, place.launch(""), at);
         let old = launch("predecessor").start();
         let mut disk = Disk::connect(&old);
         let mut new = launch("successor").with("--upgrade").begin();
-        let stays = format!("stays at {}", at.trim_end_matches(":4000"));
+        let stays = format!("stays at {at} ");
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
         new.kill();
+        place.go_on();
         old.await_log("this server goes on");
         assert_eq!(disk.is_alive(), survives, "{at}: {}", old.log());
         assert!(Disk::connect(&old).is_alive(), "{at}: {}", old.log());
@@ -221,7 +208,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
     ];
     each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
-        let mut old = place.launch("").staying(at).start();
+        let mut old = place.staying(place.launch(""), at).start();
         let mut disk = Disk::connect(&old);
         let new = place.launch("").with("--upgrade").begin();
         old.await_log(&format!("stays at {at}"));
@@ -251,7 +238,7 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let place = Place::in_memory();
     let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
-    let mut old = place.launch(&hosts).staying("predecessor:committed").start();
+    let mut old = place.staying(place.launch(&hosts), "predecessor:committed").start();
     let mut disk = Disk::connect(&old);
     let new = place.launch(&hosts).with("--upgrade").start();
     assert_eq!(taken(&new), 2, "{}", old.log());
