@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_appended_is_found_wherever_the_last_line_is_cut() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("log");
         let bytes = three(&path);
         let ends: Vec<usize> = (0..bytes.len()).filter(|n| bytes[*n] == b'\n').collect();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_the_last_must_be_whole() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("log");
         let bytes = three(&path);
         let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn lines_of_another_state_file_change_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("log");
         three(&path);
         for other in [over(8), Over { sum: over(8).sum, ..over(7) }] {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_line_of_another_version_is_not_taken_for_what_a_crash_left() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("log");
         let lines = three(&path);
         let put = |head: &str, body: &str| {

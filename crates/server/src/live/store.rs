@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_found_and_the_one_before_it() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, changes) = Store::open(&path, false).unwrap();
         assert_eq!(changes, Changes::default());
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_refused_with_a_way_back() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         store.save(&with_key("one")).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     /// Programs of the first version know of no log, and would leave its changes out.
     #[test]
     fn a_file_that_may_have_a_log_is_not_of_the_first_version() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_a_crash_do_not_matter() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         store.save(&with_key("one")).unwrap();
@@ -443,7 +443,7 @@ mod tests {
     /// With neither of both in its place, a server would start without anything that was changed.
     #[test]
     fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         store.save(&with_key("one")).unwrap();
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_tenant_is_a_line_until_the_file_is_written_again() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn many_tenants_write_the_file_now_and_then() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let (mut store, _) = Store::open(&path, false).unwrap();
         let (mut written, mut last) = (0, Vec::new());
@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_broken_log_is_refused_and_a_torn_one_is_not() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let log = beside(&path, LOG);
         let (mut store, _) = Store::open(&path, false).unwrap();
@@ -544,7 +544,7 @@ mod tests {
     /// The same changes make the same file again, and those of then are none of now.
     #[test]
     fn a_log_whose_state_file_was_removed_is_over_nothing() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         for _ in 0..2 {
             let (mut store, changes) = Store::open(&path, false).unwrap();

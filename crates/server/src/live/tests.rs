@@ -1,5 +1,6 @@
 //! Changes without workers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -127,7 +128,7 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     };
     busy(live.add_namespace(&wanted).map(drop));
     let begun = live.reconciler.ground.clock.now();
-    for _ in 0..100 {
+    for _ in 0..5 {
         busy(live.add_namespace(&wanted).map(drop));
         busy(live.change_tenant(&plain("anybody")).map(drop));
         busy(live.remove_tenant("anybody"));
@@ -168,10 +169,30 @@ struct Grown {
     namespaces: Vec<(String, u64)>,
 }
 
+/// Makes a change while a worker takes each change of a namespace.
+fn beside_a_worker<T>(live: &Live, change: impl FnOnce() -> T) -> T {
+    let tenants = &live.reconciler.ground.tenants;
+    let meters = tenants.meters(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                if !tenants.registry().is_placed() {
+                    meters.set_placed(meters.placed() + 1);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let done = change();
+        is_over.store(true, Ordering::Release);
+        done
+    })
+}
+
 /// Adds a namespace to a device that has no room for it, while calls to the disk of the state file have a
 /// fault from the `n`-th on.
 fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let (disk, state) = (folder.path().join("disk"), folder.path().join("state"));
     let config =
         format!("[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\n", disk.display());
@@ -186,7 +207,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
     };
     let made = power::set_fault(Fault::None);
     power::set_fault(fault(made + n));
-    let is_done = live.add_namespace(&wanted).is_ok();
+    let is_done = beside_a_worker(&live, || live.add_namespace(&wanted).is_ok());
     let is_over = power::set_fault(Fault::None) <= made + n;
     drop(live);
     let bytes = std::fs::metadata(&disk).unwrap().len();

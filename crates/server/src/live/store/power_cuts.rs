@@ -52,7 +52,7 @@ impl Server {
 
 /// Cuts power everywhere, and starts again; how many states there were.
 fn look_everywhere(tried: &[Changes]) -> usize {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("state");
     power::cut_everywhere(folder.path(), |answered| {
         let kept = match Store::open(&path, false) {
@@ -69,7 +69,7 @@ fn look_everywhere(tried: &[Changes]) -> usize {
 
 #[test]
 fn every_answered_change_survives_a_power_cut() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut server = Server::start(&folder.path().join("state"), vec![Changes::default()]);
     for n in 0..14 {
         assert!(server.change(n));
@@ -82,7 +82,7 @@ fn every_answered_change_survives_a_power_cut() {
 #[test]
 fn a_server_that_was_killed_builds_on_nothing_that_a_power_cut_undoes() {
     for n in 0.. {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("state");
         let mut server = Server::start(&path, vec![Changes::default()]);
         let made = power::set_fault(Fault::None);
@@ -106,7 +106,7 @@ fn a_server_that_was_killed_builds_on_nothing_that_a_power_cut_undoes() {
 #[test]
 fn a_change_that_the_disk_refused_takes_none_with_it() {
     for n in 0.. {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut server = Server::start(&folder.path().join("state"), vec![Changes::default()]);
         let made = power::set_fault(Fault::None);
         power::set_fault(Fault::Once(made + n));
@@ -124,7 +124,7 @@ fn a_change_that_the_disk_refused_takes_none_with_it() {
 /// If the found state cannot be made durable, the next change writes it again.
 #[test]
 fn what_is_found_at_a_start_is_synced_or_in_doubt() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("state");
     let mut server = Server::start(&path, vec![Changes::default()]);
     (0..3).for_each(|n| assert!(server.change(n)));
