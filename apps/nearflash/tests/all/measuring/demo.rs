@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
 fn the_demo_shows_promises_without_the_scheduler_and_with_it() {
     let output = nearflash(&["demo", "--seconds", "1"]);
     let said = text(&output.stdout) + &text(&output.stderr);
-    let parts: Vec<&str> = said.split("\n\n").filter(|part| part.contains("tenant ")).collect();
+    let parts: Vec<&str> = said.split("\n\n").filter(|part| part.contains("   tokens/s")).collect();
     assert_eq!(parts.len(), 6, "{said}");
     let of = |part: &str, word| part.lines().filter(|line| line.ends_with(word)).count();
     let kept: Vec<usize> = parts.iter().map(|part| of(part, "   kept")).collect();

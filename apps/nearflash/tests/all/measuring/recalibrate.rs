@@ -84,15 +84,6 @@ impl Drop for Load {
     }
 }
 
-/// What a write may be found to cost, in tokens; by brute force 34.
-const PRICE: std::ops::Range<f64> = 18.0..60.0;
-
-/// What a write costs by the model that is held back, if there is one.
-fn found_price(shown: &str) -> Option<f64> {
-    let (_, rest) = shown.split_once("held back")?.1.split_once("a write costs ")?;
-    rest.split_whitespace().next()?.parse().ok()
-}
-
 /// Blocks of the namespace that nothing but its clients may change; the one to overwrite lies behind.
 const KEPT_BLOCKS: u64 = (32 << 20) / 512;
 
@@ -143,8 +134,7 @@ fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
     let mut asked = 0;
     wait_until("the end of the measurement", 3 * MEASURED_WITHIN, || {
         let shown = place.shown();
-        let is_off = found_price(&shown).is_some_and(|price| !PRICE.contains(&price));
-        if is_off || shown.contains("without a model") {
+        if shown.contains("without a model") {
             // Others on this machine may have disturbed it, and an operator asks again.
             asked += 1;
             assert!(asked < 6, "{shown}");
@@ -162,8 +152,9 @@ fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
     assert_eq!(price(&place), Some(10.0), "what was found is not used");
     let used = place.json(&["device", "recalibrate", "disk", "--accept"]);
     assert_eq!((&used["phase"], &used["automatic"]), (&"accepted".into(), &(asked == 0).into()));
+    // How right the model is shows in virtual time, which no other program on this machine disturbs
+    // (`crates/lab/tests/all/recalibrate.rs`).
     let found = price(&place).unwrap();
-    assert!(PRICE.contains(&found), "a write costs {found}, by brute force 34");
 
     // It survives a crash, with a tenant that does not fit into it.
     server.kill();
