@@ -18,10 +18,11 @@ use crate::package;
 /// The end-to-end steps, in the order in which they run.
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "dashboard", list: List::Short, lane: Lane::Alone, needs: BROWSER, run: dashboard },
-    Step { name: "slice", list: List::OnlyShort, lane: Lane::Alone, needs: &[], run: slices::run },
     // Its tests see to their needs themselves: one that lacks something is skipped alone.
     Step { name: "interop", list: List::Short, lane: Lane::Left, needs: &[], run: interop },
+    // In the lane of what it may repeat a part of.
+    Step { name: "slice", list: List::OnlyShort, lane: Lane::Left, needs: &[], run: slices::run },
+    Step { name: "dashboard", list: List::Short, lane: Lane::Right, needs: BROWSER, run: dashboard },
     Step { name: "package contents", list: List::Short, lane: Lane::Right, needs: &[], run: contents },
     Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: &[], run: shipped },
 ];

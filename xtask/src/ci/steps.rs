@@ -49,6 +49,10 @@ pub(super) const APP: &str = "apps/nearflash";
 /// The tests of sockets that a short run repeats over epoll; a full one repeats all.
 const SOCKETS: &[&str] = &["serving::requests::", "serving::unix_sockets::"];
 
+/// End-to-end tests that run at once. Most of the time each waits for programs, so more of them than
+/// processors keep those busy.
+const AT_ONCE: &str = "4";
+
 /// The way in which servers of the end-to-end tests are told to do without io_uring.
 const EPOLL: (&str, &str) = ("NEARFLASH_TEST_INTERFACE", "epoll");
 
@@ -62,7 +66,8 @@ fn clippy(_: &Run) -> Result<Outcome, String> {
 
 pub(super) fn documentation(_: &Run) -> Result<Outcome, String> {
     let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
-    check(&words, &[("RUSTDOCFLAGS", "-D warnings")])
+    // Private items are documented too, so links to them lead somewhere.
+    check(&words, &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")])
 }
 
 fn tidy_step(_: &Run) -> Result<Outcome, String> {
@@ -82,9 +87,10 @@ fn tests(_: &Run) -> Result<Outcome, String> {
     let (programs, crates): (Vec<_>, Vec<_>) =
         built()?.tests.iter().partition(|program| program.package == APP);
     let mut counts = Counts::default();
+    let waiting = ["--test-threads", AT_ONCE];
     thread::scope(|scope| {
-        let beside = scope.spawn(|| (run_all(&programs), shell::cpu_seconds()));
-        counts.add(run_all(&crates)?);
+        let beside = scope.spawn(|| (run_all(&programs, &waiting), shell::cpu_seconds()));
+        counts.add(run_all(&crates, &[])?);
         let (ran, cpu_seconds) = beside.join().expect("a runner of tests does not panic");
         shell::count_cpu_seconds(cpu_seconds);
         counts.add(ran?);
@@ -92,13 +98,13 @@ fn tests(_: &Run) -> Result<Outcome, String> {
     })
 }
 
-/// Runs test programs one after another. The fuzz targets have a step of their own.
-fn run_all(programs: &[&TestProgram]) -> Result<Counts, String> {
+/// Runs test programs one after another, with these words. The fuzz targets have a step of their own.
+fn run_all(programs: &[&TestProgram], words: &[&str]) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for program in programs {
         let is_fuzzed = FUZZED.contains(&program.package.as_str());
-        let words: &[&str] = if is_fuzzed { &["--skip", FUZZ] } else { &[] };
-        counts.add(program.run(words, &[])?);
+        let skip: &[&str] = if is_fuzzed { &["--skip", FUZZ] } else { &[] };
+        counts.add(program.run(&[words, skip].concat(), &[])?);
     }
     Ok(counts)
 }
@@ -106,7 +112,8 @@ fn run_all(programs: &[&TestProgram]) -> Result<Counts, String> {
 fn epoll(run: &Run) -> Result<Outcome, String> {
     // Tests of the choice itself choose by themselves.
     let words = if run.is_full { &["--skip", "serving::interface::"] } else { SOCKETS };
-    built()?.integration(APP)?.run(words, &[EPOLL]).map(Outcome::Counted)
+    let words = [words, &["--test-threads", AT_ONCE]].concat();
+    built()?.integration(APP)?.run(&words, &[EPOLL]).map(Outcome::Counted)
 }
 
 fn doc_tests(_: &Run) -> Result<Outcome, String> {

@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub(super) interface: Interface,
     /// Address of the admin API: path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
-    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a
+    /// (which needs `[admin]` in the configuration), both as PATH,https://…, or none [default: a
     /// socket of this user's]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
     pub(super) admin: Option<Wanted>,

@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{ANN, BOB, Launch, Office, PATIENCE, now, wait_until};
+use crate::support::{ANN, BOB, Launch, Office, PATIENCE, each, now, wait_until};
 use control::admin::{Client, ClientError, Code, WorkerState};
 
 fn refusal(error: ClientError) -> Code {
@@ -210,15 +211,19 @@ fn the_document_lists_what_strangers_are_answered() {
         assert_eq!(code == 403, needs_more, "{method} {path}: {code}");
     }
     // After ten wrong tokens the answer is another; so the resources take turns.
-    let (mut unauthorized, mut late) = (0, 0);
-    for (n, (method, path, _)) in all.iter().enumerate() {
+    // Each answer is late; several are waited for at once.
+    let (unauthorized, late) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let numbers: Vec<usize> = (0..all.len()).collect();
+    each(4, &numbers, |&n| {
+        let (method, path, _) = &all[n];
         let code = status(&office, method, path, "somebody-elses-token");
         listed(n, code);
         match code {
-            401 => unauthorized += 1,
-            429 => late += 1,
+            401 => unauthorized.fetch_add(1, Ordering::Relaxed),
+            429 => late.fetch_add(1, Ordering::Relaxed),
             other => panic!("{path}: {other}"),
-        }
-    }
+        };
+    });
+    let (unauthorized, late) = (unauthorized.into_inner(), late.into_inner());
     assert!(unauthorized >= 10 && late >= 10, "{unauthorized}, {late}");
 }
