@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use contract::Happening;
 use tracing::{Event, Level, Metadata};
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 /// Events of one place in the code that are written in a [`PERIOD`].
 const BURST: u32 = 20;
@@ -59,7 +60,7 @@ pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
     let given = filter.map(str::to_owned).or_else(|| std::env::var("NEARFLASH_LOG").ok());
     let given = given.map(|filter| filter.replace("nearflash_target", "nearflash_worker"));
     let chosen = given.as_deref().unwrap_or("warn");
-    let which = EnvFilter::try_new(chosen).map_err(|error| {
+    let which = targets(chosen).map_err(|error| {
         format!("the log filter {chosen:?} makes no sense: {error}; expected a level such as info, or TARGET=LEVEL,…")
     })?;
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
@@ -69,6 +70,15 @@ pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
     };
     tracing_subscriber::registry().with(lines.with_filter(Limit::new())).with(which).init();
     Ok(())
+}
+
+/// Parses a filter. An empty one lets errors pass.
+fn targets(filter: &str) -> Result<Targets, ParseError> {
+    let parts = filter.split(',').map(str::trim).filter(|part| !part.is_empty());
+    match parts.collect::<Vec<_>>().join(",") {
+        parts if parts.is_empty() => Ok(Targets::new().with_default(LevelFilter::ERROR)),
+        parts => parts.parse(),
+    }
 }
 
 /// Tells of what was left out, every now and then, for as long as the process lives.
@@ -251,6 +261,24 @@ mod tests {
         // A period may end in between.
         assert!((20..=40).contains(&count("a warning")), "{}", count("a warning"));
         assert!((100..=200).contains(&count("an error")), "{}", count("an error"));
+    }
+
+    #[test]
+    fn filters_have_levels_by_target() {
+        let passes = |filter: &str, target: &str, level: Level| {
+            targets(filter).unwrap().would_enable(target, &level)
+        };
+        assert!(passes("warn", "nearflash_worker", Level::WARN));
+        assert!(!passes("warn", "nearflash_worker", Level::INFO));
+        let by_target = "warn, nearflash_worker=debug,";
+        assert!(passes(by_target, "nearflash_worker::engine", Level::DEBUG));
+        assert!(!passes(by_target, "nearflash_server", Level::DEBUG));
+        assert!(passes("", "nearflash_server", Level::ERROR));
+        assert!(!passes("", "nearflash_server", Level::WARN));
+        assert!(!passes("off", "nearflash_server", Level::ERROR));
+        for nonsense in ["nearflash_worker=loud", "a=b=c"] {
+            assert!(targets(nonsense).is_err(), "{nonsense}");
+        }
     }
 
     #[test]
