@@ -163,24 +163,7 @@ impl FileVolume {
     ) -> Result<FileVolume, Error> {
         let Opened { file, alignment, missing, journal: adopted } = opened;
         let status = rustix::fs::fstat(&file).map_err(|e| failed("ask about", path, e))?;
-        let block_device = match FileType::from_raw_mode(status.st_mode) {
-            FileType::RegularFile => {
-                if missing::is_of_a_disk(path) {
-                    notes.push(format!(
-                        "{} is a file in memory where a disk was expected: what is written to it is \
-                         lost when the machine starts again; name a disk by what \
-                         `ls /dev/disk/by-id` shows",
-                        path.display()
-                    ));
-                }
-                false
-            }
-            FileType::BlockDevice => true,
-            _ => {
-                let path = path.display();
-                return Err(Error::new(format!("{path} is neither a file nor a block device")));
-            }
-        };
+        let block_device = is_block_device(path, status.st_mode, &mut notes)?;
         let bytes = settle_size(&file, path, size, options, missing)?;
         let physical = if block_device {
             rustix::fs::ioctl_blkpbszget(&file).unwrap_or(4096)
@@ -248,6 +231,28 @@ impl FileVolume {
     /// Returns notes for the operator, such as that the page cache cannot be avoided.
     pub fn notes(&self) -> &[String] {
         &self.shared.notes
+    }
+}
+
+/// Returns whether a path names a block device; notes where it is a file in the place of a disk.
+///
+/// # Errors
+/// Fails if it is neither a file nor a block device.
+fn is_block_device(path: &Path, mode: u32, notes: &mut Vec<String>) -> Result<bool, Error> {
+    let shown = path.display();
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => {
+            if missing::is_of_a_disk(path) {
+                notes.push(format!(
+                    "{shown} is a file in memory where a disk was expected: what is written to it is \
+                     lost when the machine starts again; name a disk by what `ls /dev/disk/by-id` \
+                     shows"
+                ));
+            }
+            Ok(false)
+        }
+        FileType::BlockDevice => Ok(true),
+        _ => Err(Error::new(format!("{shown} is neither a file nor a block device"))),
     }
 }
 
