@@ -21,8 +21,9 @@ const BLOCKS_MAX: u64 = 4;
 /// failure can lose something.
 const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 
-/// The longest that a server may stay silent with requests in flight.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// The longest that a server may stay silent with requests in flight: longer than a flush takes on a
+/// disk that others keep busy.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 /// The blocks of one read when the volume is checked.
 const READ_BLOCKS: usize = 64;
