@@ -18,6 +18,7 @@ mod kill_server;
 mod ledger;
 mod list;
 mod load;
+mod nbd;
 mod nvme;
 mod old_kernel;
 mod port;

@@ -9,6 +9,7 @@
 //! where the registry writes them (docs/adr/0005-mailbox.md).
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
@@ -223,6 +224,8 @@ pub enum Tell {
         number: NamespaceId,
         /// The new namespace; `None` to remove it.
         namespace: Option<Namespace>,
+        /// The namespace's name.
+        name: Arc<str>,
     },
 }
 

@@ -106,6 +106,18 @@ pub struct Expected {
 pub enum Control {
     /// Introduces the connection.
     Hello(Hello),
+    /// Asks for the properties of a namespace by its name or number. The answer is an info.
+    Find {
+        /// Returned unchanged.
+        tag: Tag,
+        /// The name; empty for the connection's default namespace.
+        name: Box<str>,
+    },
+    /// Asks for the names of all namespaces to which the connection has a right.
+    List {
+        /// Returned unchanged.
+        tag: Tag,
+    },
     /// Asks for the properties of a namespace.
     Info {
         /// Returned unchanged.
@@ -257,12 +269,19 @@ pub enum Reply {
         /// The limits.
         reply: HelloReply,
     },
-    /// The reply to an info.
+    /// The reply to an info or a find.
     Info {
         /// The request's tag.
         tag: Tag,
         /// The properties, or the reason that they are not shown.
         info: Result<NamespaceInfo, Status>,
+    },
+    /// The reply to a list.
+    List {
+        /// The request's tag.
+        tag: Tag,
+        /// The names in the order of numbers, or the reason that none are shown.
+        names: Result<Vec<Arc<str>>, Status>,
     },
     /// The reply to a register, renegotiate or unregister.
     Tenant {
@@ -298,14 +317,21 @@ pub struct FrameHead {
     whole: u8,
     /// `true` if the body of the reply is not sent.
     leaves_body: bool,
+    /// `true` if the body is sent though nothing stands before it.
+    is_of_body: bool,
 }
 
 impl FrameHead {
     /// Returns a head of these bytes, at most [`HEAD_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Self {
         let len = bytes.len() as u8;
-        let mut head =
-            FrameHead { bytes: [0; HEAD_BYTES_MAX], len, whole: len, leaves_body: false };
+        let mut head = FrameHead {
+            bytes: [0; HEAD_BYTES_MAX],
+            len,
+            whole: len,
+            leaves_body: false,
+            is_of_body: false,
+        };
         head.bytes[..bytes.len()].copy_from_slice(bytes);
         head
     }
@@ -322,6 +348,11 @@ impl FrameHead {
     /// Returns the head of a reply whose body is not sent: the peer only wants the status.
     pub fn without_body(self) -> Self {
         FrameHead { leaves_body: true, ..self }
+    }
+
+    /// Returns the head of a reply that is its body alone.
+    pub fn of_body() -> Self {
+        FrameHead { is_of_body: true, ..FrameHead::new(&[]) }
     }
 
     /// Returns `true` if the body of the reply is not sent.
@@ -348,10 +379,11 @@ impl FrameHead {
         usize::from(self.whole)
     }
 
-    /// Returns `true` if head and tail are empty.
+    /// Returns `true` if there is nothing to send: head and tail are empty, and the body is not
+    /// [sent alone](FrameHead::of_body).
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.whole == 0
+        self.whole == 0 && !self.is_of_body
     }
 }
 
@@ -422,7 +454,8 @@ pub trait Session: Fenced + Movable + Speaks {
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
 
-    /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes.
+    /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes,
+    /// now or when a request of the connection has ended.
     fn has_more(&self) -> bool {
         false
     }
@@ -484,7 +517,7 @@ pub trait Speaks {
     }
 
     /// Returns the number of bytes of messages that the session sends by itself. Grows only in
-    /// `attend` and with a [`Fatal`] error.
+    /// `attend`, with a [`Fatal`] error, and before [`Event::Own`]. A new session may have some.
     fn unsaid(&self) -> usize {
         0
     }

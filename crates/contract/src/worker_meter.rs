@@ -121,11 +121,13 @@ pub enum Protocol {
     Reflex,
     /// NVMe over TCP.
     NvmeTcp,
+    /// NBD.
+    Nbd,
 }
 
 impl Protocol {
     /// All protocols, in order.
-    pub const ALL: [Protocol; 2] = [Protocol::Reflex, Protocol::NvmeTcp];
+    pub const ALL: [Protocol; 3] = [Protocol::Reflex, Protocol::NvmeTcp, Protocol::Nbd];
 }
 
 /// A worker's gauges at the end of a turn.

@@ -393,7 +393,7 @@ mod tests {
         let namespaces = flows.namespaces();
         let numbers: Vec<u16> = namespaces.iter().map(|(number, _)| number.0).collect();
         assert_eq!((numbers, samples(&namespaces[1].1.done)), (vec![1, 3, 1024], [2, 2, 0]));
-        let [reflex, nvme] = flows.protocols();
+        let [reflex, nvme, _] = flows.protocols();
         assert_eq!((of(&reflex), of(&nvme)), ((0, 0, [0; 3]), (70, 70 * 512, [6, 6, 0])));
     }
 

@@ -282,8 +282,8 @@ impl TenantRegistry {
 
     /// Changes or removes a namespace, and tells the workers.
     /// [`is_placed`](TenantRegistry::is_placed) returns `true` once all workers apply the change.
-    pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
-        self.news.place(number, namespace);
+    pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>, name: Arc<str>) {
+        self.news.place(number, namespace, name);
     }
 
     /// Returns `true` if all workers apply all namespace changes, and no device has requests any

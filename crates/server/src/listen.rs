@@ -7,8 +7,10 @@ use contract::{ListenerId, NamespaceId};
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
-/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or
-/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`.
+/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
+/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
+/// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]` or
+/// `nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAt {
     /// The listener's number, from 1; 0 before it is assigned.
@@ -20,7 +22,8 @@ pub struct ListenAt {
     pub endpoint: Endpoint,
     /// The protocol that its connections speak.
     pub protocol: Protocol,
-    /// The namespace of requests that name none: all of version 1.
+    /// The namespace of requests that name none: all of reflex version 1. Of NBD, the export
+    /// without a name.
     pub namespace: NamespaceId,
     /// The tenant of whoever no access rule gives another: all of version 1.
     pub tenant: Option<String>,
@@ -38,8 +41,13 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
-                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], or \
-                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]";
+                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
+                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
+                    nbd://HOST[:PORT][?namespace=N&tenant=NAME] or \
+                    nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
+
+/// The port of NBD where none is named.
+const NBD_PORT: &str = ":10809";
 
 /// The server's user, and nobody else.
 const DEFAULT_MODE: u32 = 0o600;
@@ -55,9 +63,15 @@ impl ListenAt {
         } else if let Some(host) = place.strip_prefix("reflex://") {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
-            // As in other URLs of files, an empty authority may stand before the path.
-            let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
-            UnixPath::new(path).map_err(|error| format!("{url:?}: {error}; {FORM}"))?.into()
+            unix(path, url)?.into()
+        } else if let Some(host) = place.strip_prefix("nbd://") {
+            protocol = Protocol::Nbd;
+            let host = host.trim_end_matches('/');
+            let port = if host.ends_with(']') || !host.contains(':') { NBD_PORT } else { "" };
+            look_up(&format!("{host}{port}"), url)?.into()
+        } else if let Some(path) = place.strip_prefix("nbd+unix:") {
+            protocol = Protocol::Nbd;
+            unix(path, url)?.into()
         } else {
             return Err(format!("{url:?}: {FORM}"));
         };
@@ -80,7 +94,7 @@ impl ListenAt {
     /// Understands one option of the query.
     fn take(&mut self, pair: &str) -> Result<(), String> {
         match (pair.split_once('='), &self.endpoint) {
-            (Some(("namespace", number)), _) if self.protocol == Protocol::Reflex => {
+            (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
                 let parsed = number.parse().ok().filter(|n| *n > 0);
                 self.namespace = NamespaceId(parsed.ok_or_else(|| {
                     format!("namespace {number:?} is not a number from 1 to 65535")
@@ -111,6 +125,13 @@ impl ListenAt {
     }
 }
 
+/// Returns the path of a Unix socket. As in other URLs of files, an empty authority may stand before
+/// it.
+fn unix(path: &str, url: &str) -> Result<UnixPath, String> {
+    let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
+    UnixPath::new(path).map_err(|error| format!("{url:?}: {error}; {FORM}"))
+}
+
 fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
     host.to_socket_addrs()
         .map_err(|error| format!("{url:?}: {error}; {FORM}"))?
@@ -129,12 +150,12 @@ fn advertised(host: &str) -> Result<SocketAddr, String> {
 
 /// The URL of a server that listens there.
 pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Internet(address) if protocol == Protocol::NvmeTcp => {
-            format!("nvme-tcp://{address}")
-        }
-        Endpoint::Internet(address) => format!("reflex://{address}"),
-        Endpoint::Unix(path) => format!("reflex+unix:{path}"),
+    match (endpoint, protocol) {
+        (Endpoint::Internet(address), Protocol::NvmeTcp) => format!("nvme-tcp://{address}"),
+        (Endpoint::Internet(address), Protocol::Nbd) => format!("nbd://{address}"),
+        (Endpoint::Internet(address), Protocol::Reflex) => format!("reflex://{address}"),
+        (Endpoint::Unix(path), Protocol::Nbd) => format!("nbd+unix:{path}"),
+        (Endpoint::Unix(path), _) => format!("reflex+unix:{path}"),
     }
 }
 
@@ -169,6 +190,21 @@ mod tests {
         }
         let error = ListenAt::parse("reflex://127.0.0.1:1?advertise=192.0.2.7:1").unwrap_err();
         assert!(error.contains("unknown option"), "{error}");
+    }
+
+    #[test]
+    fn nbd_has_a_port_of_its_own() {
+        for (text, said) in [
+            ("nbd://127.0.0.1", "nbd://127.0.0.1:10809"),
+            ("nbd://127.0.0.1:7/", "nbd://127.0.0.1:7"),
+            ("nbd://[::1]?namespace=2", "nbd://[::1]:10809"),
+            ("nbd+unix:/run/a?mode=660&tenant=t", "nbd+unix:/run/a"),
+        ] {
+            let listen = ListenAt::parse(text).unwrap();
+            assert_eq!(listen.protocol, Protocol::Nbd);
+            assert_eq!(url(listen.protocol, &listen.endpoint), said);
+        }
+        assert!(ListenAt::parse("nbd://127.0.0.1?advertise=192.0.2.7:1").is_err());
     }
 
     #[test]

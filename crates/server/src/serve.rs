@@ -250,8 +250,7 @@ fn serve(
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
-    let taken = [SIGTERM, SIGINT].into_iter().try_for_each(|signal| signals.add_signal(signal));
-    taken.map_err(|error| format!("cannot take signals: {error}"))?;
+    take_ends(&signals)?;
     // What is taken over is accepted from when it is ours.
     let listeners = doors.take_listeners();
     let (now, later) = if successor.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
@@ -286,6 +285,12 @@ fn serve(
     doors.let_answers_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Takes the signals that end a server.
+fn take_ends(signals: &Signals) -> Result<(), String> {
+    let taken = [SIGTERM, SIGINT].into_iter().try_for_each(|signal| signals.add_signal(signal));
+    taken.map_err(|error| format!("cannot take signals: {error}"))
 }
 
 /// Says that this process serves; one that has taken over has told its service manager by then, and

@@ -7,6 +7,7 @@ use contract::{
     ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
     Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
+use proto::nbd;
 use proto::nvme::{Busy, Fabric, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
@@ -20,6 +21,7 @@ use crate::listen::Protocol;
 pub(crate) enum AnySession {
     Reflex(ServerSession),
     NvmeTcp(ControllerSession),
+    Nbd(nbd::ServerSession),
 }
 
 /// Makes sessions by what their listener speaks.
@@ -72,6 +74,7 @@ impl Sessions<AnySession> for ByListener {
                     Peer::Local { .. } => session,
                 })
             }
+            (Protocol::Nbd, _) => AnySession::Nbd(nbd::ServerSession::new()),
             _ => AnySession::Reflex(ServerSession::new()),
         }
     }
@@ -105,6 +108,7 @@ macro_rules! each {
         match $self {
             AnySession::Reflex($session) => $call,
             AnySession::NvmeTcp($session) => $call,
+            AnySession::Nbd($session) => $call,
         }
     };
 }
@@ -189,10 +193,11 @@ impl Movable for AnySession {
     }
 }
 
-/// Of all protocols reflex alone leaves its process.
+/// Reflex and NBD: a session of NVMe leaves its process with its controller.
 impl Unpack for AnySession {
     fn unpack(packed: &[u8]) -> Option<Self> {
-        ServerSession::unpack(packed).map(AnySession::Reflex)
+        let reflex = ServerSession::unpack(packed).map(AnySession::Reflex);
+        reflex.or_else(|| nbd::ServerSession::unpack(packed).map(AnySession::Nbd))
     }
 }
 

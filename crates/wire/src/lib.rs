@@ -6,6 +6,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod nbd;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod packets;

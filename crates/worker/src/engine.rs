@@ -4,6 +4,8 @@
 //! Deliberately not here: bytes (`reader.rs` parses them), and how connections introduce
 //! themselves, move and are told to end.
 
+use std::sync::Arc;
+
 use contract::{
     Buf, Command, Completion, ConnId, Device, End, Kind, Namespace, NamespaceId, Part, QueueFull,
     Range, Reply, Request, Scheduler, Session, Slot, Start, Status, Submission, TenantId,
@@ -434,8 +436,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         change: u64,
         number: NamespaceId,
         namespace: Option<Namespace>,
+        name: Arc<str>,
     ) {
-        self.namespaces.set(number, namespace);
+        self.namespaces.set(number, namespace, name);
         if namespace.is_none() {
             self.follow_removals();
         }

@@ -5,6 +5,8 @@
 //! status when their turn comes; those that a device has already are carried out, and the worker
 //! says when the last of them has ended: then the blocks can be used for something else.
 
+use std::sync::Arc;
+
 use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, Removals, Sight, Status};
 
 use crate::requests::InFlight;
@@ -19,20 +21,23 @@ pub struct Namespaces {
 }
 
 /// What a number stands for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Numbered {
     namespace: Option<Namespace>,
     /// The number of removals up to the last one that made the number free; 0: none did.
     removed: u64,
+    /// The name of the namespace, or of the last one.
+    name: Arc<str>,
 }
 
 impl Namespaces {
     /// The largest number.
     pub const NUMBER_MAX: u16 = NAMESPACES_MAX as u16;
 
-    /// Makes a table of these, numbered from 1 in their order.
+    /// Makes a table of these, numbered from 1 in their order and named `ns` and their numbers.
     pub fn new(table: Vec<Namespace>) -> Self {
-        (1..).map(NamespaceId).zip(table).collect()
+        let named = |(n, namespace)| (NamespaceId(n), format!("ns{n}").into(), namespace);
+        (1..).zip(table).map(named).collect()
     }
 
     /// Returns the table of a server that has seen these removals.
@@ -72,6 +77,19 @@ impl Namespaces {
         self.removals
     }
 
+    /// Returns the number of the namespace of this name, or of this number.
+    pub(crate) fn named(&self, name: &str) -> Option<NamespaceId> {
+        if let Ok(number) = name.parse() {
+            return Some(NamespaceId(number));
+        }
+        self.names().find(|(_, own)| ***own == *name).map(|(number, _)| number)
+    }
+
+    /// Returns the names of all namespaces, by number.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (NamespaceId, &Arc<str>)> {
+        self.iter().map(|(number, _)| (number, &self.table[usize::from(number.0) - 1].name))
+    }
+
     /// Tells the meters on which device each namespace lies.
     pub(crate) fn tell_places(&self, meters: &Meters) {
         for (number, namespace) in self.iter() {
@@ -93,17 +111,18 @@ impl Namespaces {
         numbered.filter_map(|(number, numbered)| Some((number, numbered.namespace.as_ref()?)))
     }
 
-    /// Puts a namespace in its place, or removes it.
+    /// Puts a namespace in its place, with its name, or removes it.
     ///
     /// # Panics
     /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].
-    pub fn set(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
+    pub fn set(&mut self, number: NamespaceId, namespace: Option<Namespace>, name: Arc<str>) {
         if namespace.is_none() {
             self.removals += 1;
         }
         let removals = self.removals;
         let numbered = self.entry(number);
         numbered.namespace = namespace;
+        numbered.name = name;
         if namespace.is_none() {
             numbered.removed = removals;
         }
@@ -119,10 +138,12 @@ impl Namespaces {
     }
 }
 
-impl FromIterator<(NamespaceId, Namespace)> for Namespaces {
-    fn from_iter<I: IntoIterator<Item = (NamespaceId, Namespace)>>(all: I) -> Self {
+impl FromIterator<(NamespaceId, Arc<str>, Namespace)> for Namespaces {
+    fn from_iter<I: IntoIterator<Item = (NamespaceId, Arc<str>, Namespace)>>(all: I) -> Self {
         let mut namespaces = Namespaces::default();
-        all.into_iter().for_each(|(number, namespace)| namespaces.set(number, Some(namespace)));
+        for (number, name, namespace) in all {
+            namespaces.set(number, Some(namespace), name);
+        }
         namespaces
     }
 }
@@ -151,9 +172,14 @@ mod tests {
         assert_eq!(namespaces.find(NamespaceId(0)), None);
         assert_eq!(namespaces.find(NamespaceId(1)), Some(&one));
         assert_eq!(namespaces.find(NamespaceId(2)), None);
-        namespaces.set(NamespaceId(5), Some(one));
+        namespaces.set(NamespaceId(5), Some(one), "five".into());
+        assert_eq!(namespaces.named("five"), Some(NamespaceId(5)));
+        assert_eq!(namespaces.named("ns1"), Some(NamespaceId(1)));
+        assert_eq!((namespaces.named("5"), namespaces.named("six")), (Some(NamespaceId(5)), None));
+        assert_eq!(namespaces.names().count(), 2);
         assert_eq!((namespaces.find(NamespaceId(3)), namespaces.last()), (None, 5));
-        namespaces.set(NamespaceId(5), None);
+        namespaces.set(NamespaceId(5), None, "five".into());
+        assert_eq!(namespaces.named("five"), None);
         assert_eq!((namespaces.iter().count(), namespaces.last()), (1, 1));
     }
 
@@ -165,7 +191,7 @@ mod tests {
         let old = Sight::new(first, namespaces.removals());
         let mut removals = Removals::default();
         for (number, namespace) in [(first, None), (first, Some(one)), (second, Some(one))] {
-            namespaces.set(number, namespace);
+            namespaces.set(number, namespace, "name".into());
             if namespace.is_none() {
                 removals.note(number);
             }

@@ -280,8 +280,10 @@ impl Reader {
                 }
                 Ok(Some(Event::Payload { bytes, end })) => engine.payload(id, None, bytes, end),
                 Ok(Some(event)) => self.take_event(engine, line, id, event),
-                Ok(None) if input.is_empty() => return Stop::Empty,
-                Ok(None) => return Stop::Stall,
+                Ok(None) => {
+                    let waits = !input.is_empty() || engine.front.conns.get(id).session.has_more();
+                    return if waits { Stop::Stall } else { Stop::Empty };
+                }
                 Err(fatal) => {
                     engine.front.disconnect(id, End::Protocol, &fatal.to_string());
                     return Stop::Gone;

@@ -352,6 +352,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
                 let info = self.info(id, namespace);
                 self.engine.front.reply(id, &Reply::Info { tag, info }, None);
             }
+            Control::Find { tag, name } => {
+                let info = self.find(id, &name);
+                self.engine.front.reply(id, &Reply::Info { tag, info }, None);
+            }
+            Control::List { tag } => {
+                let names = self.names(id);
+                self.engine.front.reply(id, &Reply::List { tag, names }, None);
+            }
             Control::Ping { tag } => self.engine.front.reply(id, &Reply::Pong { tag }, None),
             Control::Register(register) => self.register(id, register),
             Control::Renegotiate(register) => {
@@ -497,6 +505,27 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             rights,
             volatile_cache: geometry.volatile_cache,
         })
+    }
+
+    /// Describes a namespace of this name or number to a connection.
+    fn find(&mut self, id: ConnId, name: &str) -> Result<NamespaceInfo, Status> {
+        let found = match name {
+            "" => None,
+            name => Some(self.engine.namespaces.named(name).ok_or(Status::NoNamespace)?),
+        };
+        self.info(id, found)
+    }
+
+    /// Returns the names of the namespaces to which a connection has a right.
+    fn names(&self, id: ConnId) -> Result<Vec<Arc<str>>, Status> {
+        let grant = &self.engine.front.conns.peek(id).membership.grant;
+        let grant = grant.as_ref().ok_or(Status::Denied)?;
+        let is_shown = |number| {
+            let rights = grant.rights(number);
+            rights.read || rights.write
+        };
+        let shown = self.engine.namespaces.names().filter(|(number, _)| is_shown(*number));
+        Ok(shown.map(|(_, name)| Arc::clone(name)).collect())
     }
 
     /// Asks the control plane for a tenant, if the access rules let the connection register.

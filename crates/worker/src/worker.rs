@@ -276,6 +276,8 @@ where
         } else if listener.is_some_and(|listener| self.drains.includes(listener)) {
             // It was on its way already.
             front.dismiss(id, End::Drained);
+        } else if front.conns.peek(id).session.unsaid() > 0 {
+            front.attend(id); // it has the first word
         }
     }
 
@@ -335,8 +337,8 @@ where
             }
             Tell::List { from } => self.list(from),
             Tell::Leave { tenant } => front.gauges.meter(tenant).end_epoch(),
-            Tell::Place { change, number, namespace } => {
-                self.engine.change_namespace(change, number, namespace);
+            Tell::Place { change, number, namespace, name } => {
+                self.engine.change_namespace(change, number, namespace, name);
             }
             Tell::Drain { listener, until } => self.drains.order(listener, until),
             Tell::End { conn, until } => self.order_end(conn, until),

@@ -6,7 +6,7 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{commands, handover, kill_server, nvme, old_kernel, power_cut};
+use super::{commands, handover, kill_server, nbd, nvme, old_kernel, power_cut};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "commands", kernels: NONE, list: SHORT, run: commands::all },
     Test { name: "takeover-reflex", kernels: NONE, list: SHORT, run: handover::reflex },
     Test { name: "takeover-nvme", kernels: NONE, list: SHORT, run: handover::nvme },
+    Test { name: "nbd-copies", kernels: NONE, list: SHORT, run: nbd::copies },
+    Test { name: "nbd-peers", kernels: NONE, list: FULL, run: nbd::peers },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
     Test { name: "power-cut-sparse", kernels: NEW, list: SHORT, run: power_cut::sparse },
@@ -101,6 +103,7 @@ mod tests {
         "commands",
         "takeover-reflex",
         "takeover-nvme",
+        "nbd-copies",
         "kill-server",
         "power-cut-sparse",
         "nvme-connect",

@@ -336,8 +336,8 @@ fn list_hosts(hosts: &[Host]) -> String {
 pub(crate) enum ListenerCommand {
     /// Open a listener. It is there again after a restart
     Add {
-        /// URL to listen on: reflex://HOST:PORT[?namespace=N&tenant=NAME], reflex+unix:PATH[?…] or
-        /// nvme-tcp://HOST:PORT[?…]; port 0 takes a free port
+        /// URL to listen on: reflex://HOST:PORT[?namespace=N&tenant=NAME], reflex+unix:PATH[?…],
+        /// nvme-tcp://HOST:PORT[?…], nbd://HOST:PORT[?…] or nbd+unix:PATH[?…]; port 0 takes a free port
         url: String,
     },
     /// Close a listener. Its connections stay, unless --drain is given

@@ -11,6 +11,7 @@ mod serving {
     mod interface;
     mod library;
     mod moves;
+    mod nbd;
     mod no_alloc;
     mod overload;
     mod queue;

@@ -257,6 +257,8 @@ impl Requests {
             Control::Hello(hello) => hello.tag = tag,
             Control::Register(register) | Control::Renegotiate(register) => register.tag = tag,
             Control::Info { tag: place, .. }
+            | Control::Find { tag: place, .. }
+            | Control::List { tag: place }
             | Control::Unregister { tag: place, .. }
             | Control::Ping { tag: place } => *place = tag,
         }
@@ -470,8 +472,10 @@ impl Requests {
 /// Returns the report of a control request that ended without an answer.
 fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
     match control {
-        Control::Info { .. } => Report::Info(ticket, Err(status)),
-        Control::Ping { .. } | Control::Hello(_) => Report::Pong(ticket, status),
+        Control::Info { .. } | Control::Find { .. } => Report::Info(ticket, Err(status)),
+        Control::Ping { .. } | Control::List { .. } | Control::Hello(_) => {
+            Report::Pong(ticket, status)
+        }
         Control::Register(_) | Control::Renegotiate(_) | Control::Unregister { .. } => {
             Report::Tenant(ticket, status, TenantReply::default())
         }

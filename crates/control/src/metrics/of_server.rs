@@ -27,6 +27,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Reflex => "reflex",
         Protocol::NvmeTcp => "nvme-tcp",
+        Protocol::Nbd => "nbd",
     }
 }
 

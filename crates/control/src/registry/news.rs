@@ -1,5 +1,7 @@
 //! Changes that workers have not yet been told of.
 
+use std::sync::Arc;
+
 use contract::{Namespace, NamespaceId, Tell, TenantId};
 
 /// The changes that go to all workers with the controller's next turn.
@@ -20,9 +22,14 @@ impl WorkerNews {
     }
 
     /// Announces that a namespace was changed or removed.
-    pub(super) fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
+    pub(super) fn place(
+        &mut self,
+        number: NamespaceId,
+        namespace: Option<Namespace>,
+        name: Arc<str>,
+    ) {
         self.placed += 1;
-        self.places.push(Tell::Place { change: self.placed, number, namespace });
+        self.places.push(Tell::Place { change: self.placed, number, namespace, name });
     }
 
     /// Returns the total number of namespace changes.
@@ -44,7 +51,7 @@ mod tests {
     #[test]
     fn news_are_told_once_and_tenants_first() {
         let mut news = WorkerNews::default();
-        news.place(NamespaceId(1), None);
+        news.place(NamespaceId(1), None, "ns1".into());
         news.leave(TenantId(2));
         let told: Vec<Tell> = news.take().collect();
         assert!(matches!(

@@ -93,6 +93,7 @@ pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
     };
     match control {
         Control::Hello(_) => Err(Status::Invalid),
+        Control::Find { .. } | Control::List { .. } => Err(Status::Unsupported),
         Control::Ping { tag } => Ok(heads(&[head(Opcode::PING, *tag).as_bytes()])),
         Control::Info { tag, namespace } => {
             let mut head = head(Opcode::INFO, *tag);

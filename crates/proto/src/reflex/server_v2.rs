@@ -194,6 +194,7 @@ pub(super) fn reply(reply: &Reply, body: &[u8], checksums: bool) -> FrameHead {
         Reply::Tenant { tag, status, reply } => {
             with_body(ReplyOpcode::TENANT, tag, status, &tenant_body(&reply))
         }
+        Reply::List { tag, .. } => unreachable!("no list was asked for: {tag:#x}"),
         Reply::Pong { tag } => with_body(ReplyOpcode::PONG, tag, Status::Ok, &()),
         Reply::Notice(Notice::Draining) => {
             with_body(ReplyOpcode::NOTICE_DRAINING, 0, Status::Ok, &())

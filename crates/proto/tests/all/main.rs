@@ -3,10 +3,14 @@
 //!
 //! One program, because each one links the whole crate anew. Each module is a subject.
 
+mod fuzz_nbd;
 mod fuzz_nvme;
 mod fuzz_nvme_tcp;
 mod fuzz_reflex;
 mod fuzz_takeover;
+mod nbd_client;
+mod nbd_rig;
+mod nbd_server;
 mod nvme_auth;
 mod nvme_busy;
 mod nvme_controller;

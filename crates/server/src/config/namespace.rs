@@ -58,7 +58,7 @@ impl Space {
 
 /// Returns the table in which workers look up the namespaces of requests.
 pub(crate) fn table(spaces: &[Space]) -> Namespaces {
-    spaces.iter().map(|space| (space.number, space.place)).collect()
+    spaces.iter().map(|space| (space.number, space.name.as_str().into(), space.place)).collect()
 }
 
 /// Returns the identifiers of a subsystem's namespaces with the server's numbers.

@@ -480,7 +480,7 @@ impl Inner {
 /// A namespace that nobody names is that of the listener.
 fn check_lead(at: &ListenAt, is_there: impl Fn(u16) -> bool) -> Result<(), Problem> {
     let number = at.namespace.0;
-    match at.protocol == Protocol::Reflex && !is_there(number) {
+    match at.protocol != Protocol::NvmeTcp && !is_there(number) {
         true => Err(invalid(format!("{}: there is no namespace {number}", at.endpoint))),
         false => Ok(()),
     }

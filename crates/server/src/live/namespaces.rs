@@ -70,7 +70,7 @@ impl Namespaces<'_> {
             let world = &inner.world;
             let space = find(world, name)?;
             let leads = inner.open.iter().map(|open| &open.at).find(|at| {
-                at.protocol == Protocol::Reflex && at.namespace == space.number
+                at.protocol != Protocol::NvmeTcp && at.namespace == space.number
             });
             if let (Some(at), false) = (leads, how.force) {
                 let message = format!(

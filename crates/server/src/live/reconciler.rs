@@ -182,8 +182,8 @@ impl Reconciler {
             }
         }
         self.place(&less);
-        let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
-        gone.for_each(|(number, _)| inner.removals.note(*number));
+        let gone = less.iter().filter(|(_, namespace, _)| namespace.is_none());
+        gone.for_each(|(number, ..)| inner.removals.note(*number));
         inner.world = Arc::new(after);
         self.show(inner);
     }
@@ -194,7 +194,9 @@ impl Reconciler {
         }
         {
             let mut registry = self.ground.tenants.registry();
-            moves.iter().for_each(|(number, namespace)| registry.place(*number, *namespace));
+            for (number, namespace, name) in moves {
+                registry.place(*number, *namespace, Arc::clone(name));
+            }
         }
         if !self.settle() {
             tracing::warn!("a worker has not taken a change of a namespace yet");

@@ -25,8 +25,8 @@ pub(super) struct World {
     pub(super) nvme: Option<nvme::Config>,
 }
 
-/// A namespace that is another one from now on, or none.
-pub(super) type Move = (NamespaceId, Option<Namespace>);
+/// A namespace that is another one from now on, or none, and its name.
+pub(super) type Move = (NamespaceId, Option<Namespace>, Arc<str>);
 
 impl World {
     /// Derives the state from a configuration. With `grow`, devices are enlarged for it.
@@ -97,12 +97,16 @@ impl World {
 /// Returns what workers have to be told of namespaces, in two lists: first additions (new, larger
 /// or newly writable ones), then removals. A namespace with both stands in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
-    let of = |list: &[Space], number| {
-        list.iter().find(|space| space.number == number).map(|space| space.place)
-    };
+    fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
+        list.iter().find(|space| space.number == number)
+    }
     let (mut more, mut less) = (Vec::new(), Vec::new());
-    for (number, is) in diff(before, after, |space| space.number) {
-        match (of(before, number), is.map(|space| space.place)) {
+    for number in diff(before, after, |space| space.number).into_keys() {
+        let (was, is) = (of(before, number), of(after, number));
+        let name: Arc<str> = is.or(was).map_or("", |space| space.name.as_str()).into();
+        let is_renamed = was.map(|space| &space.name) != is.map(|space| &space.name);
+        match (was.map(|space| space.place), is.map(|space| space.place)) {
+            (Some(was), Some(is)) if was == is && is_renamed => more.push((number, Some(is), name)),
             (was, is) if was == is => {}
             (Some(was), Some(is)) if (was.device, was.first) == (is.device, is.first) => {
                 let most = Namespace {
@@ -110,11 +114,12 @@ pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>)
                     read_only: was.read_only && is.read_only,
                     ..is
                 };
-                more.extend((most != was).then_some((number, Some(most))));
-                less.extend((most != is).then_some((number, Some(is))));
+                let is_told = most != was || is_renamed;
+                more.extend(is_told.then(|| (number, Some(most), Arc::clone(&name))));
+                less.extend((most != is).then_some((number, Some(is), name)));
             }
-            (_, None) => less.push((number, None)),
-            (_, is) => more.push((number, is)),
+            (_, None) => less.push((number, None, name)),
+            (_, is) => more.push((number, is, name)),
         }
     }
     (more, less)
@@ -133,7 +138,7 @@ mod tests {
     fn who_is_told_first_depends_on_which_way_it_goes() {
         let before = [space(1, 0, 10), space(2, 10, 10), space(3, 20, 10), space(4, 30, 1)];
         let after = [space(1, 0, 10), space(2, 10, 5), space(3, 20, 20), space(5, 40, 1)];
-        let numbers = |moves: Vec<Move>| moves.iter().map(|(n, _)| n.0).collect::<Vec<_>>();
+        let numbers = |moves: Vec<Move>| moves.iter().map(|(n, ..)| n.0).collect::<Vec<_>>();
         let (more, less) = moves(&before, &after);
         assert_eq!((numbers(more), numbers(less)), (vec![3, 5], vec![2, 4]));
     }
@@ -147,7 +152,7 @@ mod tests {
         let told = |before: [Space; 1], after: [Space; 1]| {
             let (more, less) = moves(&before, &after);
             let said = |all: Vec<Move>| {
-                let each = all.into_iter().map(|(_, is)| is.map(|is| (is.blocks, is.read_only)));
+                let each = all.into_iter().map(|(_, is, _)| is.map(|is| (is.blocks, is.read_only)));
                 each.map(Option::unwrap).collect::<Vec<_>>()
             };
             (said(more), said(less))

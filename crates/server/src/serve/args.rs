@@ -19,8 +19,8 @@ pub struct Args {
     /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; repeatable
     #[arg(long, value_name = "SPEC")]
     pub(super) device: Vec<String>,
-    /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
-    /// or nvme-tcp://HOST:PORT; repeatable
+    /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE],
+    /// nvme-tcp://HOST:PORT, nbd://HOST:PORT or nbd+unix:PATH; repeatable
     #[arg(long, value_name = "URL")]
     pub(super) listen: Vec<String>,
     /// Number of workers, or MIN..MAX for as many as the load needs [default: 1]

@@ -254,6 +254,7 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     let expected = match session {
         AnySession::Reflex(session) => session.expects(),
         AnySession::NvmeTcp(session) => session.expects(),
+        AnySession::Nbd(session) => session.expects(),
     };
     let left = expected.map_or(0, |expected| expected.bytes);
     let begun = parcel.requests.last().and_then(|request| match &request.payload {
@@ -267,7 +268,7 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     let begun = parcel.requests.iter().map(|request| request.tag);
     let waiting = parcel.waiting.iter().chain(parcel.put_off.iter().map(|(request, _)| request));
     let is_answered = match session {
-        AnySession::Reflex(_) => true,
+        AnySession::Reflex(_) | AnySession::Nbd(_) => true,
         AnySession::NvmeTcp(session) => session.answers(begun.chain(waiting.map(|one| one.tag))),
     };
     if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }

@@ -233,7 +233,7 @@ impl Gauges {
             meter.tell_tokens(lane.scheduler().tokens());
         }
         let gauges = contract::Gauges {
-            protocols: if open > 0 { self.protocols } else { [0; 2] },
+            protocols: if open > 0 { self.protocols } else { [0; Protocol::ALL.len()] },
             in_flight: load.in_flight as u32,
             buffers: load.buffers as u32,
             carried: load.carried as u32,

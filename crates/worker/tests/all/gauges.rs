@@ -15,15 +15,15 @@ fn connections_that_do_nothing_are_told_of() {
     rig.connect(0, 1);
     rig.connect(1, 1);
     rig.pass(A_WHILE);
-    assert_eq!(told(&rig), [2, 0]);
+    assert_eq!(told(&rig), [2, 0, 0]);
     let turns = rig.meters.worker.read().turns;
     rig.pass(A_WHILE);
     assert_eq!(rig.meters.worker.read().turns, turns, "there is nothing new to tell");
     rig.hang_up(1);
     rig.pass(A_WHILE);
-    assert_eq!(told(&rig), [1, 0]);
+    assert_eq!(told(&rig), [1, 0, 0]);
     rig.hang_up(0);
-    assert_eq!(told(&rig), [0, 0]);
+    assert_eq!(told(&rig), [0, 0, 0]);
 }
 
 #[test]

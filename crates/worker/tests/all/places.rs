@@ -5,7 +5,7 @@ use contract::{ConnId, Namespace, NamespaceId, Status, Tell};
 
 /// The worker's only namespace is this from now on.
 fn place(change: u64, namespace: Option<Namespace>) -> Tell {
-    Tell::Place { change, number: NamespaceId(1), namespace }
+    Tell::Place { change, number: NamespaceId(1), namespace, name: "ns1".into() }
 }
 
 fn of(blocks: u64) -> Option<Namespace> {

@@ -9,6 +9,7 @@
 mod browser;
 mod dice;
 mod load;
+mod nbd;
 mod nvme;
 mod office;
 mod operator;
@@ -21,6 +22,7 @@ mod v2;
 pub(crate) use browser::Browser;
 pub(crate) use dice::{Dice, kills};
 pub(crate) use load::{await_load, faultless, loading, result, verifying};
+pub(crate) use nbd::Nbd;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};

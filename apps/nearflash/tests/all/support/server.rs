@@ -182,7 +182,7 @@ fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
     let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
     urls.split(' ')
-        .filter(|url| !url.starts_with("reflex+unix:"))
+        .filter(|url| !url.contains("+unix:"))
         .map(|url| address(url).unwrap_or_else(|| panic!("no URL: {url:?}")))
         .collect()
 }

@@ -1,0 +1,177 @@
+//! Requests that are larger than a command of a device, cut into commands that are not.
+
+use alloc::vec::Vec;
+
+use contract::{Command, Range, Status, Tag};
+
+use super::limits::{CUTS_MAX, PIECE_BLOCKS_MAX};
+
+/// The operation of a request, without its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Reads.
+    Read,
+    /// Writes data that the client sends.
+    Write {
+        /// Durable before the reply.
+        fua: bool,
+    },
+    /// Writes zeroes like data, so that the range stays allocated.
+    Fill {
+        /// Durable before the reply.
+        fua: bool,
+    },
+    /// Discards.
+    Discard,
+    /// Writes zeroes.
+    WriteZeroes {
+        /// Durable before the reply.
+        fua: bool,
+    },
+}
+
+impl Work {
+    /// Returns the command for a range.
+    pub(super) fn command(self, range: Range) -> Command {
+        match self {
+            Work::Read => Command::Read(range),
+            Work::Write { fua } | Work::Fill { fua } => Command::Write { range, fua },
+            Work::Discard => Command::Discard(range),
+            Work::WriteZeroes { fua } => Command::WriteZeroes { range, fua },
+        }
+    }
+}
+
+/// A request that is being cut: the rest of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    pub(super) tag: Tag,
+    pub(super) work: Work,
+    pub(super) range: Range,
+    /// `true` if each piece waits for the one before it, and everything else for the last: a simple
+    /// reply has its data in order, and nothing in between.
+    pub(super) in_order: bool,
+}
+
+impl Rest {
+    /// Takes the next piece; `None` if nothing is left.
+    pub(super) fn next(&mut self) -> Option<Command> {
+        let blocks = self.range.blocks.min(PIECE_BLOCKS_MAX);
+        if blocks == 0 {
+            return None;
+        }
+        let piece = Range::new(self.range.lba, blocks);
+        self.range = Range::new(self.range.lba + u64::from(blocks), self.range.blocks - blocks);
+        Some(self.work.command(piece))
+    }
+}
+
+/// A request that was cut and is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) tag: Tag,
+    /// Blocks of pieces that have not ended.
+    pub(super) left: u32,
+    /// The first failure of a piece; a request whose pieces succeed, succeeds.
+    pub(super) status: Status,
+    pub(super) in_order: bool,
+    /// The first piece's data was sent, in order.
+    pub(super) has_begun: bool,
+}
+
+/// The requests of a connection that were cut and are not answered.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    /// At most [`CUTS_MAX`]; the memory is taken with the first.
+    list: Vec<Cut>,
+}
+
+impl Cuts {
+    /// Restores these; `None` if they are too many.
+    pub(super) fn of(list: Vec<Cut>) -> Option<Self> {
+        (list.len() <= CUTS_MAX).then_some(Cuts { list })
+    }
+
+    pub(super) fn list(&self) -> &[Cut] {
+        &self.list
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Returns `true` if no more request can be cut now.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= CUTS_MAX
+    }
+
+    /// Returns `true` if a request with this tag was cut.
+    pub(super) fn has(&self, tag: Tag) -> bool {
+        self.list.iter().any(|cut| cut.tag == tag)
+    }
+
+    pub(super) fn add(&mut self, rest: &Rest) {
+        assert!(!self.is_full(), "the caller has looked");
+        self.list.reserve_exact(CUTS_MAX - self.list.len());
+        self.list.push(Cut {
+            tag: rest.tag,
+            left: rest.range.blocks,
+            status: Status::Ok,
+            in_order: rest.in_order,
+            has_begun: false,
+        });
+    }
+
+    /// Notes the end of a piece. Returns the cut as it is after that; the last piece removes it.
+    pub(super) fn end(&mut self, tag: Tag, blocks: u32, status: Status) -> Option<Cut> {
+        let place = self.list.iter().position(|cut| cut.tag == tag)?;
+        let cut = &mut self.list[place];
+        cut.left = cut.left.saturating_sub(blocks);
+        if cut.status.is_ok() {
+            cut.status = status;
+        }
+        let (before, failed) = (*cut, !cut.status.is_ok());
+        cut.has_begun = true;
+        if before.left == 0 || before.in_order && failed {
+            self.list.swap_remove(place);
+        }
+        Some(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(blocks: u32) -> Rest {
+        let range = Range::new(5, blocks);
+        Rest { tag: 7, work: Work::Discard, range, in_order: false }
+    }
+
+    #[test]
+    fn pieces_make_the_whole() {
+        for blocks in [1, PIECE_BLOCKS_MAX, PIECE_BLOCKS_MAX + 1, 5 * PIECE_BLOCKS_MAX - 1] {
+            let (mut rest, mut at) = (rest(blocks), 5);
+            while let Some(piece) = rest.next() {
+                let range = piece.range().unwrap();
+                assert_eq!(range.lba, at);
+                assert!((1..=PIECE_BLOCKS_MAX).contains(&range.blocks));
+                at = range.end().unwrap();
+            }
+            assert_eq!(at, 5 + u64::from(blocks));
+        }
+    }
+
+    #[test]
+    fn the_first_failure_counts_and_the_last_piece_ends_it() {
+        let mut cuts = Cuts::default();
+        cuts.add(&rest(3));
+        assert_eq!(cuts.end(8, 1, Status::Ok), None);
+        assert_eq!(cuts.end(7, 1, Status::MediaError).unwrap().left, 2);
+        assert_eq!(cuts.end(7, 1, Status::NoSpace).unwrap().left, 1);
+        let last = cuts.end(7, 1, Status::Ok).unwrap();
+        assert_eq!((last.left, last.status), (0, Status::MediaError));
+        assert!(cuts.is_empty() && cuts.end(7, 1, Status::Ok).is_none());
+    }
+}

@@ -1,0 +1,38 @@
+//! Outcomes as errors of the specification ("Error values").
+
+use contract::{Kind, Status};
+use wire::nbd::errno;
+
+/// Returns the error of a request of this kind; zero for success.
+pub(super) fn of(status: Status, kind: Kind) -> u32 {
+    match status {
+        Status::Ok => 0,
+        Status::Denied | Status::ReadOnly => errno::EPERM,
+        Status::OutOfRange | Status::NoSpace if kind == Kind::Write => errno::ENOSPC,
+        // The session itself refuses reads that are too long for one piece.
+        Status::BadLength if kind == Kind::Read => errno::EOVERFLOW,
+        Status::Unsupported => errno::ENOTSUP,
+        Status::NoResources | Status::NoTenant => errno::ENOMEM,
+        // NBD has no word for "try again". The namespace is gone, or the server will be.
+        Status::Retry | Status::NoNamespace => errno::ESHUTDOWN,
+        Status::MediaError | Status::Internal | Status::ConnectionLost => errno::EIO,
+        _ => errno::EINVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_stay_failures() {
+        for status in Status::ALL {
+            for kind in [Kind::Read, Kind::Write, Kind::Other] {
+                assert_eq!(of(status, kind) == 0, status.is_ok(), "{status:?}");
+            }
+        }
+        assert_eq!(of(Status::OutOfRange, Kind::Write), errno::ENOSPC);
+        assert_eq!(of(Status::OutOfRange, Kind::Read), errno::EINVAL);
+        assert_eq!(of(Status::BadLength, Kind::Write), errno::EINVAL);
+    }
+}

@@ -1,0 +1,365 @@
+//! The negotiation before the first request: greeting, the client's flags, and options until an
+//! export is chosen (the specification's "Newstyle negotiation").
+//!
+//! Deliberately not here: which namespaces exist and who may use them. The worker answers that.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use contract::{BLOCK_BYTES, Control, Fatal, Instant, NamespaceInfo, REQUEST_BYTES_MAX, Status};
+use wire::nbd::{
+    BlockSizeInfo, EXPORT_NAME_ZEROES, ExportInfo, ExportNameReply, FLAG_FIXED_NEWSTYLE,
+    FLAG_NO_ZEROES, GREETING_MAGIC, Greeting, InfoKind, OPTION_MAGIC, OPTION_REPLY_MAGIC,
+    OptionHead, OptionKind, OptionReply, OptionReplyHead, export_flag,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX};
+
+/// The state of a negotiation.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    stage: Stage,
+    /// The beginning of a message that has not come whole.
+    gathered: Vec<u8>,
+    /// Bytes of options so far.
+    taken: usize,
+    /// Messages that have not been sent.
+    outbox: Vec<u8>,
+    /// `true` if some were added that nobody has attended to.
+    has_news: bool,
+    /// Time at which the session was first attended to.
+    since: Option<Instant>,
+    /// The client leaves out the zeroes behind the answer to an export's name.
+    no_zeroes: bool,
+    /// The client asked for structured replies.
+    pub(super) structured: bool,
+}
+
+/// The step that comes next, or is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The client's flags come.
+    Flags,
+    /// An option comes.
+    Options,
+    /// The worker answers the question that this option asks.
+    Asked(OptionKind),
+    /// An export was chosen; requests may come once all has been sent.
+    Chosen,
+    /// The client ends the connection.
+    Aborted,
+}
+
+/// An export that was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) info: NamespaceInfo,
+    pub(super) structured: bool,
+}
+
+impl Handshake {
+    /// Begins with the greeting.
+    pub(super) fn new() -> Self {
+        let greeting = Greeting {
+            magic: GREETING_MAGIC.into(),
+            option_magic: OPTION_MAGIC.into(),
+            flags: (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).into(),
+        };
+        Handshake {
+            stage: Stage::Flags,
+            gathered: Vec::new(),
+            taken: 0,
+            outbox: greeting.as_bytes().to_vec(),
+            has_news: true,
+            since: None,
+            no_zeroes: false,
+            structured: false,
+        }
+    }
+
+    /// Returns `true` if there are new messages to send.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Returns `true` if an export was chosen and the client has been told.
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Chosen && self.outbox.is_empty()
+    }
+
+    /// Checks the time.
+    ///
+    /// # Errors
+    /// The connection is to end: the client wants that, or took too long.
+    pub(super) fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+        self.has_news = false;
+        if self.stage == Stage::Aborted {
+            return Err(Fatal::Ended(0));
+        }
+        let since = *self.since.get_or_insert(now);
+        match self.stage != Stage::Chosen && now - since > HANDSHAKE_TIME {
+            true => Err(Fatal::Ended(1)),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the number of bytes that are not sent.
+    pub(super) fn unsaid(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Moves bytes to be sent to the front of `to`.
+    pub(super) fn speak(&mut self, to: &mut [u8]) -> usize {
+        let count = to.len().min(self.outbox.len());
+        to[..count].copy_from_slice(&self.outbox[..count]);
+        self.outbox.drain(..count);
+        count
+    }
+
+    /// Takes bytes of the client. Returns the question to ask for it, if its option needs one.
+    /// Takes nothing while messages are to be sent or an answer is waited for.
+    ///
+    /// # Errors
+    /// The client broke the protocol or a limit.
+    pub(super) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+        while self.outbox.is_empty() {
+            match self.stage {
+                Stage::Flags => {
+                    let Some(bytes) = gather(&mut self.gathered, input, 4) else { break };
+                    let flags = u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+                    if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+                        return Err(Fatal::BadField(0));
+                    }
+                    self.no_zeroes = flags & u32::from(FLAG_NO_ZEROES) != 0;
+                    self.gathered.clear();
+                    self.stage = Stage::Options;
+                }
+                Stage::Options => match self.take_option(input)? {
+                    Some(question) => return Ok(Some(question)),
+                    None if self.gathered.is_empty() && !input.is_empty() => {}
+                    None => break,
+                },
+                Stage::Asked(_) | Stage::Chosen | Stage::Aborted => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes an option once it is whole.
+    fn take_option(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+        const HEAD: usize = size_of::<OptionHead>();
+        let Some(bytes) = gather(&mut self.gathered, input, HEAD) else { return Ok(None) };
+        let head = OptionHead::read_from_bytes(bytes).expect("gathered to its size");
+        if head.magic.get() != OPTION_MAGIC {
+            return Err(Fatal::BadMagic(head.magic.get() as u16));
+        }
+        let data = head.bytes.get() as usize;
+        if data > OPTIONS_BYTES_MAX - self.taken.min(OPTIONS_BYTES_MAX) {
+            return Err(Fatal::TooMuch);
+        }
+        if gather(&mut self.gathered, input, HEAD + data).is_none() {
+            return Ok(None);
+        }
+        self.taken += HEAD + data;
+        let message = core::mem::take(&mut self.gathered);
+        Ok(self.begin(OptionKind(head.option.get()), &message[HEAD..]))
+    }
+
+    /// Answers an option, or returns the question that it asks.
+    fn begin(&mut self, option: OptionKind, data: &[u8]) -> Option<Control> {
+        let question = match option {
+            OptionKind::EXPORT_NAME => Some(find(data)),
+            OptionKind::GO | OptionKind::INFO => {
+                let Some(name) = info_name(data) else {
+                    self.answer(option, OptionReply::INVALID, &());
+                    return None;
+                };
+                Some(find(name))
+            }
+            OptionKind::LIST if data.is_empty() => Some(Control::List { tag: 0 }),
+            OptionKind::LIST => {
+                self.answer(option, OptionReply::INVALID, &());
+                None
+            }
+            OptionKind::ABORT => {
+                self.answer(option, OptionReply::ACK, &());
+                self.stage = Stage::Aborted;
+                return None;
+            }
+            OptionKind::STRUCTURED_REPLY if data.is_empty() => {
+                self.structured = true;
+                self.answer(option, OptionReply::ACK, &());
+                None
+            }
+            OptionKind::STRUCTURED_REPLY => {
+                self.answer(option, OptionReply::INVALID, &());
+                None
+            }
+            _ => {
+                self.answer(option, OptionReply::UNSUPPORTED, &());
+                None
+            }
+        };
+        if question.is_some() {
+            self.stage = Stage::Asked(option);
+        }
+        question
+    }
+
+    /// Takes the answer to a question about an export. Returns the export if it is chosen by that.
+    ///
+    /// # Errors
+    /// The option has no other answer than the end of the connection.
+    pub(super) fn answer_info(
+        &mut self,
+        answer: Result<NamespaceInfo, Status>,
+    ) -> Result<Option<Chosen>, Fatal> {
+        let Stage::Asked(option) = self.stage else { return Err(Fatal::OutOfOrder) };
+        self.stage = Stage::Options;
+        let info = match answer {
+            Ok(info) => info,
+            Err(status) if option == OptionKind::EXPORT_NAME => {
+                return Err(Fatal::Unanswerable(status));
+            }
+            Err(status) => {
+                let reply = match status {
+                    Status::Denied => OptionReply::POLICY,
+                    Status::NoNamespace => OptionReply::UNKNOWN,
+                    _ => OptionReply::SHUTDOWN,
+                };
+                self.answer(option, reply, &());
+                return Ok(None);
+            }
+        };
+        let (size, flags) = (info.blocks * BLOCK_BYTES as u64, self.flags_of(&info));
+        if option == OptionKind::EXPORT_NAME {
+            let reply = ExportNameReply { size: size.into(), flags: flags.into() };
+            self.has_news = true;
+            self.outbox.extend_from_slice(reply.as_bytes());
+            if !self.no_zeroes {
+                self.outbox.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
+            }
+        } else {
+            let export = ExportInfo {
+                info: InfoKind::EXPORT.0.into(),
+                size: size.into(),
+                flags: flags.into(),
+            };
+            self.answer(option, OptionReply::INFO, &export);
+            let granule = info.physical_block_bytes;
+            let sizes = BlockSizeInfo {
+                info: InfoKind::BLOCK_SIZE.0.into(),
+                minimum: (BLOCK_BYTES as u32).into(),
+                preferred: granule.clamp(BLOCK_BYTES as u32, REQUEST_BYTES_MAX as u32).into(),
+                maximum: (REQUEST_BYTES_MAX as u32).into(),
+            };
+            self.answer(option, OptionReply::INFO, &sizes);
+            self.answer(option, OptionReply::ACK, &());
+        }
+        if option == OptionKind::INFO {
+            return Ok(None);
+        }
+        self.stage = Stage::Chosen;
+        Ok(Some(Chosen { info, structured: self.structured }))
+    }
+
+    /// Takes the names of the exports that the client may see.
+    ///
+    /// # Errors
+    /// Nobody asked.
+    pub(super) fn answer_list(
+        &mut self,
+        names: &Result<Vec<Arc<str>>, Status>,
+    ) -> Result<(), Fatal> {
+        if self.stage != Stage::Asked(OptionKind::LIST) {
+            return Err(Fatal::OutOfOrder);
+        }
+        self.stage = Stage::Options;
+        let Ok(names) = names else {
+            self.answer(OptionKind::LIST, OptionReply::POLICY, &());
+            return Ok(());
+        };
+        for name in names {
+            let bytes = size_of::<u32>() + name.len();
+            self.head(OptionKind::LIST, OptionReply::SERVER, bytes);
+            self.outbox.extend_from_slice(&(name.len() as u32).to_be_bytes());
+            self.outbox.extend_from_slice(name.as_bytes());
+        }
+        self.answer(OptionKind::LIST, OptionReply::ACK, &());
+        Ok(())
+    }
+
+    /// Appends a reply with this data.
+    fn answer(
+        &mut self,
+        option: OptionKind,
+        reply: OptionReply,
+        data: &(impl IntoBytes + Immutable),
+    ) {
+        self.head(option, reply, data.as_bytes().len());
+        self.outbox.extend_from_slice(data.as_bytes());
+    }
+
+    fn head(&mut self, option: OptionKind, reply: OptionReply, bytes: usize) {
+        self.has_news = true;
+        let head = OptionReplyHead {
+            magic: OPTION_REPLY_MAGIC.into(),
+            option: option.0.into(),
+            reply: reply.0.into(),
+            bytes: (bytes as u32).into(),
+        };
+        self.outbox.extend_from_slice(head.as_bytes());
+    }
+
+    /// Returns the flags of an export.
+    fn flags_of(&self, info: &NamespaceInfo) -> u16 {
+        let always = export_flag::HAS_FLAGS
+            | export_flag::SEND_FLUSH
+            | export_flag::SEND_FUA
+            | export_flag::CAN_MULTI_CONN
+            | export_flag::SEND_CACHE;
+        let in_pieces = if self.structured { export_flag::SEND_DF } else { 0 };
+        let access = match info.rights.write {
+            true => {
+                export_flag::SEND_TRIM
+                    | export_flag::SEND_WRITE_ZEROES
+                    | export_flag::SEND_FAST_ZERO
+            }
+            false => export_flag::READ_ONLY,
+        };
+        always | in_pieces | access
+    }
+}
+
+/// Takes bytes off the front of `input` until `gathered` has `need`, which it returns once they have
+/// come.
+fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Option<&'a [u8]> {
+    let taken = need.saturating_sub(gathered.len()).min(input.len());
+    let (piece, rest) = input.split_at(taken);
+    gathered.extend_from_slice(piece);
+    *input = rest;
+    gathered.get(..need)
+}
+
+/// Returns the question about an export of this name.
+fn find(name: &[u8]) -> Control {
+    // Text that is none names nothing.
+    let name: Box<str> = String::from_utf8_lossy(name).into();
+    Control::Find { tag: 0, name }
+}
+
+/// Returns the name in the data of an info or a go; `None` if the data is malformed.
+fn info_name(data: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = data.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > NAME_BYTES_MAX {
+        return None;
+    }
+    let (name, rest) = rest.split_at_checked(length)?;
+    let (count, kinds) = rest.split_first_chunk()?;
+    let count = usize::from(u16::from_be_bytes(*count));
+    (kinds.len() == count * size_of::<u16>()).then_some(name)
+}

@@ -1,0 +1,23 @@
+//! Upper limits of the protocol at the server.
+
+use core::time::Duration;
+
+use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX};
+
+/// The most bytes of all options of a connection, with their heads.
+pub const OPTIONS_BYTES_MAX: usize = 64 << 10;
+
+/// The longest name of an export, in bytes (the specification's "Conventions").
+pub const NAME_BYTES_MAX: usize = 4096;
+
+/// The most data of a read or a write in bytes.
+pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+
+/// The time from the opening of a connection to the choice of an export.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// The most requests of a connection that are cut and not answered. Another one waits.
+pub(super) const CUTS_MAX: usize = 16;
+
+/// The most blocks of a command of a device.
+pub(super) const PIECE_BLOCKS_MAX: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;

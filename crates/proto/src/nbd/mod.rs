@@ -1,0 +1,16 @@
+//! The NBD protocol at the server (docs/reference/protocols/nbd.md): fixed newstyle negotiation
+//! (`handshake`), then requests with simple or structured replies (`server`). Requests that are
+//! larger than a command of a device are cut (`cut`).
+//!
+//! An export is a namespace. NBD has no credentials and no name of a client, so a connection has
+//! the rights and the tenant that its listener and the access rules give.
+
+mod cut;
+mod errno;
+mod handshake;
+mod limits;
+mod packed;
+mod server;
+
+pub use limits::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX, PAYLOAD_BYTES_MAX};
+pub use server::ServerSession;

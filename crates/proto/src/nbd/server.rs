@@ -1,0 +1,569 @@
+//! The server's end of a connection: the negotiation, then requests and their replies (the
+//! specification's "Transmission").
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use contract::{
+    BLOCK_BYTES, Command, Event, Expected, Fatal, Fenced, FrameHead, Instant, Kind, Movable,
+    NamespaceId, Protocol, Range, Reply, Request, Session, Slot, Speaks, Status, Tag, Unpack,
+};
+use wire::nbd::{
+    CHUNK_DONE, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, DataChunk, ErrorChunk,
+    REQUEST_MAGIC, RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply, command_flag,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::cut::{Cut, Cuts, Rest, Work};
+use super::errno;
+use super::handshake::Handshake;
+use super::limits::{PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
+use crate::carry::Carry;
+
+/// The stream of announcements: nothing else is in it, so that a barrier ends at once.
+const ANNOUNCEMENTS: u8 = 7;
+
+/// Zeroes to fill ranges with that are to stay allocated.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The server's end of NBD on one connection.
+#[derive(Debug)]
+pub struct ServerSession {
+    /// The negotiation, until the client has been told that it is over.
+    pub(super) handshake: Option<Box<Handshake>>,
+    /// The export, once one was chosen.
+    pub(super) export: Export,
+    /// The head that is being gathered. Empty while a payload passes.
+    pub(super) carry: Carry<{ size_of::<RequestHead>() }>,
+    /// Bytes left of the last request's payload.
+    pub(super) payload: u32,
+    /// Where those bytes come from.
+    pub(super) source: Source,
+    /// The request that they belong to.
+    pub(super) paying: Tag,
+    /// The refusal of a write, which its client reads once it has sent the data.
+    pub(super) late: Late,
+    /// The request that is being cut.
+    pub(super) rest: Option<Rest>,
+    pub(super) cuts: Cuts,
+    /// Requests that were passed on and have not ended.
+    pub(super) running: u32,
+    /// The client has said that no more requests come.
+    pub(super) is_closing: bool,
+}
+
+/// The source of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The client sends it.
+    Client,
+    /// The session fills a range with zeroes.
+    Zeroes,
+}
+
+/// The refusal of a write whose data was still to come: the request's cookie and the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// There is none.
+    None,
+    /// The data still comes.
+    Held(Tag, u32),
+    /// The data has come, and the reply is to be sent.
+    Due(Tag, u32),
+}
+
+/// A chosen export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Export {
+    pub(super) namespace: NamespaceId,
+    /// The size in blocks that the client was told.
+    pub(super) blocks: u64,
+    /// Replies to reads are structured.
+    pub(super) structured: bool,
+}
+
+impl Default for ServerSession {
+    fn default() -> Self {
+        ServerSession::new()
+    }
+}
+
+impl ServerSession {
+    /// Creates a session of a connection on which nothing was said yet. The session has its greeting
+    /// [to say](Speaks::unsaid).
+    pub fn new() -> Self {
+        ServerSession {
+            handshake: Some(Box::new(Handshake::new())),
+            export: Export { namespace: NamespaceId(0), blocks: 0, structured: false },
+            carry: Carry::new(),
+            payload: 0,
+            source: Source::Client,
+            paying: 0,
+            late: Late::None,
+            rest: None,
+            cuts: Cuts::default(),
+            running: 0,
+            is_closing: false,
+        }
+    }
+
+    /// Takes a part of the negotiation. Requests that come behind it wait until the client has been
+    /// told that it is over.
+    fn negotiate<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        let Some(handshake) = &mut self.handshake else { return Ok(None) };
+        if handshake.has_news() {
+            return Ok(Some(Event::Own));
+        }
+        let question = handshake.take(input)?;
+        match question {
+            Some(question) => Ok(Some(Event::Control(Box::new(question)))),
+            None if handshake.has_news() => Ok(Some(Event::Own)),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the next piece of a payload.
+    fn next_payload<'a>(&mut self, input: &mut &'a [u8]) -> Option<Event<'a>> {
+        let left = self.payload as usize;
+        let bytes: &'a [u8] = match self.source {
+            Source::Zeroes => &ZEROES[..left.min(ZEROES.len())],
+            Source::Client if input.is_empty() => return None,
+            Source::Client => {
+                let (piece, rest) = input.split_at(left.min(input.len()));
+                *input = rest;
+                piece
+            }
+        };
+        self.payload -= bytes.len() as u32;
+        let end = (self.payload == 0).then_some(Status::Ok);
+        if end.is_some() {
+            self.source = Source::Client;
+        }
+        Some(Event::Payload { bytes, end })
+    }
+
+    /// Passes on the next piece of the request that is being cut; `None` if it has to wait.
+    fn next_piece(&mut self) -> Option<Request> {
+        let rest = self.rest.as_mut()?;
+        if rest.in_order && self.running > 0 {
+            return None;
+        }
+        // What goes in order stays until the reply to its last piece was given.
+        let command = rest.next()?;
+        let (tag, work) = (rest.tag, rest.work);
+        if rest.range.blocks == 0 && !rest.in_order {
+            self.rest = None;
+        }
+        Some(self.pass_on(tag, command, work))
+    }
+
+    /// Passes on a command, whose payload follows if it has one.
+    fn pass_on(&mut self, tag: Tag, command: Command, work: Work) -> Request {
+        let payload_bytes = command.payload_bytes();
+        self.payload = payload_bytes as u32;
+        self.paying = tag;
+        if matches!(work, Work::Fill { .. }) {
+            self.source = Source::Zeroes;
+        }
+        self.request(tag, 0, command, payload_bytes, Status::Ok)
+    }
+
+    fn request(
+        &mut self,
+        tag: Tag,
+        stream: u8,
+        command: Command,
+        payload_bytes: usize,
+        verdict: Status,
+    ) -> Request {
+        self.running += 1;
+        let namespace = Some(self.export.namespace);
+        Request { tag, stream, namespace, tenant: 0, command, payload_bytes, verdict }
+    }
+
+    /// Decodes the next request.
+    fn next_request(&mut self, input: &mut &[u8]) -> Result<Option<Request>, Fatal> {
+        if self.carry.is_empty()
+            && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)
+        {
+            *input = rest;
+            return self.begin(head);
+        }
+        let Some(bytes) = self.carry.gather(input, size_of::<RequestHead>()) else {
+            return Ok(None);
+        };
+        let head = RequestHead::read_from_bytes(bytes).expect("gathered to its size");
+        self.carry.clear();
+        self.begin(&head)
+    }
+
+    /// Begins a request; `None` if it has no reply, or none yet.
+    fn begin(&mut self, head: &RequestHead) -> Result<Option<Request>, Fatal> {
+        if head.magic.get() != REQUEST_MAGIC {
+            return Err(Fatal::BadMagic(head.magic.get() as u16));
+        }
+        let (tag, flags, bytes) = (head.cookie.get(), head.flags.get(), head.bytes.get());
+        // Pieces are told by the cookie of their request.
+        if !self.cuts.is_empty() && self.cuts.has(tag) {
+            return Err(Fatal::UnknownTag(tag));
+        }
+        let fua = flags & command_flag::FUA != 0;
+        let kind = CommandKind(head.command.get());
+        let (work, allowed) = match kind {
+            // Most requests are reads; for them this is all.
+            CommandKind::READ if self.export.structured => (Work::Read, command_flag::DF),
+            CommandKind::READ => (Work::Read, 0),
+            CommandKind::WRITE => (Work::Write { fua }, 0),
+            CommandKind::TRIM if fua => (Work::WriteZeroes { fua }, 0),
+            CommandKind::TRIM => (Work::Discard, 0),
+            CommandKind::WRITE_ZEROES => {
+                let work = match flags & command_flag::NO_HOLE {
+                    0 => Work::WriteZeroes { fua },
+                    _ => Work::Fill { fua },
+                };
+                (work, command_flag::NO_HOLE | command_flag::FAST_ZERO)
+            }
+            CommandKind::DISC => {
+                self.is_closing = true;
+                return Ok(None);
+            }
+            _ => return Ok(Some(self.begin_other(kind, head))),
+        };
+        let payload = if kind == CommandKind::WRITE { bytes } else { 0 };
+        let range = blocks_of(head);
+        let verdict = match range {
+            _ if flags & !(allowed | command_flag::FUA) != 0 => Status::Invalid,
+            // No device tells whether it is faster at zeroes than at data.
+            _ if flags & command_flag::FAST_ZERO != 0 => Status::Unsupported,
+            _ if bytes > PAYLOAD_BYTES_MAX && work == Work::Read => Status::Invalid,
+            _ if payload > PAYLOAD_BYTES_MAX => Status::Invalid,
+            None => Status::Invalid,
+            Some(range) if range.blocks <= PIECE_BLOCKS_MAX => {
+                return Ok(Some(self.pass_on(tag, work.command(range), work)));
+            }
+            Some(_) if flags & command_flag::DF != 0 => Status::BadLength,
+            Some(range) => {
+                let in_order = work == Work::Read && !self.export.structured;
+                let rest = Rest { tag, work, range, in_order };
+                self.cuts.add(&rest);
+                self.rest = Some(rest);
+                return Ok(self.next_piece_now());
+            }
+        };
+        self.payload = payload;
+        self.paying = tag;
+        let refused = work.command(Range::new(0, 1));
+        Ok(Some(self.request(tag, 0, refused, payload as usize, verdict)))
+    }
+
+    /// Passes on the first piece of a request, unless the client has to send its data first or other
+    /// requests have to end.
+    fn next_piece_now(&mut self) -> Option<Request> {
+        self.needs_no_bytes().then(|| self.next_piece()).flatten()
+    }
+
+    /// Begins a request without data and without pieces.
+    fn begin_other(&mut self, kind: CommandKind, head: &RequestHead) -> Request {
+        let tag = head.cookie.get();
+        let is_plain = head.flags.get() & !command_flag::FUA == 0;
+        match kind {
+            CommandKind::FLUSH if is_plain && head.bytes.get() == 0 && head.offset.get() == 0 => {
+                self.request(tag, 0, Command::Flush, 0, Status::Ok)
+            }
+            // Nothing is read ahead, which is as good an answer as any.
+            CommandKind::CACHE if is_plain => {
+                let fits = blocks_of(head).is_some_and(|range| range.fits(self.export.blocks));
+                let verdict = if fits { Status::Ok } else { Status::Invalid };
+                self.request(tag, ANNOUNCEMENTS, Command::Barrier, 0, verdict)
+            }
+            _ => self.request(tag, 0, Command::Flush, 0, Status::Invalid),
+        }
+    }
+
+    /// Returns `true` if the rest of a request goes on without bytes of the client.
+    fn needs_no_bytes(&self) -> bool {
+        self.rest.is_some_and(|rest| !matches!(rest.work, Work::Write { .. }))
+    }
+
+    /// Encodes what the end of a request, or of a piece of one, lets the client know.
+    fn done(
+        &mut self,
+        tag: Tag,
+        command: Command,
+        status: Status,
+        body: &[u8],
+    ) -> Result<FrameHead, Fatal> {
+        if self.cuts.is_empty() {
+            return Ok(self.whole(tag, command, status, body));
+        }
+        let blocks = command.range().map_or(0, |range| range.blocks);
+        match self.cuts.end(tag, blocks, status) {
+            Some(cut) => self.piece(&cut, command, status, body),
+            None => Ok(self.whole(tag, command, status, body)),
+        }
+    }
+
+    /// Encodes the reply to a request that was not cut.
+    #[inline]
+    fn whole(&self, tag: Tag, command: Command, status: Status, body: &[u8]) -> FrameHead {
+        match command {
+            Command::Read(range) if self.export.structured => match status {
+                Status::Ok => FrameHead::new(data_chunk(tag, range, body, CHUNK_DONE).as_bytes()),
+                _ => FrameHead::new(error_chunk(tag, errno::of(status, Kind::Read)).as_bytes()),
+            },
+            _ => FrameHead::new(simple(tag, errno::of(status, command.kind())).as_bytes()),
+        }
+    }
+
+    /// Encodes what the end of a piece lets the client know.
+    fn piece(
+        &mut self,
+        cut: &Cut,
+        command: Command,
+        status: Status,
+        body: &[u8],
+    ) -> Result<FrameHead, Fatal> {
+        let (tag, is_last) = (cut.tag, cut.left == 0);
+        let nothing = FrameHead::new(&[]);
+        let Command::Read(range) = command else {
+            let error = errno::of(cut.status, command.kind());
+            return Ok(if is_last {
+                FrameHead::new(simple(tag, error).as_bytes())
+            } else {
+                nothing
+            });
+        };
+        if cut.in_order {
+            if is_last || !status.is_ok() {
+                self.rest = None;
+            }
+            return match (status, cut.has_begun) {
+                (Status::Ok, true) => Ok(FrameHead::of_body()),
+                (status, false) => {
+                    Ok(FrameHead::new(simple(tag, errno::of(status, Kind::Read)).as_bytes()))
+                }
+                // The client has been told that the read succeeded.
+                (status, true) => Err(Fatal::Unanswerable(status)),
+            };
+        }
+        let failure = error_chunk(tag, errno::of(cut.status, Kind::Read));
+        Ok(match (status.is_ok(), is_last, cut.status.is_ok()) {
+            (true, false, _) => FrameHead::new(data_chunk(tag, range, body, 0).as_bytes()),
+            (true, true, true) => {
+                FrameHead::new(data_chunk(tag, range, body, CHUNK_DONE).as_bytes())
+            }
+            (true, true, false) => {
+                FrameHead::with_tail(data_chunk(tag, range, body, 0).as_bytes(), failure.as_bytes())
+            }
+            (false, true, _) => FrameHead::new(failure.as_bytes()),
+            (false, false, _) => nothing,
+        })
+    }
+}
+
+impl Session for ServerSession {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        if self.payload > 0 {
+            return Ok(self.next_payload(input));
+        }
+        if self.handshake.is_some() {
+            return self.negotiate(input);
+        }
+        match self.late {
+            Late::None => {}
+            Late::Held(tag, error) => {
+                self.late = Late::Due(tag, error);
+                return Ok(Some(Event::Own));
+            }
+            Late::Due(..) => return Ok(None),
+        }
+        loop {
+            if self.is_closing {
+                // The end waits for the requests that came before.
+                return Ok((self.running == 0).then_some(Event::Own));
+            }
+            if self.rest.is_some() {
+                if input.is_empty() && !self.needs_no_bytes() {
+                    return Ok(None);
+                }
+                return Ok(self.next_piece().map(Event::Request));
+            }
+            if self.cuts.is_full() {
+                return Ok(None);
+            }
+            let before = input.len();
+            match self.next_request(input)? {
+                Some(request) => return Ok(Some(Event::Request(request))),
+                None if input.len() == before || (self.rest.is_none() && !self.is_closing) => {
+                    return Ok(None);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        match &self.handshake {
+            Some(handshake) => handshake.has_news(),
+            None => {
+                let fills = self.payload > 0 && self.source == Source::Zeroes;
+                let is_late = self.payload == 0 && matches!(self.late, Late::Held(..));
+                fills || is_late || self.is_closing || self.payload == 0 && self.needs_no_bytes()
+            }
+        }
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        let comes = self.payload > 0 && self.source == Source::Client;
+        comes.then_some(Expected { place: None, bytes: self.payload as usize })
+    }
+
+    fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
+        unreachable!("payloads follow their requests: {tag:#x} of {slot:?} was not awaited")
+    }
+
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+        let (tag, command, status) = match reply {
+            Reply::Done { tag, command, status } => (*tag, *command, *status),
+            Reply::Info { info, .. } => {
+                let handshake = self.handshake.as_mut().ok_or(Fatal::OutOfOrder)?;
+                if let Some(chosen) = handshake.answer_info(*info)? {
+                    self.export = Export {
+                        namespace: chosen.info.namespace,
+                        blocks: chosen.info.blocks,
+                        structured: chosen.structured,
+                    };
+                }
+                return Ok(FrameHead::new(&[]));
+            }
+            Reply::List { names, .. } => {
+                let handshake = self.handshake.as_mut().ok_or(Fatal::OutOfOrder)?;
+                handshake.answer_list(names)?;
+                return Ok(FrameHead::new(&[]));
+            }
+            _ => return Err(Fatal::OutOfOrder),
+        };
+        self.running -= 1;
+        let head = self.done(tag, command, status, body)?;
+        let is_early = self.payload > 0 && self.paying == tag && !head.is_empty();
+        if is_early && command.kind() == Kind::Write {
+            self.late = Late::Held(tag, errno::of(status, Kind::Write));
+            return Ok(FrameHead::new(&[]));
+        }
+        Ok(head)
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Nbd
+    }
+
+    fn is_mid_message(&self) -> bool {
+        let owes_data = self.rest.is_some_and(|rest| matches!(rest.work, Work::Write { .. }));
+        self.expects().is_some() || owes_data || !self.carry.is_empty()
+    }
+
+    fn takes_notices(&self) -> bool {
+        false
+    }
+}
+
+/// The protocol takes no rights away from a request that was admitted.
+impl Fenced for ServerSession {
+    fn allowed_as_of(&self, _: Tag) -> u32 {
+        0
+    }
+
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        unreachable!("nothing takes rights away from request {tag:#x}")
+    }
+}
+
+impl Speaks for ServerSession {
+    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+        match &mut self.handshake {
+            Some(handshake) => handshake.attend(now),
+            None if self.is_closing && self.running == 0 => Err(Fatal::Ended(0)),
+            None => Ok(()),
+        }
+    }
+
+    fn unsaid(&self) -> usize {
+        match (&self.handshake, self.late) {
+            (Some(handshake), _) => handshake.unsaid(),
+            (None, Late::Due(..)) => size_of::<SimpleReply>(),
+            (None, _) => 0,
+        }
+    }
+
+    fn speak(&mut self, to: &mut [u8]) -> usize {
+        if let Late::Due(tag, error) = self.late {
+            let reply = simple(tag, error);
+            to[..size_of::<SimpleReply>()].copy_from_slice(reply.as_bytes());
+            self.late = Late::None;
+            return size_of::<SimpleReply>();
+        }
+        let Some(handshake) = &mut self.handshake else { return 0 };
+        let said = handshake.speak(to);
+        if handshake.is_over() {
+            self.handshake = None;
+        }
+        said
+    }
+}
+
+impl Movable for ServerSession {
+    /// A negotiation stays where it began: it lasts seconds at most.
+    fn moves_to(&self, _: u16) -> bool {
+        self.handshake.is_none()
+    }
+
+    fn is_settled(&self) -> bool {
+        let says_all = self.handshake.is_none() && !matches!(self.late, Late::Due(..));
+        says_all && (self.payload == 0 || self.source == Source::Client)
+    }
+
+    fn pack(&mut self) -> Option<Vec<u8>> {
+        Some(self.to_bytes())
+    }
+}
+
+impl Unpack for ServerSession {
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        ServerSession::from_bytes(packed)
+    }
+}
+
+/// Returns the blocks of a request; `None` if it begins or ends within one, or has none.
+fn blocks_of(head: &RequestHead) -> Option<Range> {
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+    let (offset, bytes) = (head.offset.get(), u64::from(head.bytes.get()));
+    let is_whole = offset % BLOCK == 0 && bytes % BLOCK == 0 && bytes > 0;
+    is_whole.then(|| Range::new(offset / BLOCK, (bytes / BLOCK) as u32))
+}
+
+fn simple(tag: Tag, error: u32) -> SimpleReply {
+    SimpleReply { magic: SIMPLE_REPLY_MAGIC.into(), error: error.into(), cookie: tag.into() }
+}
+
+fn chunk(tag: Tag, kind: ChunkKind, flags: u16, bytes: usize) -> ChunkHead {
+    ChunkHead {
+        magic: CHUNK_MAGIC.into(),
+        flags: flags.into(),
+        kind: kind.0.into(),
+        cookie: tag.into(),
+        bytes: (bytes as u32).into(),
+    }
+}
+
+fn data_chunk(tag: Tag, range: Range, body: &[u8], flags: u16) -> DataChunk {
+    let bytes = size_of::<u64>() + body.len();
+    let offset = range.lba * BLOCK_BYTES as u64;
+    DataChunk { head: chunk(tag, ChunkKind::OFFSET_DATA, flags, bytes), offset: offset.into() }
+}
+
+/// Returns the last chunk of a reply that failed.
+fn error_chunk(tag: Tag, error: u32) -> ErrorChunk {
+    let bytes = size_of::<ErrorChunk>() - size_of::<ChunkHead>();
+    let head = chunk(tag, ChunkKind::ERROR, CHUNK_DONE, bytes);
+    ErrorChunk { head, error: error.into(), message_bytes: 0.into() }
+}

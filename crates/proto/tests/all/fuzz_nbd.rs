@@ -1,0 +1,82 @@
+//! Fuzzes the server's end of NBD with damaged streams and random bytes. It neither panics nor
+//! hangs nor breaks the contract, and holds no more requests than it may.
+//!
+//! Runs a fixed number of rounds, or for `FUZZ_SECONDS` if that is set. `FUZZ_SEED` sets the first
+//! seed. A failure prints the seed of its round.
+
+use std::collections::BTreeSet;
+
+use wire::nbd::{CommandKind, OptionKind};
+
+use crate::nbd_client::{hello, named, option, request};
+use crate::nbd_rig::{NAMES, Rig};
+use crate::support::{Chance, Damage, cut, rounds, variant_name as name};
+
+/// The number of rounds if no time is given.
+const ROUNDS: u64 = 1000;
+
+/// The damage to streams.
+const DAMAGE: Damage = Damage {
+    places_least: 0,
+    telling: [0, 1, 2, 3, 4, 6, 7, 8, 0x10, 0x25, 0x7f, 0xff],
+    copied: 44,
+};
+
+fn stream(chance: &mut Chance) -> Vec<u8> {
+    let mut bytes = match chance.below(4) {
+        0 => {
+            let kinds = [1, 2, 3, 5, 6, 7, 8, 9, 10, 99];
+            let mut bytes = vec![0, 0, 0, chance.below(4) as u8];
+            for _ in 0..chance.below(5) {
+                let kind = OptionKind(chance.of(&kinds));
+                let known = ["", NAMES[0], NAMES[1], NAMES[2], "none"];
+                let data = if chance.flip() { named(chance.of(&known)) } else { Vec::new() };
+                bytes.extend(option(kind, &data));
+            }
+            bytes
+        }
+        1 => hello("first", false),
+        _ => hello("first", true),
+    };
+    for cookie in 0..chance.below(8) as u64 {
+        let command = CommandKind(chance.of(&[0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 9]));
+        let flags = if chance.flip() { 0 } else { 1 << chance.below(6) };
+        let length = chance.of(&[0, 512, 4096, 65536, (1 << 20) + 512, 5 << 20, 100, 40 << 20]);
+        let offset = chance.below(12 << 11) as u64 * 512;
+        bytes.extend(request(command, flags, cookie, offset, length));
+        if command == CommandKind::WRITE && length < 70_000 {
+            bytes.resize(bytes.len() + length as usize, cookie as u8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn servers_stand_tampered_streams() {
+    let mut marks = BTreeSet::new();
+    rounds::rounds(ROUNDS, |seed| {
+        let chance = &mut Chance(seed);
+        let mut bytes = stream(chance);
+        if chance.below(16) == 0 {
+            let length = chance.below(200);
+            bytes = chance.bytes(length);
+        }
+        DAMAGE.tamper(chance, &mut bytes);
+        let mut rig = Rig::new(10 << 11);
+        rig.moves = chance.flip();
+        for piece in cut(chance, &bytes) {
+            rig.receive(piece);
+            if chance.below(3) == 0 {
+                rig.answer(chance.flip());
+            }
+        }
+        while rig.answer(chance.flip()) {}
+        marks.extend(rig.ended.iter().map(name));
+        if rig.output.len() > 1000 {
+            marks.insert("answered".to_owned());
+        }
+    });
+    for mark in ["BadMagic", "BadField", "Unanswerable", "Ended", "TooMuch", "answered"] {
+        assert!(marks.contains(mark), "no round reached {mark}: {marks:?}");
+    }
+}
