@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_worker_adds_up_its_turns() {
         let meter = WorkerMeter::default();
-        let gauges = Gauges { protocols: [1, 5], in_flight: 2, buffers: 3, carried: 4 };
+        let gauges = Gauges { protocols: [1, 5, 0], in_flight: 2, buffers: 3, carried: 4 };
         meter.tell(1, 0, gauges);
         meter.tell(2, 500, gauges);
         meter.time(Part::Kernel, 300);

@@ -4,6 +4,7 @@
 //! [`Fabric`](super::Fabric).
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,6 +18,9 @@ pub const NQN_BYTES_MAX: usize = 223;
 
 /// The largest ANA group number.
 pub const ANA_GROUPS_MAX: u32 = 32;
+
+/// The beginning of the names of hosts that give none.
+const ANONYMOUS: &str = "anonymous:";
 
 /// An NVMe qualified name (Base 4.5).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +38,22 @@ impl Nqn {
             && text.len() <= NQN_BYTES_MAX
             && !text.chars().any(char::is_control);
         if good { Ok(Nqn(text.into())) } else { Err(Refusal::Name(text.into())) }
+    }
+
+    /// Returns the name of a host that gives none, and this identifier. No list of hosts has it, so
+    /// only subsystems that admit every host admit this one.
+    pub fn anonymous(id: HostId) -> Nqn {
+        Nqn(format!("{ANONYMOUS}{id:?}").into())
+    }
+
+    /// Checks and wraps the name of a host, which may be [`anonymous`](Nqn::anonymous).
+    ///
+    /// # Errors
+    /// As [`new`](Nqn::new).
+    pub fn of_host(text: &str) -> Result<Nqn, Refusal> {
+        let id = text.strip_prefix(ANONYMOUS);
+        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if id.is_some_and(is_id) { Ok(Nqn(text.into())) } else { Nqn::new(text) }
     }
 
     /// Returns the name in a zero-terminated field, if it is valid.

@@ -215,7 +215,10 @@ fn admit_queue(
 fn who(connect: &ConnectData) -> Result<Who, Wrong> {
     Ok(Who {
         subsystem: Nqn::from_field(&connect.subsystem_nqn).ok_or(SUBSYSTEM)?,
-        host: Nqn::from_field(&connect.host_nqn).ok_or(HOST)?,
+        host: match connect.host_nqn[0] {
+            0 => Nqn::anonymous(HostId(connect.host_id)),
+            _ => Nqn::from_field(&connect.host_nqn).ok_or(HOST)?,
+        },
         host_id: HostId(connect.host_id),
         cntlid: connect.cntlid.get(),
     })

@@ -65,8 +65,6 @@ pub(super) struct Controller {
     pub(super) events: Events,
     pub(super) changed: Changed,
     pub(super) notices: Notices,
-    /// The number of changes of what discovery tells this host.
-    pub(super) discovery_changes: u64,
     pub(super) created: Instant,
     /// `true` if another process has received a copy of the controller, so that it must not change.
     pub(super) is_exported: bool,
@@ -93,7 +91,6 @@ impl Controller {
             events: Events::default(),
             changed: Changed::default(),
             notices: Notices::default(),
-            discovery_changes: 0,
             created: now,
             is_exported: false,
         }

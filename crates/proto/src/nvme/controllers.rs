@@ -149,7 +149,6 @@ impl Controllers {
             own.association.kind == Kind::Discovery && whom(&own.association.host)
         };
         for controller in self.all.values_mut().filter(told) {
-            controller.discovery_changes += 1;
             controller.events.raise(Event::DISCOVERY);
             controller.send_events(mail);
         }

@@ -43,12 +43,9 @@ pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
         let port = Port { id: *id, family, address, service };
         entries.push(entry(state, &port, &own, SubsystemKind::REFERRAL));
     }
-    // The generation counts this host's own changes only, so it tells nothing about other
-    // hosts. Its base is the time of the controller's creation. A host that reconnects thus
-    // never takes the new log for the one that it knows.
-    let since = controller.created.since(state.started).as_micros() as u64;
+    // The generation counts this host's own changes only, so it tells nothing about other hosts.
     let head = DiscoveryHeader {
-        generation: U64::new(1 + since + controller.discovery_changes),
+        generation: U64::new(state.generations.of(&controller.association.host)),
         entries: U64::new(entries.len() as u64),
         ..DiscoveryHeader::new_zeroed()
     };

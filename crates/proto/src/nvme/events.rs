@@ -11,7 +11,11 @@ use crate::takeover::{Reader, Unfit, Writer};
 pub(super) const EVENT_REQUESTS_MAX: usize = 4;
 
 /// All events, in the order in which they are sent.
-const EVENTS: [Event; 4] = [Event::NAMESPACE, Event::ANA, Event::RESERVATION, Event::DISCOVERY];
+const EVENTS: [Event; 5] =
+    [Event::NAMESPACE, Event::ANA, Event::RESERVATION, Event::DISCOVERY, Event::TEMPERATURE];
+
+/// The bit of feature 0Bh for warnings of the temperature.
+const OF_TEMPERATURE: u32 = 1 << 1;
 
 /// The events of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +52,7 @@ impl Events {
             Event::NAMESPACE => self.wanted & notice::NAMESPACE != 0,
             Event::ANA => self.wanted & notice::ANA != 0,
             Event::DISCOVERY => self.wanted & notice::DISCOVERY != 0,
+            Event::TEMPERATURE => self.wanted & OF_TEMPERATURE != 0,
             _ => true,
         };
         let bit = bit_of(event);

@@ -175,7 +175,7 @@ fn exported(state: &State, own: &Controller, numbers: &[u64]) -> ExportedControl
         is_ready: own.link.is_ready(),
         writes_through: own.link.writes_through(),
         created: own.created,
-        discovery_changes: own.discovery_changes,
+        discovery_changes: state.generations.of(&own.association.host),
         features: own.features.clone(),
         events: own.events.clone(),
         changed: own.changed.clone(),

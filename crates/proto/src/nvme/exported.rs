@@ -176,7 +176,7 @@ impl ExportedController {
                 kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
                 subsystem: take_name(input)?,
                 port: PortId(input.u16()?),
-                host: take_name(input)?,
+                host: take_host(input)?,
                 host_id: HostId(input.array()?),
             },
             is_last: input.flag("host")?,
@@ -221,7 +221,12 @@ impl ExportedController {
     }
 }
 
-pub(super) fn take_name(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
+pub(super) fn take_host(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
+    let text = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
+    Nqn::of_host(text).map_err(|_| Unfit::Value("name"))
+}
+
+fn take_name(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
     let text = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
     Nqn::new(text).map_err(|_| Unfit::Value("name"))
 }

@@ -1,13 +1,15 @@
 //! Get Features and Set Features (Base 5.15 and 5.27).
 
-use wire::nvme::{Feature, FeatureSelect, Status, Timestamp};
+use wire::nvme::{Event, Feature, FeatureSelect, Status, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::call::{Call, Done};
 use super::controller::Controller;
 use super::data;
-use super::features::{HOST_BEHAVIOUR_BYTES, OF_NAMESPACE, capabilities, is_served, payload_bytes};
+use super::features::{HOST_BEHAVIOUR_BYTES, OF_NAMESPACE, TEMPERATURE_WARNED};
+use super::features::{capabilities, events_of, is_served, payload_bytes};
 use super::fences::Withdrawal;
+use super::logs::TEMPERATURE;
 use super::reservation_commands::{await_change, check_unkept};
 use super::state::State;
 
@@ -121,13 +123,21 @@ fn set_value(
         // chosen.
         Feature::POWER | Feature::ERROR_RECOVERY if value & 0x1f == 0 => {}
         Feature::WRITE_ATOMICITY if value <= 1 => {}
-        Feature::TEMPERATURE => features.set_temperature(value)?,
+        Feature::TEMPERATURE => {
+            let was_beyond = features.is_beyond_a_threshold(TEMPERATURE);
+            features.set_temperature(value)?;
+            if !was_beyond && features.is_beyond_a_threshold(TEMPERATURE) {
+                controller.events.raise(Event::TEMPERATURE);
+                controller.send_events(mail);
+            }
+        }
         Feature::WRITE_CACHE => {
             features.write_cache = value & 1 != 0;
             controller.link.set_writes_through(value & 1 == 0);
         }
         Feature::EVENTS => {
-            controller.events.wanted = value;
+            // Bits of events that never come read back as off.
+            controller.events.wanted = value & events_of(controller.association.kind);
             controller.send_events(mail);
         }
         Feature::TIMESTAMP => {
@@ -139,7 +149,6 @@ fn set_value(
         }
         Feature::KEEP_ALIVE => controller.set_keep_alive(value, call.now),
         Feature::HOST_BEHAVIOUR => features.host_behaviour = call.payload[0],
-        Feature::HOST_IDENTIFIER => return Err(Status::SEQUENCE_ERROR.dnr()),
         Feature::RESERVATION_MASK => return set_reservation_mask(state, cntlid, call),
         _ => return Err(Status::INVALID_FIELD.dnr()),
     }
@@ -228,7 +237,7 @@ fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<D
         Feature::HOST_IDENTIFIER => call.reply(&[0; 16]),
         Feature::WRITE_CACHE => Ok(Done::Result(1)),
         Feature::QUEUES => Ok(Done::Result(queues_value(queues_max))),
-        Feature::TEMPERATURE if over => Ok(Done::Result(u64::from(u16::MAX))),
+        Feature::TEMPERATURE if over => Ok(Done::Result(u64::from(TEMPERATURE_WARNED))),
         _ => Ok(Done::Result(0)),
     }
 }

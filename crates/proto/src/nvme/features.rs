@@ -12,6 +12,10 @@ pub(super) const HOST_BEHAVIOUR_BYTES: usize = 512;
 /// The events that an I/O controller sends, as bits of the feature and of Identify Controller.
 pub(super) const IO_EVENTS: u32 = notice::NAMESPACE | notice::ANA;
 
+/// The temperature in kelvin that is told as too warm, and the threshold over which a controller
+/// warns before its host sets another.
+pub(super) const TEMPERATURE_WARNED: u16 = 0x0157;
+
 /// The capability bit of a feature that belongs to a namespace.
 pub(super) const OF_NAMESPACE: u64 = 1 << 1;
 
@@ -39,7 +43,7 @@ impl Features {
     pub(super) fn new(now: Instant) -> Features {
         Features {
             arbitration: 0,
-            temperature: [u32::from(u16::MAX), 0],
+            temperature: [u32::from(TEMPERATURE_WARNED), 0],
             keep_alive_ms: 0,
             io_queues: None,
             write_cache: true,
@@ -85,7 +89,14 @@ impl Features {
         if is_whole { Ok(features) } else { Err(Unfit::Value("feature")) }
     }
 
-    /// Sets a threshold of the composite temperature (Base 5.27.1.3), which is never reached.
+    /// Returns true if a temperature in kelvin has reached a threshold, over or under.
+    pub(super) fn is_beyond_a_threshold(&self, kelvin: u16) -> bool {
+        let [over, under] = self.temperature;
+        let kelvin = u32::from(kelvin);
+        kelvin >= over || kelvin <= under
+    }
+
+    /// Sets a threshold of the composite temperature (Base 5.27.1.3).
     pub(super) fn set_temperature(&mut self, value: u32) -> Result<(), Status> {
         let (sensor, under) = (value >> 16 & 0xf, value >> 20 & 3);
         match (sensor, under) {
@@ -104,6 +115,14 @@ impl Features {
         let mut field = [0; 6];
         field.copy_from_slice(&millis.to_le_bytes()[..6]);
         Timestamp { millis: field, origin: origin << 1, reserved: 0 }
+    }
+}
+
+/// Returns the events that a kind of controller sends, as bits of the feature.
+pub(super) fn events_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::Io => IO_EVENTS | notice::SMART,
+        Kind::Discovery => notice::DISCOVERY,
     }
 }
 

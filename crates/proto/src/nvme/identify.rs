@@ -17,7 +17,7 @@ use super::controller::{Controller, KEEP_ALIVE_UNIT};
 use super::data;
 use super::errors::ERROR_ENTRIES;
 use super::events::EVENT_REQUESTS_MAX;
-use super::features::IO_EVENTS;
+use super::features::{IO_EVENTS, TEMPERATURE_WARNED};
 use super::inventory::Attached;
 use super::record::Kind;
 use super::state::State;
@@ -239,7 +239,7 @@ fn io_controller_data(
         // One slot, read-only.
         firmware_updates: 1 | 1 << 1,
         log_pages: base.log_pages | 1 << 1,
-        temperature_warning: U16::new(0x0157),
+        temperature_warning: U16::new(TEMPERATURE_WARNED),
         temperature_critical: U16::new(0x0175),
         capacity_total: U128::new(capacity),
         ana_transition_seconds: 10,

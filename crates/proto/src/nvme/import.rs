@@ -120,7 +120,7 @@ pub(super) fn import(
     own.configuration = exported.configuration;
     own.state = exported.state;
     own.created = exported.created;
-    own.discovery_changes = exported.discovery_changes;
+    state.generations.raise(&own.association.host, exported.discovery_changes);
     own.features = exported.features;
     own.events = exported.events;
     own.changed = exported.changed;
@@ -129,6 +129,10 @@ pub(super) fn import(
     for (queue, number) in exported.queues.iter().zip(numbers) {
         let queue = settle(&mut own, queue, *number, now);
         state.migrations.put(*number, queue);
+    }
+    if own.association.kind == Kind::Discovery {
+        // What discovery tells was not compared.
+        state.generations.count(|host| *host == own.association.host);
     }
     tell_what_changed(&state.inventory, &mut own, &exported.seen_namespaces);
     own.send_events(&mut state.mail);
@@ -140,7 +144,6 @@ pub(super) fn import(
 fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[SeenNamespace]) {
     if own.association.kind == Kind::Discovery {
         // Discovery does not compare: the host reads the log again.
-        own.discovery_changes += 1;
         return own.events.raise(Event::DISCOVERY);
     }
     let now = seen_namespaces(inventory, own);

@@ -30,7 +30,10 @@ const RETAIN: u32 = 1 << 15;
 const TOO_MANY: usize = 1024;
 
 /// The temperature in the health log, in kelvin. There is no thermometer.
-const TEMPERATURE: u16 = 298;
+pub(super) const TEMPERATURE: u16 = 298;
+
+/// The critical warning that the temperature is beyond a threshold.
+const TEMPERATURE_WARNING: u8 = 1 << 1;
 
 pub(super) fn get_log_page(
     state: &mut State,
@@ -50,6 +53,13 @@ pub(super) fn get_log_page(
     let controller = state.controllers.get(cntlid)?;
     if !is_served(controller.association.kind, page) {
         return Err(Status::INVALID_LOG_PAGE.dnr());
+    }
+    // Bits 31:24 of dword 14 choose the command set of the page; only NVM is served.
+    if page == LogPage::EFFECTS && call.entry.dword14.get() >> 24 != 0 {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    if page == LogPage::DISCOVERY {
+        state.generations.keep(&controller.association.host);
     }
     let specific = (dword10 >> 8) as u8 & 0x7f;
     let retain = dword10 & RETAIN != 0;
@@ -125,7 +135,9 @@ fn smart(state: &State, controller: &Controller, call: &Call) -> Result<SmartLog
     // In thousands of blocks, rounded up.
     let units = |blocks: u64| U128::new(u128::from(blocks.div_ceil(1000)));
     let hours = call.now.since(state.started).as_secs() / 3600;
+    let is_warned = controller.features.is_beyond_a_threshold(TEMPERATURE);
     Ok(SmartLog {
+        warning: if is_warned { TEMPERATURE_WARNING } else { 0 },
         temperature: U16::new(TEMPERATURE),
         spare: 100,
         spare_threshold: 10,

@@ -49,6 +49,7 @@ mod fabric;
 mod feature_commands;
 mod features;
 mod fences;
+mod generations;
 mod handover;
 mod identify;
 mod import;

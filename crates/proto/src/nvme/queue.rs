@@ -336,9 +336,11 @@ impl Queue {
             | AdminOpcode::ASYNC_EVENT_REQUEST
             | AdminOpcode::KEEP_ALIVE => 0,
             AdminOpcode::ABORT if self.made.kind == Kind::Io => 0,
-            AdminOpcode::SET_FEATURES => {
-                features::payload_bytes(Feature(entry.dword10.get() as u8))
-            }
+            AdminOpcode::SET_FEATURES => match Feature(entry.dword10.get() as u8) {
+                // Over fabrics it is part of Connect, whatever size the host says it has.
+                Feature::HOST_IDENTIFIER => return Err(Status::SEQUENCE_ERROR.dnr()),
+                feature => features::payload_bytes(feature),
+            },
             _ => return Err(Status::INVALID_OPCODE.dnr()),
         };
         controllers_own(entry, payload_bytes)

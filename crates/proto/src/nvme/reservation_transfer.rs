@@ -13,7 +13,7 @@ use contract::NamespaceId;
 use wire::nvme::ReservationKind;
 
 use super::config::HostId;
-use super::exported::take_name;
+use super::exported::take_host;
 use super::reservation::{Registrant, Reservation};
 use super::reservations::Reservations;
 use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
@@ -83,7 +83,7 @@ fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation)
     let persists = input.flag("reservation")?;
     let mut registrants = Vec::new();
     for _ in 0..input.count(REGISTRANT_BYTES)? {
-        let host = Registrant { host: take_name(input)?, id: HostId(input.array()?) };
+        let host = Registrant { host: take_host(input)?, id: HostId(input.array()?) };
         registrants.push((host, input.u64()?));
     }
     let (kind, place) = (input.u8()?, input.u32()?);

@@ -15,6 +15,7 @@ use super::controller::Controller;
 use super::controllers::Controllers;
 use super::counts::Sum;
 use super::fences::{Families, Withdrawal};
+use super::generations::Generations;
 use super::inventory::{Attached, Inventory};
 use super::link::{Seen, View};
 use super::mail::Mail;
@@ -37,6 +38,7 @@ pub(super) struct State {
     lost: Withdrawal,
     pub(super) mail: Mail,
     pub(super) migrations: Migrations,
+    pub(super) generations: Generations,
     /// The time at which the fabric was created.
     pub(super) started: Instant,
 }
@@ -59,6 +61,7 @@ impl State {
             lost: Withdrawal::default(),
             mail: Mail::new(config.workers),
             migrations: Migrations::default(),
+            generations: Generations::default(),
             started,
         })
     }
@@ -191,6 +194,7 @@ impl State {
 
     /// Tells the hosts that `whom` selects that discovery has changed for them.
     pub(super) fn discovery_changed(&mut self, whom: impl Fn(&Nqn) -> bool) {
+        self.generations.count(&whom);
         self.controllers.discovery_changed(&mut self.mail, whom);
     }
 

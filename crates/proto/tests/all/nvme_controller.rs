@@ -40,6 +40,72 @@ fn refused(step: Step) -> Status {
     }
 }
 
+/// Foreign suites ask for these one by one.
+#[test]
+fn features_and_logs_answer_as_the_specification_says() {
+    let fabric = fabric(&config());
+    let mut host = open(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0)).unwrap();
+    host.enable();
+    let mut effects = log_entry(host.cid(), LogPage::EFFECTS, 4096, 0);
+    effects.dword14 = (2 << 24).into();
+    assert_eq!(host.run(&effects, &[]), Err(Status::INVALID_FIELD.dnr()), "of zoned namespaces");
+    assert_eq!(host.log(LogPage::EFFECTS, 4096).map(|log| log.len()), Ok(4096));
+    let mut identifier = Submission::new(AdminOpcode::SET_FEATURES.0, host.cid(), 0);
+    identifier.dword10 = u32::from(Feature::HOST_IDENTIFIER.0).into();
+    identifier.data = SglDescriptor::transport(16);
+    assert_eq!(host.run(&identifier, &[0; 16]), Err(Status::SEQUENCE_ERROR.dnr()));
+    // Default of the threshold, then the value now.
+    let id: IdentifyController = read(&host.identify(IdentifyCns::CONTROLLER, 0).unwrap());
+    let mut threshold = Submission::new(AdminOpcode::GET_FEATURES.0, host.cid(), 0);
+    threshold.dword10 = (u32::from(Feature::TEMPERATURE.0) | 1 << 8).into();
+    let warned = u64::from(id.temperature_warning.get());
+    assert_eq!(host.run(&threshold, &[]).map(|(value, _)| value), Ok(warned));
+    assert_eq!(host.get_feature(Feature::TEMPERATURE), Ok(warned));
+    let warning =
+        |host: &mut Session| read::<SmartLog>(&host.log(LogPage::SMART, 512).unwrap()).warning;
+    host.set_feature(Feature::EVENTS, u32::MAX).unwrap();
+    let served = notice::SMART | notice::NAMESPACE | notice::ANA;
+    assert_eq!(host.get_feature(Feature::EVENTS), Ok(u64::from(served)));
+    assert_eq!(warning(&mut host), 0);
+    let cid = host.await_event();
+    host.set_feature(Feature::TEMPERATURE, 256).unwrap();
+    let told = [(place(0, 0).conn, cid, u64::from(Event::TEMPERATURE.to_result()))];
+    assert_eq!(events(&poll(&fabric, 0, Instant::ZERO)), told);
+    assert_eq!(warning(&mut host), 1 << 1);
+    host.set_feature(Feature::TEMPERATURE, 0xffff).unwrap();
+    assert_eq!(warning(&mut host), 0);
+}
+
+/// A host without a name comes in where everybody does, and nowhere else.
+#[test]
+fn a_host_without_a_name_is_let_in_where_everybody_is() {
+    let mut config = config();
+    let mut listed = subsystem("nqn.2026-01.io.nearflash:listed");
+    listed.hosts = Hosts::Only(vec![nqn(&host(1).nqn)]);
+    let mut locked = subsystem("nqn.2026-01.io.nearflash:locked");
+    locked.must_authenticate = true;
+    config.subsystems.extend([listed, locked]);
+    let fabric = fabric(&config);
+    let nobody = Host { nqn: String::new(), ..host(1) };
+    let mut session = open(&fabric, &nobody, SUBSYSTEM, 1, place(0, 0)).unwrap();
+    session.enable();
+    assert_eq!(session.namespaces(), [1, 2]);
+    assert!(session.io(1, place(0, 1)).is_ok());
+    for refused in ["listed", "locked"] {
+        let name = format!("nqn.2026-01.io.nearflash:{refused}");
+        let done = open(&fabric, &nobody, &name, 1, place(0, 2)).unwrap_err();
+        assert_eq!(done.status(), Status::CONNECT_INVALID_HOST.dnr());
+    }
+    // Another one without a name is another host.
+    let another = Host { nqn: String::new(), ..host(2) };
+    let mut other = open(&fabric, &another, SUBSYSTEM, 1, place(0, 3)).unwrap();
+    other.enable();
+    let list = other.identify(IdentifyCns(0x13), 0).unwrap();
+    assert_eq!(u16::from_le_bytes([list[0], list[1]]), 1, "only its own controller");
+    let broken = Host { nqn: "foo".to_owned(), ..host(1) };
+    assert!(open(&fabric, &broken, SUBSYSTEM, 1, place(0, 4)).is_err());
+}
+
 #[test]
 fn a_host_comes_up_as_linux_does() {
     let fabric = fabric(&config());

@@ -400,10 +400,10 @@ fn who_cannot_see_a_namespace_any_more_hears_nothing_of_its_reservation() {
 }
 
 #[test]
-fn what_discovery_tells_is_numbered_anew_for_those_who_come_again() {
+fn what_discovery_tells_is_numbered_by_its_changes() {
     let fabric = world(false);
-    let generation = |millis: u64| {
-        let (entry, data) = (connect_entry(0, 32, 0), connect_data(&host(1), DISCOVERY, 0xffff));
+    let generation = |who: &Host, millis: u64| {
+        let (entry, data) = (connect_entry(0, 32, 0), connect_data(who, DISCOVERY, 0xffff));
         let (here, now) = (place(0, 70), at(millis));
         let connected =
             fabric.connect(PortId(1), here, entry.entry(), data.as_bytes(), now).unwrap();
@@ -421,5 +421,11 @@ fn what_discovery_tells_is_numbered_anew_for_those_who_come_again() {
         let (_, log) = run(&mut admin, &log, &[], now).expect("it is read");
         read::<DiscoveryHeader>(&log).generation.get()
     };
-    assert!(generation(1) < generation(2));
+    let (one, other) = (host(1), host(2));
+    assert_eq!([generation(&one, 1), generation(&one, 2), generation(&other, 3)], [1, 1, 1]);
+    let mut hidden = subsystem("nqn.2026-01.io.nearflash:late");
+    hidden.hosts = Hosts::Only(vec![nqn(&one.nqn)]);
+    fabric.add_subsystem(hidden).unwrap();
+    assert_eq!([generation(&one, 4), generation(&one, 5)], [2, 2]);
+    assert_eq!(generation(&other, 6), 1, "it learns nothing of a change for another");
 }

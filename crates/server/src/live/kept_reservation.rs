@@ -32,7 +32,7 @@ impl KeptHost {
     }
 
     fn registrant(&self) -> Option<Registrant> {
-        Some(Registrant { host: Nqn::new(&self.host).ok()?, id: HostId(self.id) })
+        Some(Registrant { host: Nqn::of_host(&self.host).ok()?, id: HostId(self.id) })
     }
 }
 

@@ -107,6 +107,9 @@ impl Event {
     /// A reservation notice is available.
     pub const RESERVATION: Event = Event::new(EventKind::COMMAND_SET, 0x00, super::LogPage(0x80));
 
+    /// The temperature has reached a threshold.
+    pub const TEMPERATURE: Event = Event::new(EventKind::SMART, 0x01, super::LogPage(0x02));
+
     const fn new(kind: EventKind, information: u8, page: super::LogPage) -> Event {
         Event { kind, information, page }
     }
