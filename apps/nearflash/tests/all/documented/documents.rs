@@ -38,15 +38,22 @@ fn without_head(source: &str) -> String {
 }
 
 #[test]
-fn examples_in_rust_are_the_files_that_compile() {
-    for page in ["README.md", "docs/how-to/use-from-rust.md"] {
+fn examples_are_the_files_that_compile() {
+    let pages = [
+        ("README.md", "rust", 1),
+        ("docs/how-to/use-from-rust.md", "rust", 2),
+        ("docs/how-to/use-from-c.md", "c", 2),
+    ];
+    for (page, language, count) in pages {
         let text = read(page);
-        let examples = blocks(&text, "rust");
-        assert_eq!(examples.len(), 1, "{page}");
-        let (before, example) = &examples[0];
-        let path = before.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
-        let path = path.unwrap_or_else(|| panic!("no file named before an example: {before:?}"));
-        assert!(*example == without_head(&read(path)), "the example of {page} is not {path}");
+        let examples = blocks(&text, language);
+        assert_eq!(examples.len(), count, "{page}");
+        for (before, example) in &examples {
+            let path = before.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
+            let path =
+                path.unwrap_or_else(|| panic!("no file named before an example: {before:?}"));
+            assert!(*example == without_head(&read(path)), "the example of {page} is not {path}");
+        }
     }
 }
 
