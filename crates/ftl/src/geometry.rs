@@ -5,8 +5,9 @@
 //! segment · pages of a segment + offset.
 
 use crate::error::Error;
-use crate::layout::{CHECKPOINT_BYTES, SegmentRecord, Superblock, VERSION};
+use crate::layout::{CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION};
 use crate::policy::Policy;
+use crate::segment::Segment;
 
 /// Pages of the copies of the superblock.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
@@ -115,6 +116,16 @@ impl Geometry {
     /// one to fill for each log, and two victims.
     pub fn reserve(&self) -> u32 {
         2 * u32::from(self.streams) + 2
+    }
+
+    /// Returns the memory that a volume in service takes, without its queue's buffers: four bytes of
+    /// map and one of heat for each page, the table of segments, and two batches for each stream.
+    pub fn memory_bytes(&self) -> u64 {
+        let segment = size_of::<Segment>() + 3 * size_of::<u64>();
+        let batch = u64::from(self.batch_pages_max() + 2) * PAGE_BYTES as u64;
+        5 * u64::from(self.pages)
+            + segment as u64 * u64::from(self.segments())
+            + 2 * batch * u64::from(self.streams)
     }
 
     /// Returns the pages of a checkpoint's map.

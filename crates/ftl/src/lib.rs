@@ -6,8 +6,10 @@
 //! [`Reply`]s. An acknowledged write survives the process; a flushed one survives power
 //! (docs/explanation/flash-translation.md).
 //!
-//! This crate deliberately leaves out devices, threads and schedulers: one owner calls a volume, and
-//! decides when its commands are carried out.
+//! [`Queue`] is a volume as a device over the devices of its members: one owner, who calls it, decides
+//! when its commands are carried out.
+//!
+//! This crate deliberately leaves out threads, schedulers and what devices are made of.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,6 +18,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod amplification;
+mod check;
 mod checkpoint;
 mod collect;
 mod command;
@@ -27,8 +30,10 @@ mod geometry;
 pub mod layout;
 mod log;
 mod map;
+mod media;
 mod open;
 mod policy;
+mod queue;
 mod reads;
 mod report;
 mod sabotage;
@@ -38,10 +43,13 @@ mod store;
 mod trial;
 mod volume;
 
+pub use check::{Checked, Untouched, check};
 pub use command::{Busy, Command, Into, Op, REQUESTS_MAX, Reply, Request, Settings, Token};
 pub use error::Error;
 pub use geometry::{BATCH_PAGES_MAX, Geometry, MEMBERS_MAX, SEGMENT_PAGES, Shape};
-pub use open::{Media, Opened, create, open};
+pub use media::{DeviceMedia, close};
+pub use open::{Described, Media, Opened, create, describe, open};
 pub use policy::{Placement, Policy, Victims};
+pub use queue::Queue;
 pub use report::{Report, Wear};
 pub use volume::Volume;

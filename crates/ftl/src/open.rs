@@ -71,6 +71,43 @@ pub struct Opened {
     pub torn_pages: u64,
 }
 
+/// A volume as its superblocks describe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// The geometry.
+    pub geometry: Geometry,
+    /// `true` if the volume was closed in order and not opened since.
+    pub clean: bool,
+    /// Copies of the superblock that are damaged.
+    pub damaged_copies: u32,
+    /// Number of openings of the volume.
+    pub sessions: u64,
+    /// Pages written by hosts in the volume's life, as of the last checkpoint.
+    pub written_pages: u64,
+}
+
+/// Describes the volume on the members. Nothing is written.
+///
+/// # Errors
+/// When the members are not those of one volume in their order, or damaged, or fail to read.
+pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
+    let mut counted = Counted { media, opened: Opened::default() };
+    let block = find_superblock(&mut counted)?;
+    let geometry = Geometry::of(&block).ok_or(Error::Damaged(0))?;
+    for member in 0..counted.media.members() {
+        if counted.media.pages(member) < geometry.member_pages {
+            return Err(Error::Shrunk(member));
+        }
+    }
+    Ok(Described {
+        geometry,
+        clean: block.clean == 1,
+        damaged_copies: counted.opened.damaged_copies,
+        sessions: block.session.get(),
+        written_pages: block.written.get(),
+    })
+}
+
 /// A batch that recovery found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {

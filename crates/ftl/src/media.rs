@@ -1,0 +1,152 @@
+//! Members while no volume serves: blocking calls over any device, and the end of a volume's
+//! service.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use contract::{
+    BLOCK_BYTES, Buf, Command as Asked, Completion, Device, Instant, Range, SlotTable, Status,
+    Submission,
+};
+
+use crate::command::{Op, Token};
+use crate::error::Error;
+use crate::layout::PAGE_BYTES;
+use crate::open::Media;
+use crate::volume::Volume;
+
+/// Blocks of a page.
+const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
+
+/// Media over devices that complete by themselves when time passes, such as memory. Time here is
+/// the media's own.
+pub struct DeviceMedia<D> {
+    members: Vec<D>,
+    buf: Option<Buf>,
+    slots: SlotTable<()>,
+    done: Vec<Completion>,
+    now: Instant,
+}
+
+impl<D: Device> DeviceMedia<D> {
+    /// Returns media over devices at rest. `buf` holds at least a page.
+    pub fn new(members: Vec<D>, buf: Buf) -> DeviceMedia<D> {
+        assert!(buf.capacity() >= PAGE_BYTES, "a page has room");
+        let (slots, done, now) = (SlotTable::new(1), Vec::new(), Instant::ZERO);
+        DeviceMedia { members, buf: Some(buf), slots, done, now }
+    }
+
+    /// Returns the devices and the buffer.
+    ///
+    /// # Panics
+    /// Panics if a device kept the buffer.
+    pub fn into_parts(self) -> (Vec<D>, Buf) {
+        (self.members, self.buf.expect("the buffer is back"))
+    }
+
+    fn carry_out(&mut self, member: usize, command: Asked) -> Result<(), Status> {
+        let device = &mut self.members[member];
+        let slot = self.slots.insert(()).expect("one at a time");
+        let buf = if command.buffer_bytes() > 0 { self.buf.take() } else { None };
+        device.submit(self.now, Submission { slot, command, buf });
+        while self.done.is_empty() {
+            device.kick(self.now);
+            self.now = device.wake_at().unwrap_or(self.now).max(self.now + Duration::from_nanos(1));
+            device.poll(self.now, &mut self.done);
+        }
+        let Completion { slot, status, buf } = self.done.pop().expect("it was just seen");
+        self.slots.remove(slot);
+        self.buf = self.buf.take().or(buf);
+        if status.is_ok() { Ok(()) } else { Err(status) }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        let capacity = self.buf.as_ref().map_or(PAGE_BYTES, Buf::capacity);
+        capacity / PAGE_BYTES * PAGE_BYTES
+    }
+}
+
+fn range(at: u64, bytes: usize) -> Range {
+    Range::new(at * PAGE_BLOCKS, (bytes / BLOCK_BYTES) as u32)
+}
+
+impl<D: Device> Media for DeviceMedia<D> {
+    fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    fn pages(&self, member: usize) -> u64 {
+        self.members[member].geometry().blocks / PAGE_BLOCKS
+    }
+
+    fn read(&mut self, member: usize, mut at: u64, into: &mut [u8]) -> Result<(), Status> {
+        for piece in into.chunks_mut(self.piece_bytes()) {
+            self.carry_out(member, Asked::Read(range(at, piece.len())))?;
+            let buf = self.buf.as_ref().expect("the buffer is back");
+            piece.copy_from_slice(&buf.bytes()[..piece.len()]);
+            at += (piece.len() / PAGE_BYTES) as u64;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, member: usize, mut at: u64, from: &[u8]) -> Result<(), Status> {
+        for piece in from.chunks(self.piece_bytes()) {
+            let buf = self.buf.as_mut().expect("the buffer is back");
+            buf.prefix_mut(piece.len()).copy_from_slice(piece);
+            let range = range(at, piece.len());
+            self.carry_out(member, Asked::Write { range, fua: false })?;
+            at += (piece.len() / PAGE_BYTES) as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, member: usize) -> Result<(), Status> {
+        self.carry_out(member, Asked::Flush)
+    }
+}
+
+/// Ends a volume's service in order, so that the next opening has nothing to recover. Returns
+/// `false` if the volume cannot be closed, because a member fails: the next opening recovers.
+///
+/// # Errors
+/// A member fails.
+pub fn close<M: Media>(media: &mut M, mut volume: Volume) -> Result<bool, Error> {
+    volume.close();
+    loop {
+        volume.advance();
+        if volume.is_closed() {
+            return Ok(true);
+        }
+        let mut any = false;
+        while let Some(command) = volume.command() {
+            any = true;
+            let member = usize::from(command.member);
+            let status = carry_out(media, &mut volume, member, command.token, command.op);
+            let token = command.token;
+            volume.complete(token, status.err().unwrap_or(Status::Ok));
+            status.map_err(|status| Error::Failed(member, status))?;
+        }
+        if !any {
+            return Ok(false);
+        }
+    }
+}
+
+fn carry_out<M: Media>(
+    media: &mut M,
+    volume: &mut Volume,
+    member: usize,
+    token: Token,
+    op: Op,
+) -> Result<(), Status> {
+    match op {
+        Op::Read { at, pages, .. } => {
+            let into = &mut volume.bytes_mut(token)[..pages as usize * PAGE_BYTES];
+            media.read(member, at, into)
+        }
+        Op::Write { at, .. } => media.write(member, at, volume.bytes(token)),
+        Op::Flush => media.flush(member),
+        // A segment that is not discarded is as free as one that is.
+        Op::Discard { .. } | Op::Zero { .. } => Ok(()),
+    }
+}

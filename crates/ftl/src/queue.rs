@@ -1,0 +1,341 @@
+//! A volume as a device: the port of a worker over the ports of the volume's members.
+//!
+//! Requests become requests of the volume in whole pages, its commands become submissions to the
+//! members. Collection, checkpoints and flushes of the volume go on in `kick` and `poll`, each as far
+//! as it gets without a completion of a member.
+//!
+//! Deliberately left out: requests finer than a page and comparisons (a decorator of the caller adds
+//! them), and how a volume is opened.
+
+mod flight;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use contract::{
+    BLOCK_BYTES, BufPool, Command as Asked, Completion, Device, Geometry as Seen, Instant, Range,
+    SizeClass, Slot, SlotTable, Status, Submission,
+};
+
+use crate::command::{Busy, Command, Into, Op, REQUESTS_MAX, Request, Token};
+use crate::geometry::Geometry;
+use crate::layout::PAGE_BYTES;
+use crate::volume::Volume;
+use flight::{Flight, Step};
+
+/// Blocks of a page.
+const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
+
+/// Requests in flight at most.
+const DEPTH: usize = 512;
+
+/// Commands that may be at the members at once.
+const SENT_MAX: usize = 1024;
+
+const _: () = assert!(DEPTH <= REQUESTS_MAX);
+
+/// A command at a member.
+#[derive(Debug)]
+struct Sent {
+    token: Token,
+    pages: usize,
+    /// The place that takes what is read.
+    into: Option<Into>,
+    /// `true` if the command has the request's own buffer.
+    lends: bool,
+}
+
+/// A volume and queues to its members, as a device that takes whole pages.
+///
+/// Nothing is allocated after [`new`](Queue::new). Writes wait here in order while the volume has
+/// no room for them; reads and flushes pass them.
+pub struct Queue<D> {
+    volume: Volume,
+    members: Box<[D]>,
+    flights: SlotTable<Flight>,
+    /// Reads and flushes that the volume has not taken, oldest first.
+    readers: VecDeque<Slot>,
+    /// Writes and discards that the volume has not taken, oldest first.
+    writers: VecDeque<Slot>,
+    sent: SlotTable<Sent>,
+    /// A command that waits for a buffer or for room at its member.
+    held: Option<Command>,
+    pool: BufPool,
+    /// Ended requests, reported at the next poll.
+    ended: Vec<Completion>,
+    done: Vec<Completion>,
+}
+
+impl<D: Device> Queue<D> {
+    /// Returns the buffers that a queue to a volume of this geometry needs. All must be zero, and
+    /// aligned as the members need it.
+    pub fn classes(geometry: &Geometry) -> [SizeClass; 3] {
+        let batch = (geometry.batch_pages_max() as usize + 2) * PAGE_BYTES;
+        let streams = usize::from(geometry.streams);
+        [
+            SizeClass { bytes: PAGE_BYTES, count: 256 },
+            SizeClass { bytes: batch.min(32 * PAGE_BYTES), count: 8 },
+            SizeClass { bytes: batch.max(32 * PAGE_BYTES), count: streams + 2 },
+        ]
+    }
+
+    /// Returns a device over a volume in service and queues to its members, in their order. `pool`
+    /// has the buffers of [`classes`](Queue::classes).
+    ///
+    /// # Panics
+    /// Panics if there are fewer queues than members, or a buffer is too small.
+    pub fn new(volume: Volume, members: Vec<D>, pool: BufPool) -> Queue<D> {
+        let geometry = volume.geometry();
+        assert_eq!(members.len(), usize::from(geometry.members), "a queue for each member");
+        let least = (geometry.batch_pages_max() as usize + 2) * PAGE_BYTES;
+        assert!(pool.largest() >= least, "a batch has a buffer");
+        Queue {
+            volume,
+            members: members.into(),
+            flights: SlotTable::new(DEPTH),
+            readers: VecDeque::with_capacity(DEPTH),
+            writers: VecDeque::with_capacity(DEPTH),
+            sent: SlotTable::new(SENT_MAX),
+            held: None,
+            pool,
+            ended: Vec::with_capacity(DEPTH),
+            done: Vec::with_capacity(SENT_MAX),
+        }
+    }
+
+    /// Returns the volume.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Returns the volume if nothing is in flight, neither here nor at a member.
+    pub fn into_volume(self) -> Option<Volume> {
+        let rests = self.flights.is_empty() && self.sent.is_empty() && self.held.is_none();
+        rests.then_some(self.volume)
+    }
+
+    /// Gives waiting requests to the volume, as many as it takes.
+    fn admit(&mut self) {
+        while let Some(&slot) = self.readers.front() {
+            if self.begin(slot).is_err() {
+                break;
+            }
+            self.readers.pop_front();
+        }
+        while let Some(&slot) = self.writers.front() {
+            if self.begin(slot).is_err() {
+                break;
+            }
+            self.writers.pop_front();
+        }
+    }
+
+    /// Gives the next step of a request to the volume.
+    fn begin(&mut self, slot: Slot) -> Result<(), Busy> {
+        let most = self.volume.geometry().batch_pages_max();
+        let flight = self.flights.get(slot);
+        let (page, pages) = flight.piece(most);
+        let request = match flight.step() {
+            Step::Read => Request::Read { page, pages },
+            Step::Discard => Request::Discard { page, pages },
+            Step::Flush => Request::Flush,
+            Step::Write { fua, atomic } => {
+                let data = flight.data(pages);
+                Request::Write { page, pages, data, fua, atomic }
+            }
+        };
+        self.volume.submit(slot, request)
+    }
+
+    /// Takes the volume's replies. Returns `true` if there were any.
+    fn reap(&mut self) -> bool {
+        // Behind the held command there may be one that zeroes a part of what was read.
+        if self.held.is_some() {
+            return false;
+        }
+        let mut any = false;
+        let most = self.volume.geometry().batch_pages_max();
+        while let Some(reply) = self.volume.reply() {
+            any = true;
+            let flight = self.flights.get(reply.slot);
+            if flight.advance(most, reply.status) {
+                let waits =
+                    if flight.step().is_write() { &mut self.writers } else { &mut self.readers };
+                // Before the others: they came later.
+                waits.push_front(reply.slot);
+                continue;
+            }
+            let Flight { slot, status, buf, .. } = self.flights.remove(reply.slot);
+            self.ended.push(Completion { slot, status, buf });
+        }
+        any
+    }
+
+    /// Gives the volume's commands to the members. Returns `true` if there were any.
+    fn send(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(command) = self.held.take().or_else(|| self.volume.command()) {
+            if !self.issue(now, command) {
+                self.held = Some(command);
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Gives a command to its member; returns `false` if it has to wait.
+    fn issue(&mut self, now: Instant, Command { token, member, op }: Command) -> bool {
+        if let Op::Zero { slot, first, pages } = op {
+            self.flights.get(slot).zero(first as usize, pages as usize);
+            return true;
+        }
+        let device = &mut self.members[usize::from(member)];
+        if self.sent.room() == 0 || device.room() == 0 {
+            return false;
+        }
+        let range = |at: u64, pages: u32| Range::new(at * PAGE_BLOCKS, pages * PAGE_BLOCKS as u32);
+        let (mut lends, mut taken_by, mut count) = (false, None, 0);
+        let (command, buf) = match op {
+            Op::Flush | Op::Zero { .. } => (Asked::Flush, None),
+            Op::Discard { at, pages } => (Asked::Discard(range(at, pages)), None),
+            Op::Write { at, pages } => {
+                let bytes = self.volume.bytes(token);
+                let Some(mut buf) = self.pool.take(bytes.len()) else { return false };
+                buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
+                (Asked::Write { range: range(at, pages), fua: false }, Some(buf))
+            }
+            Op::Read { at, pages, into } => {
+                let own = match into {
+                    Into::Host(slot, 0) => self.flights.get(slot).lend(pages),
+                    _ => None,
+                };
+                lends = own.is_some();
+                (taken_by, count) = (Some(into), pages as usize);
+                let Some(buf) = own.or_else(|| self.pool.take(count * PAGE_BYTES)) else {
+                    return false;
+                };
+                (Asked::Read(range(at, pages)), Some(buf))
+            }
+        };
+        let sent = Sent { token, pages: count, into: taken_by, lends };
+        let slot = self.sent.insert(sent).expect("room was checked");
+        device.submit(now, Submission { slot, command, buf });
+        true
+    }
+
+    /// Ends a command at a member.
+    fn land(&mut self, Completion { slot, status, buf }: Completion) {
+        let Sent { token, pages, into, lends } = self.sent.remove(slot);
+        let bytes = pages * PAGE_BYTES;
+        match (into, buf) {
+            (Some(Into::Host(slot, _)), Some(buf)) if lends => {
+                self.flights.get(slot).buf = Some(buf);
+            }
+            (into, Some(buf)) => {
+                match into {
+                    _ if !status.is_ok() => {}
+                    Some(Into::Host(slot, first)) => {
+                        self.flights.get(slot).fill(first as usize, &buf.bytes()[..bytes]);
+                    }
+                    Some(Into::Volume) => {
+                        self.volume.bytes_mut(token)[..bytes]
+                            .copy_from_slice(&buf.bytes()[..bytes]);
+                    }
+                    None => {}
+                }
+                self.pool.give(buf);
+            }
+            (_, None) => {}
+        }
+        self.volume.complete(token, status);
+    }
+
+    /// Goes on as far as that is possible without a completion of a member.
+    fn pump(&mut self, now: Instant) {
+        loop {
+            self.admit();
+            self.volume.advance();
+            let sent = self.send(now);
+            if !(self.reap() || sent) {
+                return;
+            }
+        }
+    }
+
+    /// Returns the status to refuse a command with, if there is one.
+    fn refusal(&self, command: Asked) -> Option<Status> {
+        match command {
+            Asked::WriteAtomic(range) => {
+                let most = u64::from(self.volume.geometry().batch_pages_max()) * PAGE_BLOCKS;
+                (u64::from(range.blocks) > most).then_some(Status::AtomicTooLarge)
+            }
+            Asked::Compare(_) | Asked::CompareAndWrite(_) => Some(Status::Unsupported),
+            _ => None,
+        }
+    }
+}
+
+impl<D: Device> Device for Queue<D> {
+    fn geometry(&self) -> Seen {
+        let geometry = self.volume.geometry();
+        let members = || self.members.iter().map(|member| member.geometry());
+        let most = u64::from(geometry.batch_pages_max()) * PAGE_BLOCKS;
+        let coarsest = members().map(|member| member.physical_block_bytes).max().unwrap_or(0);
+        Seen {
+            blocks: u64::from(geometry.pages) * PAGE_BLOCKS,
+            physical_block_bytes: coarsest.max(PAGE_BYTES as u32),
+            atomic_blocks_max: most as u32,
+            volatile_cache: members().any(|member| member.volatile_cache),
+            read_only: false,
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.flights.room().saturating_sub(self.ended.len())
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        let Submission { slot, command, buf } = submission;
+        if let Some(status) = self.refusal(command) {
+            self.ended.push(Completion { slot, status, buf });
+            return;
+        }
+        let flight = Flight::new(slot, command, buf);
+        let is_write = flight.step().is_write();
+        let inner = self.flights.insert(flight);
+        let inner =
+            inner.unwrap_or_else(|_| panic!("more submissions than the device has room for"));
+        let waits = if is_write { &mut self.writers } else { &mut self.readers };
+        waits.push_back(inner);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.pump(now);
+        self.members.iter_mut().for_each(|member| member.kick(now));
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let mut landed = core::mem::take(&mut self.done);
+        for member in &mut self.members {
+            member.poll(now, &mut landed);
+        }
+        if !landed.is_empty() {
+            landed.drain(..).for_each(|completion| self.land(completion));
+            self.pump(now);
+            self.members.iter_mut().for_each(|member| member.kick(now));
+        }
+        self.done = landed;
+        done.append(&mut self.ended);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let own = (!self.ended.is_empty()).then_some(Instant::ZERO);
+        let members = self.members.iter().filter_map(|member| member.wake_at());
+        own.into_iter().chain(members).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

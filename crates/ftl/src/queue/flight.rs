@@ -1,0 +1,124 @@
+//! A request on its way through a [`Queue`](super::Queue): pieces of pages, then a flush if one is
+//! asked for.
+
+use contract::{Buf, Command, Slot, Status};
+
+use super::PAGE_BLOCKS;
+use crate::layout::PAGE_BYTES;
+
+/// The next thing that the volume does for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Reads a piece.
+    Read,
+    /// Writes a piece.
+    Write {
+        /// `true` if all pieces are durable afterwards.
+        fua: bool,
+        /// `true` if a crash leaves all of the piece or none.
+        atomic: bool,
+    },
+    /// Discards all pages.
+    Discard,
+    /// Flushes.
+    Flush,
+}
+
+impl Step {
+    /// Returns `true` for what waits behind writes.
+    pub(super) fn is_write(self) -> bool {
+        matches!(self, Step::Write { .. } | Step::Discard)
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The slot of the request outside.
+    pub(super) slot: Slot,
+    command: Command,
+    /// The request's buffer, except while a member has it.
+    pub(super) buf: Option<Buf>,
+    /// First page.
+    page: u32,
+    /// Number of pages.
+    pages: u32,
+    /// Pages that are done: `done ≤ pages`.
+    done: u32,
+    pub(super) status: Status,
+}
+
+impl Flight {
+    pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>) -> Flight {
+        let (page, pages) = command.range().map_or((0, 0), |range| {
+            let end = range.lba + u64::from(range.blocks);
+            let whole = range.lba.is_multiple_of(PAGE_BLOCKS) && end.is_multiple_of(PAGE_BLOCKS);
+            assert!(whole, "{command:?} is not made of whole pages");
+            ((range.lba / PAGE_BLOCKS) as u32, range.blocks / PAGE_BLOCKS as u32)
+        });
+        Flight { slot, command, buf, page, pages, done: 0, status: Status::Ok }
+    }
+
+    fn left(&self) -> u32 {
+        self.pages - self.done
+    }
+
+    /// Returns first page and number of pages of the piece whose turn it is, of at most `most`
+    /// pages; a discard is a single piece.
+    pub(super) fn piece(&self, most: u32) -> (u32, u32) {
+        let most = if self.step() == Step::Discard { u32::MAX } else { most };
+        (self.page + self.done, self.left().min(most))
+    }
+
+    pub(super) fn step(&self) -> Step {
+        match self.command {
+            Command::Read(_) => Step::Read,
+            Command::Write { fua, .. } => Step::Write { fua, atomic: false },
+            Command::WriteAtomic(_) => Step::Write { fua: true, atomic: true },
+            Command::Discard(_) | Command::WriteZeroes { .. } if self.left() > 0 => Step::Discard,
+            Command::WriteZeroes { .. } | Command::Flush => Step::Flush,
+            other => unreachable!("{other:?} does not come this far"),
+        }
+    }
+
+    /// Ends a step; returns `true` if there is another.
+    pub(super) fn advance(&mut self, most: u32, status: Status) -> bool {
+        self.status = status;
+        let step = self.step();
+        self.done += self.piece(most).1;
+        let forced = matches!(self.command, Command::WriteZeroes { fua: true, .. });
+        let goes_on = self.left() > 0 || (forced && step == Step::Discard);
+        status.is_ok() && goes_on
+    }
+
+    /// Returns the data of the piece whose turn it is.
+    pub(super) fn data(&self, pages: u32) -> &[u8] {
+        let buf = self.buf.as_ref().expect("a write has a buffer");
+        &buf.bytes()[self.done as usize * PAGE_BYTES..][..pages as usize * PAGE_BYTES]
+    }
+
+    /// Returns the request's buffer if `pages` are all that it reads.
+    pub(super) fn lend(&mut self, pages: u32) -> Option<Buf> {
+        (pages == self.pages).then(|| self.buf.take().expect("a buffer is lent once"))
+    }
+
+    /// Fills pages of the piece whose turn it is, from its page `first` on.
+    pub(super) fn fill(&mut self, first: usize, data: &[u8]) {
+        self.part(first, data.len()).copy_from_slice(data);
+    }
+
+    /// Zeroes pages of the piece whose turn it is, from its page `first` on.
+    pub(super) fn zero(&mut self, first: usize, pages: usize) {
+        if first == 0 && self.done == 0 {
+            let buf = self.buf.as_mut().expect("a read has a buffer");
+            return buf.zero_prefix(pages * PAGE_BYTES);
+        }
+        self.part(first, pages * PAGE_BYTES).fill(0);
+    }
+
+    fn part(&mut self, first: usize, bytes: usize) -> &mut [u8] {
+        let at = (self.done as usize + first) * PAGE_BYTES;
+        let buf = self.buf.as_mut().expect("a read has a buffer");
+        &mut buf.prefix_mut(at + bytes)[at..]
+    }
+}

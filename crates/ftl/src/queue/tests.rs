@@ -1,0 +1,264 @@
+//! A volume over memory as a device: the conformance suite, with and without faults of the member.
+
+use alloc::rc::Rc;
+use alloc::vec;
+use core::cell::RefCell;
+
+use super::*;
+use crate::command::Settings;
+use crate::geometry::Shape;
+use crate::media::{DeviceMedia, close};
+use crate::open::{Media, create, open};
+use crate::policy::Policy;
+use flash::conformance::{self, Heap, leak_buf};
+use flash::{Exclusive, MemQueue, MemVolume, RangeLocks};
+
+const POLICY: Policy = Policy::HEAT3;
+
+/// Returns a shape and the pages of a member whose volume has exactly this many pages.
+fn shape_of(pages: u32) -> (Shape, u64) {
+    let shape = Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 250, policy: POLICY };
+    let fits = |member: &u64| Geometry::plan(&shape, &[*member]).is_ok_and(|g| g.pages == pages);
+    let member = (u64::from(pages)..2 * u64::from(pages)).find(fits);
+    (shape, member.expect("a member of this size exists"))
+}
+
+fn pool(geometry: &Geometry) -> BufPool {
+    let classes = Queue::<MemQueue>::classes(geometry);
+    let bufs = classes.iter().flat_map(|class| (0..class.count).map(|_| class.bytes));
+    BufPool::new(bufs.enumerate().map(|(index, bytes)| leak_buf(bytes, index as u32)))
+}
+
+/// A member of memory, which is created and opened anew.
+struct Bed {
+    memory: MemVolume,
+}
+
+impl Bed {
+    fn new(pages: u32) -> Bed {
+        let (shape, member) = shape_of(pages);
+        let bed = Bed { memory: MemVolume::new(member * PAGE_BLOCKS) };
+        create(&mut bed.media(), &shape).expect("the member is empty");
+        bed
+    }
+
+    fn media(&self) -> DeviceMedia<MemQueue> {
+        DeviceMedia::new(vec![self.memory.open_queue_of(1)], leak_buf(1 << 16, 0))
+    }
+
+    fn open(&self) -> (Volume, bool) {
+        let (volume, opened) =
+            open(&mut self.media(), Settings::new(POLICY)).expect("the volume is sound");
+        (volume, opened.clean)
+    }
+
+    fn queue(&self, depth: usize) -> Queue<MemQueue> {
+        let (volume, _) = self.open();
+        let pool = pool(&volume.geometry());
+        Queue::new(volume, vec![self.memory.open_queue_of(depth)], pool)
+    }
+}
+
+/// A queue, and the completions that wait for each of two doors.
+struct Shared<D> {
+    queue: D,
+    sides: Vec<(Slot, usize)>,
+    ended: [Vec<Completion>; 2],
+}
+
+/// A door to a queue that two callers of one thread share.
+struct Door<D> {
+    shared: Rc<RefCell<Shared<D>>>,
+    side: usize,
+}
+
+fn doors<D: Device>(queue: D) -> [Door<D>; 2] {
+    let shared = Shared { queue, sides: Vec::new(), ended: [Vec::new(), Vec::new()] };
+    let shared = Rc::new(RefCell::new(shared));
+    [0, 1].map(|side| Door { shared: shared.clone(), side })
+}
+
+impl<D: Device> Device for Door<D> {
+    fn geometry(&self) -> Seen {
+        self.shared.borrow().queue.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.shared.borrow().queue.room()
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        let mut shared = self.shared.borrow_mut();
+        shared.sides.push((submission.slot, self.side));
+        shared.queue.submit(now, submission);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.shared.borrow_mut().queue.kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let shared = &mut *self.shared.borrow_mut();
+        let mut landed = Vec::new();
+        shared.queue.poll(now, &mut landed);
+        for completion in landed {
+            let at = shared.sides.iter().position(|(slot, _)| *slot == completion.slot);
+            let (_, side) = shared.sides.swap_remove(at.expect("it was submitted"));
+            shared.ended[side].push(completion);
+        }
+        done.append(&mut shared.ended[self.side]);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let shared = self.shared.borrow();
+        let waits = !shared.ended[self.side].is_empty();
+        waits.then_some(Instant::ZERO).into_iter().chain(shared.queue.wake_at()).min()
+    }
+}
+
+fn exclusive<D: Device>(queue: D) -> Exclusive<D> {
+    let bytes = Exclusive::<D>::scratch_bytes(PAGE_BYTES);
+    let scratch = (0..4).map(|index| leak_buf(bytes, index)).collect();
+    Exclusive::with_granularity(queue, RangeLocks::new().into(), scratch, PAGE_BYTES)
+}
+
+#[test]
+fn a_volume_over_memory_conforms() {
+    let mut bench = Heap::new(|blocks| {
+        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
+        doors(exclusive(bed.queue(64)))
+    });
+    conformance::run(&mut bench);
+}
+
+#[test]
+fn a_volume_over_a_member_with_little_room_conforms() {
+    let mut bench = Heap::new(|blocks| {
+        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
+        doors(exclusive(bed.queue(2)))
+    });
+    conformance::run(&mut bench);
+}
+
+/// A member that fails every 53rd write of a batch.
+struct Failing {
+    inner: MemQueue,
+    /// Batches begin here.
+    begin: u64,
+    writes: u64,
+    failed: Rc<RefCell<u64>>,
+    held: Vec<Completion>,
+}
+
+impl Device for Failing {
+    fn geometry(&self) -> Seen {
+        self.inner.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.inner.room()
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        let Submission { slot, command, buf } = submission;
+        let is_batch = matches!(command, Asked::Write { range, .. } if range.lba >= self.begin);
+        self.writes += u64::from(is_batch);
+        if is_batch && self.writes.is_multiple_of(53) {
+            *self.failed.borrow_mut() += 1;
+            self.held.push(Completion { slot, status: Status::MediaError, buf });
+        } else {
+            self.inner.submit(now, Submission { slot, command, buf });
+        }
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.inner.kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        done.append(&mut self.held);
+        self.inner.poll(now, done);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        if self.held.is_empty() { self.inner.wake_at() } else { Some(Instant::ZERO) }
+    }
+}
+
+#[test]
+fn a_volume_over_a_member_that_fails_some_writes_conforms() {
+    let failed = Rc::new(RefCell::new(0));
+    let mut bench = Heap::new(|blocks| {
+        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
+        let (volume, _) = bed.open();
+        let (inner, begin) =
+            (bed.memory.open_queue_of(64), volume.geometry().data_at() * PAGE_BLOCKS);
+        let (failed, held) = (failed.clone(), Vec::new());
+        let member = Failing { inner, begin, writes: 0, failed, held };
+        let pool = pool(&volume.geometry());
+        doors(exclusive(Queue::new(volume, vec![member], pool)))
+    });
+    conformance::run(&mut bench);
+    let failed = *failed.borrow();
+    assert!(failed > 20, "only {failed} writes failed");
+}
+
+/// Runs one command to its end.
+fn run<D: Device>(queue: &mut D, command: Asked, data: &[u8]) -> (Status, Vec<u8>) {
+    let mut slots = SlotTable::new(1);
+    let slot = slots.insert(()).unwrap();
+    let buf = (command.buffer_bytes() > 0).then(|| {
+        let mut buf = leak_buf(command.buffer_bytes(), 0);
+        buf.prefix_mut(data.len()).copy_from_slice(data);
+        buf
+    });
+    queue.submit(Instant::ZERO, Submission { slot, command, buf });
+    let mut done = Vec::new();
+    for _ in 0..10_000 {
+        queue.kick(Instant::ZERO);
+        queue.poll(Instant::ZERO, &mut done);
+        if let Some(Completion { status, buf, .. }) = done.pop() {
+            let read = buf.map_or(Vec::new(), |buf| buf.bytes()[..command.reply_bytes()].to_vec());
+            return (status, read);
+        }
+    }
+    panic!("{command:?} never ended");
+}
+
+#[test]
+fn a_volume_that_was_closed_is_found_in_order_and_whole() {
+    let bed = Bed::new(4096);
+    let page = |mark: u8| vec![mark; PAGE_BYTES];
+    let range = |page: u64| Range::new(page * PAGE_BLOCKS, PAGE_BLOCKS as u32);
+    let write = |at: u64| Asked::Write { range: range(at), fua: false };
+    let mut queue = bed.queue(64);
+    for at in 0..300 {
+        assert_eq!(run(&mut queue, write(at), &page(at as u8)).0, Status::Ok);
+    }
+    assert_eq!(run(&mut queue, Asked::Discard(range(7)), &[]).0, Status::Ok);
+    // Killed here: nothing was closed.
+    drop(queue);
+    let (volume, is_clean) = bed.open();
+    assert!(!is_clean);
+    let checked = crate::check(&mut bed.media(), &volume).unwrap();
+    assert_eq!((checked.whole, checked.is_sound()), (299, true));
+    let member = bed.memory.open_queue_of(64);
+    let pool = pool(&volume.geometry());
+    let mut queue = Queue::new(volume, vec![member], pool);
+    assert_eq!(run(&mut queue, Asked::Read(range(7)), &[]), (Status::Ok, page(0)));
+    let volume = queue.into_volume().expect("nothing is in flight");
+    assert_eq!(close(&mut bed.media(), volume), Ok(true));
+    let described = crate::describe(&mut bed.media()).unwrap();
+    assert!(described.clean && described.geometry.pages == 4096);
+    let mut untouched = bed.media();
+    let (volume, opened) =
+        open(&mut crate::Untouched(&mut untouched), Settings::new(POLICY)).unwrap();
+    assert!(opened.clean);
+    let place = volume.geometry().locate(volume.store.map.place(9)).1;
+    let mut damaged = page(9);
+    damaged[77] ^= 1;
+    untouched.write(0, place, &damaged).unwrap();
+    let checked = crate::check(&mut untouched, &volume).unwrap();
+    assert_eq!((checked.whole, checked.damaged, checked.unproved), (298, 1, 0));
+    assert!(crate::describe(&mut bed.media()).unwrap().clean, "nothing was written");
+}
