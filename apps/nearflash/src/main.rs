@@ -22,7 +22,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lab::{bench, calibrate, demo, print, reproduce};
+use lab::{bench, calibrate, demo, ftl, print, reproduce};
 use server::{log, serve, upgrade};
 
 #[derive(Debug, Parser)]
@@ -60,6 +60,8 @@ enum Command {
     Listener(operate::ListenerArgs),
     /// Add, change, remove, show and recalibrate devices of a running server
     Device(operate::DeviceArgs),
+    /// Make, check and show volumes of flash translation
+    Ftl(ftl::Args),
     /// Show, add, drain and retire workers of a running server
     Worker(operate::WorkerArgs),
     /// Show, move and end connections of a running server
@@ -123,6 +125,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Host(args) => operate::host(&args),
         Command::Listener(args) => operate::listener(&args),
         Command::Device(args) => operate::device(&args),
+        Command::Ftl(args) => ftl::run(&args),
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),
         Command::Drain(args) => operate::drain(&args),

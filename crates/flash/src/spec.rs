@@ -3,7 +3,10 @@
 //!
 //! This module only parses the strings. The program opens the devices.
 
+mod ftl;
+
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -12,6 +15,7 @@ use core::time::Duration;
 use contract::BLOCK_BYTES;
 
 use crate::sim_flash::Preset;
+pub use ftl::FtlWishes;
 
 /// A device, as `SCHEME:BODY[?key=value[&key=value]…]` names it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +58,25 @@ pub enum Source {
         /// Factor of all times of the real drive, at least 1.
         slow: u32,
     },
+    /// `ftl:MEMBER[?ftl.spare=…]`: a volume of flash translation over another device. The spec's
+    /// decorations are around the member.
+    Ftl {
+        /// The device below, neither `null:` nor `ftl:`.
+        member: Box<Source>,
+        /// The wishes for a new volume.
+        wishes: FtlWishes,
+    },
+}
+
+impl Source {
+    /// Returns the path of the file that keeps the data, if there is one.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Source::File { path, .. } => Some(path),
+            Source::Ftl { member, .. } => member.path(),
+            Source::Null { .. } | Source::Mem { .. } | Source::Sim { .. } => None,
+        }
+    }
 }
 
 /// The default size of a simulated device. Its data is in memory, and random writes soon take all
@@ -90,7 +113,7 @@ impl Delay {
 }
 
 const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE], \
-                       sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]";
+                       sim:MODEL[?size=SIZE&age=AGE&slow=TIMES], ftl:MEMBER[?ftl.spare=SHARE]";
 const DECORATION_KEYS: &str = "delay, fail_reads, fail_writes, seed";
 const DELAY_FORM: &str = "a duration like 100us, 5ms or 1s, or two of them like 80us..120us";
 const AGE_FORM: &str = "a number from 1 (new) to 100, like 1.5";
@@ -104,6 +127,9 @@ impl FromStr for Spec {
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(SpecError::NoScheme { spec: text.to_owned() });
         };
+        if scheme == "ftl" {
+            return ftl::parse(rest);
+        }
         let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut source = match scheme {
             "null" => Source::Null { bytes: size_of(scheme, body)? },
@@ -268,6 +294,11 @@ pub enum SpecError {
         /// The unknown model.
         model: String,
     },
+    /// The device cannot be the member of an `ftl:` device.
+    BadMember {
+        /// The member's kind and body.
+        member: String,
+    },
     /// An option without `=`.
     NoValue {
         /// The option.
@@ -328,17 +359,26 @@ impl fmt::Display for SpecError {
                 write!(f, "unknown model `{model}` of a `sim:` device; expected one of ")?;
                 f.write_str("a, b, c, cloud, small")
             }
+            SpecError::BadMember { member } => write!(
+                f,
+                "`{member}` cannot be the member of an `ftl:` device, which has to keep data as it \
+                 is; expected a `file:`, `mem:` or `sim:` device"
+            ),
             SpecError::NoValue { key } => {
                 write!(f, "option `{key}` has no value; expected `{key}=VALUE`")
             }
             SpecError::UnknownKey { scheme, key } => {
-                let own = match scheme.as_str() {
-                    "file" => "size, ",
-                    "sim" => "size, age, slow, ",
-                    _ => "",
+                let (own, between) = match scheme.as_str() {
+                    "file" => ("size", ", "),
+                    "sim" => ("size, age, slow", ", "),
+                    "ftl" => (ftl::KEYS, ", "),
+                    _ => ("", ""),
                 };
                 let known = DECORATION_KEYS;
-                write!(f, "unknown option `{key}` of a `{scheme}:` device; known: {own}{known}")
+                write!(
+                    f,
+                    "unknown option `{key}` of a `{scheme}:` device; known: {own}{between}{known}"
+                )
             }
             SpecError::RepeatedKey { key } => write!(f, "option `{key}` is given twice"),
             SpecError::BadValue { key, value, expected } => {
@@ -433,7 +473,8 @@ mod tests {
         assert_eq!(
             complaint("sum:a"),
             "unknown kind of device `sum:`; expected one of null:SIZE, mem:SIZE, \
-             file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]"
+             file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE&slow=TIMES], \
+             ftl:MEMBER[?ftl.spare=SHARE]"
         );
         assert_eq!(
             complaint("sim:d?size=1GiB"),

@@ -13,6 +13,7 @@ mod crowd;
 pub mod demo;
 pub mod figures;
 mod four;
+pub mod ftl;
 pub mod machine;
 mod plot;
 pub mod report;

@@ -23,6 +23,7 @@ mod recalibrate;
 pub mod serve;
 mod sessions;
 mod tenancy;
+pub mod translation;
 pub mod upgrade;
 pub mod volumes;
 mod wait;

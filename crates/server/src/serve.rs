@@ -48,7 +48,7 @@ use crate::sessions::ByListener;
 use crate::upgrade::{
     Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
 };
-use crate::volumes::{Through, Volume, nothing};
+use crate::volumes::{ONE_WORKER, Through, Volume, nothing};
 
 /// The parts that every worker is made of.
 pub(crate) struct Plan {
@@ -113,6 +113,14 @@ impl Plan {
 
     fn workers(&self) -> usize {
         self.spread.connections().len()
+    }
+
+    /// Waits until all workers have ended, and closes the devices. Returns true if a worker failed.
+    fn await_ends(&self, threads: Vec<JoinHandle<()>>) -> bool {
+        let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
+        let failed = threads.into_iter().fold(false, join);
+        self.places.all().iter().for_each(|disk| disk.volume.close());
+        failed
     }
 
     /// Builds the workers' part of the admin API, and starts the recalibrations.
@@ -279,8 +287,7 @@ fn serve(
         announce(&doors, is_successor.then(|| (&*office, args.about())));
         let _ = serves.send(()); // it is listened to until this process ends
     }
-    let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
-    let failed = threads.into_iter().fold(false, join);
+    let failed = plan.await_ends(threads);
     hand_over.see_out();
     doors.let_answers_leave();
     office.settle();
@@ -337,6 +344,9 @@ fn plan(
 ) -> Result<(Plan, WorkerController, WorkerMailbox), String> {
     let Draft { listen, size, limits, specs, clock, tenants } = draft;
     let workers = size.most;
+    if workers > 1 && specs.iter().any(Volume::is_of_one_worker) {
+        return Err(format!("{workers} workers: {ONE_WORKER}"));
+    }
     if let Some(successor) = &mut successor {
         successor.find_devices(&specs)?;
     }

@@ -1,6 +1,8 @@
 //! The devices that a spec can name, opened: a closed set behind one type, for the server and for
 //! local measurements alike.
 
+mod translated;
+
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +11,18 @@ use contract::{
     BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, SizeClass, Submission,
 };
 use flash::sim_flash::{SimQueue, SimVolume};
-use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
+use flash::{
+    Decorated, Decorations, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec,
+};
+use ftl::layout::PAGE_BYTES;
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, Ring, Waker, carve};
+
+use translated::Translated;
+pub use translated::TranslatedQueue;
+pub(crate) use translated::{
+    FileMedia, ONE_WORKER, explain, member_options, open_member, open_volume, shape,
+};
 
 /// Scratch buffers of a queue: compare-and-writes and requests finer than the device's granularity
 /// that run at the same time on one worker.
@@ -31,11 +42,12 @@ enum Storage {
     Mem(MemVolume),
     File(FileVolume),
     Sim { volume: SimVolume, blocks: u64 },
+    Ftl(Translated),
 }
 
 /// A queue to no device, in the place of one that is gone.
 pub fn nothing() -> Decorated<AnyDevice> {
-    flash::Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
+    Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
 }
 
 /// A worker's queue to a device.
@@ -50,6 +62,8 @@ pub enum AnyDevice {
     Threaded(Exclusive<ThreadedQueue>),
     /// Simulated flash.
     Sim(Exclusive<SimQueue>),
+    /// A volume of flash translation.
+    Ftl(Box<Exclusive<TranslatedQueue>>),
 }
 
 /// The kernel interface that a queue to a file uses.
@@ -82,6 +96,9 @@ impl Volume {
                 }
                 Storage::File(volume)
             }
+            Source::Ftl { member, wishes } => {
+                Storage::Ftl(Translated::open(member, wishes, &spec.decorations)?)
+            }
         };
         Ok(Volume::of(storage, spec))
     }
@@ -113,6 +130,7 @@ impl Volume {
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match &self.storage {
             Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
+            Storage::Ftl(_) => Err("its map is memory of the process that runs".to_owned()),
             _ => Ok(Vec::new()),
         }
     }
@@ -124,6 +142,20 @@ impl Volume {
             Source::File { path, .. } => Some(format!("file:{path}")),
             Source::Null { bytes } => Some(format!("null:{bytes}")),
             Source::Mem { .. } | Source::Sim { .. } => None,
+            Source::Ftl { .. } => spec.source.path().map(|path| format!("ftl:file:{path}")),
+        }
+    }
+
+    /// Returns true if one worker alone can serve the device.
+    pub(crate) fn is_of_one_worker(spec: &Spec) -> bool {
+        matches!(spec.source, Source::Ftl { .. })
+    }
+
+    /// Ends the service of a device that no worker has a queue to, so that the next start finds it
+    /// in order.
+    pub(crate) fn close(&self) {
+        if let Storage::Ftl(volume) = &self.storage {
+            volume.close();
         }
     }
 
@@ -153,6 +185,7 @@ impl Volume {
                     None => return Ok(Volume::UNKNOWN_BLOCKS),
                 }
             }
+            Source::Ftl { .. } => return Ok(Volume::UNKNOWN_BLOCKS),
         };
         Ok(bytes / BLOCK_BYTES as u64)
     }
@@ -166,6 +199,7 @@ impl Volume {
                 _ => unreachable!("memory was opened from a memory spec"),
             },
             Storage::File(volume) => volume.geometry().blocks,
+            Storage::Ftl(volume) => volume.geometry().blocks,
         }
     }
 
@@ -201,7 +235,7 @@ impl Volume {
         match &self.storage {
             Storage::File(volume) => volume.blank(first, blocks).map_err(|error| error.to_string()),
             Storage::Null { .. } => Ok(()),
-            Storage::Mem(_) | Storage::Sim { .. } => {
+            Storage::Mem(_) | Storage::Sim { .. } | Storage::Ftl(_) => {
                 Err("only a device that is a file has room that is known to be blank".to_owned())
             }
         }
@@ -213,6 +247,7 @@ impl Volume {
             Storage::Null { blocks } => Null::new(*blocks).geometry(),
             Storage::Mem(volume) => volume.open_queue().geometry(),
             Storage::Sim { volume, .. } => volume.open_queue().geometry(),
+            Storage::Ftl(volume) => volume.geometry(),
             Storage::File(volume) => {
                 let geometry = volume.geometry();
                 let granularity = volume.granularity_bytes() as u32;
@@ -230,7 +265,11 @@ impl Volume {
     /// Returns true if queues transfer directly between the device and a worker's buffers, so that
     /// it pays to register these.
     pub fn is_direct(&self) -> bool {
-        matches!(self.storage, Storage::File(_))
+        match &self.storage {
+            Storage::File(_) => true,
+            Storage::Ftl(volume) => volume.is_direct(),
+            Storage::Null { .. } | Storage::Mem(_) | Storage::Sim { .. } => false,
+        }
     }
 
     /// The queue of worker number `worker`, of which this is the `n`-th device.
@@ -250,6 +289,13 @@ impl Volume {
             Storage::Sim { volume, .. } => {
                 let scratch = scratch(BLOCK_BYTES)?;
                 AnyDevice::Sim(Exclusive::new(volume.open_queue(), locks, scratch))
+            }
+            Storage::Ftl(volume) => {
+                let queue = volume.open_queue(through, n, &self.spec.decorations)?;
+                let scratch = scratch(PAGE_BYTES)?;
+                let queue = Exclusive::with_granularity(queue, locks, scratch, PAGE_BYTES);
+                // The spec's decorations are around the member.
+                return Ok(Decorations::default().wrap(AnyDevice::Ftl(Box::new(queue)), 0));
             }
             Storage::File(volume) => {
                 let granularity = volume.granularity_bytes();
@@ -288,6 +334,7 @@ macro_rules! each {
             AnyDevice::File($device) => $call,
             AnyDevice::Threaded($device) => $call,
             AnyDevice::Sim($device) => $call,
+            AnyDevice::Ftl($device) => $call,
         }
     };
 }

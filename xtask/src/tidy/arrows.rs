@@ -39,6 +39,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-proto",
             "nearflash-qos",
             "nearflash-flash",
+            "nearflash-ftl",
             "nearflash-io",
             "nearflash-worker",
             "nearflash-control",

@@ -60,7 +60,7 @@ const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is h
 pub(crate) struct Add {
     /// Name of the device for namespaces and tenants
     name: String,
-    /// Device spec: file:PATH[?size=SIZE], null:SIZE, mem:SIZE or sim:MODEL
+    /// Device spec: file:PATH[?size=SIZE], null:SIZE, mem:SIZE, sim:MODEL or ftl:MEMBER
     spec: String,
     /// Device model: a file on the server's machine, a or cloud. Without one, nothing can be
     /// promised

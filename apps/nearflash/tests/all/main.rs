@@ -18,6 +18,7 @@ mod serving {
     mod requests;
     mod strangers;
     mod tenants;
+    mod translated;
     mod unix_sockets;
 }
 

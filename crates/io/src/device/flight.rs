@@ -428,7 +428,7 @@ impl Shared {
 }
 
 /// Returns the status that tells the sender of a request about an error number of the file.
-fn status_of(errno: Errno) -> Status {
+pub(super) fn status_of(errno: Errno) -> Status {
     match errno {
         Errno::IO | Errno::REMOTEIO | Errno::NODATA | Errno::ILSEQ => Status::MediaError,
         Errno::NXIO | Errno::NODEV | Errno::TIMEDOUT => Status::MediaError,

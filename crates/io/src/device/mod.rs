@@ -5,6 +5,7 @@
 //! blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
 
 mod align;
+mod blocking;
 mod file;
 mod flight;
 mod foresee;
@@ -15,6 +16,7 @@ mod queue;
 mod resize;
 mod threads;
 
+pub use blocking::Blocking;
 pub use file::{FileOptions, FileVolume};
 pub use queue::FileQueue;
 pub use threads::ThreadedQueue;

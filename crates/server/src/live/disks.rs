@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::orders::DiskOrder;
 use crate::places::{Disk, Places};
 use crate::tenancy;
-use crate::volumes::Volume;
+use crate::volumes::{ONE_WORKER, Volume};
 
 /// Opens and closes the devices of a server.
 pub(super) struct Devices<'a>(pub(super) &'a Reconciler);
@@ -124,6 +124,9 @@ impl Devices<'_> {
             .parse()
             .map_err(|error| invalid(format!("device {:?}: {error}", config.spec)))?;
         check_memory(&spec)?;
+        if self.0.ground.workers > 1 && Volume::is_of_one_worker(&spec) {
+            return Err(invalid(ONE_WORKER.to_owned()));
+        }
         let setup = tenancy::setup(config, &spec).map_err(invalid)?;
         if self.0.ground.places.count() >= Places::MAX {
             let message = format!(
@@ -310,7 +313,11 @@ impl Devices<'_> {
 
 /// Refuses what would take all of the machine's memory: the process would end.
 fn check_memory(spec: &Spec) -> Result<(), Problem> {
-    let (Source::Mem { bytes } | Source::Sim { bytes, .. }) = spec.source else { return Ok(()) };
+    let source = match &spec.source {
+        Source::Ftl { member, .. } => member,
+        other => other,
+    };
+    let (Source::Mem { bytes } | Source::Sim { bytes, .. }) = *source else { return Ok(()) };
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = available.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());

@@ -16,7 +16,7 @@ pub struct Args {
     /// Configuration file (TOML); the options below override it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; repeatable
+    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE], sim:MODEL or ftl:MEMBER; repeatable
     #[arg(long, value_name = "SPEC")]
     pub(super) device: Vec<String>,
     /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE],

@@ -188,9 +188,8 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
 /// The sizes of devices in blocks, as far as that can be told; and whether one file is two of them.
 fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
     let devices = config.all_devices();
-    let file = |spec: &Spec| match &spec.source {
-        Source::File { path, .. } => Some(std::fs::canonicalize(path).unwrap_or(path.into())),
-        _ => None,
+    let file = |spec: &Spec| {
+        spec.source.path().map(|path| std::fs::canonicalize(path).unwrap_or(path.into()))
     };
     for (n, spec) in specs.iter().enumerate() {
         let mut before = specs[..n].iter().zip(&devices);

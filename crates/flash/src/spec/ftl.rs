@@ -1,0 +1,156 @@
+//! The options of `ftl:` devices: `ftl:MEMBER[?…&ftl.spare=10%&ftl.segment=2MiB&ftl.streams=3]`.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use super::{Source, Spec, SpecError, parse_size};
+
+/// The wishes for a new volume of flash translation. They count when the volume is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FtlWishes {
+    /// `ftl.spare=10%`: the member's space over the volume's, less one, in thousandths.
+    pub spare_per_mille: Option<u32>,
+    /// `ftl.segment=2MiB`: the unit in which space is freed, a power of two.
+    pub segment_bytes: Option<u64>,
+    /// `ftl.streams=3`: the number of streams by heat: 1, 3 or 6.
+    pub streams: Option<u8>,
+}
+
+const SPARE_FORM: &str = "a percentage from 2% to 400%, like 10%";
+const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
+const STREAMS_FORM: &str = "1, 3 or 6";
+
+/// The keys of the options, for complaints.
+pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams";
+
+impl FtlWishes {
+    /// Returns `true` if nothing is wished for.
+    pub fn is_empty(&self) -> bool {
+        *self == FtlWishes::default()
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
+        let bad = |expected| SpecError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        match key {
+            "ftl.spare" => {
+                let spare = parse_spare(value).ok_or_else(|| bad(SPARE_FORM))?;
+                self.spare_per_mille = Some(spare);
+            }
+            "ftl.segment" => {
+                let bytes = parse_size(value).ok();
+                let fits =
+                    |bytes: &u64| bytes.is_power_of_two() && (15..=27).contains(&bytes.ilog2());
+                self.segment_bytes = Some(bytes.filter(fits).ok_or_else(|| bad(SEGMENT_FORM))?);
+            }
+            "ftl.streams" => {
+                let streams = value.parse().ok().filter(|streams| matches!(streams, 1 | 3 | 6));
+                self.streams = Some(streams.ok_or_else(|| bad(STREAMS_FORM))?);
+            }
+            _ => {
+                let scheme = "ftl".to_owned();
+                return Err(SpecError::UnknownKey { scheme, key: key.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parses a percentage with at most one decimal place, like `7%` or `7.5%`, into thousandths.
+fn parse_spare(text: &str) -> Option<u32> {
+    let number = text.strip_suffix('%')?;
+    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if tenths.len() != 1 || !digits(whole) || !digits(tenths) {
+        return None;
+    }
+    let per_mille = whole.parse::<u32>().ok()?.checked_mul(10)? + tenths.parse::<u32>().ok()?;
+    (20..=4000).contains(&per_mille).then_some(per_mille)
+}
+
+/// Parses the text behind `ftl:`. The options without the prefix `ftl.` are the member's.
+pub(super) fn parse(rest: &str) -> Result<Spec, SpecError> {
+    let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut wishes = FtlWishes::default();
+    let mut member = String::from(body);
+    let (mut seen, mut mark) = (alloc::vec::Vec::new(), '?');
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some((key, value)) if key.starts_with("ftl.") => {
+                if seen.contains(&key) {
+                    return Err(SpecError::RepeatedKey { key: key.to_owned() });
+                }
+                seen.push(key);
+                wishes.set(key, value)?;
+            }
+            _ => {
+                member.push(mark);
+                member.push_str(pair);
+                mark = '&';
+            }
+        }
+    }
+    let Spec { source, decorations } = member.parse()?;
+    if matches!(source, Source::Ftl { .. } | Source::Null { .. }) {
+        return Err(SpecError::BadMember { member: body.to_owned() });
+    }
+    Ok(Spec { source: Source::Ftl { member: Box::new(source), wishes }, decorations })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn spec(text: &str) -> Spec {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn complaint(text: &str) -> String {
+        text.parse::<Spec>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn options_of_the_member_and_of_the_volume() {
+        let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6&ftl.segment=4MiB";
+        let Spec { source, decorations } = spec(text);
+        let member = Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30) });
+        let wishes =
+            FtlWishes { spare_per_mille: Some(75), segment_bytes: Some(4 << 20), streams: Some(6) };
+        assert_eq!(source, Source::Ftl { member, wishes });
+        assert_eq!(source.path(), Some("./a"));
+        assert!(decorations.delay.is_some());
+        let member = Box::new(Source::Mem { bytes: 64 << 20 });
+        let wishes = FtlWishes::default();
+        assert_eq!(spec("ftl:mem:64MiB").source, Source::Ftl { member, wishes });
+    }
+
+    #[test]
+    fn complaints_say_what_and_what_instead() {
+        assert_eq!(
+            complaint("ftl:mem:1GiB?ftl.spare=1%"),
+            "`1%` is no value for option `ftl.spare`; expected a percentage from 2% to 400%, like 10%"
+        );
+        assert_eq!(
+            complaint("ftl:mem:1GiB?ftl.spar=10%"),
+            "unknown option `ftl.spar` of a `ftl:` device; known: ftl.spare, ftl.segment, \
+             ftl.streams, delay, fail_reads, fail_writes, seed"
+        );
+        for bad in ["ftl:null:1GiB", "ftl:ftl:mem:1GiB"] {
+            assert!(complaint(bad).contains("cannot be the member of an `ftl:` device"), "{bad}");
+        }
+        for bad in ["ftl.segment=3MiB", "ftl.segment=16KiB", "ftl.streams=2", "ftl.spare=10"] {
+            let text = alloc::format!("ftl:mem:1G?{bad}");
+            assert!(complaint(&text).contains("; expected "), "{bad}");
+        }
+        assert_eq!(
+            complaint("ftl:mem:1G?ftl.streams=1&ftl.streams=1"),
+            "option `ftl.streams` is given twice"
+        );
+        assert!(complaint("ftl:tape:1").starts_with("unknown kind of device `tape:`"));
+    }
+}

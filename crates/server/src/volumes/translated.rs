@@ -1,0 +1,417 @@
+//! Volumes of flash translation: how they are created, opened and closed on their member, and the
+//! queue of the one worker that serves them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use contract::{
+    BLOCK_BYTES, BufPool, Command, Completion, Device, Geometry, Instant, Status, Submission,
+};
+use flash::sim_flash::{SimQueue, SimVolume};
+use flash::{Decorated, Decorations, FtlWishes, MemQueue, MemVolume, Source};
+use ftl::layout::PAGE_BYTES;
+use ftl::{DeviceMedia, Media, Opened, Policy, Settings, Shape};
+use io::device::{Blocking, FileOptions, FileQueue, FileVolume, ThreadedQueue};
+use io::{Owner, carve};
+
+use super::Through;
+
+/// The spare space of a volume whose spec wishes for none, in thousandths.
+const SPARE_PER_MILLE: u32 = 100;
+
+/// Segments that a volume has at least if its spec wishes for no size of them, where their size
+/// permits it.
+const SEGMENTS: u64 = 512;
+
+/// The reason why a second queue is refused.
+pub(crate) const ONE_WORKER: &str =
+    "an `ftl:` device is served by one worker; start the server with `--workers 1`";
+
+/// A volume while no worker serves it.
+type Home = Arc<Mutex<Option<ftl::Volume>>>;
+
+/// A volume of flash translation over one member.
+pub(super) struct Translated {
+    member: Member,
+    geometry: Geometry,
+    home: Home,
+}
+
+/// The device below a volume.
+enum Member {
+    Mem(MemVolume),
+    Sim(SimVolume),
+    File(FileVolume),
+}
+
+/// A worker's queue to a member.
+pub(super) enum MemberQueue {
+    /// Memory of this process.
+    Mem(MemQueue),
+    /// Simulated flash.
+    Sim(SimQueue),
+    /// A file or block device, through the worker's ring.
+    File(FileQueue),
+    /// A file or block device, through a pool of threads.
+    Threaded(ThreadedQueue),
+}
+
+/// The queue of the worker that serves a volume. When it is dropped, the volume goes home.
+pub struct TranslatedQueue {
+    queue: Option<ftl::Queue<Decorated<MemberQueue>>>,
+    home: Home,
+}
+
+impl std::fmt::Debug for Translated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Translated").field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}
+
+/// Returns the options of a member that is a file. Batches need no journal: they are whole or
+/// ignored.
+pub(crate) fn member_options(read_only: bool) -> FileOptions {
+    FileOptions { read_only, journal: false, ..FileOptions::default() }
+}
+
+/// Opens the file of a member that exists.
+///
+/// # Errors
+/// Says what is wrong with the path, and what to do.
+pub(crate) fn open_member(path: &str, options: FileOptions) -> Result<FileVolume, String> {
+    if !Path::new(path).exists() {
+        return Err(format!(
+            "there is no file {path}; make a volume on it with `nearflash ftl create \
+             \"ftl:file:{path}?size=SIZE\"`"
+        ));
+    }
+    let file = FileVolume::open(path, None, options).map_err(|error| error.to_string())?;
+    if file.granularity_bytes() > PAGE_BYTES {
+        return Err(format!(
+            "{path} takes requests of {} bytes at least, and an `ftl:` device writes pages of \
+             {PAGE_BYTES}; use another device",
+            file.granularity_bytes()
+        ));
+    }
+    Ok(file)
+}
+
+/// Returns a shape for a new volume on a member of this size in pages.
+pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
+    let segment = wishes.segment_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
+    let largest = (pages / SEGMENTS).max(1);
+    let segment_pages = segment.unwrap_or(1 << largest.ilog2()).clamp(8, 32_768);
+    let segment_pages =
+        if segment.is_none() { segment_pages.clamp(64, 16_384) } else { segment_pages };
+    Shape {
+        uuid: crate::fabric::random_uuid(),
+        segment_pages: segment_pages as u32,
+        spare_per_mille: wishes.spare_per_mille.unwrap_or(SPARE_PER_MILLE),
+        policy: Policy::of_streams(wishes.streams.unwrap_or(3)),
+    }
+}
+
+/// Says what an error of the volume on a file means for whoever named the file.
+pub(crate) fn explain(path: &str, error: ftl::Error) -> String {
+    match error {
+        ftl::Error::NoVolume(_) => format!(
+            "{path} holds no volume of flash translation; check the path, or make one with \
+             `nearflash ftl create \"ftl:file:{path}\"`"
+        ),
+        other => format!("{path}: {other}"),
+    }
+}
+
+/// Refuses wishes that an existing volume does not fulfil.
+fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), String> {
+    let wished = shape(wishes, geometry.member_pages);
+    let segment = u64::from(geometry.segment_pages) * PAGE_BYTES as u64;
+    if wishes.segment_bytes.is_some_and(|bytes| bytes != segment) {
+        return Err(format!("the volume has segments of {segment} bytes; leave `ftl.segment` out"));
+    }
+    if wishes.streams.is_some_and(|streams| streams != geometry.streams) {
+        let streams = geometry.streams;
+        return Err(format!("the volume has {streams} streams; leave `ftl.streams` out"));
+    }
+    if wishes.spare_per_mille.is_some() {
+        let wished = Shape { segment_pages: geometry.segment_pages, ..wished };
+        let planned = ftl::Geometry::plan(&wished, &[geometry.member_pages]);
+        if planned.is_ok_and(|planned| planned.pages != geometry.pages) {
+            return Err("the volume has another spare space; leave `ftl.spare` out".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The media of a member that is a file.
+pub(crate) struct FileMedia(Blocking);
+
+impl FileMedia {
+    /// Returns media over a file.
+    ///
+    /// # Errors
+    /// Fails if the system has no memory for a buffer.
+    pub(crate) fn of(file: &FileVolume) -> Result<FileMedia, String> {
+        Blocking::new(file).map(FileMedia).map_err(|error| error.to_string())
+    }
+}
+
+impl Media for FileMedia {
+    fn members(&self) -> usize {
+        1
+    }
+
+    fn pages(&self, _member: usize) -> u64 {
+        self.0.volume().geometry().blocks * BLOCK_BYTES as u64 / PAGE_BYTES as u64
+    }
+
+    fn read(&mut self, _member: usize, at: u64, into: &mut [u8]) -> Result<(), Status> {
+        self.0.read(at * PAGE_BYTES as u64, into)
+    }
+
+    fn write(&mut self, _member: usize, at: u64, from: &[u8]) -> Result<(), Status> {
+        self.0.write(at * PAGE_BYTES as u64, from)
+    }
+
+    fn flush(&mut self, _member: usize) -> Result<(), Status> {
+        self.0.sync()
+    }
+}
+
+/// Returns media over a device that needs nothing but time.
+fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
+    let class = contract::SizeClass { bytes: 1 << 20, count: 1 };
+    let arena = carve(&[class]).map_err(|error| error.to_string())?;
+    let buf = arena.bufs.into_iter().next().expect("one was asked for");
+    Ok(DeviceMedia::new(vec![device], buf))
+}
+
+/// Opens the volume on the media. With `discards`, freed segments are discarded on the member.
+///
+/// # Errors
+/// The members are not those of a volume, or damaged, or fail.
+pub(crate) fn open_volume<M: Media>(
+    media: &mut M,
+    discards: bool,
+) -> Result<(ftl::Volume, Opened), ftl::Error> {
+    let geometry = ftl::describe(media)?.geometry;
+    let settings = Settings::new(Policy::of_streams(geometry.streams));
+    ftl::open(media, Settings { discards, ..settings })
+}
+
+/// Says what an opening did.
+fn tell(name: &str, opened: &Opened) {
+    if !opened.clean {
+        let (batches, torn) = (opened.batches, opened.torn_pages);
+        tracing::info!(device = name, batches, torn, "recovered after an unclean stop");
+    }
+    if opened.damaged_copies > 0 {
+        tracing::warn!(device = name, "a damaged copy of the superblock was written anew");
+    }
+}
+
+impl Translated {
+    /// Opens the volume on a member. On memory, which is always fresh, it is created first.
+    pub(super) fn open(
+        member: &Source,
+        wishes: &FtlWishes,
+        decorations: &Decorations,
+    ) -> Result<Translated, String> {
+        let (member, volume) = match member {
+            Source::File { path, .. } => {
+                let file = open_member(path, member_options(false))?;
+                file.notes().iter().for_each(|note| tracing::warn!("{note}"));
+                let mut media = FileMedia::of(&file)?;
+                let described = ftl::describe(&mut media).map_err(|error| explain(path, error))?;
+                check_wishes(wishes, &described.geometry)
+                    .map_err(|why| format!("{path}: {why}"))?;
+                // A hole in a file costs more than it gives.
+                let discards = !file.can_grow();
+                let (volume, opened) =
+                    open_volume(&mut media, discards).map_err(|error| explain(path, error))?;
+                tell(path, &opened);
+                (Member::File(file), volume)
+            }
+            Source::Mem { bytes } => {
+                let memory = MemVolume::new(bytes / BLOCK_BYTES as u64);
+                let volume = fresh(memory.open_queue(), wishes)?;
+                (Member::Mem(memory), volume)
+            }
+            Source::Sim { preset, bytes, age, slow } => {
+                let model = preset.model().slowed(*slow);
+                let blocks = bytes / BLOCK_BYTES as u64;
+                let flash = SimVolume::new(model, blocks, *age, decorations.seed);
+                let volume = fresh(flash.open_queue(), wishes)?;
+                (Member::Sim(flash), volume)
+            }
+            Source::Null { .. } | Source::Ftl { .. } => {
+                return Err("an `ftl:` device needs a member that keeps data".to_owned());
+            }
+        };
+        let pages = u64::from(volume.geometry().pages);
+        let physical = PAGE_BYTES as u32;
+        let geometry = Geometry {
+            blocks: pages * (PAGE_BYTES / BLOCK_BYTES) as u64,
+            physical_block_bytes: physical,
+            atomic_blocks_max: volume.geometry().batch_pages_max()
+                * (physical / BLOCK_BYTES as u32),
+            volatile_cache: matches!(member, Member::File(_)),
+            read_only: false,
+        };
+        Ok(Translated { member, geometry, home: Arc::new(Mutex::new(Some(volume))) })
+    }
+
+    /// Returns the properties of the device that requests can observe.
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Returns true if queues transfer directly between the member and a worker's buffers.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.member, Member::File(_))
+    }
+
+    fn take_home(&self) -> Option<ftl::Volume> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Opens the queue of the worker that serves the volume.
+    ///
+    /// # Errors
+    /// A worker serves it already, or there is no memory.
+    pub(super) fn open_queue(
+        &self,
+        through: &Through<'_>,
+        n: usize,
+        decorations: &Decorations,
+    ) -> Result<TranslatedQueue, String> {
+        let volume = self.take_home().ok_or(ONE_WORKER)?;
+        let queue = match &self.member {
+            Member::Mem(memory) => MemberQueue::Mem(memory.open_queue()),
+            Member::Sim(flash) => MemberQueue::Sim(flash.open_queue()),
+            Member::File(file) => match through {
+                Through::Ring(ring) => {
+                    MemberQueue::File(FileQueue::open(file, ring, Owner::device(n)))
+                }
+                Through::Threads(waker) => {
+                    let threads = ThreadedQueue::open(file, ThreadedQueue::THREADS, waker.clone());
+                    MemberQueue::Threaded(threads.map_err(|error| error.to_string())?)
+                }
+            },
+        };
+        let member = decorations.wrap(queue, 0);
+        let classes = ftl::Queue::<Decorated<MemberQueue>>::classes(&volume.geometry());
+        let arena = carve(&classes).map_err(|error| error.to_string())?;
+        let queue = ftl::Queue::new(volume, vec![member], BufPool::new(arena.bufs));
+        Ok(TranslatedQueue { queue: Some(queue), home: self.home.clone() })
+    }
+
+    /// Closes the volume in order, if no worker serves it, so that the next start recovers nothing.
+    pub(super) fn close(&self) {
+        let (Member::File(file), Some(volume)) = (&self.member, self.take_home()) else { return };
+        let closed = FileMedia::of(file).and_then(|mut media| {
+            ftl::close(&mut media, volume).map_err(|error| error.to_string())
+        });
+        if let Err(error) = closed {
+            tracing::warn!(
+                error,
+                "an `ftl:` device is not closed in order; the next start recovers it"
+            );
+        }
+    }
+}
+
+impl Drop for Translated {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Creates a volume on an empty device and opens it.
+fn fresh<D: Device>(device: D, wishes: &FtlWishes) -> Result<ftl::Volume, String> {
+    let mut media = media(device)?;
+    let shape = shape(wishes, media.pages(0));
+    let created = ftl::create(&mut media, &shape);
+    let opened = created.and_then(|_| open_volume(&mut media, true));
+    opened.map(|(volume, _)| volume).map_err(|error| format!("`ftl:` on memory: {error}"))
+}
+
+macro_rules! each {
+    ($self:expr, $device:ident => $call:expr) => {
+        match $self {
+            MemberQueue::Mem($device) => $call,
+            MemberQueue::Sim($device) => $call,
+            MemberQueue::File($device) => $call,
+            MemberQueue::Threaded($device) => $call,
+        }
+    };
+}
+
+impl Device for MemberQueue {
+    fn geometry(&self) -> Geometry {
+        each!(self, device => device.geometry())
+    }
+
+    fn room(&self) -> usize {
+        each!(self, device => device.room())
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        each!(self, device => device.submit(now, submission));
+    }
+
+    fn kick(&mut self, now: Instant) {
+        each!(self, device => device.kick(now));
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        each!(self, device => device.poll(now, done));
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        each!(self, device => device.wake_at())
+    }
+}
+
+impl TranslatedQueue {
+    fn queue(&mut self) -> &mut ftl::Queue<Decorated<MemberQueue>> {
+        self.queue.as_mut().expect("the queue is there until it is dropped")
+    }
+}
+
+impl Drop for TranslatedQueue {
+    fn drop(&mut self) {
+        let volume = self.queue.take().and_then(ftl::Queue::into_volume);
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = volume;
+    }
+}
+
+impl Device for TranslatedQueue {
+    fn geometry(&self) -> Geometry {
+        self.queue.as_ref().expect("the queue is there until it is dropped").geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.queue.as_ref().map_or(0, Device::room)
+    }
+
+    fn excludes(&self, command: Command) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.excludes(command))
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        self.queue().submit(now, submission);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.queue().kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.queue().poll(now, done);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.queue.as_ref().and_then(Device::wake_at)
+    }
+}
