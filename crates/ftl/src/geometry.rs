@@ -5,7 +5,9 @@
 //! segment · pages of a segment + offset.
 
 use crate::error::Error;
-use crate::layout::{CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION};
+use crate::layout::{
+    CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION, header_pages,
+};
 use crate::policy::Policy;
 use crate::segment::Segment;
 
@@ -107,9 +109,17 @@ impl Geometry {
         self.pages > 0 && u64::from(self.pages) <= room && places < u64::from(u32::MAX) - 1
     }
 
-    /// Returns the number of data pages that a segment holds at most.
+    /// Returns the number of data pages that a segment holds at most, in batches as large as can be.
     pub fn dense_pages(&self) -> u32 {
-        self.segment_pages - self.segment_pages.div_ceil(BATCH_PAGES_MAX - 3)
+        let (mut left, mut dense) = (self.segment_pages, 0);
+        while left >= 2 {
+            let most = self.batch_pages_max().min(left - 1);
+            let fits = |data: &u32| *data + header_pages(*data as usize) as u32 <= left;
+            let data = (1..=most).rev().find(fits).unwrap_or(0);
+            dense += data;
+            left -= data + header_pages(data as usize) as u32;
+        }
+        dense
     }
 
     /// Returns the number of free segments that host writes leave to the collector: one to open and

@@ -262,3 +262,48 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
     assert_eq!((checked.whole, checked.damaged, checked.unproved), (298, 1, 0));
     assert!(crate::describe(&mut bed.media()).unwrap().clean, "nothing was written");
 }
+
+#[test]
+fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
+    for (seed, discards) in [(1, false), (2, true), (3, true)] {
+        let shape =
+            Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 150, policy: POLICY };
+        let bed = Bed { memory: MemVolume::new(16_384 * PAGE_BLOCKS) };
+        create(&mut bed.media(), &shape).unwrap();
+        let mut queue = bed.queue(64);
+        let pages = queue.geometry().blocks / PAGE_BLOCKS;
+        let mut chance = flash::Chance::new(seed);
+        let (mut slots, mut done, mut ended) = (SlotTable::new(32), Vec::new(), 0);
+        let mut bufs: Vec<_> = (0..32).map(|index| leak_buf(PAGE_BYTES, index)).collect();
+        while ended < 30_000 {
+            let mut submitted = false;
+            while slots.room() > 0 {
+                let range =
+                    Range::new(chance.within(0..=pages - 1) * PAGE_BLOCKS, PAGE_BLOCKS as u32);
+                let discard = discards && chance.within(0..=9) == 0;
+                let (command, buf) = match discard {
+                    true => (Asked::Discard(range), None),
+                    false => (Asked::Write { range, fua: false }, bufs.pop()),
+                };
+                let slot = slots.insert(()).unwrap();
+                queue.submit(Instant::ZERO, Submission { slot, command, buf });
+                submitted = true;
+            }
+            if submitted {
+                queue.kick(Instant::ZERO);
+            }
+            let left = slots.len();
+            assert!(
+                queue.wake_at().is_some(),
+                "seed {seed}: asleep with {left} requests after {ended}"
+            );
+            queue.poll(Instant::ZERO, &mut done);
+            for Completion { slot, status, buf } in done.drain(..) {
+                assert_eq!(status, Status::Ok);
+                slots.remove(slot);
+                bufs.extend(buf);
+                ended += 1;
+            }
+        }
+    }
+}

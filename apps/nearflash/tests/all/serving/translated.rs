@@ -23,7 +23,7 @@ impl Member {
     /// A member with a volume on it.
     fn new() -> Member {
         let member = Member { folder: tempfile::tempdir().unwrap() };
-        let said = member.ftl("create", "?size=32MiB&ftl.segment=256KiB").unwrap();
+        let said = member.ftl("create", "?size=64MiB&ftl.segment=256KiB").unwrap();
         assert!(said.contains("streams: 3"), "{said}");
         member
     }
@@ -153,7 +153,7 @@ fn what_was_acknowledged_survives_kills_and_stops() {
 
 #[test]
 fn a_load_that_overwrites_the_volume_many_times_is_verified() {
-    let server = Launch::device("ftl:mem:16MiB?ftl.spare=15%&ftl.segment=64KiB").start();
+    let server = Launch::device("ftl:mem:32MiB?ftl.spare=20%").start();
     let url = format!("reflex://{}", server.address());
     let load = verifying(&url, "--connections 2 --queue-depth 16 --block-size 4096");
     let mut client = V2::connect(server.address());
@@ -170,7 +170,7 @@ fn a_member_that_holds_no_volume_is_left_as_it_is() {
     let member = Member { folder };
     assert!(member.refused().contains("nearflash ftl create"), "it is missing");
     assert!(!member.path().exists(), "serving makes nothing");
-    fs::write(member.path(), vec![7; 32 << 20]).unwrap();
+    fs::write(member.path(), vec![7; 64 << 20]).unwrap();
     assert!(member.refused().contains("holds no volume of flash translation"));
     let said = member.ftl("create", "").unwrap_err();
     assert!(said.contains("holds other data") && said.contains("--overwrite"), "{said}");
@@ -200,7 +200,7 @@ fn a_volume_that_this_server_cannot_serve_is_left_as_it_is() {
         assert!(said.contains(words), "{said}");
         assert!(fs::read(member.path()).unwrap() == spoilt, "{words}: it was changed");
     };
-    spoil(&|bytes| bytes.truncate(16 << 20), "give it its old size back");
+    spoil(&|bytes| bytes.truncate(48 << 20), "give it its old size back");
     spoil(
         &|bytes| {
             bytes[100] ^= 1;
