@@ -20,9 +20,9 @@ pub struct Buf {
     /// The number of the tenant that is charged for the buffer, or [`NOBODY`].
     holder: u32,
     /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
-    dirty: usize,
+    dirty: u32,
     /// The number of the buffer's size in its pool.
-    class: u8,
+    class: u32,
 }
 
 /// The holder of a buffer that nobody is charged for.
@@ -31,7 +31,11 @@ const NOBODY: u32 = u32::MAX;
 impl Buf {
     /// Returns the right to `bytes`, which are all zero. `index` is the maker's number for the
     /// buffer (for example of a registered buffer).
+    ///
+    /// # Panics
+    /// Panics if there are 4 GiB or more.
     pub fn new(bytes: &'static mut [u8], index: u32) -> Self {
+        assert!(u32::try_from(bytes.len()).is_ok(), "a buffer has less than 4 GiB");
         Buf { bytes, index, holder: NOBODY, dirty: 0, class: 0 }
     }
 
@@ -42,7 +46,7 @@ impl Buf {
 
     /// Returns the number of the buffer's size in its pool, ascending from zero.
     #[inline]
-    pub fn class(&self) -> u8 {
+    pub fn class(&self) -> u32 {
         self.class
     }
 
@@ -72,24 +76,24 @@ impl Buf {
 
     /// Returns all bytes, to write. From now on, all of them count as a tenant's data.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.dirty = self.bytes.len();
+        self.dirty = self.bytes.len() as u32;
         self.bytes
     }
 
     /// Returns the first `len` bytes, to write. From now on, these bytes count as a tenant's data.
     pub fn prefix_mut(&mut self, len: usize) -> &mut [u8] {
-        self.dirty = self.dirty.max(len);
+        self.dirty = self.dirty.max(len as u32);
         &mut self.bytes[..len]
     }
 
     /// Zeroes the first `len` bytes, at no cost where they are already known to be zero.
     pub fn zero_prefix(&mut self, len: usize) {
-        let dirty = self.dirty.min(len);
+        let dirty = (self.dirty as usize).min(len);
         if dirty > 0 {
             // Guarded, because even an empty fill wakes the processor's widest vector unit.
             self.bytes[..dirty].fill(0);
         }
-        if dirty == self.dirty {
+        if dirty == self.dirty as usize {
             self.dirty = 0;
         }
     }
@@ -151,7 +155,7 @@ impl BufPool {
             if shelves.last().is_none_or(|shelf| shelf.bytes != bytes) {
                 shelves.push(Shelf { bytes, count: 0, free: Vec::new() });
             }
-            buf.class = u8::try_from(shelves.len() - 1).expect("a pool has a few sizes");
+            buf.class = shelves.len() as u32 - 1;
             shelves.last_mut().expect("it was just made").free.push(buf);
         }
         for shelf in &mut shelves {
@@ -214,7 +218,7 @@ impl BufPool {
     /// Puts a buffer back.
     #[inline]
     pub fn give(&mut self, buf: Buf) {
-        let shelf = &mut self.shelves[usize::from(buf.class)];
+        let shelf = &mut self.shelves[buf.class as usize];
         assert!(shelf.bytes == buf.capacity(), "a buffer returns to the pool it came from");
         assert!(shelf.free.len() < shelf.count, "a buffer returned twice");
         shelf.free.push(buf);

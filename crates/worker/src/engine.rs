@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contract::{
     Buf, Command, Completion, ConnId, Device, End, Kind, Namespace, NamespaceId, Part, QueueFull,
-    Range, Reply, Request, Scheduler, Session, Slot, Start, Status, Submission, TenantId,
+    Range, Request, Rights, Scheduler, Session, Slot, Start, Status, Submission, TenantId,
     Transport,
 };
 
@@ -53,6 +53,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     ///
     /// # Errors
     /// Fails with the status to refuse the request with.
+    #[inline(always)]
     pub(crate) fn judge(
         &self,
         id: ConnId,
@@ -72,24 +73,31 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let namespace = namespace.ok_or(Status::NoNamespace)?;
         let grant = conn.membership.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);
-        let place = |lba| {
-            let device = namespace.device as u8;
-            Ok(Placed { namespace: number, device, lba, tenant })
+        // Most requests are reads.
+        let lba = match request.command {
+            Command::Read(_) if !rights.read => return Err(Status::Denied),
+            Command::Read(range) if range.bytes() > self.front.requests.largest() => {
+                return Err(Status::BadLength);
+            }
+            Command::Read(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
+            other => self.judge_other(namespace, rights, other)?,
         };
-        let largest = self.front.requests.largest();
-        // Most requests are reads; for them this is all.
-        if let Command::Read(range) = request.command {
-            return match namespace.translate(range) {
-                _ if !rights.read => Err(Status::Denied),
-                _ if range.bytes() > largest => Err(Status::BadLength),
-                Some(lba) => place(lba),
-                None => Err(Status::OutOfRange),
-            };
-        }
+        Ok(Placed { namespace: number, device: namespace.device as u8, lba, tenant })
+    }
+
+    /// Returns the first block on the device of a request that is no read, if its connection may do
+    /// that.
+    #[inline(never)]
+    fn judge_other(
+        &self,
+        namespace: &Namespace,
+        rights: Rights,
+        command: Command,
+    ) -> Result<u64, Status> {
         let geometry = self.lanes.peek(namespace.device).geometry();
-        match request.command.kind() {
+        match command.kind() {
             // Its outcome tells what is stored.
-            _ if matches!(request.command, Command::CompareAndWrite(_)) && !rights.read => {
+            _ if matches!(command, Command::CompareAndWrite(_)) && !rights.read => {
                 return Err(Status::Denied);
             }
             Kind::Read if !rights.read => return Err(Status::Denied),
@@ -100,20 +108,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             _ if !rights.read && !rights.write => return Err(Status::Denied),
             _ => {}
         }
-        if request.command.buffer_bytes() > largest {
+        if command.buffer_bytes() > self.front.requests.largest() {
             return Err(Status::BadLength);
         }
-        if let Command::WriteAtomic(range) = request.command {
+        if let Command::WriteAtomic(range) = command {
             match geometry.atomic_blocks_max {
                 0 => return Err(Status::Unsupported),
                 most if range.blocks > most => return Err(Status::AtomicTooLarge),
                 _ => {}
             }
         }
-        match request.command.range() {
-            Some(range) => place(namespace.translate(range).ok_or(Status::OutOfRange)?),
-            None => place(0),
-        }
+        let Some(range) = command.range() else { return Ok(0) };
+        namespace.translate(range).ok_or(Status::OutOfRange)
     }
 
     /// Starts a request that is whole, or holds it behind a barrier of its stream.
@@ -121,6 +127,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let Frontend { conns, requests, .. } = &mut self.front;
         let entry = requests.get(slot);
         let (stream, command) = (usize::from(entry.stream), entry.command);
+        let (tenant, device) = (entry.tenant, usize::from(entry.device));
         let order = &mut conns.get(id).streams[stream];
         match command {
             _ if !order.held.is_empty() => order.held.push(requests.table(), slot),
@@ -128,7 +135,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             Command::Barrier => self.front.answer_unstarted(slot, Status::Ok),
             _ => {
                 order.running += 1;
-                if self.enqueue(slot).is_err() {
+                if self.lanes.get(device).enqueue(tenant, command, slot).is_err() {
                     self.end(slot, Status::Retry, None);
                 }
             }
@@ -140,21 +147,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// # Errors
     /// Fails if the scheduler takes no more requests of the tenant.
     // Where this is called, the entry was just looked at: to look again would be a quarter of it.
-    #[inline(always)]
     pub(crate) fn enqueue(&mut self, slot: Slot) -> Result<(), QueueFull> {
         let entry = self.front.requests.get(slot);
-        // Most requests are reads; for them this is all.
-        let Command::Read(range) = entry.command else { return self.enqueue_other(slot) };
-        let lane = self.lanes.get(usize::from(entry.device));
-        lane.enqueue(entry.tenant, Kind::Read, range.bytes(), slot)
-    }
-
-    /// Hands a request that is no read to its device's scheduler.
-    #[inline(never)]
-    fn enqueue_other(&mut self, slot: Slot) -> Result<(), QueueFull> {
-        let entry = self.front.requests.get(slot);
-        let (work, bytes) = (entry.command.work(), entry.command.work_bytes());
-        self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, work, bytes, slot)
+        self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, entry.command, slot)
     }
 
     /// Submits what the schedulers let go, while the devices have room.
@@ -363,28 +358,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Ends a request that was started: answers it and lets go what waited for it.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        let waited_for = match self.front.requests.get(slot).command {
-            Command::Read(range) if status.is_ok() => self.answer_read(slot, range, buf),
-            _ => self.front.answer_started(slot, status, buf),
-        };
-        if let Some((id, stream)) = waited_for {
+        if let Some((id, stream)) = self.front.answer_started(slot, status, buf) {
             self.release_held(id, stream);
         }
-    }
-
-    /// Answers a read that was carried out. Returns the connection and the stream where others wait
-    /// for its end.
-    fn answer_read(
-        &mut self,
-        slot: Slot,
-        range: Range,
-        buf: Option<Buf>,
-    ) -> Option<(ConnId, usize)> {
-        let bytes = range.bytes();
-        let (id, tag, stream) = self.front.discard_read(slot, bytes);
-        let reply = Reply::Done { tag, command: Command::Read(range), status: Status::Ok };
-        self.front.reply(id, &reply, buf.map(|buf| (buf, bytes)));
-        self.front.note_answered(id, stream, bytes)
     }
 
     /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.

@@ -126,6 +126,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     ///
     /// # Errors
     /// Fails with the status to refuse such a request with.
+    #[inline(always)]
     pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
         let membership = &self.conns.peek(id).membership;
         let member = match (handle, membership.entered) {
@@ -145,6 +146,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     ///
     /// # Errors
     /// Fails with [`Status::NoTenant`] if the number means another tenant by now.
+    #[inline]
     pub(crate) fn tenant_as(&self, member: Member) -> Result<TenantId, Status> {
         if self.gauges.meter(member.tenant).epoch() == member.epoch {
             Ok(member.tenant)

@@ -103,7 +103,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.device.excludes(command)
     }
 
-    /// Queues a request in the scheduler.
+    /// Queues a request with this command in the scheduler.
     ///
     /// # Errors
     /// Fails if the scheduler takes no more requests of the tenant.
@@ -111,10 +111,13 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     pub(crate) fn enqueue(
         &mut self,
         tenant: TenantId,
-        work: Kind,
-        bytes: usize,
+        command: Command,
         slot: Slot,
     ) -> Result<(), QueueFull> {
+        let (work, bytes) = match command {
+            Command::Read(range) => (Kind::Read, range.bytes()),
+            other => (other.work(), other.work_bytes()),
+        };
         self.scheduler.enqueue(tenant, work, bytes, slot)?;
         self.is_fresh = true;
         Ok(())

@@ -5,8 +5,7 @@ use contract::{
     Transport,
 };
 
-use crate::Line;
-use crate::connections::{Chunk, Life, Receiving, Stalled};
+use crate::connections::{Chunk, Life, Outstanding, Receiving, Stalled};
 use crate::direct::DirectReceives;
 use crate::engine::Engine;
 use crate::frontend::Frontend;
@@ -14,6 +13,7 @@ use crate::invitations::Invitations;
 use crate::namespaces::verdict;
 use crate::requests::{InFlight, Position, Shortage};
 use crate::tenancy::{self, Registrar};
+use crate::{Limits, Line};
 
 /// Why taking bytes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,9 @@ impl Reader {
                     *input = &[];
                     return Stop::Empty;
                 }
-                if conn.greeting.is_under_way() || is_over_limits(&mut engine.front, id) {
+                let unsent = engine.front.net.unsent(id);
+                let is_over = is_over_limits(&conn.outstanding, unsent, &engine.front.limits);
+                if conn.greeting.is_under_way() || is_over {
                     return Stop::Stall;
                 }
                 if self.batch >= engine.front.limits.batch {
@@ -271,9 +273,11 @@ impl Reader {
                     return shortage.into();
                 }
             }
-            match engine.front.conns.get(id).session.next_event(input) {
+            let conn = engine.front.conns.get(id);
+            match conn.session.next_event(input) {
                 Ok(Some(Event::Request(request))) => {
-                    self.count_message(&mut engine.front, id);
+                    self.batch += 1;
+                    conn.progress.messages = conn.progress.messages.wrapping_add(1);
                     if let Err(shortage) = admit(engine, id, request) {
                         return shortage.into();
                     }
@@ -292,14 +296,6 @@ impl Reader {
         }
     }
 
-    /// Counts a message whose first byte was seen, in the turn's batch, too.
-    #[inline(always)]
-    fn count_message<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>, id: ConnId) {
-        self.batch += 1;
-        let progress = &mut front.conns.get(id).progress;
-        progress.messages = progress.messages.wrapping_add(1);
-    }
-
     /// Takes an event that is neither a request nor a payload right behind one.
     fn take_event<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
@@ -314,7 +310,9 @@ impl Reader {
                 engine.payload(id, Some((slot, offset)), bytes, end);
             }
             Event::Awaited(request) => {
-                self.count_message(&mut engine.front, id);
+                self.batch += 1;
+                let progress = &mut engine.front.conns.get(id).progress;
+                progress.messages = progress.messages.wrapping_add(1);
                 self.invitations.await_payload(engine, id, request);
             }
             Event::Attached(tenant) => tenancy::attach(&mut engine.front, id, tenant),
@@ -462,14 +460,10 @@ fn queue_up<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, te
     front.conns.get(id).intake.position = Some(position);
 }
 
-fn is_over_limits<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) -> bool {
-    let unsent = front.net.unsent(id);
-    let limits = front.limits;
-    front.conns.find(id).is_some_and(|conn| {
-        let outstanding = &conn.outstanding;
-        outstanding.count - outstanding.awaited >= limits.in_flight_of_connection
-            || unsent + outstanding.owed > limits.unsent_of_connection
-    })
+#[inline]
+fn is_over_limits(outstanding: &Outstanding, unsent: usize, limits: &Limits) -> bool {
+    outstanding.count - outstanding.awaited >= limits.in_flight_of_connection
+        || unsent + outstanding.owed > limits.unsent_of_connection
 }
 
 /// Reads on from a connection whose session has had news: it may have stopped taking bytes, or have

@@ -92,7 +92,7 @@ impl Receiver {
                 place.received(len == most);
                 place.patience = if len == most { 0 } else { place.patience.saturating_sub(1) };
                 if conn.phase == Phase::Open {
-                    table.events.push_back(NetEvent::Received { conn: id, buf, len });
+                    table.events.push(NetEvent::Received { conn: id, buf, len });
                 } else {
                     self.bufs.push(buf);
                 }
@@ -133,10 +133,10 @@ impl Receiver {
                 conn.kernel.patience = PATIENCE;
                 let is_open = conn.phase == Phase::Open;
                 self.rest(table, index);
-                table.events.push_back(target.filled(id, len));
+                table.events.push(target.filled(id, len));
                 if came > len && is_open {
                     let len = came - len;
-                    table.events.push_back(NetEvent::Received { conn: id, buf: look, len });
+                    table.events.push(NetEvent::Received { conn: id, buf: look, len });
                 } else {
                     self.bufs.push(look);
                 }
@@ -182,6 +182,6 @@ fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option
 pub(super) fn release_target(table: &mut Table, index: u32) {
     let conn = table.id(index);
     if let Some(target) = table[index].kernel.target.take() {
-        table.events.push_back(target.filled(conn, 0));
+        table.events.push(target.filled(conn, 0));
     }
 }

@@ -52,7 +52,7 @@ pub(crate) trait Life: Kernel {
             Ok(()) => {
                 let peer = server.peer(socket);
                 table[index].phase = Phase::Open;
-                table.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
+                table.events.push(NetEvent::Opened { conn: id, peer, listener: None });
             }
             Err(errno) => {
                 table[index].phase = Phase::Closing(CloseReason::Unreachable(errno));
@@ -87,7 +87,7 @@ pub(crate) trait Life: Kernel {
         drop(socket);
         let accepted = !table[index].is_dialled;
         table.vacate(index);
-        table.events.push_back(NetEvent::Closed { conn: id, reason });
+        table.events.push(NetEvent::Closed { conn: id, reason });
         if accepted {
             table.uncount();
         }

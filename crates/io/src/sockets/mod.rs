@@ -90,7 +90,7 @@ impl<K: Kernel> SocketsOver<K> {
             Ok(index) => {
                 let conn = self.table.id(index);
                 let listener = Some(arrival.listener);
-                self.table.events.push_back(NetEvent::Opened { conn, peer, listener });
+                self.table.events.push(NetEvent::Opened { conn, peer, listener });
                 self.kernel.start(&mut self.table, index);
             }
             Err(_refused) => {
@@ -198,8 +198,11 @@ impl<K: Kernel> Streams for SocketsOver<K> {
         self.kernel.poll(&mut self.table, &mut self.listeners);
         self.assign_accepted();
         self.expire_finishing();
-        let take = max.min(self.table.events.len());
-        events.extend(self.table.events.drain(..take));
+        if max >= self.table.events.len() {
+            events.append(&mut self.table.events);
+        } else {
+            events.extend(self.table.events.drain(..max));
+        }
     }
 
     fn give(&mut self, buf: Buf) {
@@ -313,7 +316,7 @@ impl<K: Kernel> Dial for SocketsOver<K> {
                 self.failed_dials = self.failed_dials.wrapping_add(1);
                 let conn = ConnId { index: u32::MAX, generation: self.failed_dials };
                 let reason = CloseReason::Unreachable(errno.raw_os_error());
-                self.table.events.push_back(NetEvent::Closed { conn, reason });
+                self.table.events.push(NetEvent::Closed { conn, reason });
                 conn
             }
         }

@@ -3,7 +3,6 @@
 //! The table is the same over every kernel interface; each place holds beside the common state what
 //! the interface keeps of the connection ([`Place`]). What is deliberately not here: system calls.
 
-use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -138,7 +137,7 @@ pub struct Table<P> {
     pub(crate) frames: FrameStore,
     /// Queued frames, by account.
     accounts: Vec<u32>,
-    pub(crate) events: VecDeque<NetEvent>,
+    pub(crate) events: Vec<NetEvent>,
     /// Connections with frames that the kernel may take.
     pub(crate) ready: Vec<u32>,
     /// The counter of accepted connections, and this worker's number there.
@@ -158,7 +157,7 @@ impl<P: Place> Table<P> {
             connections_max,
             frames: FrameStore::new(frames_max),
             accounts: vec![0],
-            events: VecDeque::with_capacity(events),
+            events: Vec::with_capacity(events),
             ready: Vec::with_capacity(1024),
             spread: None,
             server: None,
@@ -256,7 +255,7 @@ impl<P: Place> Table<P> {
         let conn = ConnId { index, generation: found.generation };
         for _ in 0..count {
             if let Some(buf) = self.frames.pop_body(&mut found.queue) {
-                self.events.push_back(NetEvent::Sent { conn, buf });
+                self.events.push(NetEvent::Sent { conn, buf });
             }
         }
         found.frames -= count as u32;
@@ -307,7 +306,7 @@ impl<P: Place> Table<P> {
 
     fn sent(&mut self, conn: ConnId, body: Option<Buf>) {
         if let Some(buf) = body {
-            self.events.push_back(NetEvent::Sent { conn, buf });
+            self.events.push(NetEvent::Sent { conn, buf });
         }
     }
 

@@ -166,7 +166,7 @@ impl Receiver {
             let buf = self.provided.take(number);
             if event.result > 0 && conn.phase == Phase::Open {
                 let (conn, len) = (table.id(index), event.result as usize);
-                table.events.push_back(NetEvent::Received { conn, buf, len });
+                table.events.push(NetEvent::Received { conn, buf, len });
             } else {
                 self.provided.give(buf);
             }
@@ -319,10 +319,10 @@ impl Receiver {
         if len > 0 {
             conn.kernel.patience = PATIENCE;
         }
-        table.events.push_back(target.filled(id, len));
+        table.events.push(target.filled(id, len));
         match look {
             Some(buf) if came > len && is_open => {
-                table.events.push_back(NetEvent::Received { conn: id, buf, len: came - len });
+                table.events.push(NetEvent::Received { conn: id, buf, len: came - len });
             }
             Some(buf) => self.looks.push(buf),
             None => {}
@@ -352,7 +352,7 @@ impl Receiver {
             if let Some(whole) = direct.target.take_if(|t| t.at + t.came == t.until) {
                 let came = whole.came;
                 place.patience = PATIENCE;
-                table.events.push_back(whole.filled(id, came));
+                table.events.push(whole.filled(id, came));
             }
         }
         if taken == len {
@@ -361,7 +361,7 @@ impl Receiver {
         if taken > 0 {
             buf.bytes_mut().copy_within(taken..len, 0);
         }
-        table.events.push_back(NetEvent::Received { conn: id, buf, len: len - taken });
+        table.events.push(NetEvent::Received { conn: id, buf, len: len - taken });
     }
 
     /// Goes on after a bounded receive that did not end the connection.
@@ -391,7 +391,7 @@ impl Receiver {
         let mut direct = table[index].kernel.direct.take().expect("the caller looked");
         if let Some(target) = direct.target.take() {
             let came = target.came;
-            table.events.push_back(target.filled(id, came));
+            table.events.push(target.filled(id, came));
         }
         self.directs.push(direct);
     }

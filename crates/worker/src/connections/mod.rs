@@ -15,7 +15,8 @@ use contract::{Buf, ConnId, Meters};
 
 use carried::Carried;
 pub(crate) use connection::{
-    Client, Connection, Greeting, Intake, Life, Membership, Receiving, STREAMS, Stalled, Welcome,
+    Client, Connection, Greeting, Intake, Life, Membership, Outstanding, Receiving, STREAMS,
+    Stalled, Welcome,
 };
 pub(crate) use fence::Place;
 pub use fence::{Adopted, Fences, Hold, Key as FenceName};
@@ -94,14 +95,14 @@ impl<P> Connections<P> {
     #[inline]
     pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
         let found = self.table.get_mut(id.index as usize)?.as_deref_mut()?;
-        (found.id == id).then_some(found)
+        (found.id.generation == id.generation).then_some(found)
     }
 
     /// Returns a connection to look at, unless it is gone.
     #[inline]
     pub(crate) fn look(&self, id: ConnId) -> Option<&Connection<P>> {
         let found = self.table.get(id.index as usize)?.as_deref()?;
-        (found.id == id).then_some(found)
+        (found.id.generation == id.generation).then_some(found)
     }
 
     /// Returns an existing connection.

@@ -30,7 +30,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     pub(crate) fn insert(
         &mut self,
         tenant: TenantId,
-        payload_class: Option<u8>,
+        payload_class: Option<u32>,
         make: impl FnOnce() -> InFlight,
     ) -> Slot {
         self.gauges.meter(tenant).admit();
@@ -46,23 +46,6 @@ impl<T: Transport, P: Session> Frontend<T, P> {
             self.gauges.clock.trace(slot, self.requests.get(slot));
         }
         slot
-    }
-
-    /// Ends a read that was carried out. Most requests are reads, and they have neither payload nor
-    /// fence to let go.
-    #[inline(always)]
-    pub(crate) fn discard_read(&mut self, slot: Slot, bytes: usize) -> (ConnId, Tag, usize) {
-        let entry = self.requests.get(slot);
-        debug_assert!(entry.buf.is_none() && entry.payload.class.is_none());
-        debug_assert!(entry.fence.is_none(), "only what changes data is behind one");
-        let (id, tag, stream) = (entry.conn, entry.tag, usize::from(entry.stream));
-        let tenant = entry.tenant;
-        let came = (tenant, entry.namespace, entry.received_at);
-        self.gauges.count_read(self.now, came, bytes);
-        if self.requests.discard(slot, tenant, None) {
-            self.call_next(tenant);
-        }
-        (id, tag, stream)
     }
 
     /// Ends a request, which is answered with a status unless nobody waits for the answer. The next
@@ -138,7 +121,40 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Answers a request that was started. Returns the connection and the stream where others wait
     /// for its end.
+    #[inline]
     pub(crate) fn answer_started(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        buf: Option<Buf>,
+    ) -> Option<(ConnId, usize)> {
+        let entry = self.requests.get(slot);
+        // Most requests are reads that were carried out. They have neither payload nor fence to let
+        // go.
+        let Command::Read(range) = entry.command else {
+            return self.answer_other(slot, status, buf);
+        };
+        if !status.is_ok() {
+            return self.answer_other(slot, status, buf);
+        }
+        debug_assert!(entry.buf.is_none() && entry.payload.class.is_none());
+        debug_assert!(entry.fence.is_none(), "only what changes data is behind one");
+        let (id, tag, stream) = (entry.conn, entry.tag, usize::from(entry.stream));
+        let (tenant, bytes) = (entry.tenant, range.bytes());
+        let came = (tenant, entry.namespace, entry.received_at);
+        self.gauges.count_read(self.now, came, bytes);
+        if self.requests.discard(slot, tenant, None) {
+            self.call_next(tenant);
+        }
+        let reply = Reply::Done { tag, command: Command::Read(range), status };
+        self.reply(id, &reply, buf.map(|buf| (buf, bytes)));
+        self.note_answered(id, stream, bytes)
+    }
+
+    /// Answers a request that is no read, or was not carried out. Returns the connection and the
+    /// stream where others wait for its end.
+    #[inline(never)]
+    fn answer_other(
         &mut self,
         slot: Slot,
         status: Status,
@@ -162,7 +178,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// Counts the answer to a request of a stream. Returns the connection and the stream where others
     /// wait for its end.
     #[inline(always)]
-    pub(crate) fn note_answered(
+    fn note_answered(
         &mut self,
         id: ConnId,
         stream: usize,

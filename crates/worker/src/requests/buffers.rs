@@ -57,7 +57,7 @@ impl Buffers {
             Some(buf) => buf,
             None => self.take_scarce(quotas, (tenant, bytes), first, yields)?,
         };
-        self.reads[index][usize::from(buf.class())] += 1;
+        self.reads[index][buf.class() as usize] += 1;
         buf.charge(tenant);
         Some(buf)
     }
@@ -115,7 +115,7 @@ impl Buffers {
     pub(super) fn give_back(&mut self, mut buf: Buf) -> Option<TenantId> {
         let holder = buf.take_holder();
         if let Some(tenant) = holder {
-            self.reads[tenant.0 as usize][usize::from(buf.class())] -= 1;
+            self.reads[tenant.0 as usize][buf.class() as usize] -= 1;
         }
         if self.spare.is_none() && buf.capacity() == self.pool.largest() {
             self.spare = Some(buf);

@@ -52,7 +52,7 @@ pub(crate) struct InFlight {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// The size of the payload's buffer, by the pool's number; `None` without a payload.
-    pub(crate) class: Option<u8>,
+    pub(crate) class: Option<u32>,
     /// `filled ≤ command.payload_bytes()`
     pub(crate) filled: usize,
     /// The payload was asked for and has not all come.

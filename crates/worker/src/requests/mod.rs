@@ -140,7 +140,7 @@ impl Requests {
         &mut self,
         slot: Slot,
         tenant: TenantId,
-        payload_class: Option<u8>,
+        payload_class: Option<u32>,
     ) -> bool {
         self.slots.discard(slot);
         self.quotas.release(tenant, payload_class)

@@ -99,22 +99,22 @@ impl Quotas {
 
     /// Counts one request more of the tenant, with a payload of this class.
     #[inline]
-    pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<u8>) {
+    pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<u32>) {
         let holding = self.of(tenant);
         holding.slots += 1;
         if let Some(class) = class {
-            holding.payloads[usize::from(class)] += 1;
+            holding.payloads[class as usize] += 1;
         }
     }
 
     /// Counts one request less of the tenant. Returns whether connections of the tenant wait for that.
     #[inline]
-    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<u8>) -> bool {
+    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<u32>) -> bool {
         let holding = &mut self.holdings[tenant.0 as usize];
         let less = |count: usize| count.checked_sub(1).expect("what is released was held");
         holding.slots = less(holding.slots);
         if let Some(class) = class {
-            let payloads = &mut holding.payloads[usize::from(class)];
+            let payloads = &mut holding.payloads[class as usize];
             *payloads = less(*payloads);
         }
         self.is_waited_for(tenant)
