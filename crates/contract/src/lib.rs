@@ -61,9 +61,8 @@ pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use promise::{Promise, Share};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
-    Control, Event, Expected, Fatal, Fenced, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, Movable,
-    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks,
-    Tag, TenantReply, Unpack,
+    Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,
+    Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Tag, TenantReply, Unpack,
 };
 pub use sight::{Removals, Sight};
 pub use slo::Slo;
@@ -73,8 +72,8 @@ pub use status::Status;
 pub use time::Instant;
 pub use traces::{Seam, Trace, Traces};
 pub use transport::{
-    CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, ListenerId, Migrate, NetEvent, Peer,
-    Streams, Ticket, Transport, Turn,
+    CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, FrameHead, HEAD_BYTES_MAX, ListenerId,
+    Migrate, NetEvent, Peer, Streams, Ticket, Transport, Turn,
 };
 pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{

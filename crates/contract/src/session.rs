@@ -9,7 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, ConnId, Fence, Instant, NamespaceId, Protocol, Slo, Slot, Status, TenantId};
+use crate::{
+    Command, ConnId, Fence, FrameHead, Instant, NamespaceId, Protocol, Slo, Slot, Status, TenantId,
+};
 
 /// The peer's identifier of its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -304,95 +306,6 @@ pub enum Reply {
 /// Maximum size in bytes of a message that a session sends by itself.
 pub const SPEECH_BYTES_MAX: usize = 32 << 10;
 
-/// Maximum size in bytes of a message head, including its tail.
-pub const HEAD_BYTES_MAX: usize = 64;
-
-/// The encoded head of a message, and the tail after its body, if there is one.
-#[derive(Clone, Copy)]
-pub struct FrameHead {
-    /// The head, then the tail.
-    bytes: [u8; HEAD_BYTES_MAX],
-    /// `len ≤ whole ≤ HEAD_BYTES_MAX`: bytes of the head, and of head and tail.
-    len: u8,
-    whole: u8,
-    /// `true` if the body of the reply is not sent.
-    leaves_body: bool,
-    /// `true` if the body is sent though nothing stands before it.
-    is_of_body: bool,
-}
-
-impl FrameHead {
-    /// Returns a head of these bytes, at most [`HEAD_BYTES_MAX`].
-    pub fn new(bytes: &[u8]) -> Self {
-        let len = bytes.len() as u8;
-        let mut head = FrameHead {
-            bytes: [0; HEAD_BYTES_MAX],
-            len,
-            whole: len,
-            leaves_body: false,
-            is_of_body: false,
-        };
-        head.bytes[..bytes.len()].copy_from_slice(bytes);
-        head
-    }
-
-    /// Returns a head and the tail after the body: together at most [`HEAD_BYTES_MAX`] bytes.
-    pub fn with_tail(head: &[u8], tail: &[u8]) -> Self {
-        let mut both = FrameHead::new(head);
-        let whole = head.len() + tail.len();
-        both.bytes[head.len()..whole].copy_from_slice(tail);
-        both.whole = whole as u8;
-        both
-    }
-
-    /// Returns the head of a reply whose body is not sent: the peer only wants the status.
-    pub fn without_body(self) -> Self {
-        FrameHead { leaves_body: true, ..self }
-    }
-
-    /// Returns the head of a reply that is its body alone.
-    pub fn of_body() -> Self {
-        FrameHead { is_of_body: true, ..FrameHead::new(&[]) }
-    }
-
-    /// Returns `true` if the body of the reply is not sent.
-    #[inline]
-    pub fn leaves_body(&self) -> bool {
-        self.leaves_body
-    }
-
-    /// Returns the bytes before the body.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-
-    /// Returns the bytes after the body.
-    #[inline]
-    pub fn tail(&self) -> &[u8] {
-        &self.bytes[usize::from(self.len)..usize::from(self.whole)]
-    }
-
-    /// Returns the number of bytes before and after the body.
-    #[inline]
-    pub fn wire_bytes(&self) -> usize {
-        usize::from(self.whole)
-    }
-
-    /// Returns `true` if there is nothing to send: head and tail are empty, and the body is not
-    /// [sent alone](FrameHead::of_body).
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.whole == 0 && !self.is_of_body
-    }
-}
-
-impl fmt::Debug for FrameHead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FrameHead").field(&self.bytes()).field(&self.tail()).finish()
-    }
-}
-
 /// The reason to end a connection: the peer broke the protocol in a way that a status cannot
 /// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -563,23 +476,4 @@ pub trait Unpack: Sized {
     /// Restores a [packed](Movable::pack) session; `None` if the bytes are not from a session of
     /// this version.
     fn unpack(packed: &[u8]) -> Option<Self>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_keeps_its_bytes() {
-        assert_eq!(FrameHead::new(&[1, 2, 3]).bytes(), [1, 2, 3]);
-        assert_eq!(FrameHead::new(&[9; HEAD_BYTES_MAX]).bytes(), [9; HEAD_BYTES_MAX]);
-        assert_eq!(FrameHead::new(&[1]).tail(), [0; 0]);
-    }
-
-    #[test]
-    fn a_tail_is_told_from_the_head() {
-        let head = FrameHead::with_tail(&[1; 32], &[2; 32]);
-        assert_eq!((head.bytes(), head.tail()), (&[1; 32][..], &[2; 32][..]));
-        assert!(FrameHead::new(&[]).is_empty() && !FrameHead::with_tail(&[], &[1]).is_empty());
-    }
 }

@@ -13,7 +13,6 @@ pub mod device;
 mod endpoint;
 mod epoll;
 mod error;
-mod frames;
 mod lent;
 mod link;
 mod listen;

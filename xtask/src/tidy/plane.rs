@@ -10,11 +10,10 @@ use super::tree::Tree;
 const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
 
 /// Files and folders of other crates whose code a worker's thread runs in a turn or between two.
-const BESIDE: [&str; 17] = [
+const BESIDE: [&str; 16] = [
     "crates/control/src/mailboxes.rs",
     "crates/io/src/device/",
     "crates/io/src/epoll/",
-    "crates/io/src/frames.rs",
     "crates/io/src/outer.rs",
     "crates/io/src/rack.rs",
     "crates/io/src/reactor.rs",

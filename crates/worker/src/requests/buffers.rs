@@ -3,8 +3,7 @@
 
 use contract::{Buf, BufPool, TenantId};
 
-use super::quota::{CLASSES_MAX, Quotas, SHARE};
-use super::reserve::Reserve;
+use super::quota::{CLASSES_MAX, Quotas, Reserve, SHARE};
 
 /// The buffers of a worker.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ mod in_flight;
 mod parked;
 mod put_off;
 mod quota;
-mod reserve;
 
 use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
 

@@ -8,13 +8,18 @@
 //! what no other tenant wants. A connection whose tenant holds too much waits in the tenant's line.
 //! When a request of the tenant ends, the front connection continues. A position is void once the
 //! connection was supplied in another way, since it may wait for another tenant by then.
+//!
+//! One of [`PART`] slots and buffers is kept for tenants with a promise, while there are any.
 
 use std::collections::VecDeque;
 
-use contract::{ConnId, TenantId};
+use contract::{BufPool, ConnId, TenantId};
 
 /// A tenant may hold so many times as much as is free.
 pub(crate) const SHARE: usize = 2;
+
+/// The number of slots or buffers of which one is kept in reserve.
+const PART: usize = 16;
 
 /// Sizes of buffers that are told apart; a pool has fewer.
 pub(crate) const CLASSES_MAX: usize = 8;
@@ -207,6 +212,50 @@ impl Quotas {
     pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
         self.of(tenant).slots == 0
     }
+}
+
+/// The slots and buffers that tenants without a promise leave to tenants with one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserve {
+    slots: usize,
+    /// The number of buffers, by size.
+    buffers: [usize; CLASSES_MAX],
+}
+
+impl Reserve {
+    /// Keeps a part of so many slots, and of each size of a pool that has a few.
+    pub(super) fn new(slots: usize, pool: &BufPool) -> Reserve {
+        let mut buffers = [0; CLASSES_MAX];
+        for (class, reserve) in buffers[..pool.classes()].iter_mut().enumerate() {
+            *reserve = part_of(pool.count(class));
+        }
+        Reserve { slots: part_of(slots), buffers }
+    }
+
+    /// Returns how many of the free slots are left for a tenant that `yields` or not.
+    #[inline]
+    pub(super) fn left_of_slots(&self, free: usize, yields: impl Fn() -> bool) -> usize {
+        left(free, self.slots, yields)
+    }
+
+    /// Returns how many of the free buffers of a size are left for a tenant that `yields` or not.
+    #[inline]
+    pub(super) fn left(&self, class: usize, free: usize, yields: impl Fn() -> bool) -> usize {
+        left(free, self.buffers[class], yields)
+    }
+}
+
+/// Returns the part of so many that is kept: nothing of fewer than that, which a tenant shares out
+/// anyway.
+fn part_of(count: usize) -> usize {
+    count / PART
+}
+
+/// Subtracts a reserve from what is free, if a tenant has to leave it to others. While much is free
+/// nobody asks whether that is so.
+#[inline]
+fn left(free: usize, reserve: usize, yields: impl Fn() -> bool) -> usize {
+    if free > 4 * reserve || !yields() { free } else { free.saturating_sub(reserve) }
 }
 
 #[cfg(test)]
