@@ -21,8 +21,7 @@ use std::process::ExitCode;
 
 use finding::{Finding, Fix, Grade};
 use machine::Machine;
-use server::config::Config;
-use server::config::exposure::exposed;
+use server::config::{Config, exposure::exposed};
 use server::interface::Interface;
 use server::serve::state_file::SERVICE_CONFIG;
 

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use server::config::effective::Effective;
-use server::config::exposure::exposed;
-use server::config::{Config, schema};
+use server::config::{Config, effective::Effective, exposure::exposed, schema};
 use server::live::Changes;
 use server::serve::{self, state_file};
 

@@ -22,7 +22,7 @@ pub struct Parcel {
     pub peer: Peer,
     /// The listener that accepted the connection.
     pub listener: ListenerId,
-    /// What the connection knows of namespaces.
+    /// The connection's knowledge of namespaces.
     pub sight: Sight,
     /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
     pub session: Vec<u8>,

@@ -59,7 +59,7 @@ impl Removals {
     }
 }
 
-/// What a connection knows of namespaces.
+/// A connection's knowledge of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The namespace of requests that name none.

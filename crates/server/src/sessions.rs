@@ -21,7 +21,7 @@ use crate::listen::Protocol;
 pub(crate) enum AnySession {
     Reflex(ServerSession),
     NvmeTcp(ControllerSession),
-    Nbd(nbd::ServerSession),
+    Nbd(nbd::NbdSession),
 }
 
 /// Makes sessions by what their listener speaks.
@@ -74,7 +74,7 @@ impl Sessions<AnySession> for ByListener {
                     Peer::Local { .. } => session,
                 })
             }
-            (Protocol::Nbd, _) => AnySession::Nbd(nbd::ServerSession::new()),
+            (Protocol::Nbd, _) => AnySession::Nbd(nbd::NbdSession::new()),
             _ => AnySession::Reflex(ServerSession::new()),
         }
     }
@@ -197,7 +197,7 @@ impl Movable for AnySession {
 impl Unpack for AnySession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         let reflex = ServerSession::unpack(packed).map(AnySession::Reflex);
-        reflex.or_else(|| nbd::ServerSession::unpack(packed).map(AnySession::Nbd))
+        reflex.or_else(|| nbd::NbdSession::unpack(packed).map(AnySession::Nbd))
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Namespaces {
     removals: u64,
 }
 
-/// What a number stands for.
+/// A number of namespaces, with the namespace that has it.
 #[derive(Clone, Debug, Default)]
 struct Numbered {
     namespace: Option<Namespace>,

@@ -13,4 +13,4 @@ mod packed;
 mod server;
 
 pub use limits::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX, PAYLOAD_BYTES_MAX};
-pub use server::ServerSession;
+pub use server::NbdSession;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use contract::{NamespaceId, Range, Status};
 
 use super::cut::{Cut, Cuts, Rest, Work};
-use super::server::{Export, Late, ServerSession, Source};
+use super::server::{Export, Late, NbdSession, Source};
 use crate::carry::Carry;
 
 /// The tag of a session of NBD in format 1.
@@ -29,7 +29,7 @@ const WORKS: [Work; 8] = [
     Work::WriteZeroes { fua: true },
 ];
 
-impl ServerSession {
+impl NbdSession {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::from(FORMAT);
         bytes.extend(self.export.namespace.0.to_le_bytes());
@@ -68,7 +68,7 @@ impl ServerSession {
         bytes
     }
 
-    pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<ServerSession> {
+    pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<NbdSession> {
         let input = &mut bytes;
         if take(input)? != FORMAT {
             return None;
@@ -91,7 +91,7 @@ impl ServerSession {
         if !input.is_empty() {
             return None;
         }
-        Some(ServerSession {
+        Some(NbdSession {
             handshake: None,
             export: Export { namespace, blocks, structured },
             carry,

@@ -28,7 +28,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The server's end of NBD on one connection.
 #[derive(Debug)]
-pub struct ServerSession {
+pub struct NbdSession {
     /// The negotiation, until the client has been told that it is over.
     pub(super) handshake: Option<Box<Handshake>>,
     /// The export, once one was chosen.
@@ -37,7 +37,7 @@ pub struct ServerSession {
     pub(super) carry: Carry<{ size_of::<RequestHead>() }>,
     /// Bytes left of the last request's payload.
     pub(super) payload: u32,
-    /// Where those bytes come from.
+    /// The source of the payload's bytes.
     pub(super) source: Source,
     /// The request that they belong to.
     pub(super) paying: Tag,
@@ -82,17 +82,17 @@ pub(super) struct Export {
     pub(super) structured: bool,
 }
 
-impl Default for ServerSession {
+impl Default for NbdSession {
     fn default() -> Self {
-        ServerSession::new()
+        NbdSession::new()
     }
 }
 
-impl ServerSession {
+impl NbdSession {
     /// Creates a session of a connection on which nothing was said yet. The session has its greeting
     /// [to say](Speaks::unsaid).
     pub fn new() -> Self {
-        ServerSession {
+        NbdSession {
             handshake: Some(Box::new(Handshake::new())),
             export: Export { namespace: NamespaceId(0), blocks: 0, structured: false },
             carry: Carry::new(),
@@ -361,7 +361,7 @@ impl ServerSession {
     }
 }
 
-impl Session for ServerSession {
+impl Session for NbdSession {
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         if self.payload > 0 {
             return Ok(self.next_payload(input));
@@ -468,7 +468,7 @@ impl Session for ServerSession {
 }
 
 /// The protocol takes no rights away from a request that was admitted.
-impl Fenced for ServerSession {
+impl Fenced for NbdSession {
     fn allowed_as_of(&self, _: Tag) -> u32 {
         0
     }
@@ -478,7 +478,7 @@ impl Fenced for ServerSession {
     }
 }
 
-impl Speaks for ServerSession {
+impl Speaks for NbdSession {
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         match &mut self.handshake {
             Some(handshake) => handshake.attend(now),
@@ -511,7 +511,7 @@ impl Speaks for ServerSession {
     }
 }
 
-impl Movable for ServerSession {
+impl Movable for NbdSession {
     /// A negotiation stays where it began: it lasts seconds at most.
     fn moves_to(&self, _: u16) -> bool {
         self.handshake.is_none()
@@ -527,9 +527,9 @@ impl Movable for ServerSession {
     }
 }
 
-impl Unpack for ServerSession {
+impl Unpack for NbdSession {
     fn unpack(packed: &[u8]) -> Option<Self> {
-        ServerSession::from_bytes(packed)
+        NbdSession::from_bytes(packed)
     }
 }
 

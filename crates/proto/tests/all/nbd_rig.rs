@@ -8,7 +8,7 @@ use contract::{
     BLOCK_BYTES, Command, Control, Event, Fatal, Instant, Movable, NamespaceId, NamespaceInfo,
     Range, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Status, Unpack,
 };
-use nearflash_proto::nbd::ServerSession;
+use nearflash_proto::nbd::NbdSession;
 
 /// The names of the exports; the second may only be read, the third is a secret.
 pub(crate) const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -23,7 +23,7 @@ struct Pending {
 
 /// A session and what stands behind it.
 pub(crate) struct Rig {
-    pub(crate) session: ServerSession,
+    pub(crate) session: NbdSession,
     pub(crate) volume: Vec<u8>,
     pending: VecDeque<Pending>,
     /// The request whose payload comes.
@@ -48,7 +48,7 @@ impl Rig {
     /// Makes a server of a volume of so many blocks, which has sent its greeting.
     pub(crate) fn new(blocks: usize) -> Rig {
         let mut rig = Rig {
-            session: ServerSession::new(),
+            session: NbdSession::new(),
             volume: vec![0; blocks * BLOCK_BYTES],
             pending: VecDeque::new(),
             coming: None,
@@ -107,7 +107,7 @@ impl Rig {
         while self.ended.is_none() && (!rest.is_empty() || self.session.has_more()) {
             if self.moves && self.session.moves_to(1) && self.session.is_settled() {
                 let packed = self.session.pack().expect("it is settled");
-                self.session = ServerSession::unpack(&packed).expect("it was packed");
+                self.session = NbdSession::unpack(&packed).expect("it was packed");
             }
             match self.session.next_event(&mut rest) {
                 Ok(Some(Event::Request(request))) => self.begin(request),

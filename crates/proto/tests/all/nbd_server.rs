@@ -407,20 +407,20 @@ fn requests_without_waiting_are_all_answered() {
 #[test]
 fn what_is_no_session_is_refused() {
     use contract::{Movable, Unpack};
-    use nearflash_proto::nbd::ServerSession;
+    use nearflash_proto::nbd::NbdSession;
     let mut rig = chosen(8192, true);
     rig.receive(&request(CommandKind::WRITE, 0, 7, 0, 3 * MIB));
     rig.receive(&[1; 700]);
     let good = rig.session.pack().unwrap();
-    assert!(ServerSession::unpack(&good).is_some());
+    assert!(NbdSession::unpack(&good).is_some());
     for length in 0..good.len() {
-        assert!(ServerSession::unpack(&good[..length]).is_none(), "the first {length} bytes");
+        assert!(NbdSession::unpack(&good[..length]).is_none(), "the first {length} bytes");
     }
     let longer = [&good[..], &[0]].concat();
-    assert!(ServerSession::unpack(&longer).is_none());
+    assert!(NbdSession::unpack(&longer).is_none());
     for (place, value) in [(0, b'r'), (1, 2), (12, 2), (17, 2), (30, 2), (35, 200)] {
         let mut bad = good.clone();
         bad[place] = value;
-        assert!(ServerSession::unpack(&bad).is_none(), "{value} at {place}");
+        assert!(NbdSession::unpack(&bad).is_none(), "{value} at {place}");
     }
 }

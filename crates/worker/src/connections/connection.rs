@@ -23,7 +23,7 @@ pub(crate) struct Connection<P> {
     pub(crate) session: P,
     /// The listener that accepted the connection.
     pub(crate) listener: ListenerId,
-    /// What the connection knows of namespaces.
+    /// The connection's knowledge of namespaces.
     pub(crate) sight: Sight,
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
