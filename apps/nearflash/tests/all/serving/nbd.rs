@@ -82,17 +82,15 @@ fn a_stranger_to_the_protocol_is_cut_off() {
 #[test]
 fn an_upgrade_in_the_middle_of_a_large_write_is_not_noticed() {
     let place = Place::in_memory();
-    let launch = |listen: &str| {
-        place.crewed(Launch::new(&["--device", &place.file("device"), "--listen", listen]))
-    };
-    let mut old = launch("nbd://127.0.0.1:0").start();
+    let arguments = ["--device", &place.file("device"), "--listen", "nbd://127.0.0.1:0"];
+    let launch = || place.crewed(Launch::new(&arguments));
+    let mut old = launch().start();
     let mut nbd = Nbd::connect(old.address());
     nbd.go("ns1").unwrap();
     let data = pattern(3 << 20);
     nbd.request(CommandKind::WRITE, 0, 4096, data.len());
     nbd.send(&data[..(1 << 20) + 777]);
-    let url = format!("nbd://{}", old.address());
-    let new = launch(&url).with("--upgrade").start();
+    let new = launch().with("--upgrade").start();
     assert!(old.wait().success(), "the older one ends in order");
     nbd.send(&data[(1 << 20) + 777..]);
     assert_eq!(nbd.reply(), 0);
