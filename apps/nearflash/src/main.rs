@@ -60,7 +60,6 @@ enum Command {
     Listener(operate::ListenerArgs),
     /// Add, change, remove, show and recalibrate devices of a running server
     Device(operate::DeviceArgs),
-    /// Make, check and show volumes of flash translation
     Ftl(ftl::Args),
     /// Show, add, drain and retire workers of a running server
     Worker(operate::WorkerArgs),

@@ -113,7 +113,9 @@ impl Collector {
 
     /// Does the collector's next steps that need no completion.
     pub(crate) fn advance(&mut self, store: &mut Store, gate: &mut Checkpointer) {
-        self.hurries = store.segments.free() <= store.geometry.reserve() / 2;
+        // Small batches spend on headers what collection gains: only what waits for nothing but their
+        // end closes them.
+        self.hurries = false;
         loop {
             let before = (self.phase, self.victim, self.offset);
             match self.phase {
@@ -252,7 +254,6 @@ impl Collector {
             let page = entry.page.get();
             if store.map.place(page) == place && !self.stage_page(store, place - start, page, entry)
             {
-                self.hurries = true;
                 return;
             }
             self.begin += 1;

@@ -267,15 +267,18 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
 fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
     for (seed, discards) in [(1, false), (2, true), (3, true)] {
         let shape =
-            Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 150, policy: POLICY };
-        let bed = Bed { memory: MemVolume::new(16_384 * PAGE_BLOCKS) };
+            Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 200, policy: POLICY };
+        let bed = Bed { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let mut queue = bed.queue(64);
         let pages = queue.geometry().blocks / PAGE_BLOCKS;
         let mut chance = flash::Chance::new(seed);
         let (mut slots, mut done, mut ended) = (SlotTable::new(32), Vec::new(), 0);
         let mut bufs: Vec<_> = (0..32).map(|index| leak_buf(PAGE_BYTES, index)).collect();
-        while ended < 30_000 {
+        let mut turns = 0;
+        while ended < 60_000 {
+            turns += 1;
+            assert!(turns < 2_000_000, "seed {seed}: no progress: {:?}", queue.volume.report());
             let mut submitted = false;
             while slots.room() > 0 {
                 let range =

@@ -17,7 +17,7 @@ use crate::policy::Policy;
 
 const SIZES: Sizes = Sizes {
     members: 2,
-    member_pages: 180,
+    member_pages: 260,
     segment_pages: 8,
     spare_per_mille: 1200,
     policy: Policy::HEAT3,
@@ -28,7 +28,7 @@ fn shape(uuid: &[u8; 16]) -> Shape {
 }
 
 fn created(uuid: &[u8; 16], count: usize) -> Members {
-    let mut members = Members::new(count, 180);
+    let mut members = Members::new(count, 260);
     create(&mut members, &shape(uuid)).unwrap();
     members
 }
