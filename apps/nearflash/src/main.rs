@@ -22,7 +22,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lab::{bench, calibrate, demo, ftl, print, reproduce};
+use lab::print;
 use server::{log, serve, upgrade};
 
 #[derive(Debug, Parser)]
@@ -38,14 +38,10 @@ enum Command {
     Serve(serve::Args),
     /// Start a new server that takes over the running server's listeners and connections
     Upgrade(upgrade::Args),
-    /// Measure or verify a server or a local device
-    Bench(bench::Arguments),
     /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
     Connect(connect::Args),
-    /// Measure a device and write its device model
-    Calibrate(calibrate::Args),
-    /// Play four tenants on one drive, without and with promises
-    Demo(demo::Args),
+    #[command(flatten)]
+    Lab(lab::command::Command),
     /// Add, change, remove and show tenants of a running server
     Tenant(operate::TenantArgs),
     /// Check and show configuration files
@@ -60,7 +56,6 @@ enum Command {
     Listener(operate::ListenerArgs),
     /// Add, change, remove, show and recalibrate devices of a running server
     Device(operate::DeviceArgs),
-    Ftl(ftl::Args),
     /// Show, add, drain and retire workers of a running server
     Worker(operate::WorkerArgs),
     /// Show, move and end connections of a running server
@@ -73,8 +68,6 @@ enum Command {
     Trace(trace::Args),
     /// Check this machine's settings, and say what to change
     Doctor(doctor::Args),
-    /// Reproduce the figures and tables of the ReFlex paper
-    Reproduce(reproduce::Args),
     /// Print completions for a shell
     Completions(pages::CompletionArgs),
     /// Write manual pages
@@ -112,11 +105,8 @@ fn run(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Serve(args) => serve::run(args),
         Command::Upgrade(args) => upgrade::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Reproduce(args) => reproduce::run(&args),
-        Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Lab(command) => command.run(),
         Command::Connect(args) => connect::run(&args),
-        Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Tenant(args) => operate::tenant(&args),
         Command::Config(args) => inspect::run(&args),
         Command::Namespace(args) => operate::namespace(&args),
@@ -124,7 +114,6 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Host(args) => operate::host(&args),
         Command::Listener(args) => operate::listener(&args),
         Command::Device(args) => operate::device(&args),
-        Command::Ftl(args) => ftl::run(&args),
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),
         Command::Drain(args) => operate::drain(&args),

@@ -9,6 +9,7 @@ pub mod bed;
 pub mod bench;
 pub mod calibrate;
 mod child;
+pub mod command;
 mod crowd;
 pub mod demo;
 pub mod figures;

@@ -1,0 +1,38 @@
+//! The commands of the laboratory, as the program has them among its own.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{bench, calibrate, demo, ftl, reproduce};
+
+/// A command that measures, demonstrates or looks at what nobody serves.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure or verify a server or a local device
+    Bench(bench::Arguments),
+    /// Measure a device and write its device model
+    Calibrate(calibrate::Args),
+    /// Play four tenants on one drive, without and with promises
+    Demo(demo::Args),
+    /// Make, check and show volumes of flash translation
+    Ftl(ftl::Args),
+    /// Reproduce the figures and tables of the ReFlex paper
+    Reproduce(reproduce::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Says what failed and what to do.
+    pub fn run(self) -> Result<ExitCode, String> {
+        match self {
+            Command::Bench(arguments) => Ok(bench::main(&arguments)),
+            Command::Calibrate(args) => Ok(calibrate::main(&args)),
+            Command::Demo(args) => demo::run(&args),
+            Command::Ftl(args) => ftl::run(&args),
+            Command::Reproduce(args) => reproduce::run(&args),
+        }
+    }
+}
