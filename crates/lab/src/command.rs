@@ -10,7 +10,7 @@ use crate::{bench, calibrate, demo, ftl, reproduce};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure or verify a server or a local device
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     /// Measure a device and write its device model
     Calibrate(calibrate::Args),
     /// Play four tenants on one drive, without and with promises
