@@ -85,6 +85,16 @@ const TROUBLE: [&str; 5] = ["BUG:", "WARNING:", "Oops", "Kernel panic", "interop
 impl Machine<'_> {
     /// Boots the guest. `name` distinguishes the boots that share a folder.
     pub(crate) fn boot(&self, name: &str) -> Result<Guest, String> {
+        self.start(name, true)
+    }
+
+    /// Boots the guest from its first disk by its firmware. The disk has a boot loader that starts a
+    /// kernel with [`kernel_words`](Machine::kernel_words).
+    pub(crate) fn boot_from_disk(&self, name: &str) -> Result<Guest, String> {
+        self.start(name, false)
+    }
+
+    fn start(&self, name: &str, hands_kernel: bool) -> Result<Guest, String> {
         let socket = self.share.join(format!("{name}.control"));
         let console = self.share.join(format!("{name}.console"));
         let failed = |error: io::Error| format!("{}: {error}", socket.display());
@@ -95,7 +105,7 @@ impl Machine<'_> {
         listener.set_nonblocking(true).map_err(failed)?;
         let messages = self.share.join(format!("{name}.emulator"));
         let errors = fs::File::create(&messages).map_err(failed)?;
-        let mut command = self.command(&socket, &console);
+        let mut command = self.command(&socket, &console, hands_kernel);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let mut emulator = command.spawn().map_err(|error| format!("the emulator: {error}"))?;
         let stream = match accept(&listener, &mut emulator) {
@@ -118,7 +128,9 @@ impl Machine<'_> {
         Ok(guest)
     }
 
-    fn command(&self, socket: &Path, console: &Path) -> Command {
+    /// Returns the command of the emulator, which starts the kernel itself or leaves that to the
+    /// firmware.
+    fn command(&self, socket: &Path, console: &Path, hands_kernel: bool) -> Command {
         // The host's kernel ends the emulator together with this process, even after a crash.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&self.qemu.program);
@@ -130,9 +142,11 @@ impl Machine<'_> {
         command.args(["-smp", "1", "-m", &memory, "-nodefaults", "-no-user-config"]);
         command.args(["-display", "none", "-no-reboot"]);
         command.arg("-serial").arg(format!("file:{}", console.display()));
-        command.arg("-kernel").arg(&self.kernel.image);
-        command.arg("-initrd").arg(&self.kernel.initramfs);
-        command.arg("-append").arg(self.kernel_words());
+        if hands_kernel {
+            command.arg("-kernel").arg(&self.kernel.image);
+            command.arg("-initrd").arg(&self.kernel.initramfs);
+            command.arg("-append").arg(self.kernel_words());
+        }
         self.add_devices(&mut command, socket);
         command
     }
@@ -169,7 +183,7 @@ impl Machine<'_> {
 
     /// Returns the kernel's command line. Words that the kernel does not know become the
     /// environment of its first program.
-    fn kernel_words(&self) -> String {
+    pub(super) fn kernel_words(&self) -> String {
         let quick = "panic=-1 loglevel=4 nokaslr mitigations=off audit=0 nowatchdog no_timer_check \
                      tsc=reliable rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on";
         let (share, modules) = (self.share.display(), self.kernel.modules.display());
