@@ -18,7 +18,7 @@ const SERVED_LEAST: f64 = 0.99;
 
 /// A tenant as the paper has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tenant {
+pub(crate) struct PaperTenant {
     pub(crate) name: &'static str,
     pub(crate) read_percent: u8,
     /// The promised requests a second; `None` for best effort.
@@ -26,11 +26,11 @@ pub(crate) struct Tenant {
 }
 
 /// The tenants.
-pub(crate) const TENANTS: [Tenant; 4] = [
-    Tenant { name: "A", read_percent: 100, iops: Some(120e3) },
-    Tenant { name: "B", read_percent: 80, iops: Some(70e3) },
-    Tenant { name: "C", read_percent: 95, iops: None },
-    Tenant { name: "D", read_percent: 25, iops: None },
+pub(crate) const TENANTS: [PaperTenant; 4] = [
+    PaperTenant { name: "A", read_percent: 100, iops: Some(120e3) },
+    PaperTenant { name: "B", read_percent: 80, iops: Some(70e3) },
+    PaperTenant { name: "C", read_percent: 95, iops: None },
+    PaperTenant { name: "D", read_percent: 25, iops: None },
 ];
 
 /// The share of its promised 70 K requests that B sends in the second scenario.
@@ -68,7 +68,7 @@ pub(crate) struct Slo {
     pub(crate) p95: Duration,
 }
 
-impl Tenant {
+impl PaperTenant {
     /// Returns the tenant's SLO on a drive.
     pub(crate) fn slo(&self, drive: Drive) -> Option<Slo> {
         Some(Slo { iops: self.iops? * drive.share, p95: drive.p95 })

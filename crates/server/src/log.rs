@@ -144,12 +144,12 @@ impl Teller {
 }
 
 /// The number of events written from each place, shared by all threads.
-static LIMITS: Limits = Limits::new(BURST);
+static LIMITS: Throttle = Throttle::new(BURST);
 
 /// The number of errors written from each place, shared by all threads.
-static ERRORS: Limits = Limits::new(BURST_OF_ERRORS);
+static ERRORS: Throttle = Throttle::new(BURST_OF_ERRORS);
 
-struct Limits {
+struct Throttle {
     burst: u32,
     cells: [Cell; CELLS],
     left_out: AtomicU64,
@@ -161,11 +161,11 @@ struct Cell {
     written: AtomicU32,
 }
 
-impl Limits {
-    const fn new(burst: u32) -> Limits {
+impl Throttle {
+    const fn new(burst: u32) -> Throttle {
         let cells =
             [const { Cell { period: AtomicU64::new(0), written: AtomicU32::new(0) } }; CELLS];
-        Limits { burst, cells, left_out: AtomicU64::new(0) }
+        Throttle { burst, cells, left_out: AtomicU64::new(0) }
     }
 
     /// Returns true if an event of a place may be written in this period. Two threads at the
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_place_has_a_burst_a_period_and_others_have_theirs() {
-        let limits = Limits::new(20);
+        let limits = Throttle::new(20);
         let written = |place, period| (0..1_000).filter(|_| limits.takes(place, period)).count();
         assert_eq!([written(7, 1), written(8, 1), written(7, 2)], [20, 20, 20]);
         assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));

@@ -10,6 +10,7 @@ use crate::{Mistake, Nth};
 /// A device that the server exports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AddDevice")]
 pub struct Device {
     /// Name of the device, by which namespaces and tenants refer to it.
     pub name: String,

@@ -17,7 +17,7 @@ const FILES_MIN: u64 = 65_536;
 const LOCKED_MIN: u64 = 256 << 20;
 
 /// The hard limits of somebody. `None` where they are not told; `u64::MAX` where there is none.
-struct Limits {
+struct ProcessLimits {
     whose: String,
     files: Option<u64>,
     locked: Option<u64>,
@@ -25,7 +25,7 @@ struct Limits {
 
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = io_uring(machine, servers);
-    for Limits { whose, files, locked } in whose(machine, servers) {
+    for ProcessLimits { whose, files, locked } in whose(machine, servers) {
         findings.extend(files.map(|files| open_files(&whose, files)));
         findings.extend(locked.map(|locked| locked_memory(&whose, locked)));
     }
@@ -64,12 +64,12 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
 
 /// Returns the limits of the running servers. If none runs, returns those of the unit; without a
 /// unit, those of this process.
-fn whose(machine: &Machine, servers: &[Server]) -> Vec<Limits> {
+fn whose(machine: &Machine, servers: &[Server]) -> Vec<ProcessLimits> {
     let running = servers.iter().filter_map(|server| {
         let whose = format!("server {}", server.pid);
         server.limits.as_deref().map(|text| of_process(whose, text))
     });
-    let running: Vec<Limits> = running.collect();
+    let running: Vec<ProcessLimits> = running.collect();
     if !running.is_empty() {
         return running;
     }
@@ -82,7 +82,7 @@ fn whose(machine: &Machine, servers: &[Server]) -> Vec<Limits> {
         .collect()
 }
 
-fn of_process(whose: String, text: &str) -> Limits {
+fn of_process(whose: String, text: &str) -> ProcessLimits {
     let hard = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         match line.split_whitespace().nth(1)? {
@@ -90,10 +90,10 @@ fn of_process(whose: String, text: &str) -> Limits {
             number => number.parse().ok(),
         }
     };
-    Limits { whose, files: hard("Max open files"), locked: hard("Max locked memory") }
+    ProcessLimits { whose, files: hard("Max open files"), locked: hard("Max locked memory") }
 }
 
-fn of_unit(machine: &Machine) -> Option<Limits> {
+fn of_unit(machine: &Machine) -> Option<ProcessLimits> {
     let mut text = UNITS.iter().find_map(|folder| machine.read(&format!("{folder}/{UNIT}")))?;
     for folder in UNITS.iter().rev() {
         let folder = format!("{folder}/{UNIT}.d");
@@ -108,7 +108,7 @@ fn of_unit(machine: &Machine) -> Option<Limits> {
         limit(said.rsplit_once(':').map_or(said, |(_, hard)| hard))
     };
     let whose = "the unit's (no server runs)".to_owned();
-    Some(Limits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
+    Some(ProcessLimits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
 }
 
 /// A limit as units have it (systemd.exec(5)).

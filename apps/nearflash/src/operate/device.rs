@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    AddDevice, Client, ClientError, Code, Correction, Device, Devices, Drift, DriftState, Found,
-    Model, OpenedDevice, Phase, Recalibration, SetRecalibration, StartRecalibration, When,
+    AddDevice, Client, ClientError, Code, Correction, DeviceStatus, Devices, Drift, DriftState,
+    Found, Model, OpenedDevice, Phase, Recalibration, SetRecalibration, StartRecalibration, When,
 };
 
 use serde_json::json;
@@ -115,22 +115,21 @@ impl DeviceCommand {
             }
             DeviceCommand::Add(what) => {
                 let device = client.send(&AddDevice {
-                    name: what.name.clone(),
-                    spec: what.spec.clone(),
                     model: what.model.clone(),
                     correct_online: what.correct_online,
                     bound_depth: what.bound_depth,
                     fail_fast: what.fail_fast,
+                    ..AddDevice::new(what.name.clone(), what.spec.clone())
                 })?;
                 common.print(&device, added);
             }
             DeviceCommand::Set(what) => what.run(common, &mut client)?,
             DeviceCommand::Rm { name } => {
-                client.delete::<Device>(name)?;
+                client.delete::<DeviceStatus>(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             DeviceCommand::Show { name } => {
-                let device = client.get::<Device>(name)?;
+                let device = client.get::<DeviceStatus>(name)?;
                 // It may never have been measured.
                 let last = if common.json { None } else { client.get::<Recalibration>(name).ok() };
                 common.print(&device, |device| show(device, last.as_ref()));
@@ -205,7 +204,7 @@ fn await_end(client: &mut Client, name: &str) -> Result<Recalibration, ClientErr
     }
 }
 
-fn list(devices: &[Device]) -> String {
+fn list(devices: &[DeviceStatus]) -> String {
     use Side::{Left, Right};
     let mut table = table(&[
         ("DEVICE", Left),
@@ -229,7 +228,7 @@ fn list(devices: &[Device]) -> String {
     text(&table)
 }
 
-fn limit(device: &Device) -> String {
+fn limit(device: &DeviceStatus) -> String {
     let mut limit = match (&device.strictest, device.has_model) {
         (_, false) => "nothing: it has no model".to_owned(),
         (None, true) => "its model: no latency is promised".to_owned(),
@@ -252,7 +251,7 @@ fn drift_word(drift: &Drift) -> String {
 }
 
 /// Formats one device, a line for each property.
-fn show(device: &Device, last: Option<&Recalibration>) -> String {
+fn show(device: &DeviceStatus, last: Option<&Recalibration>) -> String {
     let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
     let mut lines = vec![
         format!("device {}", device.name),
@@ -362,8 +361,8 @@ mod tests {
     use super::*;
     use control::admin::Strictest;
 
-    fn device(name: &str, tokens: Option<u64>, strictest: Option<Strictest>) -> Device {
-        Device {
+    fn device(name: &str, tokens: Option<u64>, strictest: Option<Strictest>) -> DeviceStatus {
+        DeviceStatus {
             name: name.to_owned(),
             has_model: tokens.is_some(),
             tokens,
@@ -395,7 +394,7 @@ mod tests {
         );
         let correction = Correction { rate_percent: 85.0, write_price_percent: 123.4 };
         let corrected =
-            Device { correction: Some(correction), ..device("old", Some(400_000), None) };
+            DeviceStatus { correction: Some(correction), ..device("old", Some(400_000), None) };
         let text = list(&[corrected]);
         assert!(text.ends_with("; corrected: rate 85.0 %, write price 123.4 %"), "{text}");
     }
@@ -408,7 +407,7 @@ mod tests {
             seconds: Some(12.4),
             why: None,
         };
-        let old = Device { drift: Some(drift), ..device("old", Some(400_000), None) };
+        let old = DeviceStatus { drift: Some(drift), ..device("old", Some(400_000), None) };
         assert!(list(std::slice::from_ref(&old)).contains("DRIFTED: 54 %"));
         assert!(show(&old, None).contains("serves 54 % of what the model says"));
         assert!(show(&old, None).contains("since 12 s"));

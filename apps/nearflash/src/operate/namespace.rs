@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use control::admin::{AddNamespace, Namespace, Namespaces, RemoveNamespace, SetNamespace};
+use control::admin::{NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, RemoveNamespace};
 use flash::parse_size;
 use serde_json::json;
 
@@ -75,7 +75,7 @@ impl NamespaceCommand {
         let client = &mut common.client()?;
         match self {
             NamespaceCommand::Add { name, size, device, subsystem, read_only } => {
-                let made = client.send(&AddNamespace {
+                let made = client.send(&NewNamespace {
                     name: name.clone(),
                     bytes: *size,
                     device: device.clone(),
@@ -92,7 +92,8 @@ impl NamespaceCommand {
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             NamespaceCommand::Resize { name, size, shrink } => {
-                let to = SetNamespace { bytes: Some(*size), shrink: *shrink, ..Default::default() };
+                let to =
+                    NamespacePatch { bytes: Some(*size), shrink: *shrink, ..Default::default() };
                 let resized = client.send_to(name, &to)?;
                 common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
             }
@@ -102,11 +103,11 @@ impl NamespaceCommand {
                     return Err(text.to_owned().into());
                 }
                 let (name_now, read_only) = (rename.clone(), *read_only);
-                let to = SetNamespace { name: name_now, read_only, ..Default::default() };
+                let to = NamespacePatch { name: name_now, read_only, ..Default::default() };
                 let changed = client.send_to(name, &to)?;
                 common.print(&changed, |one| format!("changed {}: {}", one.name, access(one)));
             }
-            NamespaceCommand::Show { name } => common.print(&client.get::<Namespace>(name)?, show),
+            NamespaceCommand::Show { name } => common.print(&client.get(name)?, show),
             NamespaceCommand::List => {
                 common.print(&client.read::<Namespaces>()?, |all| list(&all.namespaces))
             }
@@ -116,7 +117,7 @@ impl NamespaceCommand {
     }
 }
 
-fn show(one: &Namespace) -> String {
+fn show(one: &NamespaceStatus) -> String {
     let exported = one.subsystems.iter();
     let exported = exported.map(|exported| format!("{} as {}", exported.subsystem, exported.nsid));
     let exported = exported.collect::<Vec<_>>().join(", ");
@@ -133,11 +134,11 @@ fn show(one: &Namespace) -> String {
     )
 }
 
-fn access(one: &Namespace) -> &'static str {
+fn access(one: &NamespaceStatus) -> &'static str {
     if one.read_only { "read" } else { "read, write" }
 }
 
-fn list(namespaces: &[Namespace]) -> String {
+fn list(namespaces: &[NamespaceStatus]) -> String {
     use Side::{Left, Right};
     if namespaces.is_empty() {
         return "there is no namespace".to_owned();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn namespaces_stand_in_columns() {
-        let one = Namespace {
+        let one = NamespaceStatus {
             number: 1,
             name: "logs".to_owned(),
             device: "fast".to_owned(),

@@ -1,7 +1,7 @@
 //! `nearflash device set`, and what was said of a device in words.
 
 use clap::ValueEnum;
-use control::admin::{Automatic, Client, DeviceSettings, SetDevice};
+use control::admin::{Automatic, Client, DevicePatch, DeviceSettings};
 
 use super::{Common, Failure};
 
@@ -48,7 +48,7 @@ impl Set {
             "none" => String::new(),
             name => name.to_owned(),
         };
-        let to = SetDevice {
+        let to = DevicePatch {
             model: self.model.clone(),
             correct_online: self.correct_online,
             bound_depth: self.bound_depth,
@@ -59,9 +59,9 @@ impl Set {
             }),
             recalibrate_idle_seconds: self.recalibrate_idle_seconds,
             recalibrate_scratch: self.recalibrate_scratch.as_ref().map(none_is_empty),
-            ..SetDevice::default()
+            ..DevicePatch::default()
         };
-        if to == SetDevice::default() {
+        if to == DevicePatch::default() {
             let text = "nothing to change: name --model, --correct-online, --bound-depth, --fail-fast, \
                         --recalibrate, --recalibrate-idle-seconds or --recalibrate-scratch";
             return Err(text.to_owned().into());

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use control::admin::{
-    AddListener, AddSubsystem, AnaState, Client, Host, Hosts, Listener, ListenerState, Listeners,
-    RemoveListener, RemovedListener, SetAna, SetHost, SetSubsystem, Subsystem, Subsystems,
+    AddListener, AnaState, Client, HostPatch, HostStatus, Hosts, ListenerState, ListenerStatus,
+    Listeners, NewSubsystem, RemoveListener, RemovedListener, SetAna, SubsystemPatch,
+    SubsystemStatus, Subsystems,
 };
 use serde_json::json;
 
@@ -90,7 +91,7 @@ pub(crate) enum SubsystemCommand {
 impl SubsystemCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
-        let set = |client: &mut Client, nqn: &str, to: SetSubsystem| -> Result<(), Failure> {
+        let set = |client: &mut Client, nqn: &str, to: SubsystemPatch| -> Result<(), Failure> {
             let changed = client.send_to(nqn, &to)?;
             common.print(&changed, |one| format!("changed {}", one.nqn));
             Ok(())
@@ -99,7 +100,7 @@ impl SubsystemCommand {
         match self {
             SubsystemCommand::Add { nqn, namespace, host, tenant, authenticate } => {
                 let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
-                let made = client.send(&AddSubsystem {
+                let made = client.send(&NewSubsystem {
                     nqn: nqn.clone(),
                     hosts: some(host),
                     namespaces: some(namespace),
@@ -114,29 +115,30 @@ impl SubsystemCommand {
                     return Err(text.to_owned().into());
                 }
                 let tenant = tenant.as_ref().map(none_is_empty);
-                let to = SetSubsystem { tenant, authenticate: *authenticate, ..Default::default() };
+                let to =
+                    SubsystemPatch { tenant, authenticate: *authenticate, ..Default::default() };
                 set(client, nqn, to)?;
             }
             SubsystemCommand::Allow { nqn, host } if host == "all" => {
-                set(client, nqn, SetSubsystem { allow_all: true, ..Default::default() })?;
+                set(client, nqn, SubsystemPatch { allow_all: true, ..Default::default() })?;
             }
             SubsystemCommand::Allow { nqn, host } => {
-                set(client, nqn, SetSubsystem { allow: one(host), ..Default::default() })?;
+                set(client, nqn, SubsystemPatch { allow: one(host), ..Default::default() })?;
             }
             SubsystemCommand::Deny { nqn, host } => {
-                set(client, nqn, SetSubsystem { deny: one(host), ..Default::default() })?;
+                set(client, nqn, SubsystemPatch { deny: one(host), ..Default::default() })?;
             }
             SubsystemCommand::Attach { nqn, namespace } => {
-                set(client, nqn, SetSubsystem { attach: one(namespace), ..Default::default() })?;
+                set(client, nqn, SubsystemPatch { attach: one(namespace), ..Default::default() })?;
             }
             SubsystemCommand::Detach { nqn, namespace } => {
-                set(client, nqn, SetSubsystem { detach: one(namespace), ..Default::default() })?;
+                set(client, nqn, SubsystemPatch { detach: one(namespace), ..Default::default() })?;
             }
             SubsystemCommand::Rm { nqn } => {
-                client.delete::<Subsystem>(nqn)?;
+                client.delete::<SubsystemStatus>(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
-            SubsystemCommand::Show { nqn } => common.print(&client.get::<Subsystem>(nqn)?, show),
+            SubsystemCommand::Show { nqn } => common.print(&client.get(nqn)?, show),
             SubsystemCommand::List => {
                 common.print(&client.read::<Subsystems>()?, |all| list(&all.subsystems))
             }
@@ -150,7 +152,7 @@ fn none_is_empty(name: &String) -> String {
     if name == "none" { String::new() } else { name.clone() }
 }
 
-fn list(subsystems: &[Subsystem]) -> String {
+fn list(subsystems: &[SubsystemStatus]) -> String {
     use Side::{Left, Right};
     if subsystems.is_empty() {
         return "there is no subsystem".to_owned();
@@ -176,7 +178,7 @@ fn list(subsystems: &[Subsystem]) -> String {
     text(&table)
 }
 
-fn show(one: &Subsystem) -> String {
+fn show(one: &SubsystemStatus) -> String {
     let mut lines = vec![one.nqn.clone()];
     for namespace in &one.namespaces {
         let (nsid, name) = (namespace.nsid, &namespace.name);
@@ -250,7 +252,7 @@ pub(crate) enum HostCommand {
 impl HostCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
-        let set = |client: &mut Client, nqn: &str, to: SetHost, what: &str| {
+        let set = |client: &mut Client, nqn: &str, to: HostPatch, what: &str| {
             let host = client.send_to(nqn, &to)?;
             common.print(&host, |host| format!("{what} {}", host.nqn));
             Ok::<(), Failure>(())
@@ -263,26 +265,26 @@ impl HostCommand {
                     return Err(text.into());
                 }
                 let key = key.as_ref().map(read_key).transpose()?;
-                let to = SetHost { tenant: tenant.clone(), key, controller_key: None };
+                let to = HostPatch { tenant: tenant.clone(), key, controller_key: None };
                 set(client, nqn, to, "added")?;
             }
             HostCommand::Set { nqn, tenant } => {
                 let tenant = Some(none_is_empty(tenant));
-                set(client, nqn, SetHost { tenant, ..Default::default() }, "changed")?;
+                set(client, nqn, HostPatch { tenant, ..Default::default() }, "changed")?;
             }
             HostCommand::Key { nqn, file, controller, .. } => {
                 let key = Some(file.as_ref().map_or(Ok(String::new()), read_key)?);
                 let to = match controller {
-                    true => SetHost { controller_key: key, ..Default::default() },
-                    false => SetHost { key, ..Default::default() },
+                    true => HostPatch { controller_key: key, ..Default::default() },
+                    false => HostPatch { key, ..Default::default() },
                 };
                 set(client, nqn, to, "changed the key of")?;
             }
             HostCommand::Rm { nqn } => {
-                client.delete::<Host>(nqn)?;
+                client.delete::<HostStatus>(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
-            HostCommand::Show { nqn } => common.print(&client.get::<Host>(nqn)?, show_host),
+            HostCommand::Show { nqn } => common.print(&client.get(nqn)?, show_host),
             HostCommand::List => {
                 common.print(&client.read::<Hosts>()?, |all| list_hosts(&all.hosts))
             }
@@ -301,7 +303,7 @@ fn read_key(path: &PathBuf) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-fn show_host(host: &Host) -> String {
+fn show_host(host: &HostStatus) -> String {
     let has = |has: bool| if has { "known" } else { "none" }.to_owned();
     facts(
         &format!("host {}", host.nqn),
@@ -313,7 +315,7 @@ fn show_host(host: &Host) -> String {
     )
 }
 
-fn list_hosts(hosts: &[Host]) -> String {
+fn list_hosts(hosts: &[HostStatus]) -> String {
     if hosts.is_empty() {
         return "no host is known".to_owned();
     }
@@ -457,9 +459,7 @@ impl ListenerCommand {
                 let now = client.resume_listener(listener)?;
                 common.print(&now, |now| format!("{} lets people in", now.url));
             }
-            ListenerCommand::Show { listener } => {
-                common.print(&client.get::<Listener>(listener)?, show_listener);
-            }
+            ListenerCommand::Show { listener: at } => common.print(&client.get(at)?, show_listener),
             ListenerCommand::List => {
                 common.print(&client.read::<Listeners>()?, |all| list_listeners(&all.listeners))
             }
@@ -479,7 +479,7 @@ fn removed(gone: &RemovedListener, drains: bool) -> String {
     format!("removed {}; {connections}", gone.removed)
 }
 
-fn show_listener(listener: &Listener) -> String {
+fn show_listener(listener: &ListenerStatus) -> String {
     facts(
         &format!("listener {}", listener.number),
         &[
@@ -491,7 +491,7 @@ fn show_listener(listener: &Listener) -> String {
 }
 
 /// Returns the listener's state and, while it drains, its connections.
-fn standing(listener: &Listener) -> String {
+fn standing(listener: &ListenerStatus) -> String {
     match (listener.state, listener.connections) {
         (ListenerState::Open, _) => "open".to_owned(),
         (ListenerState::Draining, Some(n)) => format!("draining ({n} left)"),
@@ -501,14 +501,14 @@ fn standing(listener: &Listener) -> String {
 }
 
 /// Returns the states in which the listener shows namespaces.
-fn access(listener: &Listener) -> String {
+fn access(listener: &ListenerStatus) -> String {
     let ana = listener.ana.iter();
     let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));
     let ana = ana.collect::<Vec<_>>().join(", ");
     if ana.is_empty() { "optimized".to_owned() } else { ana }
 }
 
-fn list_listeners(listeners: &[Listener]) -> String {
+fn list_listeners(listeners: &[ListenerStatus]) -> String {
     if listeners.is_empty() {
         return "there is no listener".to_owned();
     }
@@ -530,9 +530,9 @@ mod tests {
     use super::*;
     use control::admin::{Ana, Contained, Controller};
 
-    fn one() -> Subsystem {
+    fn one() -> SubsystemStatus {
         let nqn = "nqn.x".to_owned();
-        Subsystem {
+        SubsystemStatus {
             hosts: Some(vec!["nqn.h".to_owned()]),
             tenant: None,
             authenticate: true,
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_shown() {
-        let host = Host {
+        let host = HostStatus {
             nqn: "nqn.h".to_owned(),
             tenant: Some("gold".to_owned()),
             has_key: true,

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use control::admin::{
-    AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Client, SetTenant, Share, Slo,
-    State, Tenant, Tenants, Verdict,
+    Admitted, ChangeTenants, ChangedTenants, Check, Client, NewTenant, Share, Slo, State,
+    TenantPatch, TenantStatus, Tenants, Verdict,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -166,7 +166,7 @@ impl TenantCommand {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
                 let (name, device) = (name.clone(), device.clone());
-                let admitted = client.send(&AddTenant { name, device, slo, share })?;
+                let admitted = client.send(&NewTenant { name, device, slo, share })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
             TenantCommand::Set { name, best_effort, promise, portion } => {
@@ -174,10 +174,10 @@ impl TenantCommand {
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
             TenantCommand::Rm { name } => {
-                client.delete::<Tenant>(name)?;
+                client.delete::<TenantStatus>(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
-            TenantCommand::Show { name } => common.print(&client.get::<Tenant>(name)?, show),
+            TenantCommand::Show { name } => common.print(&client.get(name)?, show),
             TenantCommand::Apply { file } => {
                 let changed = client.send(&read_changes(file)?)?;
                 common.print(&changed, |ChangedTenants { added, changed, removed }| {
@@ -219,7 +219,7 @@ fn set(
     promise: &Promise,
     portion: &Portion,
 ) -> Result<Admitted, Failure> {
-    let before = client.get::<Tenant>(name)?;
+    let before = client.get::<TenantStatus>(name)?;
     let share = portion.over(&before.share);
     let slo = match best_effort {
         true => None,
@@ -233,7 +233,7 @@ fn set(
             slo
         }
     };
-    Ok(client.send_to(name, &SetTenant { slo, share })?)
+    Ok(client.send_to(name, &TenantPatch { slo, share })?)
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
@@ -260,7 +260,7 @@ fn judged(verdict: &Verdict) -> String {
 }
 
 /// Formats one tenant, a line for each property.
-fn show(tenant: &Tenant) -> String {
+fn show(tenant: &TenantStatus) -> String {
     let (measured, none) = (&tenant.measured, || "-".to_owned());
     let promise = tenant.slo.as_ref().map_or("none: best effort".to_owned(), |slo| {
         format!(
@@ -303,7 +303,7 @@ fn show(tenant: &Tenant) -> String {
 }
 
 /// Formats a table of tenants with measured values beside promised ones.
-fn list(tenants: &[Tenant]) -> String {
+fn list(tenants: &[TenantStatus]) -> String {
     use Side::{Left, Right};
     if tenants.is_empty() {
         return "there is no tenant".to_owned();
@@ -357,7 +357,7 @@ fn list(tenants: &[Tenant]) -> String {
 const BURST: f64 = 1.05;
 
 /// Returns the tenant's status in a word or two.
-fn status(tenant: &Tenant) -> String {
+fn status(tenant: &TenantStatus) -> String {
     let measured = &tenant.measured;
     let Some(slo) = &tenant.slo else {
         return match (tenant.state, tenant.share.weight) {
@@ -430,8 +430,8 @@ mod tests {
         }
     }
 
-    fn tenant(name: &str, slo: Option<Slo>, measured: Measured) -> Tenant {
-        Tenant {
+    fn tenant(name: &str, slo: Option<Slo>, measured: Measured) -> TenantStatus {
+        TenantStatus {
             name: name.to_owned(),
             number: 1,
             state: State::Active,
@@ -486,7 +486,7 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         assert!(shown.contains("312 µs p99  500 µs p99"), "{shown}");
         assert_eq!(list(&[]), "there is no tenant");
         let share = Share { weight: 3, cap_tokens: Some(20_000) };
-        let shown = list(&[Tenant { share, ..tenant("bulk", None, measured(7.0, 312.2)) }]);
+        let shown = list(&[TenantStatus { share, ..tenant("bulk", None, measured(7.0, 312.2)) }]);
         assert!(shown.contains("≤ 20 000"), "{shown}");
         assert!(shown.ends_with("best effort, weight 3"), "{shown}");
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use control::admin::{
-    Class, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, StageTails, State, Tenant,
+    self, Class, FlowOfDevice, FlowOfNamespace, FlowOfWorker, StageTails, State, TenantStatus,
 };
 
 use super::state::Data;
@@ -111,7 +111,7 @@ impl Rows {
 }
 
 /// Returns the tenant's status in a word or two.
-fn status(tenant: &Tenant) -> Figure {
+fn status(tenant: &TenantStatus) -> Figure {
     let measured = &tenant.measured;
     let (word, tone, rank) = match (&tenant.slo, measured.slo_percentile_us) {
         _ if tenant.state == State::Leaving => ("leaving", Tone::Dim, 0.0),
@@ -127,7 +127,7 @@ fn status(tenant: &Tenant) -> Figure {
 }
 
 /// Tenants against their promises.
-pub(super) fn tenants(tenants: &[Tenant]) -> Rows {
+pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("TENANT"),
         numbers("STATUS"),
@@ -141,7 +141,7 @@ pub(super) fn tenants(tenants: &[Tenant]) -> Rows {
         numbers("WRITTEN"),
         numbers("FAILED/S"),
     ];
-    let row = |tenant: &Tenant| {
+    let row = |tenant: &TenantStatus| {
         let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
         let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
         let state = status(tenant);
@@ -169,7 +169,7 @@ pub(super) fn tenants(tenants: &[Tenant]) -> Rows {
 }
 
 /// Devices with their tokens.
-pub(super) fn devices(devices: &[Device], flows: &[FlowOfDevice]) -> Rows {
+pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("DEVICE"),
         numbers("IOPS"),
@@ -183,7 +183,7 @@ pub(super) fn devices(devices: &[Device], flows: &[FlowOfDevice]) -> Rows {
         numbers("PROMISED"),
         numbers("LENT/S"),
     ];
-    let row = |(device, flow): (&Device, &FlowOfDevice)| {
+    let row = |(device, flow): (&admin::DeviceStatus, &FlowOfDevice)| {
         let tokens = &flow.tokens;
         vec![
             text(&device.name),
@@ -261,7 +261,7 @@ pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
 }
 
 /// Returns true if the tenant was promised a latency.
-pub(super) fn is_promised(tenant: &Tenant) -> bool {
+pub(super) fn is_promised(tenant: &TenantStatus) -> bool {
     tenant.class == Class::LatencyCritical
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use control::admin::{Device, Flows, Stages, Tenant};
+use control::admin::{DeviceStatus, Flows, Stages, TenantStatus};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
@@ -11,8 +11,8 @@ use super::rows::{self, Rows};
 /// The server's latest answers.
 #[derive(Debug, Default)]
 pub(super) struct Data {
-    pub(super) tenants: Vec<Tenant>,
-    pub(super) devices: Vec<Device>,
+    pub(super) tenants: Vec<TenantStatus>,
+    pub(super) devices: Vec<DeviceStatus>,
     pub(super) flows: Flows,
     /// The stages of the opened tenant's requests.
     pub(super) stages: Option<Stages>,

@@ -2,7 +2,7 @@
 
 mod drill;
 
-use control::admin::{Stages, Tenant};
+use control::admin::{Stages, TenantStatus};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -199,7 +199,7 @@ fn fitting(rows: &Rows, sorted: usize, room: usize) -> Vec<usize> {
 fn draw_tenant(
     frame: &mut Frame<'_>,
     area: Rect,
-    tenant: Option<&Tenant>,
+    tenant: Option<&TenantStatus>,
     stages: Option<&Stages>,
 ) {
     let Some(tenant) = tenant else { return draw_gone(frame, area, "the tenant is gone") };
@@ -225,7 +225,7 @@ fn fact(name: &str, value: String) -> Line<'static> {
     Line::from(vec![Span::styled(format!("{name:<16}"), DIM), Span::raw(value)])
 }
 
-fn facts_of(tenant: &Tenant) -> Vec<Line<'static>> {
+fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
     let measured = &tenant.measured;
     let micros = |us: Option<f64>| us.map_or("-".to_owned(), |us| time_text(us * 1e3));
     let share = |share: Option<f64>| {

@@ -19,8 +19,8 @@ use tokio::runtime::Runtime;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::AdminAddress;
-use super::inventory::{DrainListener, Listener};
-use super::model::{Tenant, Tenants, Workers};
+use super::inventory::{DrainListener, ListenerStatus};
+use super::model::{TenantStatus, Tenants, Workers};
 use super::problem::{Code, Failure, Problem};
 use super::resource::{Document, Request};
 use super::tls::Pass;
@@ -179,7 +179,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails as [`ClientError`] describes.
-    pub fn tenants(&mut self) -> Result<Vec<Tenant>, ClientError> {
+    pub fn tenants(&mut self) -> Result<Vec<TenantStatus>, ClientError> {
         Ok(self.read::<Tenants>()?.tenants)
     }
 
@@ -236,7 +236,7 @@ impl Client {
         &mut self,
         name: &str,
         deadline_ms: u64,
-    ) -> Result<Listener, ClientError> {
+    ) -> Result<ListenerStatus, ClientError> {
         self.send_to(name, &DrainListener { deadline_ms: Some(deadline_ms) })
     }
 
@@ -244,7 +244,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if there is no listener of this name.
-    pub fn resume_listener(&mut self, name: &str) -> Result<Listener, ClientError> {
+    pub fn resume_listener(&mut self, name: &str) -> Result<ListenerStatus, ClientError> {
         let path = path_of("/v1/listeners/{name}/resume", name);
         self.call(Method::POST, &path, None::<&()>)
     }

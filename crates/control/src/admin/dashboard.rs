@@ -5,7 +5,7 @@ use qos::{DeviceModel, Percentile, RatePoint};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::model::Tenant;
+use super::model::TenantStatus;
 use super::watch::TokenRates;
 use crate::history;
 use crate::totals::TOKEN;
@@ -172,7 +172,7 @@ pub struct TenantStanding {
     /// Measured tail latency as a share of its bound; `null` without reads or SLO.
     pub tail_share: Option<f64>,
     /// The tenant.
-    pub tenant: Tenant,
+    pub tenant: TenantStatus,
 }
 
 /// The list of tenants with their standings.

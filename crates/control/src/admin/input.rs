@@ -108,7 +108,7 @@ impl From<QueryRejection> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::inventory::{SetHost, SetNamespace};
+    use crate::admin::inventory::{HostPatch, NamespacePatch};
     use axum::body::Body as HttpBody;
     use axum::http::header::CONTENT_TYPE;
 
@@ -121,16 +121,16 @@ mod tests {
 
     #[test]
     fn a_patch_removes_what_is_null_and_keeps_what_is_omitted() {
-        let SetHost { tenant, key, controller_key } =
+        let HostPatch { tenant, key, controller_key } =
             patch(r#"{"tenant": null, "key": "k"}"#).unwrap();
         assert_eq!(
             (tenant.as_deref(), key.as_deref(), controller_key),
             (Some(""), Some("k"), None)
         );
-        let grown: SetNamespace = patch(r#"{"bytes": 1024}"#).unwrap();
-        assert_eq!(grown, SetNamespace { bytes: Some(1_024), ..SetNamespace::default() });
+        let grown: NamespacePatch = patch(r#"{"bytes": 1024}"#).unwrap();
+        assert_eq!(grown, NamespacePatch { bytes: Some(1_024), ..NamespacePatch::default() });
         for wrong in [r#"{"bytes": null}"#, r#"{"size": 1}"#, "[]", ""] {
-            assert_eq!(patch::<SetNamespace>(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
+            assert_eq!(patch::<NamespacePatch>(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use spec::{AnaState, Listener as AddListener};
+pub use spec::{AnaState, Device as AddDevice, Listener as AddListener};
 
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Namespace {
+#[schemars(rename = "Namespace")]
+pub struct NamespaceStatus {
     /// Number of the namespace on the server, by which clients of protocol `reflex` name it.
     pub number: u16,
     /// The operators' name of the namespace.
@@ -36,13 +37,14 @@ pub struct Exported {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Namespaces {
     /// The namespaces, ordered by number.
-    pub namespaces: Vec<Namespace>,
+    pub namespaces: Vec<NamespaceStatus>,
 }
 
 /// A change of a namespace; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetNamespace {
+#[schemars(rename = "SetNamespace")]
+pub struct NamespacePatch {
     /// Size in bytes: a multiple of 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 512), extend("multipleOf" = 512))]
@@ -61,7 +63,8 @@ pub struct SetNamespace {
 /// A namespace to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AddNamespace {
+#[schemars(rename = "AddNamespace")]
+pub struct NewNamespace {
     /// Name for operators: letters, digits, `-`, `_` and `.`, not digits alone.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -91,7 +94,8 @@ pub struct RemoveNamespace {
 
 /// An NVMe subsystem: namespaces under a qualified name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Subsystem {
+#[schemars(rename = "Subsystem")]
+pub struct SubsystemStatus {
     /// Qualified name of the subsystem.
     pub nqn: String,
     /// The hosts that may connect; `null` for all.
@@ -149,13 +153,14 @@ pub struct Controller {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subsystems {
     /// The subsystems, in order of creation.
-    pub subsystems: Vec<Subsystem>,
+    pub subsystems: Vec<SubsystemStatus>,
 }
 
 /// A subsystem to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AddSubsystem {
+#[schemars(rename = "AddSubsystem")]
+pub struct NewSubsystem {
     /// Qualified name of the subsystem.
     pub nqn: String,
     /// The hosts that may connect; all by default.
@@ -175,7 +180,8 @@ pub struct AddSubsystem {
 /// A change of a subsystem; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetSubsystem {
+#[schemars(rename = "SetSubsystem")]
+pub struct SubsystemPatch {
     /// The tenant that the subsystem's I/O is charged to; empty for the tenant of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -201,7 +207,8 @@ pub struct SetSubsystem {
 
 /// A registered host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Host {
+#[schemars(rename = "Host")]
+pub struct HostStatus {
     /// Qualified name of the host.
     pub nqn: String,
     /// The tenant that the host's I/O is charged to.
@@ -216,13 +223,14 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hosts {
     /// The hosts, in order of registration.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostStatus>,
 }
 
 /// A registration of a host. Omitted members keep their value; empty members are removed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetHost {
+#[schemars(rename = "SetHost")]
+pub struct HostPatch {
     /// The tenant that the host's I/O is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -234,16 +242,17 @@ pub struct SetHost {
     pub controller_key: Option<String>,
 }
 
-impl std::fmt::Debug for SetHost {
+impl std::fmt::Debug for HostPatch {
     /// Omits the keys, which are secret in logs too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SetHost").field("tenant", &self.tenant).finish_non_exhaustive()
+        f.debug_struct("HostPatch").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 
 /// A listener of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Listener {
+#[schemars(rename = "Listener")]
+pub struct ListenerStatus {
     /// Number of the listener, from 1. By default, its position in the configuration, or a free
     /// number for a listener that was added later.
     pub number: u16,
@@ -256,30 +265,6 @@ pub struct Listener {
     pub connections: Option<usize>,
     /// The ANA states through the listener, except `optimized`.
     pub ana: Vec<Ana>,
-}
-
-/// A device to open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddDevice {
-    /// Name of the device for namespaces and tenants: letters, digits, `-`, `_` and `.`, not digits
-    /// alone.
-    pub name: String,
-    /// Spec of the device, as in the configuration, for example `file:PATH[?size=SIZE]`.
-    pub spec: String,
-    /// Model of the device: a file on the server's machine, `a` or `cloud`. Without a model, the
-    /// device admits no SLO.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// `true` to correct the model by measured delays.
-    #[serde(default)]
-    pub correct_online: bool,
-    /// `true` to limit the requests at the device to what the strictest latency bound allows.
-    #[serde(default)]
-    pub bound_depth: bool,
-    /// `true` to refuse at once requests that would miss their latency bound.
-    #[serde(default)]
-    pub fail_fast: bool,
 }
 
 /// A device that was opened.
@@ -343,7 +328,7 @@ pub struct DrainListener {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listeners {
     /// The listeners, ordered by number.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenerStatus>,
 }
 
 /// A change of the ANA state of namespaces through a listener.

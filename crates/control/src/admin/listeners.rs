@@ -3,13 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::inventory::{Listener, ListenerState};
+use super::inventory::{ListenerState, ListenerStatus};
 use super::problem::{Code, Problem};
 
 /// A change of a listener; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetListener {
+#[schemars(rename = "SetListener")]
+pub struct ListenerPatch {
     /// `open`: the listener accepts connections. `draining` or `drained`: it refuses connections,
     /// and its connections end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,20 +27,20 @@ pub struct SetListener {
     pub url: Option<String>,
 }
 
-impl SetListener {
+impl ListenerPatch {
     /// Checks the members that cannot change while a listener is open.
     ///
     /// # Errors
     /// Fails if one of these members would change.
-    pub(super) fn check_fixed(&self, listener: &Listener) -> Result<(), Problem> {
+    pub(super) fn check_fixed(&self, listener: &ListenerStatus) -> Result<(), Problem> {
         let what = match self {
-            SetListener { number: Some(number), .. } if *number != listener.number => "number",
-            SetListener { url: Some(url), .. } if *url != listener.url => {
+            ListenerPatch { number: Some(number), .. } if *number != listener.number => "number",
+            ListenerPatch { url: Some(url), .. } if *url != listener.url => {
                 "address, namespace, tenant or mode"
             }
             _ => return Ok(()),
         };
-        let Listener { number, url, .. } = listener;
+        let ListenerStatus { number, url, .. } = listener;
         let message = format!(
             "another {what} for listener {number} ({url}) takes another listener: add it \
              (`nearflash listener add`) and remove this one (`nearflash listener rm {number}`); \

@@ -55,16 +55,17 @@ pub use devices::{
 };
 pub use drain::{Drain, DrainServer, DrainState};
 pub use inventory::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller,
-    DrainListener, Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace,
-    Namespaces, OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
-    SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, Ana, AnaState, Contained, Controller, DrainListener, Exported,
+    HostPatch, HostStatus, Hosts, ListenerState, ListenerStatus, Listeners, NamespacePatch,
+    NamespaceStatus, Namespaces, NewNamespace, NewSubsystem, OpenedDevice, RemoveListener,
+    RemoveNamespace, RemovedListener, SetAna, SubsystemPatch, SubsystemStatus, Subsystems,
 };
-pub use listeners::SetListener;
+pub use listeners::ListenerPatch;
 pub use model::{
-    AddTenant, Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance,
-    Correction, Device, Devices, Drift, DriftState, Measured, Origin, RemoveNamed, SetNamed,
-    SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
+    Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance, Correction,
+    DeviceStatus, Devices, Drift, DriftState, Measured, NewTenant, Origin, RemoveNamed, SetNamed,
+    Share, Slo, State, Strictest, TenantPatch, TenantStatus, Tenants, Verdict, Ways, Worker,
+    Workers,
 };
 pub use openapi::document;
 pub use operations::in_batch;
@@ -74,7 +75,7 @@ pub use resource::{Document, Request};
 pub use routes::router;
 pub use scrape::scrape_router;
 pub use server::{AdminListener, Running, start, start_audited};
-pub use settings::{Automatic, DeviceSettings, SetDevice};
+pub use settings::{Automatic, DevicePatch, DeviceSettings};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
 pub use watch::{

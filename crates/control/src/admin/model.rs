@@ -68,7 +68,8 @@ fn slo_or_null(generator: &mut SchemaGenerator) -> Schema {
 /// A tenant to add.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AddTenant {
+#[schemars(rename = "AddTenant")]
+pub struct NewTenant {
     /// Name of the tenant: 1 to 64 bytes.
     #[schemars(length(min = 1, max = 64))]
     pub name: String,
@@ -86,7 +87,8 @@ pub struct AddTenant {
 /// A change of a tenant's SLO.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetTenant {
+#[schemars(rename = "SetTenant")]
+pub struct TenantPatch {
     /// The new SLO; `null`: best effort.
     // An optional member would turn a misspelt one into the loss of a promise.
     #[schemars(schema_with = "slo_or_null")]
@@ -112,7 +114,7 @@ pub struct ChangeTenants {
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeTenant {
     /// Adds a tenant.
-    Add(AddTenant),
+    Add(NewTenant),
     /// Changes the SLO of a tenant.
     Set(SetNamed),
     /// Removes a tenant.
@@ -296,7 +298,8 @@ pub struct Compliance {
 
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tenant {
+#[schemars(rename = "Tenant")]
+pub struct TenantStatus {
     /// Name of the tenant.
     pub name: String,
     /// Number of the tenant, as in workers' logs.
@@ -327,7 +330,7 @@ pub struct Tenant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenants {
     /// The tenants, ordered by number.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantStatus>,
 }
 
 /// The latency bound that limits a device's rate.
@@ -350,7 +353,8 @@ pub struct Correction {
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Device {
+#[schemars(rename = "Device")]
+pub struct DeviceStatus {
     /// Name of the device.
     pub name: String,
     /// `true` if the device has a model. Without a model, the device admits no SLO and limits no
@@ -407,7 +411,7 @@ pub struct Drift {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Devices {
     /// The devices, in the order of configuration.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceStatus>,
 }
 
 /// A worker.
@@ -445,8 +449,8 @@ mod translation {
     use contract::Promise;
 
     use super::{
-        AddTenant, Admitted, ChangeTenant, Class, Compliance, Correction, Drift, DriftState,
-        Measured, Origin, RemoveNamed, SetNamed, Share, Slo, State, Tenant, Ways,
+        Admitted, ChangeTenant, Class, Compliance, Correction, Drift, DriftState, Measured,
+        NewTenant, Origin, RemoveNamed, SetNamed, Share, Slo, State, TenantStatus, Ways,
     };
     use crate::{TenantChange, info};
 
@@ -490,10 +494,10 @@ mod translation {
         }
     }
 
-    impl From<info::TenantInfo> for Tenant {
-        fn from(info: info::TenantInfo) -> Tenant {
+    impl From<info::TenantInfo> for TenantStatus {
+        fn from(info: info::TenantInfo) -> TenantStatus {
             let (slo, share) = (info.promise.slo().map(Slo::from), info.promise.share());
-            Tenant {
+            TenantStatus {
                 name: info.name,
                 number: info.tenant.0,
                 state: match info.state {
@@ -534,7 +538,7 @@ mod translation {
         /// Converts a change to the registry's form.
         fn try_from(change: ChangeTenant) -> Result<TenantChange, String> {
             Ok(match change {
-                ChangeTenant::Add(AddTenant { name, device, slo, share }) => {
+                ChangeTenant::Add(NewTenant { name, device, slo, share }) => {
                     let promise = promise(slo.as_ref(), share)?.over(contract::Share::default());
                     TenantChange::Add(spec::Tenant { promise, device, ..spec::Tenant::new(&name) })
                 }

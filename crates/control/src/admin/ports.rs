@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::devices::Recalibrator;
 use super::drain::{Drain, DrainServer};
 use super::inventory::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners,
-    Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna,
-    SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, HostPatch, HostStatus, Hosts, ListenerStatus, Listeners,
+    NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, NewSubsystem, OpenedDevice,
+    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SubsystemPatch, SubsystemStatus,
+    Subsystems,
 };
 use super::problem::{Code, Problem};
-use super::settings::{DeviceSettings, SetDevice};
+use super::settings::{DevicePatch, DeviceSettings};
 use crate::info::Admission;
 use crate::registry::TenantChange;
 
@@ -45,13 +46,13 @@ pub trait Inventory: Send + Sync {
     fn namespaces(&self) -> Result<Namespaces, Problem>;
 
     /// Returns a namespace, by its name or number.
-    fn namespace(&self, name: &str) -> Result<Namespace, Problem>;
+    fn namespace(&self, name: &str) -> Result<NamespaceStatus, Problem>;
 
     /// Adds a namespace, which reads as zeroes.
-    fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem>;
+    fn add_namespace(&self, namespace: &NewNamespace) -> Result<NamespaceStatus, Problem>;
 
     /// Changes the size, the name or the write protection of a namespace.
-    fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem>;
+    fn set_namespace(&self, name: &str, to: &NamespacePatch) -> Result<NamespaceStatus, Problem>;
 
     /// Removes a namespace, which frees its blocks.
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem>;
@@ -63,7 +64,7 @@ pub trait Inventory: Send + Sync {
     fn device_settings(&self) -> Vec<DeviceSettings>;
 
     /// Changes the settings of a device.
-    fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem>;
+    fn set_device(&self, name: &str, to: &DevicePatch) -> Result<DeviceSettings, Problem>;
 
     /// Closes an unused device.
     fn remove_device(&self, name: &str) -> Result<(), Problem>;
@@ -72,13 +73,13 @@ pub trait Inventory: Send + Sync {
     fn subsystems(&self) -> Result<Subsystems, Problem>;
 
     /// Returns a subsystem.
-    fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem>;
+    fn subsystem(&self, nqn: &str) -> Result<SubsystemStatus, Problem>;
 
     /// Adds a subsystem.
-    fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem>;
+    fn add_subsystem(&self, subsystem: &NewSubsystem) -> Result<SubsystemStatus, Problem>;
 
     /// Changes a subsystem.
-    fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem>;
+    fn set_subsystem(&self, nqn: &str, to: &SubsystemPatch) -> Result<SubsystemStatus, Problem>;
 
     /// Removes a subsystem, and ends the connections of its hosts.
     fn remove_subsystem(&self, nqn: &str) -> Result<(), Problem>;
@@ -87,7 +88,7 @@ pub trait Inventory: Send + Sync {
     fn hosts(&self) -> Result<Hosts, Problem>;
 
     /// Returns a registered host.
-    fn host(&self, nqn: &str) -> Result<Host, Problem> {
+    fn host(&self, nqn: &str) -> Result<HostStatus, Problem> {
         let mut hosts = self.hosts()?.hosts;
         if let Some(n) = hosts.iter().position(|host| host.nqn == nqn) {
             return Ok(hosts.swap_remove(n));
@@ -97,7 +98,7 @@ pub trait Inventory: Send + Sync {
     }
 
     /// Changes the registration of a host, or registers it.
-    fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem>;
+    fn set_host(&self, nqn: &str, to: &HostPatch) -> Result<HostStatus, Problem>;
 
     /// Removes the registration of a host.
     fn remove_host(&self, nqn: &str) -> Result<(), Problem>;
@@ -106,10 +107,10 @@ pub trait Inventory: Send + Sync {
     fn listeners(&self) -> Result<Listeners, Problem>;
 
     /// Returns a listener, by its number or address.
-    fn listener(&self, name: &str) -> Result<Listener, Problem>;
+    fn listener(&self, name: &str) -> Result<ListenerStatus, Problem>;
 
     /// Opens a listener; returns it with its actual address.
-    fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem>;
+    fn add_listener(&self, listener: &AddListener) -> Result<ListenerStatus, Problem>;
 
     /// Closes a listener. Its connections stay, or end as in a drain.
     fn remove_listener(
@@ -125,14 +126,14 @@ pub trait Inventory: Send + Sync {
     }
 
     /// Sets the ANA state of namespaces through a listener.
-    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
+    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<ListenerStatus, Problem>;
 
     /// Drains a listener: it refuses new connections, and its connections end. Each ends when its
     /// requests in flight have ended, or after `limit`.
-    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem>;
+    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<ListenerStatus, Problem>;
 
     /// Resumes a listener, which accepts connections again.
-    fn resume_listener(&self, listener: &str) -> Result<Listener, Problem>;
+    fn resume_listener(&self, listener: &str) -> Result<ListenerStatus, Problem>;
 
     /// Drains the server: it refuses new connections, and ends when all requests in flight have
     /// ended, or at the deadline.

@@ -10,16 +10,17 @@ use super::dashboard::{History, Model, StandingList};
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::drain::{Drain, DrainServer};
 use super::inventory::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
-    Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
-    RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, DrainListener, HostPatch, HostStatus, Hosts, ListenerStatus, Listeners,
+    NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, NewSubsystem, OpenedDevice,
+    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SubsystemPatch, SubsystemStatus,
+    Subsystems,
 };
-use super::listeners::SetListener;
+use super::listeners::ListenerPatch;
 use super::model::{
-    AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Device, Devices, SetTenant, Tenant,
-    Tenants, Verdict, Worker, Workers,
+    Admitted, ChangeTenants, ChangedTenants, Check, DeviceStatus, Devices, NewTenant, TenantPatch,
+    TenantStatus, Tenants, Verdict, Worker, Workers,
 };
-use super::settings::{DeviceSettings, SetDevice};
+use super::settings::{DevicePatch, DeviceSettings};
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
 
@@ -69,23 +70,23 @@ macro_rules! requests {
 
 documents! {
     Tenants: "/v1/tenants",
-    Tenant: "/v1/tenants/{name}",
+    TenantStatus: "/v1/tenants/{name}",
     Stages: "/v1/tenants/{name}/stages",
     StandingList: "/v1/standing",
     History: "/v1/history",
     Flows: "/v1/flows",
     Devices: "/v1/devices",
-    Device: "/v1/devices/{name}",
+    DeviceStatus: "/v1/devices/{name}",
     Model: "/v1/devices/{name}/model",
     Recalibration: "/v1/devices/{name}/recalibration",
     Namespaces: "/v1/namespaces",
-    Namespace: "/v1/namespaces/{name}",
+    NamespaceStatus: "/v1/namespaces/{name}",
     Subsystems: "/v1/subsystems",
-    Subsystem: "/v1/subsystems/{name}",
+    SubsystemStatus: "/v1/subsystems/{name}",
     Hosts: "/v1/hosts",
-    Host: "/v1/hosts/{name}",
+    HostStatus: "/v1/hosts/{name}",
     Listeners: "/v1/listeners",
-    Listener: "/v1/listeners/{name}",
+    ListenerStatus: "/v1/listeners/{name}",
     Workers: "/v1/workers",
     Worker: "/v1/workers/{number}",
     Connections: "/v1/connections",
@@ -94,25 +95,25 @@ documents! {
 }
 
 requests! {
-    POST "/v1/tenants": AddTenant => Admitted,
+    POST "/v1/tenants": NewTenant => Admitted,
     PATCH "/v1/tenants": ChangeTenants => ChangedTenants,
-    PUT "/v1/tenants/{name}": SetTenant => Admitted,
+    PUT "/v1/tenants/{name}": TenantPatch => Admitted,
     POST "/v1/tenants/check": Check => Verdict,
     POST "/v1/devices": AddDevice => OpenedDevice,
-    PUT "/v1/devices/{name}": SetDevice => DeviceSettings,
+    PUT "/v1/devices/{name}": DevicePatch => DeviceSettings,
     POST "/v1/devices/{name}/recalibration": StartRecalibration => Recalibration,
     PUT "/v1/devices/{name}/recalibration": SetRecalibration => Recalibration,
-    POST "/v1/namespaces": AddNamespace => Namespace,
-    PUT "/v1/namespaces/{name}": SetNamespace => Namespace,
+    POST "/v1/namespaces": NewNamespace => NamespaceStatus,
+    PUT "/v1/namespaces/{name}": NamespacePatch => NamespaceStatus,
     DELETE "/v1/namespaces/{name}": RemoveNamespace => (),
-    POST "/v1/subsystems": AddSubsystem => Subsystem,
-    PUT "/v1/subsystems/{name}": SetSubsystem => Subsystem,
-    PUT "/v1/hosts/{name}": SetHost => Host,
-    POST "/v1/listeners": AddListener => Listener,
-    PUT "/v1/listeners/{name}": SetListener => Listener,
+    POST "/v1/subsystems": NewSubsystem => SubsystemStatus,
+    PUT "/v1/subsystems/{name}": SubsystemPatch => SubsystemStatus,
+    PUT "/v1/hosts/{name}": HostPatch => HostStatus,
+    POST "/v1/listeners": AddListener => ListenerStatus,
+    PUT "/v1/listeners/{name}": ListenerPatch => ListenerStatus,
     DELETE "/v1/listeners/{name}": RemoveListener => RemovedListener,
-    PUT "/v1/listeners/{name}/ana": SetAna => Listener,
-    POST "/v1/listeners/{name}/drain": DrainListener => Listener,
+    PUT "/v1/listeners/{name}/ana": SetAna => ListenerStatus,
+    POST "/v1/listeners/{name}/drain": DrainListener => ListenerStatus,
     PUT "/v1/workers/{number}": SetWorker => (),
     DELETE "/v1/connections/{id}": EndConnection => Connection,
     POST "/v1/connections/{id}/move": MoveTo => HasMoved,

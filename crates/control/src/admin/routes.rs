@@ -49,7 +49,7 @@ pub fn router(
 mod tests {
     use super::*;
     use crate::admin::inventory::*;
-    use crate::admin::{DeviceSettings, Drain, DrainServer, Inventory, SetDevice};
+    use crate::admin::{DevicePatch, DeviceSettings, Drain, DrainServer, Inventory};
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
@@ -76,28 +76,28 @@ mod tests {
     impl Inventory for SlowDisk {
         has_none! {
             namespaces() -> Namespaces;
-            namespace(&str) -> Namespace;
-            add_namespace(&AddNamespace) -> Namespace;
-            set_namespace(&str, &SetNamespace) -> Namespace;
+            namespace(&str) -> NamespaceStatus;
+            add_namespace(&NewNamespace) -> NamespaceStatus;
+            set_namespace(&str, &NamespacePatch) -> NamespaceStatus;
             remove_namespace(&str, RemoveNamespace) -> ();
             add_device(&AddDevice) -> OpenedDevice;
-            set_device(&str, &SetDevice) -> DeviceSettings;
+            set_device(&str, &DevicePatch) -> DeviceSettings;
             remove_device(&str) -> ();
             subsystems() -> Subsystems;
-            subsystem(&str) -> Subsystem;
-            add_subsystem(&AddSubsystem) -> Subsystem;
-            set_subsystem(&str, &SetSubsystem) -> Subsystem;
+            subsystem(&str) -> SubsystemStatus;
+            add_subsystem(&NewSubsystem) -> SubsystemStatus;
+            set_subsystem(&str, &SubsystemPatch) -> SubsystemStatus;
             remove_subsystem(&str) -> ();
             hosts() -> Hosts;
-            set_host(&str, &SetHost) -> Host;
+            set_host(&str, &HostPatch) -> HostStatus;
             remove_host(&str) -> ();
             listeners() -> Listeners;
-            listener(&str) -> Listener;
-            add_listener(&AddListener) -> Listener;
+            listener(&str) -> ListenerStatus;
+            add_listener(&AddListener) -> ListenerStatus;
             remove_listener(&str, RemoveListener) -> RemovedListener;
-            set_ana(&str, &SetAna) -> Listener;
-            drain_listener(&str, Duration) -> Listener;
-            resume_listener(&str) -> Listener;
+            set_ana(&str, &SetAna) -> ListenerStatus;
+            drain_listener(&str, Duration) -> ListenerStatus;
+            resume_listener(&str) -> ListenerStatus;
             drain_server(DrainServer) -> Drain;
             drain_of_server() -> Drain;
             remove_tenant(&str) -> ();

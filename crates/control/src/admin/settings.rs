@@ -31,7 +31,8 @@ pub struct DeviceSettings {
 /// A change of a device's settings; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SetDevice {
+#[schemars(rename = "SetDevice")]
+pub struct DevicePatch {
     /// The model: a file on the server's machine, `a` or `cloud`. The same name reads the file
     /// again. The device must have a model, and the new model must fit all SLOs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,7 +53,7 @@ impl Kind {
 
 /// A device, with the registry of its tenants.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct DeviceEntry {
     pub(super) name: String,
     pub(super) has_model: bool,
     /// `true` once the device was removed; its place is not reused.
@@ -64,8 +64,8 @@ pub(super) struct Device {
     pub(super) registry: Registry,
 }
 
-impl Device {
-    pub(super) fn new(setup: DeviceSetup, tenants_max: usize) -> Device {
+impl DeviceEntry {
+    pub(super) fn new(setup: DeviceSetup, tenants_max: usize) -> DeviceEntry {
         let Switches { correct_online, bound_depth, fail_fast } = setup.switches;
         let has_model = setup.model.is_some();
         let configured = setup.model.clone();
@@ -76,7 +76,7 @@ impl Device {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         let told = DriftTold::default();
-        Device { name: setup.name, has_model, is_gone: false, configured, told, registry }
+        DeviceEntry { name: setup.name, has_model, is_gone: false, configured, told, registry }
     }
 
     /// Returns the description for operators.

@@ -12,13 +12,13 @@ use qos::{
     Totals, Usage, admission,
 };
 
-use super::device::{Device, DeviceSetup};
+use super::device::{DeviceEntry, DeviceSetup};
 use crate::info::{DeviceInfo, Refusal};
 
 /// The devices of a server. Every device knows every tenant.
 #[derive(Debug)]
 pub struct Devices {
-    all: Vec<Device>,
+    all: Vec<DeviceEntry>,
     tenants_max: usize,
     observed_at: Instant,
 }
@@ -26,17 +26,17 @@ pub struct Devices {
 impl Devices {
     /// Returns devices without tenants, each for at most `tenants_max`.
     pub(super) fn new(setups: Vec<DeviceSetup>, tenants_max: usize) -> Devices {
-        let all = setups.into_iter().map(|setup| Device::new(setup, tenants_max)).collect();
+        let all = setups.into_iter().map(|setup| DeviceEntry::new(setup, tenants_max)).collect();
         Devices { all, tenants_max, observed_at: Instant::ZERO }
     }
 
     /// Returns the device at a place, which may be removed.
-    pub(super) fn at(&self, place: usize) -> &Device {
+    pub(super) fn at(&self, place: usize) -> &DeviceEntry {
         &self.all[place]
     }
 
     /// Returns the device at a place, for changes.
-    pub(super) fn at_mut(&mut self, place: usize) -> &mut Device {
+    pub(super) fn at_mut(&mut self, place: usize) -> &mut DeviceEntry {
         &mut self.all[place]
     }
 
@@ -46,7 +46,7 @@ impl Devices {
     }
 
     /// Returns the devices that exist, with their places.
-    pub(super) fn there(&self) -> impl Iterator<Item = (usize, &Device)> {
+    pub(super) fn there(&self) -> impl Iterator<Item = (usize, &DeviceEntry)> {
         self.all.iter().enumerate().filter(|(_, device)| !device.is_gone)
     }
 
@@ -55,7 +55,7 @@ impl Devices {
     /// # Errors
     /// Fails if there is no such device.
     pub(super) fn find(&self, name: Option<&str>) -> Result<usize, Refusal> {
-        let is_it = |device: &Device| name.is_none_or(|name| device.name == name);
+        let is_it = |device: &DeviceEntry| name.is_none_or(|name| device.name == name);
         let found = self.there().find(|(_, device)| is_it(device)).map(|(place, _)| place);
         match name {
             None => Ok(found.expect("the last stays")),
@@ -63,7 +63,7 @@ impl Devices {
         }
     }
 
-    fn named(&self, name: &str) -> Result<&Device, Refusal> {
+    fn named(&self, name: &str) -> Result<&DeviceEntry, Refusal> {
         Ok(&self.all[self.find(Some(name))?])
     }
 
@@ -225,7 +225,7 @@ impl Devices {
         if self.named(&setup.name).is_ok() {
             return Err(Refusal::Taken(setup.name));
         }
-        self.all.push(Device::new(setup, self.tenants_max));
+        self.all.push(DeviceEntry::new(setup, self.tenants_max));
         Ok(self.all.len() - 1)
     }
 

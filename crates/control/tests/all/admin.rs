@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use contract::{Instant, Kind};
 use nearflash_control::admin::{
-    AddTenant, AdminAddress, AdminListener, Check, Class, Client, ClientError, Code, Correction,
-    Devices, Origin, Router, ServerParts, SetTenant, Share, Slo, State, Strictest, Tenant, Worker,
-    document, scrape_router, start,
+    AdminAddress, AdminListener, Check, Class, Client, ClientError, Code, Correction, Devices,
+    NewTenant, Origin, Router, ServerParts, Share, Slo, State, Strictest, TenantPatch,
+    TenantStatus, Worker, document, scrape_router, start,
 };
 use nearflash_control::{DeviceSetup, Switches, Tenants, WorkerController};
 use qos::DeviceModel;
@@ -114,16 +114,16 @@ fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
     Slo { latency_us, percentile: 95.0, iops, read_percent, request_bytes: 4096 }
 }
 
-fn add(name: &str, slo: Option<Slo>) -> AddTenant {
-    AddTenant { name: name.to_owned(), device: None, slo, share: None }
+fn add(name: &str, slo: Option<Slo>) -> NewTenant {
+    NewTenant { name: name.to_owned(), device: None, slo, share: None }
 }
 
 fn to_contract(slo: Option<Slo>) -> Option<contract::Slo> {
     slo.map(|slo| contract::Slo::new(slo.latency_us, slo.iops, slo.read_percent))
 }
 
-fn to(slo: Option<Slo>) -> SetTenant {
-    SetTenant { slo, share: None }
+fn to(slo: Option<Slo>) -> TenantPatch {
+    TenantPatch { slo, share: None }
 }
 
 #[test]
@@ -133,16 +133,16 @@ fn a_tenant_is_made_shown_changed_and_removed() {
     let admitted = client.send(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
     assert_eq!((admitted.tokens_needed, admitted.tokens_left), (120_000, 300_000));
     assert_eq!((admitted.device.as_str(), admitted.number), ("fast", 1));
-    let gold = client.get::<Tenant>("gold").unwrap();
+    let gold = client.get::<TenantStatus>("gold").unwrap();
     assert_eq!(gold.slo, Some(slo(500, 120_000, 100)));
     assert_eq!((gold.class, gold.origin), (Class::LatencyCritical, Origin::Operator));
     assert_eq!((gold.state, gold.connections, gold.in_flight), (State::Active, 0, 0));
     let changed = client.send_to("gold", &to(Some(slo(2_000, 60_000, 80)))).unwrap();
     assert_eq!(changed.tokens_needed, 60_000 * 28 / 10);
     assert_eq!(client.send_to("gold", &to(None)).unwrap().tokens_needed, 0);
-    assert_eq!(client.get::<Tenant>("gold").unwrap().class, Class::BestEffort);
-    client.delete::<Tenant>("gold").unwrap();
-    assert_eq!(client.get::<Tenant>("gold").unwrap_err().code(), Some(Code::NoTenant));
+    assert_eq!(client.get::<TenantStatus>("gold").unwrap().class, Class::BestEffort);
+    client.delete::<TenantStatus>("gold").unwrap();
+    assert_eq!(client.get::<TenantStatus>("gold").unwrap_err().code(), Some(Code::NoTenant));
     let left: Vec<_> = client.tenants().unwrap().into_iter().map(|t| t.state).collect();
     assert_eq!(left, [State::Leaving], "no worker has let go of it");
 }
@@ -152,21 +152,25 @@ fn a_share_stays_until_it_is_changed() {
     let api = Api::start();
     let mut client = api.client();
     let share = |weight, cap_tokens| Share { weight, cap_tokens };
-    let heavy = AddTenant { share: Some(share(3, Some(9_000))), ..add("heavy", None) };
+    let heavy = NewTenant { share: Some(share(3, Some(9_000))), ..add("heavy", None) };
     client.send(&heavy).unwrap();
     client.send(&add("light", None)).unwrap();
-    let mut shown = |name: &str| client.get::<Tenant>(name).unwrap().share;
+    let mut shown = |name: &str| client.get::<TenantStatus>(name).unwrap().share;
     assert_eq!((shown("heavy"), shown("light")), (share(3, Some(9_000)), share(1, None)));
     // To an SLO and back.
     client.send_to("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
     client.send_to("heavy", &to(None)).unwrap();
-    assert_eq!(client.get::<Tenant>("heavy").unwrap().share, share(3, Some(9_000)));
-    let lighter = SetTenant { slo: None, share: Some(share(2, None)) };
+    assert_eq!(client.get::<TenantStatus>("heavy").unwrap().share, share(3, Some(9_000)));
+    let lighter = TenantPatch { slo: None, share: Some(share(2, None)) };
     client.send_to("heavy", &lighter).unwrap();
-    assert_eq!(client.get::<Tenant>("heavy").unwrap().share, share(2, None));
-    let wrong = SetTenant { slo: Some(slo(500, 1_000, 100)), share: Some(share(2, None)) };
+    assert_eq!(client.get::<TenantStatus>("heavy").unwrap().share, share(2, None));
+    let wrong = TenantPatch { slo: Some(slo(500, 1_000, 100)), share: Some(share(2, None)) };
     assert_eq!(client.send_to("heavy", &wrong).unwrap_err().code(), Some(Code::Invalid));
-    assert_eq!(client.get::<Tenant>("heavy").unwrap().slo, None, "nothing is changed by halves");
+    assert_eq!(
+        client.get::<TenantStatus>("heavy").unwrap().slo,
+        None,
+        "nothing is changed by halves"
+    );
 }
 
 #[test]
@@ -175,9 +179,9 @@ fn names_may_have_any_characters_that_names_have() {
     let mut client = api.client();
     for name in ["check", "a/b", "ünï côde", "100 % ?&#", ".."] {
         client.send(&add(name, None)).unwrap();
-        assert_eq!(client.get::<Tenant>(name).unwrap().name, name);
+        assert_eq!(client.get::<TenantStatus>(name).unwrap().name, name);
         client.send_to(name, &to(Some(slo(1_000, 10, 100)))).unwrap();
-        client.delete::<Tenant>(name).unwrap();
+        client.delete::<TenantStatus>(name).unwrap();
     }
 }
 
@@ -198,12 +202,12 @@ fn a_refusal_names_need_supply_the_limit_and_ways_out() {
     for words in ["needs 400000", "300000 available", "\"gold\"", "at most 300000 requests/s"] {
         assert!(problem.message.contains(words), "{}", problem.message);
     }
-    assert!(client.get::<Tenant>("silver").is_err());
+    assert!(client.get::<TenantStatus>("silver").is_err());
     // A refused change leaves the old SLO, and the tenant's own share is no reason to refuse.
     let refused = client.send_to("gold", &to(Some(slo(500, 500_000, 100)))).unwrap_err();
     let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
     assert_eq!((problem.code, problem.ways.as_ref().unwrap().iops), (Code::TooMuch, Some(420_000)));
-    assert_eq!(client.get::<Tenant>("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
+    assert_eq!(client.get::<TenantStatus>("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
     client.send_to("gold", &to(Some(slo(500, 420_000, 100)))).unwrap();
 }
 
@@ -234,7 +238,7 @@ fn a_check_changes_nothing() {
     assert_eq!(nobody.code(), Some(Code::NoTenant));
     let both = client.send(&change(Some("disk"), "gold")).unwrap_err();
     assert_eq!(both.code(), Some(Code::Invalid));
-    assert_eq!(client.get::<Tenant>("gold").unwrap().slo.unwrap().iops, 400_000);
+    assert_eq!(client.get::<TenantStatus>("gold").unwrap().slo.unwrap().iops, 400_000);
 }
 
 #[test]
@@ -539,7 +543,7 @@ fn a_thousand_tenants_come_and_go_over_one_connection() {
     assert_eq!(client.tenants().unwrap().len(), 1_000);
     assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 100_000);
     for n in 0..1_000 {
-        client.delete::<Tenant>(&format!("t{n}")).unwrap();
+        client.delete::<TenantStatus>(&format!("t{n}")).unwrap();
     }
     assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 0);
 }

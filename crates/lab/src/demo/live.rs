@@ -9,7 +9,7 @@ use super::part::{Part, parts};
 use super::seconds::{Seconds, Verdict};
 use crate::child::Server;
 use crate::crowd::{Crowd, Times};
-use crate::four::{Got, SMALL, SMALL_BYTES, SMALL_SPEC, TENANTS, Tenant};
+use crate::four::{Got, PaperTenant, SMALL, SMALL_BYTES, SMALL_SPEC, TENANTS};
 use crate::report::{number_text, time_text};
 use crate::stage::Stage;
 use crate::stalls::Kept;
@@ -81,7 +81,7 @@ pub(super) fn keep() -> Result<(), String> {
 }
 
 fn crowd(part: Part, server: &Server, times: Times) -> Result<Crowd, String> {
-    let member = |tenant: &Tenant| tenant.member(part.drive, part.share(tenant.name));
+    let member = |tenant: &PaperTenant| tenant.member(part.drive, part.share(tenant.name));
     let members = TENANTS.iter().map(member).collect();
     Crowd::start(server.address(), members, SMALL_BYTES, times, 1)
 }
@@ -256,7 +256,7 @@ mod tests {
 
     fn seen(verdicts: [&[Verdict]; 2]) -> Seen {
         let got = |part: Part| {
-            let kept = |tenant: &Tenant| {
+            let kept = |tenant: &PaperTenant| {
                 let iops = tenant.slo(SMALL).map_or(100.0, |slo| slo.iops);
                 Got { iops, p95_nanos: 9e5, tokens: iops * tenant.tokens() }
             };

@@ -10,7 +10,7 @@ use super::board::Board;
 use super::part::{Part, parts};
 use crate::figures::Options;
 use crate::figures::fig5::{self, Run};
-use crate::four::{Got, PAPER, TENANTS, Tenant};
+use crate::four::{Got, PAPER, PaperTenant, TENANTS};
 
 /// The share of what they may send that A and B send. Nothing holds them up.
 const SENT: f64 = 1.0;
@@ -45,7 +45,7 @@ fn play_part(part: Part) -> bool {
 /// Returns the results as the table has them. Without a scheduler nobody counts tokens, so they
 /// follow from the mix of requests.
 fn shown(got: &[fig5::Got; 4]) -> Vec<Got> {
-    let one = |(tenant, got): (&Tenant, &fig5::Got)| Got {
+    let one = |(tenant, got): (&PaperTenant, &fig5::Got)| Got {
         iops: got.iops,
         p95_nanos: got.p95 * 1e3,
         tokens: got.iops * tenant.tokens(),

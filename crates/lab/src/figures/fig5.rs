@@ -16,7 +16,7 @@ const WORKERS: usize = 2;
 pub(super) const RATE: f64 = 420e3;
 
 /// A tenant of the figure.
-struct Tenant {
+struct TenantLoad {
     name: &'static str,
     slo: Option<Slo>,
     /// Requests a second that it tries to send; nothing for as many as it can.
@@ -72,8 +72,8 @@ impl Run {
     }
 }
 
-fn tenants(b_iops: f64) -> [Tenant; 4] {
-    TENANTS.map(|four::Tenant { name, read_percent, iops }| Tenant {
+fn tenants(b_iops: f64) -> [TenantLoad; 4] {
+    TENANTS.map(|four::PaperTenant { name, read_percent, iops }| TenantLoad {
         name,
         slo: iops.map(|iops| slo(500, iops as u32, read_percent)),
         iops: iops.map(|iops| if name == "B" { b_iops } else { iops }),
@@ -106,7 +106,7 @@ pub(crate) fn watch(
     };
     let mut stage = Stage::new(setup);
     let everywhere: Vec<usize> = (0..run.workers).collect();
-    let cast = tenants(run.b_iops).map(|Tenant { slo, iops, reads, .. }| {
+    let cast = tenants(run.b_iops).map(|TenantLoad { slo, iops, reads, .. }| {
         let times = run.slow;
         let slo = slo.map(|slo| Slo {
             latency_us: slo.latency_us * times,

@@ -24,7 +24,7 @@ const SERVED_LEAST: f64 = 0.99;
 const ATTEMPTS: usize = 3;
 
 /// A tenant, what it was promised on the small drive, and what it does.
-struct Tenant {
+struct TenantLoad {
     name: String,
     /// Requests a second with the drive's 95th percentile of reads.
     iops: Option<f64>,
@@ -34,9 +34,9 @@ struct Tenant {
     queue_depth: usize,
 }
 
-impl Tenant {
-    fn promised(name: &str, iops: f64, read_percent: u8) -> Tenant {
-        Tenant {
+impl TenantLoad {
+    fn promised(name: &str, iops: f64, read_percent: u8) -> TenantLoad {
+        TenantLoad {
             name: name.to_owned(),
             iops: Some(iops),
             read_percent,
@@ -46,10 +46,10 @@ impl Tenant {
         }
     }
 
-    fn best_effort(name: &str, read_percent: u8, queue_depth: usize) -> Tenant {
+    fn best_effort(name: &str, read_percent: u8, queue_depth: usize) -> TenantLoad {
         let name = name.to_owned();
         let (request_bytes, connections) = (4096, 4);
-        Tenant { name, iops: None, read_percent, request_bytes, connections, queue_depth }
+        TenantLoad { name, iops: None, read_percent, request_bytes, connections, queue_depth }
     }
 
     fn member(&self) -> Member {
@@ -66,14 +66,14 @@ impl Tenant {
 
 /// A and B beside a guest that does its worst.
 pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
-    let guest = |request_bytes, connections, queue_depth| Tenant {
+    let guest = |request_bytes, connections, queue_depth| TenantLoad {
         request_bytes,
         connections,
-        ..Tenant::best_effort("guest", 0, queue_depth)
+        ..TenantLoad::best_effort("guest", 0, queue_depth)
     };
     let tenants = [
-        Tenant::promised("A", SMALL.share * 120e3, 100),
-        Tenant::promised("B", SMALL.share * 70e3, 80),
+        TenantLoad::promised("A", SMALL.share * 120e3, 100),
+        TenantLoad::promised("B", SMALL.share * 70e3, 80),
         guest(4096, 1_000, 1),
         guest(1 << 20, 16, 8),
     ];
@@ -85,21 +85,21 @@ pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 /// Measures one core of Figure 6a: a tenant with an SLO and two best-effort tenants.
 pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants = [
-        Tenant::promised("A", SMALL.share * 20e3, 90),
-        Tenant::best_effort("C", 80, 32),
-        Tenant::best_effort("D", 80, 32),
+        TenantLoad::promised("A", SMALL.share * 20e3, 90),
+        TenantLoad::best_effort("C", 80, 32),
+        TenantLoad::best_effort("D", 80, 32),
     ];
     confirm(figure, bed, "one worker: a tenant of 1 000 IOPS beside two of best effort", &tenants)
 }
 
 /// Some of the tenants of Figure 6b.
 pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
-    let tenants: Vec<Tenant> = (0..TENANTS)
-        .map(|n| Tenant {
+    let tenants: Vec<TenantLoad> = (0..TENANTS)
+        .map(|n| TenantLoad {
             request_bytes: 1024,
             connections: 1,
             queue_depth: 64,
-            ..Tenant::promised(&format!("tenant{n}"), 100.0, 100)
+            ..TenantLoad::promised(&format!("tenant{n}"), 100.0, 100)
         })
         .collect();
     confirm(figure, bed, "one worker: 32 tenants of 100 IOPS", &tenants)
@@ -109,7 +109,12 @@ pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 const TENANTS: usize = 32;
 
 /// Adds whether everybody got what was promised.
-fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Result<(), String> {
+fn confirm(
+    figure: &mut Figure,
+    bed: &Bed,
+    what: &str,
+    tenants: &[TenantLoad],
+) -> Result<(), String> {
     outln!("{}: in real time …", figure.id);
     let mut promises: Vec<Promise<'_>> = Vec::new();
     for tenant in tenants {
@@ -124,7 +129,7 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
     let times = Times { warmup: Duration::from_secs(1), measured: Duration::from_secs(seconds) };
     let mut best: Option<Seen> = None;
     for attempt in 0..if bed.quick { 1 } else { ATTEMPTS } {
-        let members = tenants.iter().map(Tenant::member).collect();
+        let members = tenants.iter().map(TenantLoad::member).collect();
         let server = stage.serve(&[])?;
         let seed = bed.seed + attempt as u64;
         let crowd = Crowd::start(server.address(), members, SMALL_BYTES, times, seed)?;
@@ -165,7 +170,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(tenants: &[Tenant], tallies: &[Tally], times: Times, kept: Kept) -> Seen {
+    fn of(tenants: &[TenantLoad], tallies: &[Tally], times: Times, kept: Kept) -> Seen {
         let mut seen = Seen { p95: Duration::ZERO, served: 1.0, kept };
         for (tenant, tally) in tenants.iter().zip(tallies) {
             let Some(rate) = tenant.member().rate else { continue };

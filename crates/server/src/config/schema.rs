@@ -47,7 +47,7 @@ const OF_THEIR_PLACE: [(&str, &str); 6] = [
 
 /// The tables, and the schema's names of their entries.
 const TABLES: [(&str, &str); 9] = [
-    ("device", "Device"),
+    ("device", "AddDevice"),
     ("listen", "AddListener"),
     ("namespace", "Namespace"),
     ("access", "AccessRule"),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use control::admin::{
-    self, AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer,
-    Host, Hosts, Inventory, Listener, Namespace, OpenedDevice, Problem, RemoveListener,
-    RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace, SetSubsystem,
-    Subsystem,
+    self, AddDevice, AddListener, DevicePatch, DeviceSettings, Drain, DrainServer, HostPatch,
+    HostStatus, Hosts, Inventory, ListenerStatus, NamespacePatch, NamespaceStatus, NewNamespace,
+    NewSubsystem, OpenedDevice, Problem, RemoveListener, RemoveNamespace, RemovedListener, SetAna,
+    SubsystemPatch, SubsystemStatus,
 };
 use control::{Admission, TenantChange};
 
@@ -28,15 +28,15 @@ impl Inventory for Live {
         Ok(Namespaces(&self.reconciler).told())
     }
 
-    fn namespace(&self, name: &str) -> Result<Namespace, Problem> {
+    fn namespace(&self, name: &str) -> Result<NamespaceStatus, Problem> {
         Namespaces(&self.reconciler).told_one(name)
     }
 
-    fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem> {
+    fn add_namespace(&self, namespace: &NewNamespace) -> Result<NamespaceStatus, Problem> {
         Namespaces(&self.reconciler).add(&mut *self.begin()?, namespace)
     }
 
-    fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem> {
+    fn set_namespace(&self, name: &str, to: &NamespacePatch) -> Result<NamespaceStatus, Problem> {
         Namespaces(&self.reconciler).set_to(&mut *self.begin()?, name, to)
     }
 
@@ -52,7 +52,7 @@ impl Inventory for Live {
         Devices(&self.reconciler).told_settings()
     }
 
-    fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem> {
+    fn set_device(&self, name: &str, to: &DevicePatch) -> Result<DeviceSettings, Problem> {
         Devices(&self.reconciler).set(|| self.lock_thawed(), name, to)
     }
 
@@ -64,15 +64,15 @@ impl Inventory for Live {
         Subsystems(&self.reconciler).told()
     }
 
-    fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem> {
+    fn subsystem(&self, nqn: &str) -> Result<SubsystemStatus, Problem> {
         Subsystems(&self.reconciler).told_one(nqn)
     }
 
-    fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem> {
+    fn add_subsystem(&self, subsystem: &NewSubsystem) -> Result<SubsystemStatus, Problem> {
         Subsystems(&self.reconciler).add(&mut *self.begin()?, subsystem)
     }
 
-    fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem> {
+    fn set_subsystem(&self, nqn: &str, to: &SubsystemPatch) -> Result<SubsystemStatus, Problem> {
         Subsystems(&self.reconciler).set(&mut *self.begin()?, nqn, to)
     }
 
@@ -84,7 +84,7 @@ impl Inventory for Live {
         Ok(Subsystems(&self.reconciler).told_hosts())
     }
 
-    fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem> {
+    fn set_host(&self, nqn: &str, to: &HostPatch) -> Result<HostStatus, Problem> {
         Subsystems(&self.reconciler).set_host(&mut *self.begin()?, nqn, to)
     }
 
@@ -96,11 +96,11 @@ impl Inventory for Live {
         Ok(Listeners(&self.reconciler).told())
     }
 
-    fn listener(&self, name: &str) -> Result<Listener, Problem> {
+    fn listener(&self, name: &str) -> Result<ListenerStatus, Problem> {
         Listeners(&self.reconciler).told_one(name)
     }
 
-    fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem> {
+    fn add_listener(&self, listener: &AddListener) -> Result<ListenerStatus, Problem> {
         Listeners(&self.reconciler).open(&mut *self.lock_thawed()?, listener)
     }
 
@@ -119,11 +119,11 @@ impl Inventory for Live {
         self.reconciler.seen().numbers_of_others()
     }
 
-    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem> {
+    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<ListenerStatus, Problem> {
         Listeners(&self.reconciler).set_ana(&mut *self.begin()?, listener, to)
     }
 
-    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem> {
+    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<ListenerStatus, Problem> {
         self.reconciler.gate()?;
         let id = find(&self.lock_thawed()?.open, listener)?.at.id;
         let listeners = Listeners(&self.reconciler);
@@ -132,7 +132,7 @@ impl Inventory for Live {
         listeners.told_one(listener)
     }
 
-    fn resume_listener(&self, listener: &str) -> Result<Listener, Problem> {
+    fn resume_listener(&self, listener: &str) -> Result<ListenerStatus, Problem> {
         self.reconciler.gate()?;
         let id = find(&self.lock_thawed()?.open, listener)?.at.id;
         let listeners = Listeners(&self.reconciler);

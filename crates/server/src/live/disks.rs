@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contract::BLOCK_BYTES;
 use control::Refusal;
-use control::admin::{AddDevice, Code, OpenedDevice, Problem};
+use control::admin::{Code, OpenedDevice, Problem};
 use flash::{Source, Spec};
 use spec::diff;
 
@@ -28,13 +28,17 @@ impl Devices<'_> {
     pub(super) fn open(
         &self,
         inner: &mut Inner,
-        wanted: &AddDevice,
+        config: &spec::Device,
     ) -> Result<OpenedDevice, Problem> {
-        let AddDevice { name, spec, model, correct_online, bound_depth, fail_fast } =
-            wanted.clone();
-        let device = spec::Device::new(name, spec);
-        let config = spec::Device { model, correct_online, bound_depth, fail_fast, ..device };
-        let disk = self.start_device(inner, &config)?;
+        if let Some(scratch) = &config.recalibrate_scratch {
+            let message = format!(
+                "device {:?}: there is no namespace {scratch:?} on it yet; name it with `nearflash device \
+                 set` once it is there",
+                config.name
+            );
+            return Err(Problem::new(Code::Invalid, message));
+        }
+        let disk = self.start_device(inner, config)?;
         let mut changes = inner.changes.clone();
         // What was measured was of another of this name.
         changes.models.remove(&config.name);
@@ -58,8 +62,8 @@ impl Devices<'_> {
         Ok(OpenedDevice {
             bytes: disk.volume.blocks() * BLOCK_BYTES as u64,
             has_model: self.0.ground.tenants.registry().devices().model(&config.name).is_ok(),
-            spec: config.spec,
-            name: config.name,
+            spec: config.spec.clone(),
+            name: config.name.clone(),
         })
     }
 

@@ -64,7 +64,7 @@ impl Listeners<'_> {
         &self,
         inner: &mut Inner,
         wanted: &AddListener,
-    ) -> Result<admin::Listener, Problem> {
+    ) -> Result<admin::ListenerStatus, Problem> {
         self.0.gate()?;
         self.0.check_stays()?;
         let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
@@ -384,7 +384,7 @@ impl Listeners<'_> {
     }
 
     /// Returns one listener, by number or address.
-    pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
+    pub(super) fn told_one(&self, name: &str) -> Result<admin::ListenerStatus, Problem> {
         let counts = self.counts();
         let seen = self.0.seen();
         let open = find(&seen.open, name)?;
@@ -396,7 +396,7 @@ impl Listeners<'_> {
         inner: &mut Inner,
         name: &str,
         to: &SetAna,
-    ) -> Result<admin::Listener, Problem> {
+    ) -> Result<admin::ListenerStatus, Problem> {
         let (mut listener, group) = (0, to.group.unwrap_or(GROUP));
         self.0.change(inner, |inner, changes| {
             let at = &find(&inner.open, name)?.at;
@@ -431,12 +431,12 @@ impl Listeners<'_> {
         world: &World,
         open: &Open,
         counts: Option<&[usize]>,
-    ) -> admin::Listener {
+    ) -> admin::ListenerStatus {
         let number = open.at.number;
         let all = world.config.subsystem.iter().flat_map(subsystems::told_ana);
         let ana = all.filter(|ana| ana.listener == number).collect();
         let (state, connections) = self.state_of(open, counts);
-        admin::Listener { number, url: open.url(), state, connections, ana }
+        admin::ListenerStatus { number, url: open.url(), state, connections, ana }
     }
 }
 

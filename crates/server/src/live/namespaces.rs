@@ -1,7 +1,7 @@
 //! Namespaces: made and removed while hosts use them, and what is told of them.
 
 use contract::{BLOCK_BYTES, NamespaceId};
-use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace};
+use control::admin::{self, Code, NewNamespace, Problem, RemoveNamespace};
 use worker::Namespace;
 
 use super::growth::Need;
@@ -30,7 +30,7 @@ impl Namespaces<'_> {
     }
 
     /// Returns one namespace, by name or number.
-    pub(super) fn told_one(&self, name: &str) -> Result<admin::Namespace, Problem> {
+    pub(super) fn told_one(&self, name: &str) -> Result<admin::NamespaceStatus, Problem> {
         let world = &self.0.seen().world;
         Ok(self.told_space(world, find(world, name)?))
     }
@@ -38,8 +38,8 @@ impl Namespaces<'_> {
     pub(super) fn add(
         &self,
         inner: &mut Inner,
-        wanted: &AddNamespace,
-    ) -> Result<admin::Namespace, Problem> {
+        wanted: &NewNamespace,
+    ) -> Result<admin::NamespaceStatus, Problem> {
         let blocks = whole_blocks(wanted.bytes)?;
         spec::check_name(&wanted.name).map_err(invalid)?;
         self.0.change(inner, |inner, changes| {
@@ -117,7 +117,7 @@ impl Namespaces<'_> {
         }
     }
 
-    fn told_space(&self, world: &World, space: &Space) -> admin::Namespace {
+    fn told_space(&self, world: &World, space: &Space) -> admin::NamespaceStatus {
         told(world, space, self.0.ground.places.name(space.place.device))
     }
 
@@ -280,13 +280,13 @@ pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     }
 }
 
-fn told(world: &World, space: &Space, device: String) -> admin::Namespace {
+fn told(world: &World, space: &Space, device: String) -> admin::NamespaceStatus {
     let exported = world.config.subsystem.iter().filter_map(|subsystem| {
         let exports = exports(world, subsystem);
         let (nsid, _) = exports.into_iter().find(|(_, number)| *number == space.number.0)?;
         Some(admin::Exported { subsystem: subsystem.nqn.clone()?, nsid })
     });
-    admin::Namespace {
+    admin::NamespaceStatus {
         number: space.number.0,
         name: space.name.clone(),
         device,

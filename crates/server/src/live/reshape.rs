@@ -2,7 +2,7 @@
 //! to.
 
 use contract::BLOCK_BYTES;
-use control::admin::{self, Code, Problem, SetNamespace};
+use control::admin::{self, Code, NamespacePatch, Problem};
 use worker::Namespace;
 
 use super::growth::Need;
@@ -21,8 +21,8 @@ impl Namespaces<'_> {
         &self,
         inner: &mut Inner,
         name: &str,
-        to: &SetNamespace,
-    ) -> Result<admin::Namespace, Problem> {
+        to: &NamespacePatch,
+    ) -> Result<admin::NamespaceStatus, Problem> {
         let blocks = to.bytes.map(whole_blocks).transpose()?;
         if let Some(new) = &to.name {
             spec::check_name(new).map_err(invalid)?;

@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use control::admin::{Code, DeviceSettings, Problem, SetDevice};
+use control::admin::{Code, DevicePatch, DeviceSettings, Problem};
 use qos::DeviceModel;
 use spec::{Device, diff};
 
@@ -25,7 +25,7 @@ impl Devices<'_> {
         &self,
         lock: impl FnOnce() -> Result<MutexGuard<'a, Inner>, Problem>,
         name: &str,
-        to: &SetDevice,
+        to: &DevicePatch,
     ) -> Result<DeviceSettings, Problem> {
         let recalibrations = self.0.recalibrations();
         let held = to.model.as_ref().and(recalibrations.as_ref());
@@ -76,7 +76,7 @@ impl Devices<'_> {
         &self,
         inner: &Inner,
         after: &Device,
-        to: &SetDevice,
+        to: &DevicePatch,
     ) -> Result<Option<DeviceModel>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let name = after.name.as_str();
@@ -101,7 +101,7 @@ impl Devices<'_> {
     fn exchange_model(
         &self,
         name: &str,
-        to: &SetDevice,
+        to: &DevicePatch,
         model: DeviceModel,
     ) -> Result<(DeviceModel, DeviceModel), Problem> {
         let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
@@ -195,7 +195,7 @@ fn settings(device: &Device) -> DeviceSettings {
 }
 
 /// Returns the device with the settings of `to`; absent settings stay as they are.
-fn set(device: &Device, to: &SetDevice) -> Device {
+fn set(device: &Device, to: &DevicePatch) -> Device {
     let scratch = match to.recalibrate_scratch.as_deref() {
         None => device.recalibrate_scratch.clone(),
         Some("") => None,
@@ -237,7 +237,7 @@ fn check_named(inner: &Inner, base: &Config, new: &Device) -> Result<(), String>
 
 /// # Errors
 /// Something is to be another that stays as long as the device is there.
-fn check_fixed(device: &Device, to: &SetDevice) -> Result<(), Problem> {
+fn check_fixed(device: &Device, to: &DevicePatch) -> Result<(), Problem> {
     let name = &device.name;
     let is_other = |told: &Option<String>, own: &str| told.as_deref().is_some_and(|t| t != own);
     let what = match (is_other(&to.name, name), is_other(&to.spec, &device.spec)) {
@@ -263,12 +263,12 @@ mod tests {
         let text = "[[device]]\nname = \"d\"\nspec = \"null:1MiB\"\nmodel = \"a\"\nfail_fast = true\n\
                     recalibrate_scratch = \"x\"\n";
         let device = Config::parse(text).unwrap().device.remove(0);
-        assert_eq!(set(&device, &SetDevice::default()), device);
-        let to = SetDevice {
+        assert_eq!(set(&device, &DevicePatch::default()), device);
+        let to = DevicePatch {
             correct_online: Some(true),
             recalibrate: Some(Automatic::Idle),
             recalibrate_scratch: Some(String::new()),
-            ..SetDevice::default()
+            ..DevicePatch::default()
         };
         let after = set(&device, &to);
         assert!(after.is_same_device(&device) && after != device);
@@ -276,7 +276,7 @@ mod tests {
         assert!(shown.correct_online && shown.fail_fast && !shown.bound_depth);
         assert_eq!((shown.recalibrate, shown.recalibrate_idle_seconds), (Automatic::Idle, 60));
         assert_eq!((shown.recalibrate_scratch, shown.model.as_deref()), (None, Some("a")));
-        let other = set(&device, &SetDevice { model: Some("cloud".to_owned()), ..to });
+        let other = set(&device, &DevicePatch { model: Some("cloud".to_owned()), ..to });
         assert!(!other.is_same_device(&device));
     }
 }

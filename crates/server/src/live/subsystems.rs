@@ -1,7 +1,7 @@
 //! Subsystems, hosts and how listeners lead to namespaces, changed while hosts are connected.
 
 use control::admin::{
-    self, AddSubsystem, Ana, Code, Contained, Controller, Problem, SetHost, SetSubsystem,
+    self, Ana, Code, Contained, Controller, HostPatch, NewSubsystem, Problem, SubsystemPatch,
 };
 use proto::nvme::{ControllerInfo, Kind};
 
@@ -22,7 +22,7 @@ impl Subsystems<'_> {
         Ok(admin::Subsystems { subsystems })
     }
 
-    pub(super) fn told_one(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
+    pub(super) fn told_one(&self, nqn: &str) -> Result<admin::SubsystemStatus, Problem> {
         let (seen, controllers) = (self.0.seen(), self.controllers()?);
         Ok(told(&seen, find(&seen.world, nqn)?, &controllers))
     }
@@ -30,8 +30,8 @@ impl Subsystems<'_> {
     pub(super) fn add(
         &self,
         inner: &mut Inner,
-        wanted: &AddSubsystem,
-    ) -> Result<admin::Subsystem, Problem> {
+        wanted: &NewSubsystem,
+    ) -> Result<admin::SubsystemStatus, Problem> {
         self.controllers()?;
         self.0.change(inner, |inner, changes| {
             let world = &inner.world;
@@ -65,8 +65,8 @@ impl Subsystems<'_> {
         &self,
         inner: &mut Inner,
         nqn: &str,
-        to: &SetSubsystem,
-    ) -> Result<admin::Subsystem, Problem> {
+        to: &SubsystemPatch,
+    ) -> Result<admin::SubsystemStatus, Problem> {
         self.0.change(inner, |inner, changes| {
             let config = changed(&inner.world, find(&inner.world, nqn)?, to)?;
             changes.subsystems.insert(nqn.to_owned(), Some(config));
@@ -95,14 +95,14 @@ impl Subsystems<'_> {
         &self,
         inner: &mut Inner,
         nqn: &str,
-        to: &SetHost,
-    ) -> Result<admin::Host, Problem> {
+        to: &HostPatch,
+    ) -> Result<admin::HostStatus, Problem> {
         self.controllers()?;
         let mut now = None;
         self.0.change(inner, |inner, changes| {
             let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
-            let SetHost { key, controller_key, tenant } = to;
+            let HostPatch { key, controller_key, tenant } = to;
             let host = host.with(key.as_deref(), controller_key.as_deref(), tenant.as_deref());
             now = Some(told_host(&host));
             changes.hosts.insert(nqn.to_owned(), Some(host));
@@ -150,7 +150,7 @@ pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsyste
 fn changed(
     world: &World,
     subsystem: &spec::Subsystem,
-    to: &SetSubsystem,
+    to: &SubsystemPatch,
 ) -> Result<spec::Subsystem, Problem> {
     let mut config = subsystem.clone();
     if let Some(tenant) = &to.tenant {
@@ -195,7 +195,7 @@ fn told(
     seen: &Seen,
     subsystem: &spec::Subsystem,
     controllers: &[ControllerInfo],
-) -> admin::Subsystem {
+) -> admin::SubsystemStatus {
     let world = &seen.world;
     let nqn = subsystem.name();
     let name = |number: u16| {
@@ -214,7 +214,7 @@ fn told(
             listener: seen.number_of(one.port.0),
             queues: one.queues.iter().filter(|queue| queue.id > 0).count(),
         });
-    admin::Subsystem {
+    admin::SubsystemStatus {
         hosts: subsystem.hosts.clone(),
         tenant: subsystem.tenant.clone(),
         authenticate: subsystem.authenticate,
@@ -234,8 +234,8 @@ pub(super) fn told_ana(subsystem: &spec::Subsystem) -> impl Iterator<Item = Ana>
     })
 }
 
-fn told_host(host: &spec::Host) -> admin::Host {
-    admin::Host {
+fn told_host(host: &spec::Host) -> admin::HostStatus {
+    admin::HostStatus {
         nqn: host.nqn.clone(),
         tenant: host.tenant.clone(),
         has_key: host.key.is_some(),

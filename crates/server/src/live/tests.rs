@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use contract::ListenerId;
-use control::admin::{AddNamespace, Code, DrainServer, Inventory};
+use control::admin::{Code, DrainServer, Inventory, NewNamespace};
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use flash::Spec;
 use io::{Clock, TcpOptions};
@@ -116,7 +116,7 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
         told.send(namespaces)
     });
     assert_eq!(answer.recv_timeout(Duration::from_secs(60)), Ok(1));
-    let wanted = AddNamespace {
+    let wanted = NewNamespace {
         name: "more".to_owned(),
         bytes: 1 << 20,
         device: None,
@@ -198,7 +198,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
         format!("[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\n", disk.display());
     let (store, _) = Store::open(&state, false).unwrap();
     let live = live_that_keeps(&config, Some(store));
-    let wanted = AddNamespace {
+    let wanted = NewNamespace {
         name: "more".to_owned(),
         bytes: 1 << 20,
         device: None,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use control::admin::{Automatic, Inventory, SetDevice, SetNamespace};
+use control::admin::{Automatic, DevicePatch, Inventory, NamespacePatch};
 
 use super::*;
 use crate::config::Config;
@@ -28,12 +28,12 @@ fn server() -> (Arc<Live>, Arc<Recalibrations>) {
     (live, all)
 }
 
-fn scratch(name: &str) -> SetDevice {
-    SetDevice { recalibrate_scratch: Some(name.to_owned()), ..SetDevice::default() }
+fn scratch(name: &str) -> DevicePatch {
+    DevicePatch { recalibrate_scratch: Some(name.to_owned()), ..DevicePatch::default() }
 }
 
-fn off() -> SetDevice {
-    SetDevice { recalibrate: Some(Automatic::Off), ..SetDevice::default() }
+fn off() -> DevicePatch {
+    DevicePatch { recalibrate: Some(Automatic::Off), ..DevicePatch::default() }
 }
 
 impl Recalibrations {
@@ -103,7 +103,7 @@ fn nothing_else_is_said_of_a_device_before_its_probes_have_ended() {
     let (live, all) = server();
     all.drifts();
     assert!(all.begins().unwrap().is_some());
-    let quick = SetDevice { recalibrate_idle_seconds: Some(1), ..SetDevice::default() };
+    let quick = DevicePatch { recalibrate_idle_seconds: Some(1), ..DevicePatch::default() };
     live.set_device("disk", &quick).unwrap();
     assert!(all.lock().is_wanted("disk"), "that changes nothing about where it writes");
     let said = live.set_device("disk", &scratch("")).unwrap_err();
@@ -152,7 +152,7 @@ fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
     assert!(all.begins().unwrap().is_some());
     all.lock().probing = None;
     for (name, new) in [("y", "z"), ("data", "y")] {
-        let to = SetNamespace { name: Some(new.to_owned()), ..SetNamespace::default() };
+        let to = NamespacePatch { name: Some(new.to_owned()), ..NamespacePatch::default() };
         live.set_namespace(name, &to).unwrap();
     }
     let refused = all.begins().unwrap_err();
@@ -162,8 +162,8 @@ fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
 }
 
 /// The model `cloud` in place of `a`.
-fn other_model() -> SetDevice {
-    SetDevice { model: Some("cloud".to_owned()), ..SetDevice::default() }
+fn other_model() -> DevicePatch {
+    DevicePatch { model: Some("cloud".to_owned()), ..DevicePatch::default() }
 }
 
 #[test]
@@ -245,4 +245,21 @@ fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
     assert_eq!(tried(ever, Code::Busy, ever), (Err(Code::Busy), SCRATCH_TRIES));
     assert_eq!(tried(3, Code::Invalid, ever), (Err(Code::Invalid), 1));
     assert_eq!(tried(ever, Code::Busy, 1), (Err(Code::Busy), 2), "nobody wants it any more");
+}
+
+#[test]
+fn a_device_is_added_with_its_policy_but_for_a_namespace_that_cannot_be_there_yet() {
+    let (live, all) = server();
+    let _workers = open_gate(&live);
+    let new = spec::Device {
+        model: Some("a".to_owned()),
+        recalibrate: Automatic::Idle,
+        recalibrate_idle_seconds: Some(5),
+        ..spec::Device::new("new".to_owned(), "null:1MiB".to_owned())
+    };
+    let named = spec::Device { recalibrate_scratch: Some("data".to_owned()), ..new.clone() };
+    assert_eq!(live.add_device(&named).unwrap_err().code, Code::Invalid);
+    live.add_device(&new).unwrap();
+    let policy = all.lock().policy("new");
+    assert_eq!((policy.is_automatic, policy.idle_after), (true, Duration::from_secs(5)));
 }

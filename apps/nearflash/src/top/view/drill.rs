@@ -1,7 +1,7 @@
 //! Views of one device, with its tokens and the tenants that spend them, and of one worker, with
 //! the division of its time.
 
-use control::admin::{Device, DriftState, FlowOfDevice, FlowOfWorker, StageTails, Tenant};
+use control::admin::{self, DriftState, FlowOfDevice, FlowOfWorker, StageTails};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
@@ -38,7 +38,7 @@ fn draw_both(
 }
 
 /// A tenant's tokens in the last second.
-pub(super) fn tokens_of(tenant: &Tenant) -> String {
+pub(super) fn tokens_of(tenant: &admin::TenantStatus) -> String {
     let measured = &tenant.measured;
     format!(
         "{} reserved, {} spent, {} donated, {} borrowed, a second",
@@ -66,7 +66,7 @@ pub(super) fn draw_device(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     );
 }
 
-fn device_facts(device: &Device, flow: &FlowOfDevice) -> Vec<Line<'static>> {
+fn device_facts(device: &admin::DeviceStatus, flow: &FlowOfDevice) -> Vec<Line<'static>> {
     let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
     let limited = match (&device.strictest, device.has_model) {
         (_, false) => "no model, nothing can be promised".to_owned(),
@@ -123,8 +123,8 @@ fn device_facts(device: &Device, flow: &FlowOfDevice) -> Vec<Line<'static>> {
 }
 
 /// The tenants of a device in columns.
-fn tenants_on(tenants: &[Tenant], device: &str) -> Vec<Line<'static>> {
-    let mut own: Vec<&Tenant> = tenants.iter().filter(|one| one.device == device).collect();
+fn tenants_on(tenants: &[admin::TenantStatus], device: &str) -> Vec<Line<'static>> {
+    let mut own: Vec<_> = tenants.iter().filter(|one| one.device == device).collect();
     own.sort_by(|a, b| b.measured.tokens.total_cmp(&a.measured.tokens));
     let columns = |name: &str, figures: [String; 5]| {
         let figures: String = figures.iter().map(|figure| format!("{figure:>12}")).collect();

@@ -3,7 +3,7 @@
 use super::*;
 
 use control::admin::{
-    Class, Compliance, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Measured,
+    Class, Compliance, DeviceStatus, FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Measured,
     Origin, Share, Slo, StageTails, TokenRates,
 };
 use ratatui::Terminal;
@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::top::state::Data;
 
-fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> Tenant {
+fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> TenantStatus {
     let slo = promise.map(|(latency_us, ..)| Slo {
         latency_us,
         percentile: 95.0,
@@ -27,7 +27,7 @@ fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> Tenant {
     });
     let us = promise.map(|(_, us, _)| us);
     let is_promised = slo.is_some();
-    Tenant {
+    TenantStatus {
         name: name.to_owned(),
         number: 1,
         state: control::admin::State::Active,
@@ -56,7 +56,7 @@ fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> Tenant {
 }
 
 fn data() -> Data {
-    let device = Device {
+    let device = DeviceStatus {
         name: "fast".to_owned(),
         has_model: true,
         tokens: Some(420_000),

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Launch, PATIENCE, Place, Server, V2, now, wait_until};
-use control::admin::{AddListener, AddTenant, Client, ClientError, SetTenant, Slo, Tenant};
+use control::admin::{AddListener, Client, ClientError, NewTenant, Slo, TenantPatch, TenantStatus};
 use serde_json::Value;
 
 /// The servers of these tests.
@@ -395,14 +395,14 @@ fn tenants_by_the_ten_thousand() {
     let name = |n: usize| format!("t{n}");
     let quiet = p95_of_gold(&place, &server, 4.0);
     let add = |client: &mut Client, n| {
-        let tenant = AddTenant { name: name(n), device: None, slo: Some(slo(1)), share: None };
+        let tenant = NewTenant { name: name(n), device: None, slo: Some(slo(1)), share: None };
         client.send(&tenant).map(drop)
     };
     let set = |client: &mut Client, n| {
-        let to = SetTenant { slo: Some(slo(2)), share: None };
+        let to = TenantPatch { slo: Some(slo(2)), share: None };
         client.send_to(&name(n), &to).map(drop)
     };
-    let remove = |client: &mut Client, n| client.delete::<Tenant>(&name(n));
+    let remove = |client: &mut Client, n| client.delete::<TenantStatus>(&name(n));
     type Change<'a> = &'a dyn Fn(&mut Client, usize) -> Result<(), ClientError>;
     let changes: [(&str, Change<'_>); 3] =
         [("registered", &add), ("changed", &set), ("removed", &remove)];

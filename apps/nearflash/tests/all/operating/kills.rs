@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::support::{Dice, Launch, Server, kills};
 use control::admin::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, AddTenant, AdminAddress, AnaState,
-    ChangeTenant, ChangeTenants, Client, ClientError, Device, Devices, Host, Hosts, Listeners,
-    Namespaces, RemoveListener, RemoveNamed, RemoveNamespace, SetAna, SetDevice, SetHost, SetNamed,
-    SetNamespace, SetSubsystem, SetTenant, Share, Subsystems, Tenant,
+    AddDevice, AddListener, AdminAddress, AnaState, ChangeTenant, ChangeTenants, Client,
+    ClientError, DevicePatch, DeviceStatus, Devices, HostPatch, HostStatus, Hosts, Listeners,
+    NamespacePatch, Namespaces, NewNamespace, NewSubsystem, NewTenant, RemoveListener, RemoveNamed,
+    RemoveNamespace, SetAna, SetNamed, Share, SubsystemPatch, Subsystems, TenantPatch,
+    TenantStatus,
 };
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
@@ -57,7 +58,7 @@ fn has_some(nqn: &str) -> bool {
 impl State {
     /// As the server tells it.
     fn of(client: &mut Client) -> State {
-        let subsystem = |one: control::admin::Subsystem| {
+        let subsystem = |one: control::admin::SubsystemStatus| {
             let named = |one: control::admin::Contained| one.name;
             let told = Subsystem {
                 authenticate: one.authenticate,
@@ -133,7 +134,7 @@ fn share(weight: u32) -> Option<Share> {
 
 fn batch(new: &[(String, u32)], others: &[(String, u32)], gone: &[String]) -> ChangeTenants {
     let new = new.iter().cloned().map(|(name, weight)| {
-        ChangeTenant::Add(AddTenant { name, device: None, slo: None, share: share(weight) })
+        ChangeTenant::Add(NewTenant { name, device: None, slo: None, share: share(weight) })
     });
     let others = others.iter().cloned().map(|(name, weight)| {
         ChangeTenant::Set(SetNamed { name, slo: None, share: share(weight) })
@@ -142,7 +143,7 @@ fn batch(new: &[(String, u32)], others: &[(String, u32)], gone: &[String]) -> Ch
     ChangeTenants { changes: new.chain(others).chain(gone).collect() }
 }
 
-fn set(client: &mut Client, nqn: &str, to: SetSubsystem) -> Result<(), ClientError> {
+fn set(client: &mut Client, nqn: &str, to: SubsystemPatch) -> Result<(), ClientError> {
     client.send_to(nqn, &to).map(drop)
 }
 
@@ -241,60 +242,60 @@ impl Change {
 
     /// Asks for it.
     fn ask(&self, client: &mut Client) -> Result<(), ClientError> {
-        let none = SetSubsystem::default();
+        let none = SubsystemPatch::default();
         match self {
             Change::AddTenant(name, weight) => {
                 let (name, share) = (name.clone(), share(*weight));
-                client.send(&AddTenant { name, device: None, slo: None, share }).map(drop)
+                client.send(&NewTenant { name, device: None, slo: None, share }).map(drop)
             }
             Change::SetTenant(name, weight) => {
-                let to = SetTenant { slo: None, share: share(*weight) };
+                let to = TenantPatch { slo: None, share: share(*weight) };
                 client.send_to(name, &to).map(drop)
             }
-            Change::RemoveTenant(name) => client.delete::<Tenant>(name),
+            Change::RemoveTenant(name) => client.delete::<TenantStatus>(name),
             Change::Batch(new, others, gone) => client.send(&batch(new, others, gone)).map(drop),
             Change::AddNamespace(name, bytes) => {
                 let (name, bytes, subsystems) = (name.clone(), *bytes, Some(Vec::new()));
                 let device = Some("disk".to_owned());
-                let new = AddNamespace { name, bytes, device, read_only: false, subsystems };
+                let new = NewNamespace { name, bytes, device, read_only: false, subsystems };
                 client.send(&new).map(drop)
             }
             Change::ResizeNamespace(name, bytes) => {
                 let (bytes, shrink) = (Some(*bytes), true);
-                let to = SetNamespace { bytes, shrink, ..SetNamespace::default() };
+                let to = NamespacePatch { bytes, shrink, ..NamespacePatch::default() };
                 client.send_to(name, &to).map(drop)
             }
             Change::CloseNamespace(name, is_closed) => {
                 let read_only = Some(*is_closed);
-                let to = SetNamespace { read_only, ..SetNamespace::default() };
+                let to = NamespacePatch { read_only, ..NamespacePatch::default() };
                 client.send_to(name, &to).map(drop)
             }
             Change::RenameNamespace(name, new) => {
-                let to = SetNamespace { name: Some(new.clone()), ..SetNamespace::default() };
+                let to = NamespacePatch { name: Some(new.clone()), ..NamespacePatch::default() };
                 client.send_to(name, &to).map(drop)
             }
             Change::RemoveNamespace(name) => client.send_to(name, &RemoveNamespace::default()),
             Change::AddSubsystem(nqn) => {
                 let (nqn, namespaces) = (nqn.clone(), Some(Vec::new()));
                 let (hosts, tenant, authenticate) = (None, None, false);
-                let new = AddSubsystem { nqn, hosts, namespaces, tenant, authenticate };
+                let new = NewSubsystem { nqn, hosts, namespaces, tenant, authenticate };
                 client.send(&new).map(drop)
             }
             Change::Authenticate(nqn, is_on) => {
-                set(client, nqn, SetSubsystem { authenticate: Some(*is_on), ..none })
+                set(client, nqn, SubsystemPatch { authenticate: Some(*is_on), ..none })
             }
             Change::Charge(nqn, tenant) => {
                 let tenant = Some(tenant.clone().unwrap_or_default());
-                set(client, nqn, SetSubsystem { tenant, ..none })
+                set(client, nqn, SubsystemPatch { tenant, ..none })
             }
             Change::Allow(nqn, host) => {
-                set(client, nqn, SetSubsystem { allow: vec![host.clone()], ..none })
+                set(client, nqn, SubsystemPatch { allow: vec![host.clone()], ..none })
             }
             Change::Attach(nqn, name) => {
-                set(client, nqn, SetSubsystem { attach: vec![name.clone()], ..none })
+                set(client, nqn, SubsystemPatch { attach: vec![name.clone()], ..none })
             }
             Change::Detach(nqn, name) => {
-                set(client, nqn, SetSubsystem { detach: vec![name.clone()], ..none })
+                set(client, nqn, SubsystemPatch { detach: vec![name.clone()], ..none })
             }
             Change::Ana(nqn, is_inaccessible) => {
                 let state = match is_inaccessible {
@@ -304,30 +305,29 @@ impl Change {
                 let to = SetAna { state, subsystem: Some(nqn.clone()), group: None };
                 client.send_to("1", &to).map(drop)
             }
-            Change::RemoveSubsystem(nqn) => client.delete::<control::admin::Subsystem>(nqn),
+            Change::RemoveSubsystem(nqn) => client.delete::<control::admin::SubsystemStatus>(nqn),
             Change::SetHost(nqn, has_key, tenant) => {
                 let key = Some(if *has_key { KEY.to_owned() } else { String::new() });
                 let tenant = Some(tenant.clone().unwrap_or_default());
-                client.send_to(nqn, &SetHost { tenant, key, controller_key: None }).map(drop)
+                client.send_to(nqn, &HostPatch { tenant, key, controller_key: None }).map(drop)
             }
-            Change::RemoveHost(nqn) => client.delete::<Host>(nqn),
+            Change::RemoveHost(nqn) => client.delete::<HostStatus>(nqn),
             Change::AddListener(url) => client.send(&AddListener::from_argument(url)).map(drop),
             Change::RemoveListener(url) => {
                 client.send_to(url, &RemoveListener::default()).map(drop)
             }
             Change::AddDevice(name, has_model) => {
-                let (name, spec) = (name.clone(), "null:1MiB".to_owned());
-                let (correct_online, bound_depth, fail_fast) = (false, false, false);
-                let model = has_model.then(|| "a".to_owned());
-                let new = AddDevice { name, spec, model, correct_online, bound_depth, fail_fast };
+                let plain = AddDevice::new(name.clone(), "null:1MiB".to_owned());
+                let new = AddDevice { model: has_model.then(|| "a".to_owned()), ..plain };
                 client.send(&new).map(drop)
             }
             Change::SetDevice(name, fail_fast, seconds) => {
                 let (fail_fast, recalibrate_idle_seconds) = (Some(*fail_fast), Some(*seconds));
-                let to = SetDevice { fail_fast, recalibrate_idle_seconds, ..SetDevice::default() };
+                let to =
+                    DevicePatch { fail_fast, recalibrate_idle_seconds, ..DevicePatch::default() };
                 client.send_to(name, &to).map(drop)
             }
-            Change::RemoveDevice(name) => client.delete::<Device>(name),
+            Change::RemoveDevice(name) => client.delete::<DeviceStatus>(name),
         }
     }
 }

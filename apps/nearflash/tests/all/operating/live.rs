@@ -10,8 +10,8 @@ use crate::support::{
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
-    AddNamespace, AddTenant, ChangeTenant, ChangeTenants, Client, ClientError, Namespaces,
-    RemoveNamed, RemoveNamespace, Tenant,
+    ChangeTenant, ChangeTenants, Client, ClientError, Namespaces, NewNamespace, NewTenant,
+    RemoveNamed, RemoveNamespace, TenantStatus,
 };
 use serde_json::Value;
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
@@ -314,7 +314,7 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
                   [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
                   [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n";
-    let namespace = |n| AddNamespace {
+    let namespace = |n| NewNamespace {
         name: format!("more{n}"),
         bytes: 1 << 20,
         device: None,
@@ -335,7 +335,7 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
     // Of names that are as long as they may be, so that the log is full now and then.
     let name = |n| format!("{n:064}");
-    let tenant = |n| AddTenant { name: name(n), device: None, slo: None, share: None };
+    let tenant = |n| NewTenant { name: name(n), device: None, slo: None, share: None };
     kill_at_random(
         config,
         |client| {
@@ -343,7 +343,7 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
             tenants.iter().filter(|tenant| tenant.name.starts_with('0')).count() as u64
         },
         |client, n| client.send(&tenant(n)).map(drop),
-        |client, n| client.delete::<Tenant>(&name(n)),
+        |client, n| client.delete::<TenantStatus>(&name(n)),
     );
 }
 
@@ -516,7 +516,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     let client = || place.client();
     let add = |n: u32| {
         let name = format!("t{n}");
-        ChangeTenant::Add(AddTenant { name, device: None, slo: None, share: None })
+        ChangeTenant::Add(NewTenant { name, device: None, slo: None, share: None })
     };
     let remove = |name: &str| ChangeTenant::Remove(RemoveNamed { name: name.to_owned() });
     let apply = |changes: Vec<ChangeTenant>| client().send(&ChangeTenants { changes });

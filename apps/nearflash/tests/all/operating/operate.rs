@@ -10,7 +10,7 @@ use crate::support::{
     nearflash, now, open_folder, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddTenant, AdminAddress, Client, Code, Devices, Slo, Tenant};
+use control::admin::{AdminAddress, Client, Code, Devices, NewTenant, Slo, TenantStatus};
 use serde_json::Value;
 
 /// A directory for the sockets and files of one server.
@@ -239,14 +239,14 @@ fn a_thousand_tenants_come_and_go_under_load() {
     let begun = now();
     for n in 0..1_000 {
         let tenant =
-            AddTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()), share: None };
+            NewTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()), share: None };
         client.send(&tenant).unwrap();
     }
     assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 1_000);
     let added = now() - begun;
     let begun = now();
     for n in 0..1_000 {
-        client.delete::<Tenant>(&format!("t{n}")).unwrap();
+        client.delete::<TenantStatus>(&format!("t{n}")).unwrap();
     }
     let removed = now() - begun;
     wait_until("free numbers", PATIENCE, || client.tenants().unwrap().len() == 1);
@@ -254,7 +254,7 @@ fn a_thousand_tenants_come_and_go_under_load() {
     polite.is_served();
     println!("the longest request beside it took {:.1?}", polite.dismiss());
     // The table still takes as many as it did.
-    client.send(&AddTenant { name: "last".into(), device: None, slo: None, share: None }).unwrap();
+    client.send(&NewTenant { name: "last".into(), device: None, slo: None, share: None }).unwrap();
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
     assert_eq!(client.tenants().unwrap()[0].name, "default");
     let slo =
         Slo { latency_us: 500, percentile: 95.0, iops: 1, read_percent: 100, request_bytes: 4096 };
-    let add = AddTenant { name: "gold".into(), device: None, slo: Some(slo), share: None };
+    let add = NewTenant { name: "gold".into(), device: None, slo: Some(slo), share: None };
     assert_eq!(client.send(&add).unwrap_err().code(), Some(Code::NoModel));
     let held = V2::connect(server.address());
     assert_eq!(client.workers().unwrap().workers[0].connections, 1);

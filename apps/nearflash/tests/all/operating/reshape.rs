@@ -5,7 +5,7 @@ use crate::support::{
     Answer, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, wait_until, words,
 };
 use contract::{Command, Hello, Range, Status};
-use control::admin::SetNamespace;
+use control::admin::NamespacePatch;
 use serde_json::Value;
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
@@ -157,11 +157,11 @@ fn size_and_access_change_in_one_go() {
     let server = place.start();
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     let mut client = place.client();
-    let to = |mib: u64, read_only| SetNamespace {
+    let to = |mib: u64, read_only| NamespacePatch {
         bytes: Some(mib * MIB),
         shrink: true,
         read_only: Some(read_only),
-        ..SetNamespace::default()
+        ..NamespacePatch::default()
     };
     for (mib, closed) in [(32, true), (24, false), (8, true), (16, false)] {
         let made = client.send_to("data", &to(mib, closed)).unwrap();

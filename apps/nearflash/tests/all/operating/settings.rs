@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 
 use crate::support::{Operator, PATIENCE, Place, Server, V2, nearflash, wait_until};
 use contract::{Command, Range, Status};
-use control::admin::{ClientError, Code, Listener, ListenerState, SetDevice, SetListener};
+use control::admin::{
+    ClientError, Code, DevicePatch, ListenerPatch, ListenerState, ListenerStatus,
+};
 use serde_json::{Value, json};
 
 /// The servers of these tests.
@@ -141,10 +143,10 @@ fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
     let _server = place.start();
     let mut client = place.client();
     let before = place.device("disk")["settings"].clone();
-    let none = SetDevice::default;
-    let spec = SetDevice { spec: Some("null:1GiB".to_owned()), ..none() };
-    let name = SetDevice { name: Some("other".to_owned()), ..none() };
-    let model = |model: &str| SetDevice { model: Some(model.to_owned()), ..none() };
+    let none = DevicePatch::default;
+    let spec = DevicePatch { spec: Some("null:1GiB".to_owned()), ..none() };
+    let name = DevicePatch { name: Some("other".to_owned()), ..none() };
+    let model = |model: &str| DevicePatch { model: Some(model.to_owned()), ..none() };
     for (to, what) in [(spec, "the spec"), (name, "the name"), (model(""), "keeps a model")] {
         let (code, message) = refused(client.send_to("disk", &to));
         assert_eq!(code, Some(Code::Fixed), "{message}");
@@ -152,18 +154,18 @@ fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
     }
     let (code, message) = refused(client.send_to("plain", &model("a")));
     assert_eq!(code, Some(Code::Fixed), "{message}");
-    let fast = SetDevice { fail_fast: Some(true), ..none() };
+    let fast = DevicePatch { fail_fast: Some(true), ..none() };
     let (code, message) = refused(client.send_to("plain", &fast));
     assert!(code == Some(Code::Invalid) && message.contains("needs a device model"), "{message}");
     assert_eq!(refused(client.send_to("gone", &fast)).0, Some(Code::NoDevice));
     assert_eq!(refused(client.send_to("disk", &model("/nowhere"))).0, Some(Code::Invalid));
-    let scratch = SetDevice { recalibrate_scratch: Some("x".to_owned()), ..none() };
+    let scratch = DevicePatch { recalibrate_scratch: Some("x".to_owned()), ..none() };
     assert_eq!(refused(client.send_to("disk", &scratch)).0, Some(Code::NoNamespace));
     assert!(place.refused(&["device", "set", "disk"]).contains("nothing to change"));
     assert_eq!(place.device("disk")["settings"], before);
     // What is as it is may be named.
     let spec = before["spec"].as_str().map(str::to_owned);
-    client.send_to("disk", &SetDevice { spec, ..none() }).unwrap();
+    client.send_to("disk", &DevicePatch { spec, ..none() }).unwrap();
 }
 
 #[test]
@@ -251,20 +253,22 @@ fn a_listener_is_drained_and_opened_by_its_state_and_keeps_its_address() {
     let place = Place::of_two_devices();
     let server = place.start();
     let mut client = place.client();
-    let url = client.get::<Listener>("1").unwrap().url;
-    let to = |state| SetListener { state: Some(state), ..SetListener::default() };
+    let url = client.get::<ListenerStatus>("1").unwrap().url;
+    let to = |state| ListenerPatch { state: Some(state), ..ListenerPatch::default() };
     let drained = client.send_to("1", &to(ListenerState::Draining)).unwrap();
     assert_ne!(drained.state, ListenerState::Open);
     let mut stranger = TcpStream::connect(server.address()).unwrap();
     assert!(matches!(stranger.read(&mut [0]), Ok(0) | Err(_)), "nobody is let in");
-    let same = SetListener { number: Some(1), url: Some(url.clone()), ..SetListener::default() };
+    let same =
+        ListenerPatch { number: Some(1), url: Some(url.clone()), ..ListenerPatch::default() };
     client.send_to("1", &same).unwrap();
     let opened = client.send_to(&url, &to(ListenerState::Open)).unwrap();
     assert_eq!(opened.state, ListenerState::Open);
     let read = Command::Read(Range::new(0, 8));
     assert_eq!(V2::connect(server.address()).call(read, &[]).0, Status::Ok);
-    let moved = SetListener { url: Some(format!("{url}?namespace=2")), ..SetListener::default() };
-    let other = SetListener { number: Some(7), ..SetListener::default() };
+    let moved =
+        ListenerPatch { url: Some(format!("{url}?namespace=2")), ..ListenerPatch::default() };
+    let other = ListenerPatch { number: Some(7), ..ListenerPatch::default() };
     for to in [moved, other] {
         let (code, message) = refused(client.send_to("1", &to));
         assert!(code == Some(Code::Fixed) && message.contains("listener add"), "{message}");

@@ -3,7 +3,7 @@
 
 use crate::support::{Launch, Place, Server, V2, pattern};
 use contract::{Command, Range, Status};
-use control::admin::{AddNamespace, Namespace, RemoveNamespace};
+use control::admin::{NamespaceStatus, NewNamespace, RemoveNamespace};
 
 /// Bytes of each namespace.
 const BYTES: u64 = 1 << 20;
@@ -11,8 +11,8 @@ const BYTES: u64 = 1 << 20;
 /// The most namespaces that are made and removed until a number comes again.
 const TRIES: usize = 100;
 
-fn add(place: &Place, name: &str) -> Namespace {
-    let new = AddNamespace {
+fn add(place: &Place, name: &str) -> NamespaceStatus {
+    let new = NewNamespace {
         name: name.to_owned(),
         bytes: BYTES,
         device: None,

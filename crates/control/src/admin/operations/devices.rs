@@ -3,7 +3,7 @@
 use crate::admin::dashboard::Model;
 use crate::admin::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use crate::admin::input::Body;
-use crate::admin::model::{Device, Devices, Drift, Strictest};
+use crate::admin::model::{DeviceStatus, Devices, Drift, Strictest};
 use crate::admin::operation::{Api, Call};
 use crate::admin::problem::{Code, Problem};
 use crate::info::{self, Refusal};
@@ -12,7 +12,7 @@ pub(super) fn list(call: &Call, (): ()) -> Result<Devices, Problem> {
     Ok(Devices { devices: shown_devices(&call.api) })
 }
 
-pub(super) fn get(call: &Call, (): ()) -> Result<Device, Problem> {
+pub(super) fn get(call: &Call, (): ()) -> Result<DeviceStatus, Problem> {
     let devices = shown_devices(&call.api);
     let known = devices.iter().map(|device| device.name.clone()).collect();
     let found = devices.into_iter().find(|device| device.name == call.name);
@@ -61,7 +61,7 @@ pub(super) fn cancel_recalibration(call: &Call, (): ()) -> Result<(), Problem> {
 }
 
 /// Returns the current devices as the API's type.
-fn shown_devices(api: &Api) -> Vec<Device> {
+fn shown_devices(api: &Api) -> Vec<DeviceStatus> {
     let now = api.tenants.now();
     // One lock, so that both lists describe the same moment.
     let (devices, tenants) = {
@@ -79,7 +79,7 @@ fn shown_devices(api: &Api) -> Vec<Device> {
     let said =
         api.parts.inventory().map(|inventory| inventory.device_settings()).unwrap_or_default();
     let said_of = |name: &str| said.iter().find(|one| one.name == name).cloned();
-    let each = devices.iter().map(|device| Device {
+    let each = devices.iter().map(|device| DeviceStatus {
         settings: said_of(&device.name),
         name: device.name.clone(),
         has_model: device.has_model,

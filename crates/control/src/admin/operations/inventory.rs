@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::admin::inventory::{
-    DrainListener, Host, Listener, ListenerState, SetHost, SetSubsystem, Subsystem,
+    DrainListener, HostPatch, HostStatus, ListenerState, ListenerStatus, SubsystemPatch,
+    SubsystemStatus,
 };
-use crate::admin::listeners::SetListener;
+use crate::admin::listeners::ListenerPatch;
 use crate::admin::operation::Call;
 use crate::admin::ports::Inventory;
 use crate::admin::problem::Problem;
@@ -48,15 +49,15 @@ pub(super) fn settings(inventory: &Port, name: &str) -> Result<Option<DeviceSett
 }
 
 /// Returns the configured part of a subsystem.
-pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<Subsystem, Problem> {
+pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<SubsystemStatus, Problem> {
     inventory.subsystem(nqn).map(without_controllers)
 }
 
-fn without_controllers(subsystem: Subsystem) -> Subsystem {
-    Subsystem { controllers: Vec::new(), ..subsystem }
+fn without_controllers(subsystem: SubsystemStatus) -> SubsystemStatus {
+    SubsystemStatus { controllers: Vec::new(), ..subsystem }
 }
 
-pub(super) fn set_subsystem(call: &Call, to: &SetSubsystem) -> Result<Subsystem, Problem> {
+pub(super) fn set_subsystem(call: &Call, to: &SubsystemPatch) -> Result<SubsystemStatus, Problem> {
     let changed = call.change(configured, |inventory, nqn| inventory.set_subsystem(nqn, to))?;
     call.note.after(&without_controllers(changed.clone()));
     Ok(changed)
@@ -66,19 +67,19 @@ pub(super) fn set_subsystem(call: &Call, to: &SetSubsystem) -> Result<Subsystem,
 #[derive(Serialize)]
 struct Noted {
     #[serde(flatten)]
-    host: Host,
+    host: HostStatus,
     key_given: bool,
     controller_key_given: bool,
 }
 
-pub(super) fn set_host(call: &Call, to: &SetHost) -> Result<Host, Problem> {
+pub(super) fn set_host(call: &Call, to: &HostPatch) -> Result<HostStatus, Problem> {
     let host = call.change(Inventory::host, |inventory, nqn| inventory.set_host(nqn, to))?;
     let (key_given, controller_key_given) = (to.key.is_some(), to.controller_key.is_some());
     call.note.after(&Noted { host: host.clone(), key_given, controller_key_given });
     Ok(host)
 }
 
-pub(super) fn set_listener(call: &Call, to: &SetListener) -> Result<Listener, Problem> {
+pub(super) fn set_listener(call: &Call, to: &ListenerPatch) -> Result<ListenerStatus, Problem> {
     call.change(Inventory::listener, |inventory, name| {
         let listener = inventory.listener(name)?;
         to.check_fixed(&listener)?;
@@ -90,7 +91,7 @@ pub(super) fn set_listener(call: &Call, to: &SetListener) -> Result<Listener, Pr
     })
 }
 
-pub(super) fn drain_listener(call: &Call, how: &DrainListener) -> Result<Listener, Problem> {
+pub(super) fn drain_listener(call: &Call, how: &DrainListener) -> Result<ListenerStatus, Problem> {
     let limit = limit_of(how.deadline_ms);
     call.change(Inventory::listener, |inventory, name| inventory.drain_listener(name, limit))
 }

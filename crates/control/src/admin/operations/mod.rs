@@ -22,18 +22,19 @@ use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::drain::{Drain, DrainServer};
 use super::input::{Body, Patch, Query};
 use super::inventory::{
-    DrainListener, Host, Hosts, Listener, Listeners, Namespace, Namespaces, RemoveListener,
-    RemoveNamespace, SetAna, Subsystem, Subsystems,
+    DrainListener, HostStatus, Hosts, ListenerStatus, Listeners, NamespaceStatus, Namespaces,
+    RemoveListener, RemoveNamespace, SetAna, SubsystemStatus, Subsystems,
 };
 use super::model::{
-    AddTenant, ChangeTenants, Check, Device, Devices, SetTenant, Tenant, Tenants, Worker, Workers,
+    ChangeTenants, Check, DeviceStatus, Devices, NewTenant, TenantPatch, TenantStatus, Tenants,
+    Worker, Workers,
 };
 use super::operation::{AnswerSchema, Call, Meaning, Operation};
 use super::ports::Inventory;
 use super::problem::Problem;
 use super::resource::{Document, Request};
 use super::scrape;
-use super::settings::SetDevice;
+use super::settings::DevicePatch;
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, DEADLINE_MS_MAX, EndConnection, MoveTo, SetWorker};
 use crate::metrics;
@@ -54,7 +55,7 @@ fn of_tenants() -> Vec<Operation> {
             "Lists all tenants, with their measurements of the last second.",
         )
         .by(tenants::list),
-        send::<AddTenant>("add_tenant", "Adds a tenant.")
+        send::<NewTenant>("add_tenant", "Adds a tenant.")
             .answers(201, "")
             .fails(&[
                 (409, "The name is taken, the SLO does not fit, or the table is full"),
@@ -77,8 +78,8 @@ fn of_tenants() -> Vec<Operation> {
             (422, "A device is not there, or its model is not, or does not know the percentile"),
         ])
         .by(batch::change_tenants),
-        get::<Tenant>("get_tenant", "Returns one tenant.").by(tenants::get),
-        send::<SetTenant>(
+        get::<TenantStatus>("get_tenant", "Returns one tenant.").by(tenants::get),
+        send::<TenantPatch>(
             "set_tenant",
             "Changes the SLO of a tenant. If the new SLO is refused, the old one stands.",
         )
@@ -87,7 +88,7 @@ fn of_tenants() -> Vec<Operation> {
             (422, "The device has no model, or one without the percentile"),
         ])
         .by(tenants::set),
-        delete::<Tenant>(
+        delete::<TenantStatus>(
             "remove_tenant",
             "Removes a tenant. Its rate is free at once; its requests in flight are still answered.",
         )
@@ -172,15 +173,15 @@ fn of_devices() -> Vec<Operation> {
             ],
             Inventory::add_device,
         ),
-        get::<Device>("get_device", "Returns one device.").by(devices::get),
-        of_inventory(delete::<Device>(
+        get::<DeviceStatus>("get_device", "Returns one device.").by(devices::get),
+        of_inventory(delete::<DeviceStatus>(
             "remove_device",
             "Closes a device that has no namespace and no tenant, and that is not being measured.",
         ))
         .fails(&[(409, "Something is on it"), (422, "It is not there")])
         .by(|call, ()| call.make(Inventory::remove_device)),
     ];
-    rows.extend(put_and_patch::<SetDevice>(
+    rows.extend(put_and_patch::<DevicePatch>(
         "set_device",
         "Changes the settings of a device while it is in use.",
         &[
@@ -252,7 +253,7 @@ fn of_namespaces() -> Vec<Operation> {
             ],
             Inventory::add_namespace,
         ),
-        one::<Namespace>("get_namespace", "Returns one namespace.", Inventory::namespace),
+        one::<NamespaceStatus>("get_namespace", "Returns one namespace.", Inventory::namespace),
         of_inventory(send::<RemoveNamespace>(
             "remove_namespace",
             "Removes a namespace. Connected hosts are notified.",
@@ -287,8 +288,8 @@ fn of_nvme() -> Vec<Operation> {
             &[(404, ""), (409, "The name is taken")],
             Inventory::add_subsystem,
         ),
-        one::<Subsystem>("get_subsystem", "Returns one subsystem.", Inventory::subsystem),
-        of_inventory(delete::<Subsystem>(
+        one::<SubsystemStatus>("get_subsystem", "Returns one subsystem.", Inventory::subsystem),
+        of_inventory(delete::<SubsystemStatus>(
             "remove_subsystem",
             "Removes a subsystem; the connections of its hosts end.",
         ))
@@ -298,8 +299,12 @@ fn of_nvme() -> Vec<Operation> {
             "Lists all registered hosts, without their keys.",
             Inventory::hosts,
         ),
-        one::<Host>("get_host", "Returns a registered host, without its keys.", Inventory::host),
-        of_inventory(delete::<Host>("remove_host", "Removes the registration of a host."))
+        one::<HostStatus>(
+            "get_host",
+            "Returns a registered host, without its keys.",
+            Inventory::host,
+        ),
+        of_inventory(delete::<HostStatus>("remove_host", "Removes the registration of a host."))
             .by(|call, ()| call.change(Inventory::host, Inventory::remove_host)),
     ];
     rows.extend(put_and_patch(
@@ -330,7 +335,7 @@ fn of_listeners() -> Vec<Operation> {
             ],
             Inventory::add_listener,
         ),
-        one::<Listener>("get_listener", "Returns one listener.", Inventory::listener),
+        one::<ListenerStatus>("get_listener", "Returns one listener.", Inventory::listener),
         of_inventory(send::<RemoveListener>(
             "remove_listener",
             "Closes a listener. Its connections stay, unless a drain is requested.",

@@ -6,7 +6,7 @@ use contract::Promise;
 
 use crate::admin::input::Body;
 use crate::admin::model::{
-    AddTenant, Admitted, ChangeTenant, Check, SetNamed, SetTenant, Tenant, Tenants, Verdict,
+    Admitted, ChangeTenant, Check, NewTenant, SetNamed, TenantPatch, TenantStatus, Tenants, Verdict,
 };
 use crate::admin::operation::{Api, Call};
 use crate::admin::problem::{Code, Problem};
@@ -15,24 +15,24 @@ use crate::info;
 use crate::registry::TenantChange;
 
 pub(super) fn list(call: &Call, (): ()) -> Result<Tenants, Problem> {
-    Ok(Tenants { tenants: call.api.tenants.list().into_iter().map(Tenant::from).collect() })
+    Ok(Tenants { tenants: call.api.tenants.list().into_iter().map(TenantStatus::from).collect() })
 }
 
-pub(super) fn get(call: &Call, (): ()) -> Result<Tenant, Problem> {
+pub(super) fn get(call: &Call, (): ()) -> Result<TenantStatus, Problem> {
     let tenants = &call.api.tenants;
-    let found = tenants.get(&call.name).map(Tenant::from);
+    let found = tenants.get(&call.name).map(TenantStatus::from);
     found.ok_or_else(|| tenants.registry().no_tenant(&call.name).into())
 }
 
-pub(super) fn add(call: &Call, Body(wanted): Body<AddTenant>) -> Result<Admitted, Problem> {
+pub(super) fn add(call: &Call, Body(wanted): Body<NewTenant>) -> Result<Admitted, Problem> {
     let admission = make(&call.api, &meant(ChangeTenant::Add(wanted.clone()))?)?;
     tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
     call.note.after(&wanted);
     Ok(admission.into())
 }
 
-pub(super) fn set(call: &Call, Body(to): Body<SetTenant>) -> Result<Admitted, Problem> {
-    let (name, SetTenant { slo, share }) = (call.name.clone(), to);
+pub(super) fn set(call: &Call, Body(to): Body<TenantPatch>) -> Result<Admitted, Problem> {
+    let (name, TenantPatch { slo, share }) = (call.name.clone(), to);
     let change = meant(ChangeTenant::Set(SetNamed { name, slo, share }))?;
     let before = promise_of(call);
     let admission = make(&call.api, &change)?;
@@ -132,9 +132,9 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
 }
 
 /// Returns the configured part of the call's tenant.
-fn promise_of(call: &Call) -> Option<SetTenant> {
-    let shown = Tenant::from(call.api.tenants.get(&call.name)?);
-    Some(SetTenant { slo: shown.slo, share: Some(shown.share) })
+fn promise_of(call: &Call) -> Option<TenantPatch> {
+    let shown = TenantStatus::from(call.api.tenants.get(&call.name)?);
+    Some(TenantPatch { slo: shown.slo, share: Some(shown.share) })
 }
 
 /// Converts a change of a tenant to the registry's form.
