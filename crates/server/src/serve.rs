@@ -47,6 +47,7 @@ use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::ByListener;
 use crate::upgrade::{
     Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
+    tell_why_anew,
 };
 use crate::volumes::{ONE_WORKER, Through, Volume, nothing};
 
@@ -201,13 +202,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
     }
     log::tell_what_is_left_out();
+    tell_why_anew();
     if let Some(exposed) = args.config.as_ref().and_then(|file| exposed(&base, file)) {
         log::say(format_args!("warning: {exposed}"));
     }
     let place = socket_path(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut successor = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
-        (true, Some(place)) => Some(Successor::knock(place)?),
+        (true, Some(place)) => Successor::knock(place)?,
         (true, None) => {
             return Err(
                 "--upgrade needs to know where the server that runs is upgraded: name its \

@@ -7,6 +7,7 @@
 //! leaves its worker and lands at another, which is the same as between two workers.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
+mod anew;
 mod command;
 mod departures;
 mod event;
@@ -23,6 +24,7 @@ mod successor;
 mod talk;
 mod thread;
 
+pub(crate) use anew::tell_why as tell_why_anew;
 pub use command::{Args, run};
 pub(crate) use grounds::Grounds;
 pub(crate) use hand_over::HandOver;

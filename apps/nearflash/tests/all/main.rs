@@ -46,6 +46,7 @@ mod operating {
 mod upgrading {
     mod numbers;
     mod nvme_upgrade;
+    mod random_kills;
     mod upgrade;
     mod upgrade_kills;
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -430,18 +431,31 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
-/// Tells whether the process that locked the file has ended, as far as `/proc/locks` shows.
+/// Tells whether the process that locked the file has ended, as far as `/proc/locks` shows. A process
+/// that replaces itself by a program (`execve(2)`) has ended in this sense: what it had open is taken
+/// apart as that of a killed one.
 fn holder_is_gone(file: &OwnedFd) -> bool {
     let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
         return false;
     };
-    let inode = format!(":{}", stat.st_ino);
+    let (inode, own) = (format!(":{}", stat.st_ino), std::process::id().to_string());
+    let is_gone = |pid: &str| match pid == own {
+        true => descriptors_of(stat.st_dev, stat.st_ino) <= 1,
+        false => !Path::new("/proc").join(pid).exists(),
+    };
     locks.lines().any(|line| {
         // "1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_ours = fields.get(5).is_some_and(|place| place.ends_with(&inode));
-        is_ours && fields.get(4).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+        is_ours && fields.get(4).is_some_and(|pid| is_gone(pid))
     })
+}
+
+/// Returns the number of descriptors of this process at the file of this device and inode.
+fn descriptors_of(device: u64, inode: u64) -> usize {
+    let Ok(own) = fs::read_dir("/proc/self/fd") else { return usize::MAX };
+    let files = own.flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
+    files.filter(|file| (file.dev(), file.ino()) == (device, inode)).count()
 }
 
 /// Makes the names of new files durable.
@@ -485,5 +499,32 @@ fn settle_size(
         }
         Some(size) if bytes < size => Err(fewer(path, bytes, size)),
         _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// A child holds the file on, as the kernel does for a while with what a ring had open.
+    #[test]
+    fn a_lock_that_this_process_has_left_is_not_that_of_another_server() {
+        let path = std::env::temp_dir().join(format!("nearflash-lock-{}", std::process::id()));
+        let open = || fs::File::options().create(true).append(true).open(&path).unwrap();
+        let (locked, asks) = (open(), OwnedFd::from(open()));
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::flock(&locked, lock).unwrap();
+        assert!(!holder_is_gone(&asks), "it is this process");
+        let (reader, writer) = std::io::pipe().unwrap();
+        // The command has the file until it is dropped.
+        let child = || Command::new("cat").stdin(reader).stdout(Stdio::from(locked)).spawn();
+        let mut child = child().unwrap();
+        assert_eq!(rustix::fs::flock(&asks, lock), Err(Errno::WOULDBLOCK));
+        assert!(holder_is_gone(&asks));
+        drop(writer);
+        child.wait().unwrap();
+        rustix::fs::flock(&asks, lock).unwrap();
+        fs::remove_file(&path).unwrap();
     }
 }

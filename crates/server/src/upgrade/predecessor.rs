@@ -10,6 +10,7 @@ use proto::nvme::Held;
 use proto::takeover::Kind;
 use worker::Hold;
 
+use super::anew::{ends, start_anew};
 use super::departures::Departures;
 use super::event::Event;
 use super::hand_over::HandOver;
@@ -106,8 +107,7 @@ impl<'a> Predecessor<'a> {
             "the new process serves"
         );
         step("predecessor", "committed");
-        self.rest();
-        Ok(())
+        self.rest()
     }
 
     /// Freezes all changes, and sends the inventory and the open files to the other process.
@@ -279,18 +279,45 @@ impl<'a> Predecessor<'a> {
         }
     }
 
-    /// The workers drain; the other is told when nothing of this process can be at a device any more.
-    fn rest(&mut self) {
+    /// The workers drain; the other is told when nothing of this process can be at a device any
+    /// more. Until it has said that it has everything, this process serves in its place if it is
+    /// killed.
+    fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         grounds.orders.give();
         grounds.orders.stop(&grounds.wakers);
         // A request that never ends is waited for, as one is that excludes others in one process.
+        let mut over = None;
         while !grounds.orders.are_quiet() {
-            self.departures.hand_over.return_all();
-            std::thread::sleep(Duration::from_micros(500));
+            self.watch(&mut over)?;
         }
         step("predecessor", "rest");
-        let _ = self.departures.talk.say(Kind::Rest, &[]); // it serves on without us
+        let _ = self.departures.talk.say(Kind::Rest, &[]); // its end shows below
+        let said_at = grounds.clock.now();
+        while over.is_none() && grounds.clock.now().since(said_at) < STEP_MAX {
+            self.watch(&mut over)?;
+        }
+        step("predecessor", "over");
+        Ok(())
+    }
+
+    /// Hears for a moment what the other process says that serves, and notes how its talk ended.
+    ///
+    /// # Errors
+    /// It was killed, and this process cannot start in its place.
+    fn watch(&mut self, over: &mut Option<Over>) -> Result<(), String> {
+        match self.departures.next_soon() {
+            Some(Event::Heard(_, Err(why))) => *over = Some(why),
+            Some(Event::Knock(stream)) => knock::refuse(stream, "another has just taken over"),
+            _ => self.departures.hand_over.return_all(),
+        }
+        if matches!(over, Some(Over::Ended)) {
+            if self.successor.as_ref().is_some_and(ends) {
+                start_anew("the new process was killed").map(|never| match never {})?;
+            }
+            *over = Some(Over::Nonsense("the new process lives and says nothing".to_owned()));
+        }
+        Ok(())
     }
 
     /// Restores everything that was not handed over.

@@ -16,6 +16,7 @@ use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use worker::{Adopted, FenceName, Hold, Listeners};
 
+use super::anew::{OtherEnd, ends, has_been_killed, start_anew};
 use super::event::Event;
 use super::grounds::Grounds;
 use super::hand_over::HandOver;
@@ -42,8 +43,8 @@ const NO_ROOM: &str = "there is no room for more connections (limits.connections
 /// The number of times that a connection is offered to workers before it is given up.
 const OFFERS_MAX: usize = 100;
 
-/// The time limit for a process to end after its link has closed. It has closed its files by then.
-const END_MAX: Duration = Duration::from_secs(5);
+/// The last words of this process, by which the older one knows that it was not killed.
+const FAREWELL: &str = "the new process has everything";
 
 /// The longest plausible travel time of a message. A longer one shows that the clocks of the two
 /// processes cannot be compared.
@@ -73,14 +74,41 @@ type Told = Sender<Result<(), String>>;
 
 impl Successor {
     /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on nothing
-    /// changes in that server.
+    /// changes in that server. Returns `None` if that server was killed: this process is to start
+    /// as if nobody had served.
     ///
     /// # Errors
-    /// Fails if no server listens on the socket, or if the server refuses.
-    pub(crate) fn knock(path: &Path) -> Result<Successor, String> {
-        let link = Link::connect(path).map_err(|error| {
-            format!("there is no server to take over from at {}: {error}", path.display())
-        })?;
+    /// Fails if there never was a server at the socket, or if the server refuses.
+    pub(crate) fn knock(path: &Path) -> Result<Option<Successor>, String> {
+        let link = match Link::connect(path) {
+            Ok(link) => link,
+            // A server that ends in order takes its socket with it.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                log::tell(
+                    "the old process was killed; this one starts as after a crash".to_owned(),
+                );
+                return Ok(None);
+            }
+            Err(error) => {
+                let path = path.display();
+                return Err(format!("there is no server to take over from at {path}: {error}"));
+            }
+        };
+        let mut end = OtherEnd::default();
+        match Successor::ask(link, &mut end) {
+            Ok(successor) => Ok(Some(successor)),
+            Err(why) => match has_been_killed(path, &end) {
+                true => {
+                    log::tell(format!("{why}; this process starts as after a crash"));
+                    Ok(None)
+                }
+                false => Err(why),
+            },
+        }
+    }
+
+    /// Asks the server at the other end of the link.
+    fn ask(link: Link, end: &mut OtherEnd) -> Result<Successor, String> {
         let talk = Talk::new(link, STEP_MAX)?;
         let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
@@ -88,12 +116,15 @@ impl Successor {
         let said = talk.send(Kind::Hello, 0, &hello, &[own.descriptor()]);
         step("successor", "hello");
         let refused = |over: Over| format!("the server that runs is not taken over: {over}");
-        let mut message = talk.expect(Kind::Inventory).map_err(refused)?;
+        let heard = talk.expect(Kind::Inventory);
+        end.is_silent = matches!(heard, Err(Over::Ended));
+        let mut message = heard.map_err(refused)?;
         said?;
         let inventory: ServerInventory = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
         let owner = message.files.pop().ok_or("the server that runs does not show itself")?;
         let owner = Process::passed(owner);
+        end.owner = owner.descriptor().try_clone_to_owned().ok().map(Process::passed);
         let refused = |why: String| {
             talk.stop(&why);
             format!("{why}; the server that runs goes on")
@@ -327,10 +358,13 @@ impl TakeOver<'_> {
         fences.hold_kin(true);
         self.hold(Held::Connects);
         step("successor", "prepare");
-        self.talk.say(Kind::Ready, &[])?;
-        self.talk.set_patience(PREPARE_MAX)?;
-        step("successor", "ready");
-        let still = self.talk.expect(Kind::Still)?;
+        let still = match self.await_still() {
+            // Its requests were not stopped: what it has left is to be cleared up as after a crash.
+            Err(Over::Ended) if self.is_alone() => {
+                return start_anew("the old process was killed").map(|never| match never {});
+            }
+            still => still?,
+        };
         self.began = self.grounds.clock.now();
         if !still.body.is_empty() {
             let held = serde_json::from_slice(&still.body)
@@ -339,7 +373,12 @@ impl TakeOver<'_> {
         }
         step("successor", "still");
         self.talk.report_to(self.hand_over.sender.clone(), u64::MAX)?;
+        let mut is_leaving = false;
         let ended = loop {
+            if self.serves && self.grounds.orders.stops() && !is_leaving {
+                is_leaving = true;
+                self.take_leave();
+            }
             match self.hand_over.next_soon() {
                 Some(Event::Heard(_, Ok(message))) => {
                     if let Some(ended) = self.take_message(message, told)? {
@@ -365,20 +404,27 @@ impl TakeOver<'_> {
             self.grounds.live.fabric().iter().for_each(|fabric| fabric.cancel_import(cntlid));
         }
         self.end(&ended, told);
+        self.take_leave();
         Ok(())
+    }
+
+    /// Says that this process is ready, and waits until the older one stands still.
+    fn await_still(&self) -> Result<Message, Over> {
+        self.talk.say(Kind::Ready, &[])?;
+        self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
+        step("successor", "ready");
+        self.talk.expect(Kind::Still)
+    }
+
+    /// Tells the older process that the end of this one is an end in order from now on.
+    fn take_leave(&self) {
+        let _ = self.talk.say(Kind::Stop, FAREWELL.as_bytes()); // it may have ended
     }
 
     /// Returns true if the predecessor, whose link is closed, ends. A predecessor that lives on has
     /// taken back everything that it had not handed over.
     fn is_alone(&self) -> bool {
-        let until = self.grounds.clock.now() + END_MAX;
-        while !self.owner.has_ended() {
-            if self.grounds.clock.now() >= until {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        true
+        ends(&self.owner)
     }
 
     fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {

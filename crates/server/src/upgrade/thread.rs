@@ -107,7 +107,8 @@ impl Started {
     /// The workers have ended: waits until who has taken over knows, if that is why.
     pub(crate) fn see_out(&self) {
         if self.orders.are_given() {
-            let _ = self.outcome.recv_timeout(IDLE_PERIOD); // a channel that is closed says so
+            // It closes when the hand-over thread, which may start this process anew, has ended.
+            while self.outcome.recv().is_ok() {}
         }
     }
 }

@@ -247,25 +247,53 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     });
 }
 
+/// It starts as after a crash: nothing was handed over, and nobody else is there.
 #[test]
-fn before_it_has_anything_the_newer_ends_with_the_older() {
+fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
     each(8, &cases, |&at| {
         let place = Place::in_memory();
         let mut old = place.staying(place.launch(), at).start();
-        let mut new = begin(place.launch());
+        drop(Clients::connect(&old));
+        let new = begin(place.launch());
         old.await_log("stays at");
         old.kill();
-        assert!(!new.wait().success());
-        new.await_log("the other process is gone");
-        is_served_after_all(&place);
+        let new = new.await_ready();
+        new.await_log("as after a crash");
+        is_served(&new);
     });
 }
 
-/// A server can be started in the ordinary way.
-fn is_served_after_all(place: &Place) {
-    let server = place.start();
-    assert!(V2::connect(server.address()).read_blocks(0, 8).len() == 4096);
+/// Until the newer process has said that it has everything, the older one is there.
+#[test]
+fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
+    let cases = ["predecessor:committed", "predecessor:rest"];
+    each(8, &cases, |&at| {
+        let place = Place::in_memory();
+        let data = place.path("data.sock");
+        let listen = format!("reflex+unix:{}", data.display());
+        let launch =
+            || place.crewed(Launch::new(&["--device", &place.device(), "--listen", &listen]));
+        let mut old = place.staying(launch(), at).start();
+        let new = begin(launch());
+        old.await_log(&format!("stays at {at} "));
+        let mut new = new.await_ready();
+        new.kill();
+        place.go_on();
+        old.await_log("as after a crash");
+        wait_until("somebody who serves", PATIENCE, || UnixStream::connect(&data).is_ok());
+        assert!(old.runs());
+    });
+}
+
+/// A server that has never run is not taken for one that was killed.
+#[test]
+fn who_finds_the_socket_of_a_killed_server_serves() {
+    let place = Place::in_memory();
+    let mut old = place.start();
+    drop(Clients::connect(&old));
+    old.kill();
+    is_served(&place.take_over());
 }
 
 /// A new process that lost the processor for so long that it was given up finds the end of the old one's

@@ -1,0 +1,137 @@
+//! Either process of a take-over is killed at a random instant of it: one process serves afterwards,
+//! with what was acknowledged (docs/adr/0009-upgrade.md).
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::{
+    Begun, Dice, Launch, PATIENCE, Place, Server, kills, pattern, v1_head, wait_until,
+};
+
+/// The longest time between the start of the new process and a kill, which is about as long as a
+/// take-over of an idle server takes.
+const LONGEST_US: u64 = 200_000;
+
+/// The most take-overs for each kill: some are over before the kill.
+const TRIES: u32 = 20;
+
+const BLOCKS: u32 = 8;
+
+/// The server of one take-over, on Unix sockets: they have one place in both processes.
+struct Scene {
+    place: Place,
+}
+
+impl Scene {
+    fn launch(&self) -> Launch {
+        let listen = format!("reflex+unix:{}", self.place.path("data").display());
+        let words = ["--device", &self.place.file("device"), "--listen", &listen];
+        self.place.crewed(Launch::new(&words)).log("warn,nearflash_server=debug")
+    }
+
+    fn connect(&self) -> std::io::Result<UnixStream> {
+        let stream = UnixStream::connect(self.place.path("data"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Returns the blocks, if somebody serves.
+    fn read(&self) -> std::io::Result<Vec<u8>> {
+        let mut stream = self.connect()?;
+        stream.write_all(&v1_head(0, 3, 0, BLOCKS))?;
+        let mut answer = vec![0; 24 + BLOCKS as usize * 512];
+        stream.read_exact(&mut answer)?;
+        Ok(answer.split_off(24))
+    }
+
+    /// Kills one side after this time, while a client writes, and waits until one process serves. Returns
+    /// false if the take-over was over by then.
+    fn play(&self, kills_newer: bool, after: Duration) -> bool {
+        let mut old = self.launch().start();
+        let mut writer = Writer { stream: self.connect().unwrap(), acknowledged: 0 };
+        writer.write().unwrap();
+        let mut new: Begun = self.launch().with("--upgrade").begin();
+        let stops = AtomicBool::new(false);
+        let acknowledged = std::thread::scope(|scope| {
+            let writes = scope.spawn(|| {
+                while !stops.load(Ordering::Relaxed) {
+                    if writer.write().is_err() {
+                        break;
+                    }
+                }
+                writer.acknowledged
+            });
+            std::thread::sleep(after);
+            let victim: &mut Server = if kills_newer { &mut new } else { &mut old };
+            let runs = victim.runs();
+            if runs {
+                victim.kill();
+            }
+            stops.store(true, Ordering::Relaxed);
+            let acknowledged = writes.join().unwrap();
+            runs.then_some(acknowledged)
+        });
+        let Some(acknowledged) = acknowledged else { return false };
+        let (mut is_over, mut found) = (false, None);
+        wait_until("a process that serves", PATIENCE, || {
+            is_over = kills_newer && old.log().contains("name=\"over\"");
+            found = self.read().ok();
+            is_over || found.is_some()
+        });
+        let survivor: &mut Server = if kills_newer { &mut old } else { &mut new };
+        let Some(found) = found else { return false };
+        assert!(survivor.runs(), "{}", survivor.log());
+        let of_version = |version: u8| pattern(0, BLOCKS, version);
+        let (written, begun) = (of_version(acknowledged), of_version(acknowledged.wrapping_add(1)));
+        for (n, block) in found.chunks(512).enumerate() {
+            let at = n * 512..(n + 1) * 512;
+            let is_there = [&written[at.clone()], &begun[at]].contains(&block);
+            assert!(is_there, "block {n}: an acknowledged write is lost: {}", survivor.log());
+        }
+        let mut writer = Writer { stream: self.connect().unwrap(), acknowledged };
+        writer.write().expect("who serves also writes");
+        true
+    }
+}
+
+/// A client that writes one version of the blocks after the other.
+struct Writer {
+    stream: UnixStream,
+    /// The last version that was acknowledged.
+    acknowledged: u8,
+}
+
+impl Writer {
+    fn write(&mut self) -> std::io::Result<()> {
+        let version = self.acknowledged.wrapping_add(1);
+        self.stream.write_all(&v1_head(1, 7, 0, BLOCKS))?;
+        self.stream.write_all(&pattern(0, BLOCKS, version))?;
+        let answered = self.stream.read_exact(&mut [0; 24]);
+        let is_silent = answered.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_silent, "neither an answer nor an end");
+        answered.map(|()| self.acknowledged = version)
+    }
+}
+
+#[test]
+#[ignore = "full: two hundred take-overs take minutes"]
+fn two_hundred_kills_of_a_take_over_leave_one_process_serving_each() {
+    let (kills, mut dice) = (kills(200), Dice::of(0x9e37_79b9_7f4a_7c15));
+    let (mut judged, mut tries) = ([0, 0], 0);
+    while judged[0] + judged[1] < kills {
+        let kills_newer = judged[1] < judged[0];
+        let after = Duration::from_micros(dice.roll(LONGEST_US));
+        let scene = Scene { place: Place::in_memory().of_workers("1") };
+        let is_judged = scene.play(kills_newer, after);
+        judged[usize::from(kills_newer)] += u32::from(is_judged);
+        tries += 1;
+        assert!(tries < kills * TRIES, "take-overs are over before they can be killed");
+    }
+    let [older, newer] = judged;
+    println!(
+        "one process served after each of {older} kills of the older and {newer} of the newer"
+    );
+    println!("{} take-overs were over before the kill", tries - kills);
+}
