@@ -5,8 +5,8 @@
 //! All structures are big-endian. In each structure, the number before a field is its byte offset,
 //! which is asserted.
 //!
-//! This module deliberately leaves out oldstyle negotiation, TLS, meta contexts and extended
-//! headers, and which values a server accepts.
+//! This module deliberately leaves out oldstyle negotiation, TLS, meta contexts other than
+//! `base:allocation` and extended headers, and which values a server accepts.
 
 use zerocopy::big_endian::{U16, U32, U64};
 
@@ -45,6 +45,9 @@ pub const CHUNK_IS_ERROR: u16 = 1 << 15;
 
 /// Flag of a chunk: the last of its reply.
 pub const CHUNK_DONE: u16 = 1;
+
+/// The meta context of which parts of an export are allocated ("`base:` metadata contexts").
+pub const BASE_ALLOCATION: &str = "base:allocation";
 
 /// Flags of an export ("Transmission flags").
 pub mod export_flag {
@@ -155,6 +158,8 @@ open_number! {
         SERVER = 2,
         /// A property of an export.
         INFO = 3,
+        /// A meta context: its number and its name.
+        META_CONTEXT = 4,
         /// The server does not know the option.
         UNSUPPORTED = REPLY_IS_ERROR | 1,
         /// The server's operator does not allow it.
@@ -213,6 +218,8 @@ open_number! {
         OFFSET_DATA = 1,
         /// Zeroes: their offset and their number.
         OFFSET_HOLE = 2,
+        /// A meta context's number, and extents.
+        BLOCK_STATUS = 5,
         /// The request failed.
         ERROR = CHUNK_IS_ERROR | 1,
         /// The request failed at an offset, which follows the message.
@@ -373,6 +380,20 @@ layout! {
         [0] head: ChunkHead,
         /// Offset in the export in bytes.
         [20] offset: U64,
+    }
+}
+
+layout! {
+    /// A chunk of one extent ([`ChunkKind::BLOCK_STATUS`]).
+    pub struct StatusChunk: 32 {
+        /// The head.
+        [0] head: ChunkHead,
+        /// The number of the meta context.
+        [20] context: U32,
+        /// Length of the extent in bytes.
+        [24] bytes: U32,
+        /// The extent's status: of `base:allocation`, zero means allocated, with any data.
+        [28] status: U32,
     }
 }
 

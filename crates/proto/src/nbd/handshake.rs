@@ -8,15 +8,17 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use contract::{BLOCK_BYTES, Control, Fatal, Instant, NamespaceInfo, REQUEST_BYTES_MAX, Status};
+use contract::{
+    BLOCK_BYTES, Control, Fatal, Instant, NamespaceId, NamespaceInfo, REQUEST_BYTES_MAX, Status,
+};
 use wire::nbd::{
-    BlockSizeInfo, EXPORT_NAME_ZEROES, ExportInfo, ExportNameReply, FLAG_FIXED_NEWSTYLE,
-    FLAG_NO_ZEROES, GREETING_MAGIC, Greeting, InfoKind, OPTION_MAGIC, OPTION_REPLY_MAGIC,
-    OptionHead, OptionKind, OptionReply, OptionReplyHead, export_flag,
+    BASE_ALLOCATION, BlockSizeInfo, EXPORT_NAME_ZEROES, ExportInfo, ExportNameReply,
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_MAGIC, Greeting, InfoKind, OPTION_MAGIC,
+    OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply, OptionReplyHead, export_flag,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX};
+use super::limits::{ALLOCATION, HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX};
 
 /// The state of a negotiation.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(super) struct Handshake {
     no_zeroes: bool,
     /// The client asked for structured replies.
     pub(super) structured: bool,
+    /// The export of which the client chose `base:allocation`.
+    mapped: Option<NamespaceId>,
 }
 
 /// The step that comes next, or is waited for.
@@ -47,6 +51,12 @@ enum Stage {
     Options,
     /// The worker answers the question that this option asks.
     Asked(OptionKind),
+    /// The worker finds the export of which this option names meta contexts.
+    Contexts {
+        option: OptionKind,
+        /// `base:allocation` is among the names.
+        named: bool,
+    },
     /// An export was chosen; requests may come once all has been sent.
     Chosen,
     /// The client ends the connection.
@@ -58,6 +68,8 @@ enum Stage {
 pub(super) struct Chosen {
     pub(super) info: NamespaceInfo,
     pub(super) structured: bool,
+    /// The client chose `base:allocation` of this export.
+    pub(super) mapped: bool,
 }
 
 impl Handshake {
@@ -77,6 +89,7 @@ impl Handshake {
             since: None,
             no_zeroes: false,
             structured: false,
+            mapped: None,
         }
     }
 
@@ -142,7 +155,7 @@ impl Handshake {
                     None if self.gathered.is_empty() && !input.is_empty() => {}
                     None => break,
                 },
-                Stage::Asked(_) | Stage::Chosen | Stage::Aborted => break,
+                Stage::Asked(_) | Stage::Contexts { .. } | Stage::Chosen | Stage::Aborted => break,
             }
         }
         Ok(None)
@@ -178,6 +191,19 @@ impl Handshake {
                     return None;
                 };
                 Some(find(name))
+            }
+            OptionKind::LIST_META_CONTEXT | OptionKind::SET_META_CONTEXT => {
+                // A choice replaces the one before, even if it fails.
+                if option == OptionKind::SET_META_CONTEXT {
+                    self.mapped = None;
+                }
+                let Some((name, named)) = meta_queries(option, data).filter(|_| self.structured)
+                else {
+                    self.answer(option, OptionReply::INVALID, &());
+                    return None;
+                };
+                self.stage = Stage::Contexts { option, named };
+                return Some(find(name));
             }
             OptionKind::LIST if data.is_empty() => Some(Control::List { tag: 0 }),
             OptionKind::LIST => {
@@ -217,7 +243,11 @@ impl Handshake {
         &mut self,
         answer: Result<NamespaceInfo, Status>,
     ) -> Result<Option<Chosen>, Fatal> {
-        let Stage::Asked(option) = self.stage else { return Err(Fatal::OutOfOrder) };
+        let (option, named) = match self.stage {
+            Stage::Asked(option) => (option, false),
+            Stage::Contexts { option, named } => (option, named),
+            _ => return Err(Fatal::OutOfOrder),
+        };
         self.stage = Stage::Options;
         let info = match answer {
             Ok(info) => info,
@@ -234,6 +264,10 @@ impl Handshake {
                 return Ok(None);
             }
         };
+        if let OptionKind::LIST_META_CONTEXT | OptionKind::SET_META_CONTEXT = option {
+            self.answer_contexts(option, named, info.namespace);
+            return Ok(None);
+        }
         let (size, flags) = (info.blocks * BLOCK_BYTES as u64, self.flags_of(&info));
         if option == OptionKind::EXPORT_NAME {
             let reply = ExportNameReply { size: size.into(), flags: flags.into() };
@@ -263,7 +297,24 @@ impl Handshake {
             return Ok(None);
         }
         self.stage = Stage::Chosen;
-        Ok(Some(Chosen { info, structured: self.structured }))
+        let mapped = self.mapped == Some(info.namespace);
+        Ok(Some(Chosen { info, structured: self.structured, mapped }))
+    }
+
+    /// Answers an option that names `base:allocation` of an export or does not, and notes a choice.
+    fn answer_contexts(&mut self, option: OptionKind, named: bool, export: NamespaceId) {
+        let is_choice = option == OptionKind::SET_META_CONTEXT;
+        if named {
+            self.head(option, OptionReply::META_CONTEXT, size_of::<u32>() + BASE_ALLOCATION.len());
+            // A list has no numbers.
+            let number = if is_choice { ALLOCATION } else { 0 };
+            self.outbox.extend_from_slice(&number.to_be_bytes());
+            self.outbox.extend_from_slice(BASE_ALLOCATION.as_bytes());
+        }
+        self.answer(option, OptionReply::ACK, &());
+        if is_choice {
+            self.mapped = named.then_some(export);
+        }
     }
 
     /// Takes the names of the exports that the client may see.
@@ -352,14 +403,35 @@ fn find(name: &[u8]) -> Control {
 }
 
 /// Returns the name in the data of an info or a go; `None` if the data is malformed.
-fn info_name(data: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = data.split_first_chunk()?;
-    let length = u32::from_be_bytes(*length) as usize;
-    if length > NAME_BYTES_MAX {
-        return None;
-    }
-    let (name, rest) = rest.split_at_checked(length)?;
-    let (count, kinds) = rest.split_first_chunk()?;
+fn info_name(mut data: &[u8]) -> Option<&[u8]> {
+    let name = take_string(&mut data)?;
+    let (count, kinds) = data.split_first_chunk()?;
     let count = usize::from(u16::from_be_bytes(*count));
     (kinds.len() == count * size_of::<u16>()).then_some(name)
+}
+
+/// Returns the export's name in the data of an option about meta contexts, and whether its queries
+/// name `base:allocation`; `None` if the data is malformed.
+fn meta_queries(option: OptionKind, mut data: &[u8]) -> Option<(&[u8], bool)> {
+    let name = take_string(&mut data)?;
+    let (count, queries) = data.split_first_chunk()?;
+    data = queries;
+    let is_list = option == OptionKind::LIST_META_CONTEXT;
+    let count = u32::from_be_bytes(*count);
+    // A list without queries asks for all contexts, and one with a namespace for all of that.
+    let mut named = is_list && count == 0;
+    for _ in 0..count {
+        let query = take_string(&mut data)?;
+        named |= query == BASE_ALLOCATION.as_bytes() || is_list && query == b"base:";
+    }
+    data.is_empty().then_some((name, named))
+}
+
+/// Takes a string and its length off the front of `data`; `None` if it is malformed or too long.
+fn take_string<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = data.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let (string, rest) = rest.split_at_checked(length).filter(|_| length <= NAME_BYTES_MAX)?;
+    *data = rest;
+    Some(string)
 }

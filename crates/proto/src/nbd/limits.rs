@@ -16,6 +16,9 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// The time from the opening of a connection to the choice of an export.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
+/// The number of the meta context `base:allocation` on every connection.
+pub(super) const ALLOCATION: u32 = 1;
+
 /// The most requests of a connection that are cut and not answered. Another one waits.
 pub(super) const CUTS_MAX: usize = 16;
 

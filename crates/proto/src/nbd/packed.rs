@@ -2,7 +2,7 @@
 //! head that is being gathered, the payload that is passing, and the requests that are cut.
 //!
 //! Format 1 is little-endian: protocol and format (2 bytes); the export's number (2), blocks (8) and
-//! kind of replies (1); requests that run (4); whether the end has begun (1); bytes left of the
+//! replies (1: simple, structured, or these with block status); requests that run (4); whether the end has begun (1); bytes left of the
 //! payload (4), its request's cookie (8), whether its refusal is held (1), and its error (4); the number of gathered bytes (1), and those bytes; whether a request is being cut
 //! (1), and if so its rest (23); the number of cuts (1), and each (16).
 
@@ -34,7 +34,7 @@ impl NbdSession {
         let mut bytes = Vec::from(FORMAT);
         bytes.extend(self.export.namespace.0.to_le_bytes());
         bytes.extend(self.export.blocks.to_le_bytes());
-        bytes.push(u8::from(self.export.structured));
+        bytes.push(u8::from(self.export.structured) + u8::from(self.export.mapped));
         bytes.extend(self.running.to_le_bytes());
         bytes.push(u8::from(self.is_closing));
         bytes.extend(self.payload.to_le_bytes());
@@ -75,7 +75,7 @@ impl NbdSession {
         }
         let namespace = NamespaceId(u16::from_le_bytes(take(input)?));
         let blocks = u64::from_le_bytes(take(input)?);
-        let structured = flag(input)?;
+        let [replies @ 0..=2] = take(input)? else { return None };
         let running = u32::from_le_bytes(take(input)?);
         let is_closing = flag(input)?;
         let payload = u32::from_le_bytes(take(input)?);
@@ -93,12 +93,13 @@ impl NbdSession {
         }
         Some(NbdSession {
             handshake: None,
-            export: Export { namespace, blocks, structured },
+            export: Export { namespace, blocks, structured: replies > 0, mapped: replies > 1 },
             carry,
             payload,
             source: Source::Client,
             paying,
             late: if is_held { Late::Held(paying, error) } else { Late::None },
+            extent: None,
             rest,
             cuts: Cuts::of(cuts)?,
             running,

@@ -10,14 +10,14 @@ use contract::{
 };
 use wire::nbd::{
     CHUNK_DONE, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, DataChunk, ErrorChunk,
-    REQUEST_MAGIC, RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply, command_flag,
+    REQUEST_MAGIC, RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply, StatusChunk, command_flag,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::cut::{Cut, Cuts, Rest, Work};
 use super::errno;
 use super::handshake::Handshake;
-use super::limits::{PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
+use super::limits::{ALLOCATION, PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
 use crate::carry::Carry;
 
 /// The stream of announcements: nothing else is in it, so that a barrier ends at once.
@@ -43,6 +43,8 @@ pub struct NbdSession {
     pub(super) paying: Tag,
     /// The refusal of a write, which its client reads once it has sent the data.
     pub(super) late: Late,
+    /// The reply to a block status that is to be sent: the request's cookie and its length in bytes.
+    pub(super) extent: Option<(Tag, u32)>,
     /// The request that is being cut.
     pub(super) rest: Option<Rest>,
     pub(super) cuts: Cuts,
@@ -80,6 +82,8 @@ pub(super) struct Export {
     pub(super) blocks: u64,
     /// Replies to reads are structured.
     pub(super) structured: bool,
+    /// The client may ask for the status of blocks.
+    pub(super) mapped: bool,
 }
 
 impl Default for NbdSession {
@@ -94,12 +98,18 @@ impl NbdSession {
     pub fn new() -> Self {
         NbdSession {
             handshake: Some(Box::new(Handshake::new())),
-            export: Export { namespace: NamespaceId(0), blocks: 0, structured: false },
+            export: Export {
+                namespace: NamespaceId(0),
+                blocks: 0,
+                structured: false,
+                mapped: false,
+            },
             carry: Carry::new(),
             payload: 0,
             source: Source::Client,
             paying: 0,
             late: Late::None,
+            extent: None,
             rest: None,
             cuts: Cuts::default(),
             running: 0,
@@ -227,6 +237,10 @@ impl NbdSession {
                 self.is_closing = true;
                 return Ok(None);
             }
+            CommandKind::BLOCK_STATUS if self.has_status(head) => {
+                self.extent = Some((tag, bytes));
+                return Ok(None);
+            }
             _ => return Ok(Some(self.begin_other(kind, head))),
         };
         let payload = if kind == CommandKind::WRITE { bytes } else { 0 };
@@ -278,6 +292,14 @@ impl NbdSession {
             }
             _ => self.request(tag, 0, Command::Flush, 0, Status::Invalid),
         }
+    }
+
+    /// Returns `true` if this question for the status of blocks has an answer: all of its range is
+    /// allocated, since no device tells its holes.
+    fn has_status(&self, head: &RequestHead) -> bool {
+        const ALLOWED: u16 = command_flag::REQ_ONE | command_flag::FUA;
+        let fits = blocks_of(head).is_some_and(|range| range.fits(self.export.blocks));
+        self.export.mapped && fits && head.flags.get() & !ALLOWED == 0
     }
 
     /// Returns `true` if the rest of a request goes on without bytes of the client.
@@ -377,6 +399,9 @@ impl Session for NbdSession {
             }
             Late::Due(..) => return Ok(None),
         }
+        if self.extent.is_some() {
+            return Ok(None);
+        }
         loop {
             if self.is_closing {
                 // The end waits for the requests that came before.
@@ -394,6 +419,7 @@ impl Session for NbdSession {
             let before = input.len();
             match self.next_request(input)? {
                 Some(request) => return Ok(Some(Event::Request(request))),
+                None if self.extent.is_some() => return Ok(Some(Event::Own)),
                 None if input.len() == before || (self.rest.is_none() && !self.is_closing) => {
                     return Ok(None);
                 }
@@ -432,6 +458,7 @@ impl Session for NbdSession {
                         namespace: chosen.info.namespace,
                         blocks: chosen.info.blocks,
                         structured: chosen.structured,
+                        mapped: chosen.mapped,
                     };
                 }
                 return Ok(FrameHead::new(&[]));
@@ -491,6 +518,7 @@ impl Speaks for NbdSession {
         match (&self.handshake, self.late) {
             (Some(handshake), _) => handshake.unsaid(),
             (None, Late::Due(..)) => size_of::<SimpleReply>(),
+            (None, _) if self.extent.is_some() => size_of::<StatusChunk>(),
             (None, _) => 0,
         }
     }
@@ -501,6 +529,10 @@ impl Speaks for NbdSession {
             to[..size_of::<SimpleReply>()].copy_from_slice(reply.as_bytes());
             self.late = Late::None;
             return size_of::<SimpleReply>();
+        }
+        if let Some((tag, bytes)) = self.extent.take() {
+            to[..size_of::<StatusChunk>()].copy_from_slice(allocated(tag, bytes).as_bytes());
+            return size_of::<StatusChunk>();
         }
         let Some(handshake) = &mut self.handshake else { return 0 };
         let said = handshake.speak(to);
@@ -518,7 +550,9 @@ impl Movable for NbdSession {
     }
 
     fn is_settled(&self) -> bool {
-        let says_all = self.handshake.is_none() && !matches!(self.late, Late::Due(..));
+        let says_all = self.handshake.is_none()
+            && self.extent.is_none()
+            && !matches!(self.late, Late::Due(..));
         says_all && (self.payload == 0 || self.source == Source::Client)
     }
 
@@ -559,6 +593,13 @@ fn data_chunk(tag: Tag, range: Range, body: &[u8], flags: u16) -> DataChunk {
     let bytes = size_of::<u64>() + body.len();
     let offset = range.lba * BLOCK_BYTES as u64;
     DataChunk { head: chunk(tag, ChunkKind::OFFSET_DATA, flags, bytes), offset: offset.into() }
+}
+
+/// Returns the reply that a range of this length is allocated.
+fn allocated(tag: Tag, bytes: u32) -> StatusChunk {
+    let length = size_of::<StatusChunk>() - size_of::<ChunkHead>();
+    let head = chunk(tag, ChunkKind::BLOCK_STATUS, CHUNK_DONE, length);
+    StatusChunk { head, context: ALLOCATION.into(), bytes: bytes.into(), status: 0.into() }
 }
 
 /// Returns the last chunk of a reply that failed.

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use wire::nbd::{CommandKind, OptionKind};
+use wire::nbd::{BASE_ALLOCATION, CommandKind, OptionKind};
 
-use crate::nbd_client::{hello, named, option, request};
+use crate::nbd_client::{hello, hello_with_status, named, option, queries, request};
 use crate::nbd_rig::{NAMES, Rig};
 use crate::support::{Chance, Damage, cut, rounds, variant_name as name};
 
@@ -22,20 +22,29 @@ const DAMAGE: Damage = Damage {
     copied: 44,
 };
 
+/// The beginning of a block status.
+const STATUS: [u8; 8] = [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 5];
+
 fn stream(chance: &mut Chance) -> Vec<u8> {
-    let mut bytes = match chance.below(4) {
+    let mut bytes = match chance.below(5) {
         0 => {
             let kinds = [1, 2, 3, 5, 6, 7, 8, 9, 10, 99];
             let mut bytes = vec![0, 0, 0, chance.below(4) as u8];
             for _ in 0..chance.below(5) {
                 let kind = OptionKind(chance.of(&kinds));
                 let known = ["", NAMES[0], NAMES[1], NAMES[2], "none"];
-                let data = if chance.flip() { named(chance.of(&known)) } else { Vec::new() };
+                let contexts = ["base:", BASE_ALLOCATION, "", "qemu:dirty-bitmap:x"];
+                let data = match chance.below(3) {
+                    0 => Vec::new(),
+                    1 => named(chance.of(&known)),
+                    _ => queries(chance.of(&known), &contexts[chance.below(4)..]),
+                };
                 bytes.extend(option(kind, &data));
             }
             bytes
         }
         1 => hello("first", false),
+        2 => hello_with_status("first"),
         _ => hello("first", true),
     };
     for cookie in 0..chance.below(8) as u64 {
@@ -72,11 +81,14 @@ fn servers_stand_tampered_streams() {
         }
         while rig.answer(chance.flip()) {}
         marks.extend(rig.ended.iter().map(name));
+        if rig.output.windows(STATUS.len()).any(|bytes| bytes == STATUS) {
+            marks.insert("status".to_owned());
+        }
         if rig.output.len() > 1000 {
             marks.insert("answered".to_owned());
         }
     });
-    for mark in ["BadMagic", "BadField", "Unanswerable", "Ended", "TooMuch", "answered"] {
+    for mark in ["BadMagic", "BadField", "Unanswerable", "Ended", "TooMuch", "answered", "status"] {
         assert!(marks.contains(mark), "no round reached {mark}: {marks:?}");
     }
 }

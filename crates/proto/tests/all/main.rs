@@ -11,6 +11,7 @@ mod fuzz_takeover;
 mod nbd_client;
 mod nbd_rig;
 mod nbd_server;
+mod nbd_status;
 mod nvme_auth;
 mod nvme_busy;
 mod nvme_controller;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use wire::nbd::{
-    CHUNK_DONE, CHUNK_IS_ERROR, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, OPTION_MAGIC,
-    OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply, OptionReplyHead, REQUEST_MAGIC,
-    RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply,
+    BASE_ALLOCATION, CHUNK_DONE, CHUNK_IS_ERROR, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind,
+    OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply, OptionReplyHead,
+    REQUEST_MAGIC, RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -22,6 +22,24 @@ pub(crate) fn option(kind: OptionKind, data: &[u8]) -> Vec<u8> {
 /// Returns the data of an info or a go of this name.
 pub(crate) fn named(name: &str) -> Vec<u8> {
     [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 1, 0, 3]].concat()
+}
+
+/// Returns the data of an option about meta contexts of this export.
+pub(crate) fn queries(name: &str, contexts: &[&str]) -> Vec<u8> {
+    let string = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+    let mut bytes = string(name);
+    bytes.extend((contexts.len() as u32).to_be_bytes());
+    bytes.extend(contexts.iter().flat_map(|context| string(context)));
+    bytes
+}
+
+/// Returns what a client sends up to the choice of an export and of its block status.
+pub(crate) fn hello_with_status(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, 3];
+    bytes.extend(option(OptionKind::STRUCTURED_REPLY, &[]));
+    bytes.extend(option(OptionKind::SET_META_CONTEXT, &queries(name, &[BASE_ALLOCATION])));
+    bytes.extend(option(OptionKind::GO, &named(name)));
+    bytes
 }
 
 /// Returns what a client sends up to the choice of an export.
@@ -71,6 +89,8 @@ pub(crate) fn option_replies(bytes: &mut &[u8], count: usize) -> Vec<(u32, Optio
 pub(crate) struct Answer {
     pub(crate) error: u32,
     pub(crate) data: BTreeMap<u64, Vec<u8>>,
+    /// The extents of a block status: length and status of each.
+    pub(crate) extents: Vec<(u32, u32)>,
     pub(crate) is_done: bool,
 }
 
@@ -119,6 +139,14 @@ pub(crate) fn answers(
         if head.kind.get() == ChunkKind::OFFSET_DATA.0 {
             let offset = u64::from_be_bytes(body[..8].try_into().expect("an offset"));
             assert!(answer.data.insert(offset, body[8..].to_vec()).is_none());
+        } else if head.kind.get() == ChunkKind::BLOCK_STATUS.0 {
+            let number = |place: usize| {
+                u32::from_be_bytes(body[place..place + 4].try_into().expect("four bytes"))
+            };
+            assert_eq!(number(0), 1, "the number of the context");
+            assert_eq!(body.len() % 8, 4);
+            answer.extents =
+                (4..body.len()).step_by(8).map(|n| (number(n), number(n + 4))).collect();
         } else {
             assert!(head.kind.get() & CHUNK_IS_ERROR != 0, "{head:?}");
             answer.error = u32::from_be_bytes(body[..4].try_into().expect("an error"));

@@ -37,6 +37,10 @@ pub(in super::super) fn copies(context: &Context) -> Result<Verdict, String> {
     if size.trim() != BYTES.to_string() {
         return Err(format!("the namespace has {BYTES} bytes, not {size}"));
     }
+    let map = run(&["nbdinfo", "--map", &exports.local_url()])?;
+    if map.split_whitespace().collect::<Vec<_>>() != ["0", &BYTES.to_string(), "0", "data"] {
+        return Err(format!("the map is not one extent of data:\n{map}"));
+    }
     let (first, second) = (exports.url("first"), exports.url("second"));
     let (image, copy) = (exports.image(context.seed)?, exports.path("copy"));
     run(&["nbdcopy", &image, &first])?;
