@@ -551,8 +551,9 @@ fn stop_on_signal(
             if plan.orders.are_given() || std::mem::replace(&mut is_told, true) {
                 std::process::exit(130);
             }
-            plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
+            // First, since an idle server ends as soon as it is told to stop.
             ask_for_time(plan.limits.drain);
+            plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
         }
     });
     let started = reloads.and(heard).map(drop);
