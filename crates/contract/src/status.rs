@@ -84,6 +84,22 @@ impl Status {
     pub const fn is_ok(self) -> bool {
         matches!(self, Status::Ok)
     }
+
+    /// Returns the outcome of a request that changes data and was sent on an earlier connection too,
+    /// whose last copy ended with this status. A refusal of the last copy says nothing of the earlier
+    /// ones, which a device may still carry out: the outcome is then unknown.
+    #[must_use]
+    pub const fn of_repeated_change(self) -> Status {
+        match self {
+            Status::Retry
+            | Status::NoResources
+            | Status::NoTenant
+            | Status::NoNamespace
+            | Status::Denied
+            | Status::ReadOnly => Status::ConnectionLost,
+            told => told,
+        }
+    }
 }
 
 impl fmt::Display for Status {
@@ -122,5 +138,15 @@ mod tests {
             assert_eq!(Status::from_code(status.code()), *status);
         }
         assert_eq!(Status::from_code(9999), Status::Internal);
+    }
+
+    #[test]
+    fn a_refused_copy_says_nothing_of_earlier_ones() {
+        for told in [Status::Retry, Status::Denied, Status::NoTenant] {
+            assert_eq!(told.of_repeated_change(), Status::ConnectionLost);
+        }
+        for told in [Status::Ok, Status::MediaError, Status::OutOfRange, Status::CompareFailed] {
+            assert_eq!(told.of_repeated_change(), told);
+        }
     }
 }

@@ -263,13 +263,7 @@ impl Ledger {
     fn may_have_written(&self, op: u32) -> bool {
         matches!(
             self.records[op as usize].status,
-            None | Some(
-                Status::Ok
-                    | Status::ConnectionLost
-                    | Status::MediaError
-                    | Status::NoSpace
-                    | Status::Retry
-            )
+            None | Some(Status::Ok | Status::ConnectionLost | Status::MediaError | Status::NoSpace)
         )
     }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use contract::{
-    Buf, Command, Control, Fatal, Frame, FrameHead, NamespaceId, Slot, SlotTable, Status, Tag,
-    TenantReply,
+    Buf, Command, Control, Fatal, Frame, FrameHead, Kind, NamespaceId, Slot, SlotTable, Status,
+    Tag, TenantReply,
 };
 use proto::reflex::ClientSession;
 
@@ -73,6 +73,16 @@ impl Flight {
     /// Returns `true` while the transport holds the payload.
     pub(super) fn is_lent(&self) -> bool {
         self.lent.is_some()
+    }
+
+    /// Returns what the submitter is told of a request whose last copy ended with this status.
+    fn outcome(&self, status: Status) -> Status {
+        match self.work {
+            Work::Data { command, .. } if self.reissues > 0 && command.kind() == Kind::Write => {
+                status.of_repeated_change()
+            }
+            _ => status,
+        }
     }
 }
 
@@ -325,6 +335,7 @@ impl Requests {
             return None;
         }
         let flight = self.retire(slot);
+        let status = flight.outcome(status);
         match flight.work {
             Work::Data { command, buf, .. } => {
                 self.done.push(Done { ticket: Ticket(slot), command, status, buf });

@@ -346,6 +346,25 @@ fn a_refused_hello_ends_what_waits_with_its_status() {
 }
 
 #[test]
+fn the_outcome_of_a_change_is_unknown_if_only_its_last_copy_was_refused() {
+    let (mut world, conn) = World::connected(options());
+    submit(&mut world, write(1));
+    submit(&mut world, read(2));
+    assert_eq!(world.commands(conn), [write(1), read(2)]);
+    world.reset(conn);
+    world.pass(20);
+    let again = world.come_up();
+    let seen = world.seen(again);
+    submit(&mut world, write(3));
+    let fresh = world.seen(again);
+    for request in seen.iter().chain(&fresh) {
+        world.end(again, request, Status::Retry, &[]);
+    }
+    let unknown = (write(1), Status::ConnectionLost);
+    assert_eq!(world.ends(), [unknown, (read(2), Status::Retry), (write(3), Status::Retry)]);
+}
+
+#[test]
 fn a_drained_server_is_left_when_it_owes_nothing() {
     let (mut world, conn) = World::connected(options());
     submit(&mut world, read(1));

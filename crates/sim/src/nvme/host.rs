@@ -606,6 +606,7 @@ impl NvmeHost {
     fn finish(&mut self, place: usize, status: Status) {
         let work = self.works[place].take().expect("it was sent");
         let Work { op, command, is_probe, compares, .. } = work;
+        let status = if work.rewrites() { status.of_repeated_change() } else { status };
         self.ended += 1;
         assert!(may_end(command, compares, status), "host {}: {command:?}: {status}", self.number);
         self.count(&work, status);
