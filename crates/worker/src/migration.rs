@@ -538,7 +538,7 @@ fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut Lea
 
 /// Takes the connection's requests out of the schedulers, as far as they are charged to a tenant that
 /// it belongs to or has a handle on.
-fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
+pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
 ) -> Vec<Slot> {

@@ -22,7 +22,7 @@ use crate::gauges::Gauges;
 use crate::housekeeping::{self, Housekeeping};
 use crate::invitations::Invitations;
 use crate::lanes::Lanes;
-use crate::migration::{Around, Migration};
+use crate::migration::{self, Around, Migration};
 use crate::reader::{self, Reader};
 use crate::requests::Requests;
 use crate::tenancy::{self, Notices, Registrar};
@@ -283,6 +283,7 @@ where
 
     /// Forgets a connection that the transport has let go of.
     fn closed(&mut self, id: ConnId, reason: CloseReason) {
+        self.drop_queued(id);
         let front = &mut self.engine.front;
         let Some(mut conn) = front.conns.take(id, front.gauges.meters()) else { return };
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
@@ -317,6 +318,17 @@ where
         conn.arrived.iter().for_each(|request| gauges.meter(request.tenant).retire(1));
         conn.membership.leave_all(gauges.meters());
         self.engine.discard_unwanted();
+    }
+
+    /// Drops what a connection that is gone has at the schedulers. Its client sends that again on the
+    /// next connection: with both, a server that is late for the patience of its clients would spend
+    /// tokens on what nobody waits for, and be late for ever.
+    fn drop_queued(&mut self, id: ConnId) {
+        let Some(conn) = self.engine.front.conns.look(id) else { return };
+        if conn.outstanding.count > 0 {
+            let queued = migration::withdraw(&mut self.engine, id);
+            queued.into_iter().for_each(|slot| self.engine.front.forget(slot));
+        }
     }
 
     /// Takes what the control plane and other workers have sent.

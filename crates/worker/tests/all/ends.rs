@@ -140,3 +140,21 @@ fn a_bounded_number_ends_at_a_time() {
     rig.hang_up(5);
     assert_eq!(end(&mut rig, name(64, 0), until), Ok(1), "another is gone");
 }
+
+/// Whoever connects again sends its requests again; with the older copies in the queue, a tenant with
+/// few tokens would pay for what nobody waits for.
+#[test]
+fn what_a_lost_connection_has_in_a_queue_is_dropped_and_costs_nothing() {
+    let mut rig = Rig::new(12, &[(UNIT, 4)]);
+    rig.connect(0, 1);
+    rig.connect(1, 1);
+    rig.impoverish(&[1]);
+    assert_eq!(rig.say(0, b"R\x01R\x01R\x01"), []);
+    assert_eq!(rig.say(1, b"R\x01"), []);
+    assert_eq!(rig.worker.load().in_flight, 4, "all wait for tokens");
+    rig.reset(0);
+    assert_eq!(rig.worker.load().in_flight, 1);
+    assert_eq!(rig.impoverish(&[]), [(1, vec![b'R', 0, 0])]);
+    assert_eq!(rig.paid(), 1, "of the four, only the one that was answered");
+    assert!(rig.worker.is_at_rest());
+}
