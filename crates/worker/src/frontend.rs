@@ -86,6 +86,12 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.requests.len() + self.conns.hellos.owed()
     }
 
+    /// Returns whether one more frame may be sent than those that are kept.
+    #[inline]
+    pub(crate) fn has_frame(&self) -> bool {
+        self.net.room() > self.owed()
+    }
+
     /// Returns whether one more request of somebody, and its reply, find a place.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
@@ -261,7 +267,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
     /// Sends a part of what the session has to say; returns `false` where there is no room.
     fn utter(&mut self, id: ConnId) -> bool {
-        if self.net.room() <= self.owed() {
+        if !self.has_frame() {
             return false;
         }
         let conn = self.conns.get(id);
@@ -318,7 +324,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.forget_awaited(asked);
         let Some(conn) = self.conns.find(id) else { return };
         let tell = is_drained && conn.session.takes_notices();
-        if tell && self.net.room() > self.owed() {
+        if tell && self.has_frame() {
             self.reply(id, &Reply::Notice(Notice::Draining), None);
         }
         self.finish_if_idle(id);

@@ -9,6 +9,7 @@
 use contract::{ConnId, Device, Member, Request, Scheduler, Session, Status, TenantId, Transport};
 
 use crate::Limits;
+use crate::connections::Life;
 use crate::engine::Engine;
 use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
 
@@ -17,6 +18,9 @@ use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
 #[derive(Debug)]
 pub(crate) struct Invitations {
     lines: PutOffLines,
+    /// Connections whose put-off requests found no frame to be refused with. Frames that the network
+    /// gives back end this.
+    returned: Vec<ConnId>,
 }
 
 /// The outcome of an attempt to ask.
@@ -44,7 +48,7 @@ impl Invitations {
     /// Makes lines for so many requests that one tenant alone can put off as many as there are slots.
     pub(crate) fn new(limits: &Limits) -> Self {
         let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
-        Invitations { lines: PutOffLines::new(requests_max, limits.tenants) }
+        Invitations { lines: PutOffLines::new(requests_max, limits.tenants), returned: Vec::new() }
     }
 
     /// Returns how many requests wait to ask.
@@ -66,7 +70,7 @@ impl Invitations {
         };
         let member = engine.front.member(tenant);
         let conn = engine.front.conns.get(id);
-        if conn.life.is_moving() {
+        if conn.life.is_moving() || !conn.put_off.is_empty() {
             return conn.put_off.push((request, member));
         }
         self.ask_in_line(engine, PutOff { conn: id, request, charged: member });
@@ -93,15 +97,31 @@ impl Invitations {
     }
 
     /// Asks again for the payloads whose requests a connection that has moved, or stays, had put off.
+    /// What finds no frame to be refused with is asked for in a later turn.
     pub(crate) fn ask_again<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
         id: ConnId,
     ) {
-        let conn = engine.front.conns.find(id).filter(|conn| !conn.life.is_ending());
+        let stays = |life: Life| !life.is_ending() && !life.is_moving();
+        let conn = engine.front.conns.find(id).filter(|conn| stays(conn.life));
         let Some(conn) = conn else { return };
-        for (request, charged) in std::mem::take(&mut conn.put_off) {
+        let mut put_off = std::mem::take(&mut conn.put_off);
+        let mut asked = 0;
+        while asked < put_off.len() && engine.front.has_frame() {
+            let (request, charged) = put_off[asked];
             self.ask_in_line(engine, PutOff { conn: id, request, charged });
+            asked += 1;
+        }
+        put_off.drain(..asked);
+        if put_off.is_empty() {
+            return;
+        }
+        if let Some(conn) = engine.front.conns.find(id) {
+            conn.put_off = put_off;
+            if !self.returned.contains(&id) {
+                self.returned.push(id);
+            }
         }
     }
 
@@ -111,6 +131,9 @@ impl Invitations {
         &mut self,
         engine: &mut Engine<T, D, S, P>,
     ) {
+        for id in std::mem::take(&mut self.returned) {
+            self.ask_again(engine, id);
+        }
         let (mut asked, mut waiting) = (0, 0);
         while asked < engine.front.limits.batch && waiting < self.lines.tenants() {
             let put_off = self.lines.front().expect("somebody waits");
@@ -138,6 +161,9 @@ fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
     put_off: &PutOff,
 ) -> Asked {
     let PutOff { conn: id, request, charged } = *put_off;
+    if !engine.front.has_frame() {
+        return Asked::Short;
+    }
     let charged: Result<TenantId, Status> = engine.front.tenant_as(charged);
     let placed = match engine.judge(id, &request, charged) {
         Ok(placed) => placed,

@@ -71,7 +71,7 @@ impl Notices {
             let own = front.tenant_of(id, 0) == Ok(member.tenant);
             let handle = own.then_some(0).or_else(|| handle_of(front, id, member.tenant));
             let Some(tenant) = handle else { continue };
-            if front.net.room() > front.owed() {
+            if front.has_frame() {
                 let notice = Notice::Renegotiate { tenant, iops, read_percent };
                 front.reply(id, &Reply::Notice(notice), None);
             }
