@@ -150,6 +150,8 @@ pub struct WorkerMeter {
     turns: AtomicU64,
     /// Nanoseconds of those turns, with the system call after each.
     busy_nanos: AtomicU64,
+    /// Nanoseconds for which the worker's thread was ready to run and did not.
+    waited_nanos: AtomicU64,
     /// Nanoseconds of the timed turns, by [`Part`].
     parts: [AtomicU64; Part::ALL.len()],
     /// Failed requests by status.
@@ -179,6 +181,9 @@ pub struct WorkerReading {
     pub turns: u64,
     /// Nanoseconds of those turns, with the system call after each.
     pub busy_nanos: u64,
+    /// Nanoseconds for which the worker's thread was ready to run and did not; zero where the kernel
+    /// does not count them.
+    pub waited_nanos: u64,
     /// Nanoseconds of the timed turns, by [`Part`].
     pub parts: [u64; Part::ALL.len()],
     /// Failed requests by status.
@@ -207,6 +212,18 @@ impl WorkerMeter {
     /// Worker: adds the nanoseconds that a timed turn spent in a part.
     pub fn time(&self, part: Part, nanos: u64) {
         bump_u64(&self.parts[part as usize], nanos);
+    }
+
+    /// Control plane: sets the total time for which the worker's thread was ready to run and did
+    /// not.
+    pub fn set_waited(&self, waited: Duration) {
+        self.waited_nanos.store(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the total time for which the worker's thread was ready to run and did not; zero where
+    /// the kernel does not count it.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_nanos.load(Ordering::Relaxed))
     }
 
     /// Worker: counts a failed request.
@@ -270,6 +287,7 @@ impl WorkerMeter {
         WorkerReading {
             turns: wide(&self.turns),
             busy_nanos: wide(&self.busy_nanos),
+            waited_nanos: wide(&self.waited_nanos),
             parts: self.parts.each_ref().map(wide),
             failures: self.failures.each_ref().map(narrow),
             ends: self.ends.each_ref().map(narrow),
@@ -311,6 +329,7 @@ mod tests {
         let gauges = Gauges { protocols: [1, 5, 0], in_flight: 2, buffers: 3, carried: 4 };
         meter.tell(1, 0, gauges);
         meter.tell(2, 500, gauges);
+        meter.set_waited(Duration::from_nanos(700));
         meter.time(Part::Kernel, 300);
         meter.fail(Status::Denied);
         meter.end(End::Stuck);
@@ -318,6 +337,7 @@ mod tests {
         let read = meter.read();
         assert_eq!((read.turns, read.busy_nanos, read.gauges), (3, 500, gauges));
         assert_eq!((read.parts[4], read.failures[5]), (300, 1));
+        assert_eq!((read.waited_nanos, meter.waited()), (700, Duration::from_nanos(700)));
         assert_eq!((read.ends[End::Stuck as usize], read.moves), (1, [0, 1, 0]));
     }
 }

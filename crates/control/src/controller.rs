@@ -5,6 +5,7 @@
 //! simulated world, the controller is one of the world's parties.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use contract::{
@@ -35,6 +36,20 @@ const REPORTS_MAX: usize = 1024;
 /// Period at which leaving tenants, and messages that found no room, are checked again.
 const PERIOD: Duration = Duration::from_millis(50);
 
+/// The kernel's account of a worker's thread: the total time for which the thread was ready to run
+/// and did not. `None` if the kernel has no account.
+pub type Account = Box<dyn Fn() -> Option<Duration> + Send>;
+
+/// The accounts of the workers' threads, by worker.
+#[derive(Default)]
+struct Accounts(Vec<(usize, Account)>);
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(worker, _)| worker)).finish()
+    }
+}
+
 /// The controller of a server's workers.
 #[derive(Debug)]
 pub struct WorkerController {
@@ -46,6 +61,7 @@ pub struct WorkerController {
     /// Reports of workers that were not yet taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
     commands: WorkerCommands,
+    accounts: Accounts,
 }
 
 impl WorkerController {
@@ -70,7 +86,8 @@ impl WorkerController {
     fn at(tenants: Tenants, mail: Mailboxes, workers: usize) -> WorkerController {
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
         let commands = WorkerCommands::new(tenants.clone(), mail.senders(), workers);
-        WorkerController { tenants, mail, outgoing, reports: VecDeque::new(), commands }
+        let (reports, accounts) = (VecDeque::new(), Accounts::default());
+        WorkerController { tenants, mail, outgoing, reports, commands, accounts }
     }
 
     /// Returns the operators' commands for workers.
@@ -81,6 +98,11 @@ impl WorkerController {
     /// Sets the function that tells a worker, or the hand-over thread, that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
         self.mail.set_wake(worker, wake);
+    }
+
+    /// Sets the account of a worker's thread, which is read at each observation of the devices.
+    pub fn set_account(&mut self, worker: usize, account: Account) {
+        self.accounts.0.push((worker, account));
     }
 
     /// Sends a message to a worker, with the next [`serve`](WorkerController::serve).
@@ -154,14 +176,21 @@ impl WorkerController {
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();
-        registry.observe(now);
         let window_ends = registry.activity().age(now) >= WINDOW;
+        if window_ends || registry.is_observation_due(now) {
+            for (worker, account) in &self.accounts.0 {
+                let Some(waited) = account() else { continue };
+                registry.meters(*worker).worker.set_waited(waited);
+            }
+        }
+        registry.observe(now);
         let mut strain = 0.0;
         if window_ends {
             registry.measure(now);
             tells.extend(notices(&mut registry, now));
             end_orphans(&mut registry, now);
-            strain = strain_of(&registry);
+            // More workers help nobody whose workers wait for processors.
+            strain = if registry.starvation().is_some() { 0.0 } else { strain_of(&registry) };
         }
         tells.extend(registry.take_news());
         registry.settle(now);
@@ -377,6 +406,7 @@ fn refused(registry: &TenantRegistry, refusal: &Refusal) -> Answer {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::{DeviceSetup, Switches};
@@ -467,6 +497,28 @@ mod tests {
         assert_eq!(worker.poll(), None, "nobody was told to leave");
         ask(&mut controller, &mut worker, 0, Wish::Unregister { member }, at(0));
         assert_eq!(controller.tenants.find("a"), None, "the second handle was given back, too");
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_a_processor_is_named_and_no_tenant_strains() {
+        let (mut controller, _worker) = controller();
+        let waited = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let read = waited.clone();
+        let account = move || Some(Duration::from_millis(read.load(Ordering::Relaxed)));
+        controller.set_account(0, Box::new(account));
+        let tenants = controller.tenants.clone();
+        let verdict = move || tenants.registry().starvation().map(|found| found.to_string());
+        controller.serve(at(1));
+        assert_eq!(verdict(), None);
+        waited.store(20, Ordering::Relaxed);
+        controller.serve(at(2));
+        assert_eq!(verdict(), None, "2 % of a second is nothing");
+        waited.store(420, Ordering::Relaxed);
+        controller.serve(at(3));
+        let said = verdict().expect("it waited for 40 %");
+        assert!(said.contains("worker 0 was ready to run and did not for 40 %"), "{said}");
+        controller.serve(at(4));
+        assert_eq!(verdict(), None, "it waits no more");
     }
 
     #[test]

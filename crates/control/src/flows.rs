@@ -73,6 +73,9 @@ pub struct WorkerFlow {
     pub turns: u64,
     /// Seconds of those turns, with the system call after each.
     pub busy: f64,
+    /// Seconds since the start for which the worker's thread was ready to run and did not; zero where
+    /// the kernel does not count them.
+    pub waited: f64,
     /// Seconds of the timed turns, by [`Part`].
     pub parts: [f64; Part::ALL.len()],
     /// Failed requests by status.
@@ -94,6 +97,8 @@ pub struct WorkerFlow {
     pub turn_rate: f64,
     /// Share of the last window in which the worker was busy, 0 to 1.
     pub busy_share: f64,
+    /// Share of the last window for which the worker's thread was ready to run and did not, 0 to 1.
+    pub waited_share: f64,
     /// Parts of the busy time in the last window, each from 0 to 1; all zero if nothing was timed.
     pub shares: [f64; Part::ALL.len()],
 }
@@ -279,6 +284,9 @@ impl WorkerFlow {
         let busy = (after.busy_nanos - before.busy_nanos) as f64 / 1e9;
         self.turn_rate = (after.turns - before.turns) as f64 / seconds;
         self.busy_share = (busy / seconds).min(1.0);
+        let waited = after.waited_nanos.saturating_sub(before.waited_nanos) as f64 / 1e9;
+        self.waited_share = (waited / seconds).min(1.0);
+        self.waited = after.waited_nanos as f64 / 1e9;
         (self.turns, self.busy) = (after.turns, after.busy_nanos as f64 / 1e9);
         let new = |n: usize| (after.parts[n] - before.parts[n]) as f64;
         let all: f64 = (0..Part::ALL.len()).map(new).sum();

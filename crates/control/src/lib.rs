@@ -25,6 +25,7 @@ pub mod metrics;
 mod registry;
 pub mod sizing;
 mod standing;
+mod starvation;
 mod tenants;
 mod totals;
 mod traces;
@@ -36,7 +37,7 @@ pub use commands::{
     WorkerInfo, WorkerState,
 };
 pub use compliance::{BURST, Compliance};
-pub use controller::{GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
+pub use controller::{Account, GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use info::{
     Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
@@ -47,6 +48,7 @@ pub use registry::holdings::Held;
 pub use registry::{Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};
+pub use starvation::Starvation;
 pub use tenants::{Clock, Tenants};
 pub use totals::{TenantTotals, seconds_of};
 pub use work::Work;

@@ -18,6 +18,7 @@ mod meters;
 mod news;
 mod table;
 mod verdicts;
+mod waits;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use crate::history;
 use crate::info::{Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, Verdict, Ways};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
+use crate::starvation::Starvation;
 use crate::totals::TOKEN;
 
 pub(crate) use activity::{Activity, class_index};
@@ -41,6 +43,7 @@ use meters::WorkerMeters;
 use news::WorkerNews;
 pub(crate) use table::{Entry, TenantTable};
 use verdicts::{named, tokens_up, verdict};
+use waits::Waits;
 
 /// The registry of all tenants of a server. Time is an argument.
 #[derive(Debug)]
@@ -50,6 +53,7 @@ pub struct TenantRegistry {
     pub(crate) meters: WorkerMeters,
     news: WorkerNews,
     activity: Activity,
+    waits: Waits,
     /// Unregistered tenants whose numbers are not yet free.
     leaving: Vec<TenantId>,
     /// `true` while another process takes over: tenants do not change.
@@ -70,6 +74,7 @@ impl TenantRegistry {
             devices: Devices::new(devices, tenants_max),
             meters: WorkerMeters::new(workers, tenants_max),
             news: WorkerNews::default(),
+            waits: Waits::default(),
             leaving: Vec::new(),
             is_frozen: false,
         }
@@ -347,8 +352,22 @@ impl TenantRegistry {
     /// call, if these features are [switched on](spec::Switches) and their window is over. Also
     /// checks whether the devices have drifted from their models.
     pub fn observe(&mut self, now: Instant) {
+        if !self.is_observation_due(now) {
+            return;
+        }
+        let waited = self.waits.look(self.meters.all());
         // A changed price of writes changes the tokens that SLOs need.
-        self.devices.observe(now).into_iter().for_each(|place| self.price_tenants(place));
+        self.devices.observe(waited, now).into_iter().for_each(|place| self.price_tenants(place));
+    }
+
+    /// Returns `true` if [`observe`](TenantRegistry::observe) would do something now.
+    pub(crate) fn is_observation_due(&self, now: Instant) -> bool {
+        self.devices.is_due(now)
+    }
+
+    /// Returns the worker that waited for a processor for too much of the last window.
+    pub fn starvation(&self) -> Option<Starvation> {
+        self.activity.starvation()
     }
 
     /// Recomputes the tokens that the SLOs of a device need, with its current prices.

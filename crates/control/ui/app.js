@@ -1,7 +1,7 @@
 // The page: polls the server once a second, and passes news to its parts.
 
 import { Failure, get } from "./api.js";
-import { at } from "./dom.js";
+import { at, say } from "./dom.js";
 import * as check from "./check.js";
 import * as connections from "./connections.js";
 import * as device from "./device.js";
@@ -32,6 +32,9 @@ async function look() {
   const named = await get("/v1/devices");
   const crew = await get("/v1/workers");
   devices.show(named.devices);
+  const verdict = at("overcommitted");
+  verdict.hidden = !flows.overcommitted;
+  say(verdict, flows.overcommitted ? `⚠ ${flows.overcommitted}. Reads that are late may be the machine's; devices are not judged meanwhile.` : "");
   tiles.show({ past, stood, flows, crew });
   tenants.show(stood);
   heat.show(past);

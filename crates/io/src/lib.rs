@@ -6,6 +6,7 @@
 //! ([`Reactor`] and [`Network`] are what both have in common).
 //! [`run`] is the outer loop that reads the clock, takes a turn, and spins or parks.
 
+mod account;
 mod arena;
 mod clock;
 mod cpu;
@@ -33,6 +34,7 @@ mod unix;
 mod uring;
 mod waker;
 
+pub use account::ThreadAccount;
 pub use arena::{Arena, carve};
 pub use clock::Clock;
 pub use cpu::{check_cpu, keep_off_cpus, lower_priority, pin_to_cpu, raise_descriptor_limit};

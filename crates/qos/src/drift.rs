@@ -11,6 +11,7 @@ use core::time::Duration;
 use contract::Instant;
 
 use crate::units::TOKEN;
+use crate::waits::is_starved;
 use crate::{DeviceModel, Load, Since};
 
 /// The length of a window.
@@ -18,6 +19,9 @@ pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
 
 /// From the begin of a window to that of the next: in between nobody pays for being measured.
 pub const DRIFT_PERIOD: Duration = Duration::from_secs(2);
+
+/// The percentile that is compared, in tenths of a percent.
+const TAIL: u16 = 950;
 
 /// Reads without which a window says nothing about its tail.
 const READS_MIN: u64 = 500;
@@ -54,6 +58,8 @@ pub enum Unsure {
     LittleLoad,
     /// Most requests are of many pages, of which the rows say nothing.
     LargeRequests,
+    /// A thread of the server was ready to run and did not, so delays are those of the machine.
+    Starved,
 }
 
 impl fmt::Display for Unsure {
@@ -63,6 +69,7 @@ impl fmt::Display for Unsure {
             Unsure::FewReads => "too few reads to tell their tail",
             Unsure::LittleLoad => "the load is too small to tell",
             Unsure::LargeRequests => "its requests are of many pages, and the model's rates of one",
+            Unsure::Starved => "the machine is overcommitted: workers wait for processors",
         })
     }
 }
@@ -92,6 +99,8 @@ pub enum Drift {
 pub(crate) struct Sight<'a> {
     pub(crate) since: &'a Since,
     pub(crate) length: Duration,
+    /// The longest time for which a worker was ready to run and did not.
+    pub(crate) waited: Duration,
     /// Units of a 4 KiB write, as it was priced.
     pub(crate) write: u32,
     /// The share of the model that a correction has left: of its rate, over the price of writes.
@@ -161,16 +170,19 @@ fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
 
 /// Returns what the device served, as a share of what the model says that it serves at that tail.
 fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
-    let Sight { since, length, write, corrected } = *sight;
+    let Sight { since, length, waited, write, corrected } = *sight;
     if since.ended() < READS_MIN {
         return Err(Unsure::FewReads);
+    }
+    if is_starved(waited, length, TAIL) {
+        return Err(Unsure::Starved);
     }
     let load = Served::of(model, since, write);
     if load.size > SIZE_MAX {
         return Err(Unsure::LargeRequests);
     }
     let rate = load.units / length.as_secs_f64();
-    let tail_us = since.tail_nanos(950) / 1_000;
+    let tail_us = since.tail_nanos(TAIL) / 1_000;
     let tightest_us = model.latency_us_min();
     let at = u32::try_from(tail_us).unwrap_or(u32::MAX).max(tightest_us);
     let says = model.rate(at, Load::Mixed).expect("a latency of the first row or above") as f64;
@@ -228,6 +240,11 @@ mod tests {
         }
 
         fn window(&mut self, share: f64, tail_us: u64) -> Drift {
+            self.window_with(share, tail_us, Duration::ZERO)
+        }
+
+        /// A window in which a worker waited for a processor.
+        fn window_with(&mut self, share: f64, tail_us: u64, waited: Duration) -> Drift {
             let model = DeviceModel::device_a();
             // Ten requests, one of them a write, cost 1 900 units.
             let tens = (42e6 * share / 2.0 / 1_900.0) as u64;
@@ -236,7 +253,8 @@ mod tests {
             self.delays.count(0, tens * 9, tens, tens * 1_900);
             let since = self.seen.look(&self.delays);
             self.now = self.now + DRIFT_PERIOD;
-            let sight = Sight { since: &since, length: DRIFT_WINDOW, write: 1_000, corrected: 1.0 };
+            let length = DRIFT_WINDOW;
+            let sight = Sight { since: &since, length, waited, write: 1_000, corrected: 1.0 };
             self.watch.end(&model, sight, self.now);
             self.watch.state()
         }
@@ -281,6 +299,25 @@ mod tests {
         assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LittleLoad));
         bench.delays.count(0, 0, 0, 1 << 40);
         assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LargeRequests));
+    }
+
+    #[test]
+    fn a_wait_for_a_processor_is_not_a_drift_of_the_device() {
+        let (mut bench, waited) = (Bench::new(), Duration::from_millis(60));
+        for _ in 0..WINDOWS_MAX {
+            let state = bench.window_with(0.5, 5_000, waited);
+            assert_eq!(state, Drift::Unknown(Unsure::Starved));
+        }
+        (0..WINDOWS_MIN).for_each(|_| {
+            bench.window(0.9, 450);
+        });
+        for _ in 0..WINDOWS_MAX {
+            let state = bench.window_with(0.5, 5_000, waited);
+            assert_eq!(state, Drift::Fits { ratio: 1.0 }, "what is known stays known");
+        }
+        let short = Duration::from_millis(12);
+        let slow = (0..WINDOWS_MAX).map(|_| bench.window_with(0.5, 5_000, short)).last().unwrap();
+        assert!(matches!(slow, Drift::Drifted { .. }), "too short to make a tail: {slow:?}");
     }
 
     #[test]

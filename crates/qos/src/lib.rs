@@ -54,6 +54,7 @@ mod sync;
 mod tenant;
 mod token_scheduler;
 pub mod units;
+mod waits;
 
 pub use any_scheduler::AnyScheduler;
 pub use balance::Balance;
@@ -80,3 +81,4 @@ pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};
 pub use token_scheduler::TokenScheduler;
+pub use waits::{WAITS_MAX, is_starved};

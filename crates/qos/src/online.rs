@@ -43,6 +43,8 @@ struct World {
     table: SlotTable<(usize, Kind)>,
     queue: Queue,
     now: u64,
+    /// The time in each window for which the worker waits for a processor.
+    waited: Duration,
     /// Requests of the latency-critical tenant so far.
     asked: u64,
     mixed: u64,
@@ -73,7 +75,16 @@ impl World {
         let scheduler = registry.scheduler(0, limits);
         let queue = Queue { rate: RATE, write: u64::from(WRITE), free_at: 0 };
         let table = SlotTable::new(limits.slots);
-        World { registry, scheduler, table, queue, now: 0, asked: 0, mixed: 0 }
+        World {
+            registry,
+            scheduler,
+            table,
+            queue,
+            now: 0,
+            waited: Duration::ZERO,
+            asked: 0,
+            mixed: 0,
+        }
     }
 
     fn ask(&mut self, tenant: usize, kind: Kind) -> Result<(), QueueFull> {
@@ -116,7 +127,7 @@ impl World {
         }
         delays.sort_unstable();
         seen.tail_us = delays[delays.len() * 95 / 100];
-        self.registry.observe(Instant::from_nanos(self.now));
+        self.registry.observe(self.waited, Instant::from_nanos(self.now));
         seen
     }
 
@@ -164,6 +175,24 @@ fn a_device_that_ages_breaks_the_model_and_not_the_correction() {
             assert!(!world.registry.shared().measuring());
         }
     }
+}
+
+#[test]
+fn delays_of_a_worker_that_waits_for_a_processor_correct_nothing() {
+    let mut world = World::new();
+    world.registry.correct_online(true, Instant::ZERO);
+    world.registry.bound_depth(true, Instant::ZERO);
+    world.windows(5);
+    let depth = world.scheduler.depth_max();
+    // To the server, a thread that is kept from running looks like a device that is slow.
+    (world.queue.rate, world.waited) = (RATE / 2, Duration::from_millis(40));
+    let starved = world.windows(50);
+    assert!(late(&starved) > 0, "{starved:?}");
+    assert_eq!(world.registry.adjustment(), Adjustment::NONE);
+    assert_eq!(world.scheduler.depth_max(), depth);
+    world.waited = Duration::ZERO;
+    world.windows(10);
+    assert!(world.registry.adjustment() != Adjustment::NONE, "now it is the device");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod table;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
+use core::time::Duration;
 
 use contract::{Instant, Slo, TenantId};
 
@@ -383,7 +384,9 @@ impl Registry {
     /// the depth and the drift. The control plane calls this every
     /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; while all are off nothing happens. Workers
     /// take the changes up in their next rounds.
-    pub fn observe(&mut self, now: Instant) -> Adjustment {
+    /// `waited` is the longest time since the last call for which a worker was ready to run and did
+    /// not: windows with much of that change nothing.
+    pub fn observe(&mut self, waited: Duration, now: Instant) -> Adjustment {
         let view = View {
             model: &self.model,
             delays: &self.shared.delays,
@@ -395,7 +398,7 @@ impl Registry {
             ),
             strictest: self.table.standing().strictest().map(|(_, promise)| promise),
         };
-        self.probe.look(&view, now);
+        self.probe.look(&view, waited, now);
         self.shared.set_measuring(self.probe.is_needed());
         let Some(Observation { depth, adjustment }) = self.probe.end_window(&view, now) else {
             return self.adjustment;

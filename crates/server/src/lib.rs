@@ -4,6 +4,7 @@
 //! [`serve::run`] is the whole of it; a test or another program can embed it.
 #![forbid(unsafe_code)]
 
+mod accounts;
 pub mod admin;
 mod audit;
 mod complaints;

@@ -23,6 +23,7 @@ use qos::{DeviceModel, Drift};
 pub(crate) use self::model_store::ModelStore;
 use self::prober::{Orders, Place};
 use self::run::{Ended, IDLE_SHARE, Order};
+use crate::accounts::Accounts;
 use crate::config::Space;
 use crate::interface::Chosen;
 use crate::places::Places;
@@ -55,6 +56,7 @@ pub(crate) struct Tools {
     pub(crate) tenants: Tenants,
     pub(crate) places: Arc<Places>,
     pub(crate) clock: Clock,
+    pub(crate) accounts: Accounts,
     /// The number of workers, and of the scheduler that the probes have.
     pub(crate) workers: usize,
     pub(crate) chosen: Chosen,

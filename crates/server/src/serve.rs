@@ -33,6 +33,7 @@ use self::args::{located, merge};
 use self::doors::Doors;
 use self::draft::{Beside, Draft};
 use self::duty::{Duty, ServerDevice, ServerWorker};
+use crate::accounts::Accounts;
 use crate::admin::{Crew, Office};
 use crate::config::exposure::exposed;
 use crate::config::{Config, Mistakes};
@@ -73,6 +74,7 @@ pub(crate) struct Plan {
     fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The mailboxes of workers that have not started, and their orders, by worker.
     boxes: Mutex<Vec<Option<(WorkerMailbox, Inbox)>>>,
+    accounts: Accounts,
 }
 
 impl Plan {
@@ -136,6 +138,7 @@ impl Plan {
             tenants: self.tenants.clone(),
             places: self.places.clone(),
             clock: self.clock,
+            accounts: self.accounts.clone(),
             workers: self.workers(),
             chosen,
         };
@@ -370,7 +373,8 @@ fn plan(
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");
     }
-    let (controller, boxes, hand_over) = WorkerController::with_hand_over(tenants.clone(), workers);
+    let (mut controller, boxes, hand_over) =
+        WorkerController::with_hand_over(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
     let room = config.connections_max().min(descriptors).max(1);
@@ -399,6 +403,7 @@ fn plan(
         no_scheduler: args.no_scheduler,
         fabric: Arc::default(),
         boxes: Mutex::new(boxes),
+        accounts: Accounts::watched_by(&mut controller, workers),
     };
     Ok((plan, controller, hand_over))
 }
@@ -443,6 +448,7 @@ fn work<N: Way>(
     listeners: Vec<(ListenerId, Listener)>,
     started: &Sender<Result<(usize, Waker), String>>,
 ) {
+    plan.accounts.open(number);
     let own = plan.boxes.lock().expect("no holder panics")[number].take();
     let (mailbox, inbox) = own.expect("a worker starts once");
     let (reactor, mut worker) = match build::<N>(plan, number, listeners, mailbox) {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use control::admin::{
     Admitted, ChangeTenants, ChangedTenants, Check, Client, NewTenant, Share, Slo, State,
-    TenantPatch, TenantStatus, Tenants, Verdict,
+    TenantPatch, TenantStatus, Verdict,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -185,8 +185,7 @@ impl TenantCommand {
                 });
             }
             TenantCommand::List => {
-                let tenants = Tenants { tenants: client.tenants()? };
-                common.print(&tenants, |tenants| list(&tenants.tenants));
+                common.print(&client.tenant_list()?, |all| list(&all.tenants) + &all.verdict());
             }
             TenantCommand::Check { device, tenant, promise } => {
                 let slo = promise.over(None)?;

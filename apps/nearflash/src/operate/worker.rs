@@ -126,6 +126,7 @@ fn list(workers: &[Worker]) -> String {
         ("STATE", Left),
         ("CPU", Right),
         ("BUSY", Right),
+        ("WAITED", Right),
         ("CONNECTIONS", Right),
         ("LEFT", Right),
         ("CAME", Right),
@@ -139,6 +140,7 @@ fn list(workers: &[Worker]) -> String {
             state_word(worker.state).to_owned(),
             worker.cpu.map_or("-".to_owned(), |cpu| cpu.to_string()),
             format!("{:.0} %", worker.busy_percent),
+            format!("{:.1} %", worker.waited_percent),
             number(worker.connections as u32),
             number(worker.moved),
             number(worker.arrived),
@@ -164,6 +166,7 @@ mod tests {
             state,
             connections: 1_200,
             busy_percent: 61.3,
+            waited_percent: 0.4,
             moved,
             stayed: 0,
             arrived: 3,
@@ -178,9 +181,9 @@ mod tests {
         let text = list(&[worker(0, WorkerState::Active, 0), worker(1, WorkerState::Retiring, 7)]);
         assert_eq!(
             text,
-            "WORKER  STATE     CPU  BUSY  CONNECTIONS  LEFT  CAME  STAYED  LONGEST PAUSE\n\
-             \x20    0  active      2  61 %        1 200     0     3       0              -\n\
-             \x20    1  retiring    3  61 %        1 200     7     3       0         412 µs"
+            "WORKER  STATE     CPU  BUSY  WAITED  CONNECTIONS  LEFT  CAME  STAYED  LONGEST PAUSE\n\
+             \x20    0  active      2  61 %   0.4 %        1 200     0     3       0              -\n\
+             \x20    1  retiring    3  61 %   0.4 %        1 200     7     3       0         412 µs"
         );
     }
 }

@@ -204,9 +204,10 @@ pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -
 
 /// Workers and what their time goes into.
 pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
-    const COLUMNS: [Column; 12] = [
+    const COLUMNS: [Column; 13] = [
         words("WORKER"),
         numbers("BUSY"),
+        numbers("WAITED"),
         numbers("TURNS/S"),
         numbers("CONNS"),
         numbers("IN FLIGHT"),
@@ -224,9 +225,11 @@ pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
             70.0.. => Tone::Warn,
             _ => Tone::Plain,
         };
+        let waited = if flow.is_starved() { Tone::Bad } else { Tone::Plain };
         let mut row = vec![
             text(flow.number.to_string()),
             percent(flow.busy_percent).toned(busy),
+            percent(flow.waited_percent).toned(waited),
             number(flow.turns),
             number(flow.connections.into()),
             number(flow.in_flight.into()),

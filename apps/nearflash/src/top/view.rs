@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, Wrap};
 
 use super::rows::{self, Figure, Rows, Tone};
 use super::state::{State, Tab};
@@ -20,14 +20,20 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const BAR: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
-    let [head, tabs, body, foot] = Layout::vertical([
+    let said = state.data.flows.overcommitted.clone().filter(|_| state.trouble.is_none());
+    let said = said.unwrap_or_default();
+    let lines = said.len().div_ceil(usize::from(frame.area().width).max(1)) as u16;
+    let [head, verdict, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(lines),
         Constraint::Length(2),
         Constraint::Min(3),
         Constraint::Length(1),
     ])
     .areas(frame.area());
     frame.render_widget(summary(state, head.width), head);
+    let said = Paragraph::new(said).style(style_of(Tone::Bad)).wrap(Wrap { trim: true });
+    frame.render_widget(said, verdict);
     match state.opened().map(str::to_owned) {
         Some(name) => {
             frame.render_widget(Line::from(Span::styled(title(state.tab, &name), BOLD)), tabs);

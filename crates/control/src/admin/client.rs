@@ -180,7 +180,15 @@ impl Client {
     /// # Errors
     /// Fails as [`ClientError`] describes.
     pub fn tenants(&mut self) -> Result<Vec<TenantStatus>, ClientError> {
-        Ok(self.read::<Tenants>()?.tenants)
+        Ok(self.tenant_list()?.tenants)
+    }
+
+    /// Returns all tenants, with the verdict on the machine.
+    ///
+    /// # Errors
+    /// Fails as [`ClientError`] describes.
+    pub fn tenant_list(&mut self) -> Result<Tenants, ClientError> {
+        self.read()
     }
 
     /// Returns all workers.

@@ -331,6 +331,16 @@ pub struct TenantStatus {
 pub struct Tenants {
     /// The tenants, ordered by number.
     pub tenants: Vec<TenantStatus>,
+    /// The verdict on a machine whose workers wait for processors, as in `/v1/flows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overcommitted: Option<String>,
+}
+
+impl Tenants {
+    /// Returns a line with the verdict on the machine, if there is one.
+    pub fn verdict(&self) -> String {
+        self.overcommitted.iter().map(|verdict| format!("\n{verdict}")).collect()
+    }
 }
 
 /// The latency bound that limits a device's rate.
@@ -427,6 +437,10 @@ pub struct Worker {
     pub connections: usize,
     /// Share of the last second in which the worker was busy, in percent.
     pub busy_percent: f64,
+    /// Share of the last second for which the worker's thread was ready to run and did not, in
+    /// percent.
+    #[serde(default)]
+    pub waited_percent: f64,
     /// Connections that have left for other workers.
     pub moved: u32,
     /// Connections that were to leave and stayed.

@@ -2,6 +2,7 @@
 //! `/v1/tenants/NAME/stages`.
 
 use contract::{Part, Stage};
+use qos::WAITS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,9 @@ pub struct FlowOfWorker {
     pub number: usize,
     /// Share of the time in which the worker was busy, in percent.
     pub busy_percent: f64,
+    /// Share of the time for which the worker's thread was ready to run and did not, in percent.
+    #[serde(default)]
+    pub waited_percent: f64,
     /// Turns per second that did something.
     pub turns: f64,
     /// Successful requests per second.
@@ -112,6 +116,17 @@ pub struct Flows {
     pub workers: Vec<FlowOfWorker>,
     /// The namespaces that were ever used, by number.
     pub namespaces: Vec<FlowOfNamespace>,
+    /// The verdict on a machine whose workers wait for processors, so that latencies are not those of
+    /// the devices; `null` if the workers get the time that they need.
+    #[serde(default)]
+    pub overcommitted: Option<String>,
+}
+
+impl FlowOfWorker {
+    /// Returns `true` if the worker waited for a processor for too much of the last second.
+    pub fn is_starved(&self) -> bool {
+        self.waited_percent > 100.0 * WAITS_MAX
+    }
 }
 
 impl From<TokenFlow> for TokenRates {

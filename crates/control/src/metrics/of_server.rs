@@ -178,6 +178,12 @@ families! {
     worker_busy_seconds: Counter["worker"]
         "Time that these turns took, with the system call behind each: the rate of this is the share of the time in which the worker had something to do. Looking for more before it sleeps is not in it."
         => |snapshot, out| of_workers(snapshot, |n, flow| out.sum([n], flow.busy));
+    worker_waited_seconds: Counter["worker"]
+        "Time for which the worker's thread was ready to run and did not, because other threads had the processors: the rate of this is the share of the time that the machine took from the worker. None where the kernel does not count it."
+        => |snapshot, out| of_workers(snapshot, |n, flow| match flow.waited > 0.0 {
+            true => out.sum([n], flow.waited),
+            false => Ok(()),
+        });
     worker_part_seconds: Counter["worker", "part"]
         "What the time of one turn in 64, picked by chance, went into: `network` (the socket layer), `protocol` (parsing, admitting, replying), `scheduling` (rounds, and submitting what they let go), `device` (taking completions), `kernel` (the system call), `upkeep` (the rest). Only the proportions mean something."
         => |snapshot, out| {

@@ -73,6 +73,7 @@ mod tests {
             }
             meters.worker.fail(Status::Denied);
             meters.worker.time(Part::Network, 1_000_000);
+            meters.worker.set_waited(Duration::from_millis(1));
         }
         registry.measure(Instant::ZERO + Duration::from_secs(1));
         drop(registry);

@@ -10,6 +10,7 @@ use super::meters::WorkerMeters;
 use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
 use crate::history::{self, History};
 use crate::info::DeviceInfo;
+use crate::starvation::Starvation;
 use crate::work::Work;
 
 /// The sums since the start, and the last windows.
@@ -75,6 +76,11 @@ impl Activity {
         &self,
     ) -> (Vec<DeviceFlow>, Vec<WorkerFlow>, Vec<(NamespaceId, NamespaceFlow)>) {
         (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
+    }
+
+    /// Returns the worker that waited for a processor for too much of the last window.
+    pub(super) fn starvation(&self) -> Option<Starvation> {
+        Starvation::of(&self.flows.workers())
     }
 
     /// Returns the work of all connections by protocol.

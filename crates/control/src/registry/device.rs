@@ -208,9 +208,9 @@ impl DeviceEntry {
     /// Corrects the device's model and bounds its depth by the measurements since the last call, if
     /// these features are [switched on](Switches) and their window is over. Also checks whether the
     /// device has drifted from its model. Returns `true` if prices have changed.
-    pub(super) fn observe(&mut self, now: Instant) -> bool {
+    pub(super) fn observe(&mut self, waited: Duration, now: Instant) -> bool {
         let before = self.registry.adjustment();
-        let adjustment = self.registry.observe(now);
+        let adjustment = self.registry.observe(waited, now);
         self.tell_drift(now);
         if adjustment == before {
             return false;

@@ -234,15 +234,18 @@ impl Devices {
         self.all[place].is_gone = is_gone;
     }
 
-    /// Observes all devices, if the last time is long enough ago. Returns the places of the devices
-    /// whose prices have changed.
-    pub(super) fn observe(&mut self, now: Instant) -> Vec<usize> {
-        if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
-            return Vec::new();
-        }
+    /// Returns `true` if the last time that all devices were observed is long enough ago.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now.since(self.observed_at) >= Duration::from_nanos(CORRECTION_NANOS)
+    }
+
+    /// Observes all devices. `waited` is the time since the last call for which the worker that
+    /// waited most was ready to run and did not. Returns the places of the devices whose prices have
+    /// changed.
+    pub(super) fn observe(&mut self, waited: Duration, now: Instant) -> Vec<usize> {
         self.observed_at = now;
         let there = self.all.iter_mut().enumerate().filter(|(_, device)| !device.is_gone);
-        there.filter_map(|(place, device)| device.observe(now).then_some(place)).collect()
+        there.filter_map(|(place, device)| device.observe(waited, now).then_some(place)).collect()
     }
 
     /// Takes the tokens that tenants hold, by place, and returns them together with the tenants'

@@ -80,7 +80,7 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
         let got: f64 = critical.iter().map(|source| stage.iops(*source)).sum();
         let best_effort = shared.iter().map(|(_, source)| stage.iops(*source)).sum();
         let now = Instant::from_nanos(stage.now());
-        let adjustment = stage.registry().observe(now);
+        let adjustment = stage.registry().observe(Duration::ZERO, now);
         let share = got / sent.iter().sum::<f64>();
         moments.push(Moment { p95, share, best_effort, adjustment });
     }

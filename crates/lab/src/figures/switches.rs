@@ -51,7 +51,7 @@ fn play(
         }
         stage.run(Duration::from_nanos(CORRECTION_NANOS));
         let now = Instant::from_nanos(stage.now());
-        stage.registry().observe(now);
+        stage.registry().observe(Duration::ZERO, now);
     }
     let meter = stage.meter(source);
     let (p95, p99) = (meter.read_us(95.0), meter.read_us(99.0));

@@ -3,6 +3,8 @@
 //!
 //! This module deliberately leaves out installing what follows (`registry.rs`).
 
+use core::time::Duration;
+
 use contract::Instant;
 
 use crate::admission::Claim;
@@ -12,6 +14,7 @@ use crate::delays::{Delays, Seen};
 use crate::depth::DepthBound;
 use crate::device_model::DeviceModel;
 use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, Sight};
+use crate::waits::Waits;
 
 /// The measurements for the correction and for the bound of the depth.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ struct Watch {
     /// When the current window began, and when the next one is due.
     open_since: Option<Instant>,
     next_at: Instant,
+    /// The longest wait of a worker so far in each look of the current window, added up.
+    waited: Duration,
 }
 
 /// The device as the registry knows it.
@@ -61,6 +66,8 @@ pub(super) struct Probe {
     watch: Option<Watch>,
     /// Somebody else reads the delays.
     is_read: bool,
+    /// The workers' waits for processors.
+    waits: Waits,
 }
 
 impl Probe {
@@ -97,6 +104,7 @@ impl Probe {
             seen: Seen::nothing(),
             open_since: None,
             next_at: now,
+            waited: Duration::ZERO,
         });
     }
 
@@ -125,12 +133,17 @@ impl Probe {
         }
     }
 
-    /// Opens and ends windows of the drift.
-    pub(super) fn look(&mut self, view: &View<'_>, now: Instant) {
+    /// Opens and ends windows of the drift. `waited` is the longest time since the last call for
+    /// which a worker was ready to run and did not.
+    pub(super) fn look(&mut self, view: &View<'_>, waited: Duration, now: Instant) {
+        self.waits.look(waited);
         let Some(watch) = &mut self.watch else { return };
+        watch.waited += waited;
         match watch.open_since {
             None if now >= watch.next_at => {
                 watch.seen.look(view.delays);
+                // Delays of a wait that has just been counted may come in this window.
+                watch.waited = self.waits.last();
                 (watch.open_since, watch.next_at) = (Some(now), now + DRIFT_PERIOD);
             }
             Some(begun) if now.since(begun) >= DRIFT_WINDOW => {
@@ -139,6 +152,7 @@ impl Probe {
                 let sight = Sight {
                     since: &since,
                     length: now.since(begun),
+                    waited: watch.waited,
                     write: view.cost.write(),
                     corrected: f64::from(rate_permille) / f64::from(write_permille),
                 };
@@ -150,12 +164,16 @@ impl Probe {
     }
 
     /// Ends a window of the correction and of the depth, and returns what follows; `None` while both
-    /// are off.
+    /// are off, and if workers waited for processors for too much of the window.
     pub(super) fn end_window(&mut self, view: &View<'_>, now: Instant) -> Option<Observation> {
         let measurement = self.measurement.as_mut()?;
         let since = measurement.seen.look(view.delays);
         let nanos = now.since(measurement.looked_at).as_nanos() as u64;
         measurement.looked_at = now;
+        let tenths = view.strictest.map_or(950, |promise| promise.percentile.tenths());
+        if self.waits.spoil(Duration::from_nanos(nanos), tenths) {
+            return None;
+        }
         let tail = view.strictest.filter(|_| since.ended() >= CORRECTION_READS_MIN);
         let window = Window {
             nanos,

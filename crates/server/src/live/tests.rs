@@ -14,6 +14,7 @@ use worker::{Access, Fences, Listeners, Namespaces, Parts};
 
 use super::files::power::{self, Fault};
 use super::*;
+use crate::accounts::Accounts;
 use crate::config::{Mistakes, Room};
 use crate::fabric::Wakers;
 use crate::interface::Chosen;
@@ -81,7 +82,7 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
     let Ground { tenants, places, clock, workers, .. } = &live.reconciler.ground;
     let (tenants, places) = (tenants.clone(), places.clone());
     let (clock, workers, chosen) = (*clock, *workers, Chosen::Epoll);
-    let tools = Tools { tenants, places, clock, workers, chosen };
+    let tools = Tools { tenants, places, clock, accounts: Accounts::default(), workers, chosen };
     let devices = &live.reconciler.seen().world.config.device;
     let all = Recalibrations::new(tools, live.clone(), devices);
     live.set_recalibrations(&all);

@@ -5,7 +5,7 @@
 //! leave. Probes that cannot be sent in time are dropped, because a delayed probe measures nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use contract::{
     SizeClass, SlotTable, Submission, TenantId, Turn,
 };
 use flash::Chance;
-use io::{Clock, Reactor, SpinPolicy};
+use io::{Clock, Reactor, SpinPolicy, ThreadAccount};
 use qos::{AnyScheduler, PAGE_BYTES};
 
 use crate::interface::Way;
@@ -71,6 +71,7 @@ pub(super) struct Orders {
     reads: AtomicU64,
     writes: AtomicU64,
     errors: AtomicU64,
+    account: OnceLock<Option<ThreadAccount>>,
 }
 
 impl Orders {
@@ -93,6 +94,13 @@ impl Orders {
     /// Reads and writes that were submitted so far.
     pub(super) fn submitted(&self) -> (u64, u64) {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time for which the thread was ready to run and did not; zero where the kernel does
+    /// not count it.
+    pub(super) fn waited(&self) -> Duration {
+        let account = self.account.get().and_then(Option::as_ref);
+        account.and_then(ThreadAccount::waited).unwrap_or_default()
     }
 
     /// Probes that ended badly.
@@ -121,6 +129,7 @@ pub(super) struct Tools {
 pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String>>, String> {
     let orders = tools.orders.clone();
     let body = move || {
+        orders.account.get_or_init(ThreadAccount::of_this_thread);
         let worked = work::<N>(tools);
         orders.over.store(true, Ordering::Release);
         worked

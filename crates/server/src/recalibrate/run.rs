@@ -8,7 +8,7 @@ use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
 use io::{EpollSockets, Sockets};
 use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
-use qos::{DeviceModel, QueueLimits, Seen, Shared, WORKERS_MAX};
+use qos::{DeviceModel, QueueLimits, Seen, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
 
 use super::Tools;
 use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads behind which a tail is worth something.
 const LOOK_READS: u64 = 200;
+
+/// The number of times that a step is made while threads wait for processors meanwhile.
+const STEP_TRIES: u32 = 8;
 
 /// The time limit of a recalibration.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -138,6 +141,26 @@ fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
     tenants.iter().filter(is_late).map(|info| info.tenant).collect()
 }
 
+/// Makes a step until threads do not wait for processors meanwhile, a bounded number of times.
+fn undisturbed<T>(mut step: impl FnMut() -> Result<Option<T>, Ended>) -> Result<T, Ended> {
+    for _ in 0..STEP_TRIES {
+        if let Some(seen) = step()? {
+            return Ok(seen);
+        }
+    }
+    Err(Ended::Refused(format!(
+        "the machine is overcommitted: in {STEP_TRIES} tries of a step, workers or probes were ready \
+         to run and did not for more than {:.1} % of the time, so delays are not those of the device",
+        WAITS_MAX * 100.0
+    )))
+}
+
+/// Returns the longest of the waits between two looks at the same threads.
+fn longest(before: &[Duration], after: &[Duration]) -> Duration {
+    let each = after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before));
+    each.max().unwrap_or_default()
+}
+
 impl Run<'_> {
     /// Measures while there is a thread for the probes.
     fn with_prober(
@@ -183,7 +206,7 @@ impl Run<'_> {
             recalibration.tighten(self.bound_us());
             let Some(step) = recalibration.next_step() else { break };
             (self.order.tell)(&recalibration, None);
-            let (sighting, is_cut) = self.step(&mut recalibration, &step)?;
+            let (sighting, is_cut) = undisturbed(|| self.step(&mut recalibration, &step))?;
             recalibration.take(step, sighting, is_cut);
             (self.order.tell)(&recalibration, Some(&sighting));
         }
@@ -195,17 +218,27 @@ impl Run<'_> {
         self.tools.tenants.registry().devices().strictest_us(self.place)
     }
 
-    /// Offers the probes of a step and looks at what the device does; `true`: it was ended early.
+    /// Returns the times for which the workers and the thread of the probes were ready to run and did
+    /// not.
+    fn waits(&self) -> Vec<Duration> {
+        let mut waits = self.tools.accounts.waits();
+        waits.push(self.order.orders.waited());
+        waits
+    }
+
+    /// Offers the probes of a step and looks at what the device does. Returns what was seen, and `true`
+    /// if the step was ended early; `None` if threads waited for processors meanwhile.
     fn step(
         &mut self,
         recalibration: &mut Recalibration,
         step: &Step,
-    ) -> Result<(Sighting, bool), Ended> {
+    ) -> Result<Option<(Sighting, bool)>, Ended> {
         let reads = f64::from(step.read_percent) / 100.0;
         self.order.orders.offer(Offer { iops: step.iops, reads });
         let (mut all, mut slice) = (Seen::nothing(), Seen::nothing());
         slice.look(self.shared.delays());
         let mut is_cut = false;
+        let (offered, waits) = (self.tools.tenants.now(), self.waits());
         let (mut begun, mut settled) = (self.tools.tenants.now(), false);
         let mut slow = Vec::new();
         loop {
@@ -237,7 +270,10 @@ impl Run<'_> {
                 let write = self.shared.prices().write;
                 let length = now.since(begun);
                 self.order.orders.offer(Offer::default());
-                return Ok((Sighting::of(&self.model, &since, write, length), is_cut));
+                let is_starved =
+                    is_starved(longest(&waits, &self.waits()), now.since(offered), 950);
+                let sighting = Sighting::of(&self.model, &since, write, length);
+                return Ok((!is_starved).then_some((sighting, is_cut)));
             }
         }
     }
@@ -270,6 +306,10 @@ impl Run<'_> {
     /// Fails if a tenant has become late. Its reads may then wait elsewhere than at the device, so
     /// the measurement would be wrong, and the tenant needs the device.
     fn check_late(&self) -> Result<(), Ended> {
+        // Then it is the machine that makes tenants late.
+        if self.tools.tenants.registry().starvation().is_some() {
+            return Ok(());
+        }
         let late = late(self.tools, self.order.device);
         if let Some(tenant) = late.difference(&self.late).next() {
             let name =
@@ -298,5 +338,36 @@ impl Run<'_> {
             + since.writes.saturating_sub(writes) as f64 * f64::from(cost.write());
         (looked.at, looked.probes) = (now, probes);
         others / seconds > IDLE_SHARE * self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_in_which_threads_waited_is_made_again() {
+        let mut steps = [None, None, Some(7)].into_iter();
+        assert_eq!(undisturbed(|| Ok(steps.next().unwrap())).unwrap(), 7);
+        let mut tries = 0;
+        let never = undisturbed(|| {
+            tries += 1;
+            Ok(None::<()>)
+        });
+        let Err(Ended::Refused(why)) = never else { panic!("{never:?}") };
+        assert!(why.contains("overcommitted") && why.contains("2.5 %"), "{why}");
+        assert_eq!(tries, STEP_TRIES);
+        assert!(matches!(
+            undisturbed(|| Err::<Option<()>, _>(Ended::Cancelled)),
+            Err(Ended::Cancelled)
+        ));
+    }
+
+    #[test]
+    fn the_thread_that_waited_most_counts() {
+        let millis = |each: [u64; 3]| each.map(Duration::from_millis);
+        let most = longest(&millis([5, 9, 1]), &millis([6, 9, 4]));
+        assert_eq!(most, Duration::from_millis(3));
+        assert_eq!(longest(&[], &[]), Duration::ZERO);
     }
 }

@@ -151,6 +151,7 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
         .map(|us| us.map_or("-".to_owned(), |us| format!("≤ {}", time_text(us * 1e3))));
     let facts = vec![
         fact("busy", format!("{:.1} %, {} turns/s", flow.busy_percent, whole(flow.turns))),
+        fact("waits", format!("{:.1} % for a processor", flow.waited_percent)),
         fact("serves", format!("{} connections", number_text(flow.connections.into()))),
         fact(
             "now",

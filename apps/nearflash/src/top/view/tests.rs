@@ -82,6 +82,7 @@ fn data() -> Data {
     let worker = |number, busy_percent| FlowOfWorker {
         number,
         busy_percent,
+        waited_percent: 0.4,
         turns: 51_234.0,
         iops: 150_061.0,
         read_bytes: 0.6e9,
@@ -115,6 +116,7 @@ fn data() -> Data {
             devices: vec![flow],
             workers: vec![worker(0, 96.2), worker(1, 41.0)],
             namespaces: vec![namespace],
+            overcommitted: None,
         },
         stages: Some(Stages {
             edges_us: (0..17).map(|n| 4.096 * f64::from(1 << n)).collect(),
@@ -166,6 +168,14 @@ fn screens_look_as_they_did() {
     state.take(Ok(data()));
     show("one tenant", &mut state, 132);
     assert!(state.press(key(KeyCode::Esc)).is_continue());
+    let mut starved = data();
+    starved.flows.workers[1].waited_percent = 37.4;
+    let verdict = "the machine is overcommitted: worker 1 was ready to run and did not for 37 % of the \
+                   last second";
+    starved.flows.overcommitted = Some(verdict.to_owned());
+    state.take(Ok(starved));
+    show("workers that wait for processors", &mut state, 132);
+    show("workers that wait for processors, on a narrow screen", &mut state, 80);
     state.take(Err("no answer from /run/nearflash/nearflash.sock: refused".to_owned()));
     show("a server that is gone", &mut state, 132);
     assert!(state.press(key(KeyCode::Char('q'))).is_break());

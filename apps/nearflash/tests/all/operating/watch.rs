@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
 use crate::support::{Launch, PATIENCE, Server, free_port, wait_until};
@@ -111,6 +111,27 @@ fn a_port_of_loopback_has_metrics_and_nothing_else() {
     }
     let (code, said) = Launch::device("null:1MiB").with("--metrics").with("0.0.0.0:0").fail();
     assert!(code != 0 && said.contains("not on loopback"), "{code}: {said}");
+}
+
+#[test]
+fn the_time_that_workers_wait_for_processors_is_told() {
+    if !Path::new("/proc/thread-self/schedstat").exists() {
+        return println!("SKIPPED: this kernel does not count for how long threads wait");
+    }
+    let watched = Watched::start();
+    let series = "nearflash_worker_waited_seconds_total{worker=\"0\"}";
+    let waited = || watched.metric(series);
+    wait_until("a wait that is counted", PATIENCE, || waited().is_some_and(|time| time > 0.0));
+    let before = waited().unwrap();
+    wait_until("a later wait", PATIENCE, || {
+        let now = waited().unwrap();
+        assert!(now >= before, "{now} after {before}");
+        now > before
+    });
+    let list = watched.run(&["worker", "list"]);
+    assert!(list.contains("WAITED"), "{list}");
+    let top = watched.run(&["top", "--once"]);
+    assert!(top.contains("WAITED"), "{top}");
 }
 
 #[test]

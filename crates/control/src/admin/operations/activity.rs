@@ -26,10 +26,11 @@ const TRACES_MAX: usize = 20_000;
 const PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
-    let (devices, (_, workers, namespaces)) = {
+    let (devices, (_, workers, namespaces), starvation) = {
         let registry = call.api.tenants.registry();
-        (registry.device_flows(), registry.activity().flows())
+        (registry.device_flows(), registry.activity().flows(), registry.starvation())
     };
+    let overcommitted = starvation.map(|found| found.to_string());
     let devices = devices.into_iter().map(|(info, flow)| FlowOfDevice {
         name: info.name,
         iops: flow.iops,
@@ -43,6 +44,7 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
     let workers = workers.into_iter().enumerate().map(|(number, flow)| FlowOfWorker {
         number,
         busy_percent: flow.busy_share * 100.0,
+        waited_percent: flow.waited_share * 100.0,
         turns: flow.turn_rate,
         iops: flow.iops,
         read_bytes: flow.byte_rates[0],
@@ -61,7 +63,7 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
         stages: flow.recent_percentiles_us(950).into(),
     });
     let (devices, workers) = (devices.collect(), workers.collect());
-    Ok(Flows { devices, workers, namespaces: namespaces.collect() })
+    Ok(Flows { devices, workers, namespaces: namespaces.collect(), overcommitted })
 }
 
 /// The parameters of a trace.

@@ -15,7 +15,12 @@ use crate::info;
 use crate::registry::TenantChange;
 
 pub(super) fn list(call: &Call, (): ()) -> Result<Tenants, Problem> {
-    Ok(Tenants { tenants: call.api.tenants.list().into_iter().map(TenantStatus::from).collect() })
+    let (tenants, starvation) = {
+        let registry = call.api.tenants.registry();
+        (registry.list(), registry.starvation())
+    };
+    let tenants = tenants.into_iter().map(TenantStatus::from).collect();
+    Ok(Tenants { tenants, overcommitted: starvation.map(|found| found.to_string()) })
 }
 
 pub(super) fn get(call: &Call, (): ()) -> Result<TenantStatus, Problem> {

@@ -97,6 +97,8 @@ fn number_of(call: &Call) -> Result<usize, Problem> {
 
 /// Returns the current workers as the API's type.
 fn shown_workers(api: &Api) -> Vec<Worker> {
+    let (_, flows, _) = api.tenants.registry().activity().flows();
+    let waited = |number: usize| flows.get(number).map_or(0.0, |flow| flow.waited_share);
     let each = api.commands.workers().into_iter().map(|info| Worker {
         number: info.number,
         cpu: api.parts.cpu(info.number),
@@ -107,6 +109,7 @@ fn shown_workers(api: &Api) -> Vec<Worker> {
         },
         connections: info.connections,
         busy_percent: (info.busy * 1_000.0).round() / 10.0,
+        waited_percent: (waited(info.number) * 1_000.0).round() / 10.0,
         moved: info.moved,
         stayed: info.stayed,
         arrived: info.arrived,
