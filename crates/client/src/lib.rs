@@ -1,10 +1,10 @@
 //! The initiator core and the load generator core.
 //!
 //! [`Initiator`] keeps connections to one server, and requests in flight on them. [`load`] makes
-//! requests, measures and verifies them, against a server or a local device alike. [`nvme`] is the
-//! counterpart of [`Initiator`] for servers of NVMe over TCP.
+//! requests, measures and verifies them, against a server or a local device alike. [`nvme`] and
+//! [`nbd`] are the counterparts of [`Initiator`] for servers of NVMe over TCP and of NBD.
 //!
-//! All three are computations over the ports of `contract`. Time is an argument, chance comes from
+//! All of them are computations over the ports of `contract`. Time is an argument, chance comes from
 //! a seed, and bytes come through a transport that the caller provides.
 //!
 //! This crate deliberately leaves out sockets, threads, clocks and printing.
@@ -15,6 +15,7 @@ mod initiator;
 mod random;
 
 pub mod load;
+pub mod nbd;
 pub mod nvme;
 
 pub use address::{Address, AddressError, ServerEndpoint};

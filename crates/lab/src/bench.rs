@@ -8,6 +8,7 @@ mod arguments;
 mod job;
 mod live;
 mod log;
+mod nbd;
 mod nvme;
 mod plan;
 mod problem;

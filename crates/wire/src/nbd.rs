@@ -227,6 +227,13 @@ open_number! {
     }
 }
 
+impl ChunkKind {
+    /// Returns `true` if a chunk of this kind reports an error.
+    pub const fn is_error(self) -> bool {
+        self.0 & CHUNK_IS_ERROR != 0
+    }
+}
+
 /// Defines a structure, and asserts its size and the offset of each field.
 macro_rules! layout {
     (

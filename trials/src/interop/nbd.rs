@@ -1,8 +1,9 @@
 //! Other people's NBD clients: libnbd, QEMU, nbdkit as a relay, fio, the kernel's client and a
 //! machine that boots from an export, against a server that serves two namespaces over TCP and over
-//! a Unix socket.
+//! a Unix socket; and other people's servers under our load.
 
 pub(super) mod boot;
 mod exports;
 pub(super) mod kernel;
+pub(super) mod servers;
 pub(super) mod tools;

@@ -55,6 +55,7 @@ mod measuring {
     mod bench;
     mod calibrate;
     mod demo;
+    mod nbd_bench;
     mod nvme_bench;
     mod ops;
     mod recalibrate;

@@ -9,6 +9,7 @@ use client::{Options, Version};
 use contract::{BLOCK_BYTES, NamespaceId};
 
 use super::arguments::Arguments;
+use super::nbd::{self, NbdDoor};
 use super::nvme::{self, Door};
 use super::problem::Problem;
 use super::survey;
@@ -49,6 +50,7 @@ pub(super) enum Way {
         options: Options,
     },
     Nvme(Door),
+    Nbd(NbdDoor),
     Device(Arc<Volume>),
 }
 
@@ -92,6 +94,7 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     match &arguments.target {
         Target::Server { version: Version::One, .. } => {}
         Target::Nvme { .. } => return nvme::check(arguments),
+        Target::Nbd { .. } if !arguments.nvme.is_used() => return nbd::check(arguments),
         _ if arguments.nvme.is_used() => {
             let text = "--key-file and --controller-key-file are for nvme-tcp:// addresses";
             return Err(Problem::Usage(text.to_owned()));
@@ -120,6 +123,10 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
         Target::Nvme { endpoint, address, .. } => {
             let (door, bytes) = Door::find(arguments, endpoint, address, lanes)?;
             Ok((Way::Nvme(door), Some(bytes)))
+        }
+        Target::Nbd { endpoint, export, .. } => {
+            let (door, bytes) = NbdDoor::find(arguments, endpoint, export)?;
+            Ok((Way::Nbd(door), Some(bytes)))
         }
         Target::Device { spec, .. } => {
             let volume = Volume::open(spec).map_err(Problem::Failed)?;

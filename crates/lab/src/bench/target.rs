@@ -1,10 +1,11 @@
-//! The target of a measurement: a server's address (of protocol `reflex`, or an NVMe subsystem's),
-//! or a device of this process.
+//! The target of a measurement: a server's address (of protocol `reflex`, an NVMe subsystem's or an
+//! NBD export's), or a device of this process.
 
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
 
+use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
 use client::{Address, AddressError, ServerEndpoint, Version};
 use flash::Spec;
@@ -31,6 +32,15 @@ pub(crate) enum Target {
         /// The target as the user wrote it.
         text: String,
     },
+    /// An export of a server that speaks NBD.
+    Nbd {
+        /// The listening address.
+        endpoint: Endpoint,
+        /// The export's name.
+        export: String,
+        /// The target as the user wrote it.
+        text: String,
+    },
     /// A device of this process.
     Device {
         /// Which.
@@ -48,6 +58,11 @@ impl FromStr for Target {
             let address = text.parse::<NvmeAddress>().map_err(|e| e.to_string())?;
             let endpoint = look_up(&address.place)?;
             return Ok(Target::Nvme { endpoint, address, text: text.to_owned() });
+        }
+        if text.starts_with("nbd://") || text.starts_with("nbd+unix:") {
+            let NbdAddress { place, export } = text.parse().map_err(|e| format!("{e}"))?;
+            let endpoint = find(&place)?;
+            return Ok(Target::Nbd { endpoint, export, text: text.to_owned() });
         }
         let server = match text.parse::<Address>() {
             Ok(server) => server,
@@ -80,6 +95,7 @@ impl fmt::Display for Target {
         match self {
             Target::Server { text, .. }
             | Target::Nvme { text, .. }
+            | Target::Nbd { text, .. }
             | Target::Device { text, .. } => f.write_str(text),
         }
     }
@@ -102,6 +118,10 @@ mod tests {
         assert!(matches!(unix, Ok(Target::Server { endpoint: Endpoint::Unix(_), .. })));
         let nvme = "nvme-tcp://127.0.0.1:4420/nqn.2026-11.x:a?nsid=2".parse();
         assert!(matches!(nvme, Ok(Target::Nvme { .. })));
+        let nbd = "nbd://127.0.0.1:10809/first".parse();
+        assert!(matches!(nbd, Ok(Target::Nbd { export, .. }) if export == "first"));
+        let unix = "nbd+unix:/run/a.sock".parse();
+        assert!(matches!(unix, Ok(Target::Nbd { endpoint: Endpoint::Unix(_), .. })));
         assert!(matches!("null:1GiB".parse(), Ok(Target::Device { .. })));
     }
 
@@ -114,6 +134,7 @@ mod tests {
         assert!(error("reflex+unix:").contains("path is missing"));
         assert!(error("reflx+unix:/run/a").contains("reflex+unix:PATH"));
         assert!(error("nvme-tcp://127.0.0.1:4420").contains("name is missing"));
+        assert!(error("nbd://127.0.0.1").contains("port is missing"));
         assert!(!error("nonsense").is_empty());
     }
 }

@@ -87,6 +87,10 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
             let door = door.clone();
             builder.spawn(move || door.drive(job))
         }
+        Way::Nbd(door) => {
+            let door = door.clone();
+            builder.spawn(move || door.drive(job))
+        }
         Way::Device(volume) => {
             let volume = volume.clone();
             builder.spawn(move || local(&volume, n, job))

@@ -20,6 +20,21 @@ pub(super) fn of(status: Status, kind: Kind) -> u32 {
     }
 }
 
+/// Returns the outcome that a server means by an error.
+pub(super) fn meaning(error: u32) -> Status {
+    match error {
+        0 => Status::Ok,
+        errno::EPERM => Status::Denied,
+        errno::ENOSPC => Status::NoSpace,
+        errno::EINVAL => Status::Invalid,
+        errno::EOVERFLOW => Status::BadLength,
+        errno::ENOTSUP => Status::Unsupported,
+        errno::ENOMEM => Status::NoResources,
+        errno::ESHUTDOWN => Status::Retry,
+        _ => Status::MediaError,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,6 +44,7 @@ mod tests {
         for status in Status::ALL {
             for kind in [Kind::Read, Kind::Write, Kind::Other] {
                 assert_eq!(of(status, kind) == 0, status.is_ok(), "{status:?}");
+                assert_eq!(meaning(of(status, kind)).is_ok(), status.is_ok(), "{status:?}");
             }
         }
         assert_eq!(of(Status::OutOfRange, Kind::Write), errno::ENOSPC);

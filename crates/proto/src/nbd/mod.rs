@@ -1,10 +1,11 @@
-//! The NBD protocol at the server (docs/reference/protocols/nbd.md): fixed newstyle negotiation
-//! (`handshake`), then requests with simple or structured replies (`server`). Requests that are
-//! larger than a command of a device are cut (`cut`).
+//! The NBD protocol (docs/reference/protocols/nbd.md): fixed newstyle negotiation (`handshake`),
+//! then requests with simple or structured replies (`server`). Requests that are larger than a
+//! command of a device are cut (`cut`). The client's end is `client`.
 //!
 //! An export is a namespace. NBD has no credentials and no name of a client, so a connection has
 //! the rights and the tenant that its listener and the access rules give.
 
+mod client;
 mod cut;
 mod errno;
 mod handshake;
@@ -12,5 +13,6 @@ mod limits;
 mod packed;
 mod server;
 
+pub use client::{ClientEvent, Found, NbdClient, NbdRefusal};
 pub use limits::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub use server::NbdSession;

@@ -1,0 +1,121 @@
+//! Addresses of exports: `nbd://HOST:PORT/EXPORT` and `nbd+unix:PATH?export=EXPORT`.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::ServerEndpoint;
+
+/// The form of an address, as shown in messages.
+const FORM: &str = "nbd://HOST:PORT/EXPORT, such as nbd://127.0.0.1:10809/ns1";
+
+/// The longest name of an export, in bytes (the specification's "Conventions").
+const NAME_BYTES_MAX: usize = 4096;
+
+/// The address of an export, in its text form. Parsing does not look up the host's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdAddress {
+    /// The endpoint at which the server listens.
+    pub place: ServerEndpoint,
+    /// The export's name; the server's default export if it is empty.
+    pub export: String,
+}
+
+/// The reason that a text is not such an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdAddressError {
+    /// The text begins neither with `nbd://` nor with `nbd+unix:`.
+    Scheme,
+    /// The port is missing or invalid.
+    Port,
+    /// The path of the socket is missing.
+    Path,
+    /// The export's name is too long.
+    Name,
+    /// The contained option after `?` is not understood.
+    Query(String),
+}
+
+impl fmt::Display for NbdAddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdAddressError::Scheme => write!(f, "an export is written {FORM}"),
+            NbdAddressError::Port => write!(f, "a port is missing: {FORM}"),
+            NbdAddressError::Path => {
+                f.write_str("the socket's path is missing: nbd+unix:PATH?export=EXPORT")
+            }
+            NbdAddressError::Name => {
+                write!(f, "the export's name has more than {NAME_BYTES_MAX} bytes")
+            }
+            NbdAddressError::Query(query) => {
+                write!(f, "`{query}` is not understood: {FORM}, or nbd+unix:PATH?export=EXPORT")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NbdAddressError {}
+
+impl FromStr for NbdAddress {
+    type Err = NbdAddressError;
+
+    fn from_str(text: &str) -> Result<Self, NbdAddressError> {
+        let (place, query) = match text.split_once('?') {
+            Some((place, query)) => (place, Some(query)),
+            None => (text, None),
+        };
+        let (place, export) = if let Some(place) = place.strip_prefix("nbd://") {
+            if let Some(query) = query {
+                return Err(NbdAddressError::Query(query.to_owned()));
+            }
+            let (place, export) = place.split_once('/').unwrap_or((place, ""));
+            match place.rsplit_once(':') {
+                Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {}
+                _ => return Err(NbdAddressError::Port),
+            }
+            (ServerEndpoint::Network(place.to_owned()), export)
+        } else {
+            let path = place.strip_prefix("nbd+unix:").ok_or(NbdAddressError::Scheme)?;
+            if path.is_empty() {
+                return Err(NbdAddressError::Path);
+            }
+            let export = match query.map(|query| (query, query.strip_prefix("export="))) {
+                None => "",
+                Some((_, Some(export))) => export,
+                Some((query, None)) => return Err(NbdAddressError::Query(query.to_owned())),
+            };
+            (ServerEndpoint::Unix(path.into()), export)
+        };
+        match export.len() > NAME_BYTES_MAX {
+            true => Err(NbdAddressError::Name),
+            false => Ok(NbdAddress { place, export: export.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_place_and_an_export() {
+        let address: NbdAddress = "nbd://[::1]:10809/first".parse().unwrap();
+        assert_eq!(address.place, ServerEndpoint::Network("[::1]:10809".to_owned()));
+        assert_eq!(address.export, "first");
+        assert_eq!("nbd://a:1".parse::<NbdAddress>().unwrap().export, "");
+        let address: NbdAddress = "nbd+unix:/run/a.sock?export=x".parse().unwrap();
+        assert_eq!(address.place, ServerEndpoint::Unix("/run/a.sock".into()));
+        assert_eq!(address.export, "x");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<NbdAddress>().unwrap_err();
+        assert_eq!(error("reflex://a:1"), NbdAddressError::Scheme);
+        assert_eq!(error("nbd://a/x"), NbdAddressError::Port);
+        assert_eq!(error("nbd://:1/x"), NbdAddressError::Port);
+        assert_eq!(error("nbd+unix:"), NbdAddressError::Path);
+        assert_eq!(error("nbd+unix:/a?x=1"), NbdAddressError::Query("x=1".to_owned()));
+        assert_eq!(error("nbd://a:1/x?y"), NbdAddressError::Query("y".to_owned()));
+        assert_eq!(error(&format!("nbd://a:1/{}", "x".repeat(4097))), NbdAddressError::Name);
+    }
+}

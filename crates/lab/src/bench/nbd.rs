@@ -1,0 +1,176 @@
+//! Load on an export of a server that speaks NBD: what there is, and the way in.
+
+use client::load::Path as _;
+use client::nbd::{Attachment, AttachmentOptions, Found, NbdLoss, NbdRefusal, NbdReport};
+use contract::{REQUEST_BYTES_MAX, Turn};
+use io::{
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
+
+use super::arguments::Arguments;
+use super::job::{CONNECT_MAX, Job};
+use super::problem::Problem;
+use super::survey::hint;
+use crate::report::{End, bytes_text};
+use server::listen::{Protocol, url};
+
+/// The way in: where, and to which export.
+#[derive(Clone, Debug)]
+pub(super) struct NbdDoor {
+    endpoint: Endpoint,
+    options: AttachmentOptions,
+}
+
+/// Refuses what NBD has no words for.
+pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
+    let asked = [
+        ("--token", arguments.token.is_some(), "its clients are known by their addresses"),
+        ("--tenant", arguments.tenant.is_some(), "the server's listener gives them a tenant"),
+        ("--namespace", arguments.namespace.is_some(), "name it: nbd://HOST:PORT/NAMESPACE"),
+        ("--checksums", arguments.checksums, "leave it out"),
+    ];
+    match asked.iter().find(|(_, is, _)| *is) {
+        Some((option, _, instead)) => {
+            Err(Problem::Usage(format!("NBD has no {option}; {instead}")))
+        }
+        None => Ok(()),
+    }
+}
+
+impl NbdDoor {
+    /// Looks around behind the door: the bytes of the export.
+    pub(super) fn find(
+        arguments: &Arguments,
+        endpoint: &Endpoint,
+        export: &str,
+    ) -> Result<(NbdDoor, u64), Problem> {
+        let depth = arguments.queue_depth as usize;
+        let options =
+            AttachmentOptions { export: export.to_owned(), connections: 1, queue_depth: depth };
+        let door = NbdDoor { endpoint: endpoint.clone(), options };
+        let found = door.look().map_err(Problem::Failed)?;
+        let bytes = arguments.block_size;
+        let most = (found.request_bytes_max as usize).min(REQUEST_BYTES_MAX);
+        if bytes > most || !bytes.is_multiple_of(found.block_bytes as usize) {
+            return Err(Problem::Usage(format!(
+                "--block-size {} does not fit: the export has blocks of {} and takes at most {} at \
+                 once",
+                bytes_text(bytes as u64),
+                bytes_text(u64::from(found.block_bytes)),
+                bytes_text(most as u64)
+            )));
+        }
+        if arguments.read_percent < 100 && !found.is_writable {
+            let text = "the export is read-only: only --read-percent 100 can be";
+            return Err(Problem::Usage(text.to_owned()));
+        }
+        Ok((door, found.bytes))
+    }
+
+    /// Asks the server for its export.
+    fn look(&self) -> Result<Found, String> {
+        let look = |found: Result<Found, Option<NbdLoss>>| found.map_err(|loss| self.tell(loss));
+        match Ring::new() {
+            Ok(ring) => {
+                let (mut attachment, clock) = self.open::<Sockets>(&ring)?;
+                look(bring_up(&ring, &clock, &mut attachment))
+            }
+            Err(no_ring) => {
+                errln!("note: {no_ring}; using epoll, which is a little slower");
+                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
+                let (mut attachment, clock) = self.open::<EpollSockets>(&epoll)?;
+                look(bring_up(&epoll, &clock, &mut attachment))
+            }
+        }
+    }
+
+    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<(Attachment<N>, Clock), String> {
+        let config = SocketsConfig {
+            connections_max: self.options.connections + 16,
+            frames_max: Attachment::<N>::frames_max(&self.options),
+            ..SocketsConfig::default()
+        };
+        io::raise_descriptor_limit();
+        let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
+        sockets.dial_to(self.endpoint.clone());
+        Ok((Attachment::new(sockets, self.options.clone()), Clock::start()))
+    }
+
+    /// Makes load through the door.
+    pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
+        let shape = &job.shape;
+        self.options.connections = shape.lanes + usize::from(shape.probe.is_some());
+        match Ring::new() {
+            Ok(ring) => self.drive_on::<Sockets>(&ring, job),
+            // The look around has told so already.
+            Err(_) => {
+                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
+                self.drive_on::<EpollSockets>(&epoll, job)
+            }
+        }
+    }
+
+    fn drive_on<N: Network>(self, reactor: &N::Reactor, job: Job) -> Result<End, String> {
+        let (mut attachment, _) = self.open::<N>(reactor)?;
+        bring_up(reactor, &job.clock, &mut attachment).map_err(|loss| self.tell(loss))?;
+        job.drive(reactor, attachment, |attachment, losses| {
+            for report in attachment.reports() {
+                if let NbdReport::Lost(why) = report {
+                    losses(
+                        why.reached(),
+                        format!("the connections are lost: {why}; connecting again"),
+                    );
+                }
+            }
+        })
+    }
+
+    /// Explains what went wrong and what to do about it.
+    fn tell(&self, loss: Option<NbdLoss>) -> String {
+        let place = url(Protocol::Nbd, &self.endpoint);
+        let (what, advice) = match loss {
+            None => ("the server does not answer in time".to_owned(), "is it an NBD server?"),
+            Some(NbdLoss::Connection(loss)) => {
+                match loss.errno().map(std::io::Error::from_raw_os_error) {
+                    Some(error) => (error.to_string(), hint(&error, &self.endpoint)),
+                    None => (loss.to_string(), "is it an NBD server?"),
+                }
+            }
+            Some(NbdLoss::Refused(refusal)) => (
+                refusal.to_string(),
+                match refusal {
+                    NbdRefusal::Export(_) => "`nbdinfo --list` shows a server's exports",
+                    NbdRefusal::Protocol(_) => "is it an NBD server?",
+                },
+            ),
+        };
+        format!("cannot use export `{}` of {place}: {what}\n{advice}", self.options.export)
+    }
+}
+
+/// Waits until all connections have chosen the export; `Err(None)` when that takes too long.
+fn bring_up<N: Network>(
+    reactor: &N::Reactor,
+    clock: &Clock,
+    attachment: &mut Attachment<N>,
+) -> Result<Found, Option<NbdLoss>> {
+    let deadline = clock.now() + CONNECT_MAX;
+    let mut outcome = Err(None);
+    let mut ended = Vec::new();
+    io::run(reactor, clock, SpinPolicy::default(), |now| {
+        let progressed = attachment.turn(now, &mut ended);
+        if let Some(report) = attachment.reports().next() {
+            outcome = match report {
+                NbdReport::Up(found) => Ok(found),
+                NbdReport::Lost(loss) => Err(Some(loss)),
+            };
+            return None;
+        }
+        if now >= deadline {
+            return None;
+        }
+        let wake_at = attachment.wake_at().map_or(deadline, |at| at.min(deadline));
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    outcome
+}

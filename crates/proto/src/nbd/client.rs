@@ -1,0 +1,491 @@
+//! The client's end of a connection: it chooses an export, then sends requests of a device's size
+//! and takes their replies, simple or structured.
+//!
+//! Deliberately not here: listing exports, meta contexts, TLS, and requests larger than a command.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use contract::{BLOCK_BYTES, Command, FrameHead, HEAD_BYTES_MAX, Range, Status};
+use wire::nbd::{
+    BlockSizeInfo, CHUNK_DONE, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, DataChunk,
+    ErrorChunk, ExportInfo, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_MAGIC, Greeting,
+    InfoKind, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply,
+    OptionReplyHead, REPLY_IS_ERROR, REQUEST_MAGIC, RequestHead, SIMPLE_REPLY_MAGIC, SimpleReply,
+    command_flag, export_flag,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::errno;
+use super::limits::PAYLOAD_BYTES_MAX;
+use crate::carry::Carry;
+
+/// The most data of a reply to an option that the client reads, in bytes.
+const REPLY_BYTES_MAX: usize = 8 << 10;
+
+/// The most bytes of a head: a chunk of a hole.
+const HEAD_MOST: usize = size_of::<ChunkHead>() + HOLE_BYTES;
+
+/// The bytes of a hole's offset and length.
+const HOLE_BYTES: usize = 12;
+
+/// The client's end of NBD on one connection.
+#[derive(Debug)]
+pub struct NbdClient {
+    export: Box<[u8]>,
+    stage: Stage,
+    /// The beginning of a message of the negotiation.
+    gathered: Vec<u8>,
+    /// Messages of the negotiation that have not been sent.
+    outbox: Vec<u8>,
+    found: Found,
+    carry: Carry<HEAD_MOST>,
+    /// The rest of the reply that is being read.
+    body: Body,
+    /// Requests that have not been answered, by their cookies.
+    pending: Box<[Option<Pending>]>,
+}
+
+/// The step of the negotiation that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Greeting,
+    Structured,
+    Go,
+    Up,
+}
+
+/// The export and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The size in bytes.
+    pub bytes: u64,
+    /// Writes are taken.
+    pub is_writable: bool,
+    /// Offsets and lengths are multiples of this number of bytes.
+    pub block_bytes: u32,
+    /// The most data of a request in bytes.
+    pub request_bytes_max: u32,
+    /// Replies to reads are structured.
+    is_structured: bool,
+}
+
+/// A request that has not been answered.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    range: Range,
+    /// Bytes of a read's data that have not come.
+    left: usize,
+    is_read: bool,
+    status: Status,
+}
+
+/// The part of a reply that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// The next head.
+    None,
+    /// Data of a read.
+    Data { cookie: u64, at: usize, left: usize, is_last: bool },
+    /// The text of an error.
+    Text { cookie: u64, left: usize, is_last: bool },
+    /// Nothing: the reply has ended.
+    End { cookie: u64 },
+}
+
+/// An event of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent<'a> {
+    /// The export was chosen, and requests may be sent.
+    Up,
+    /// Data of a read, at a place in its buffer.
+    Data {
+        /// The request's cookie.
+        cookie: u64,
+        /// The place in bytes.
+        at: usize,
+        /// The data.
+        bytes: &'a [u8],
+    },
+    /// Zeroes of a read, at a place in its buffer.
+    Hole {
+        /// The request's cookie.
+        cookie: u64,
+        /// The place in bytes.
+        at: usize,
+        /// The number of zeroes.
+        bytes: usize,
+    },
+    /// A request has ended.
+    Ended {
+        /// The request's cookie.
+        cookie: u64,
+        /// The outcome.
+        status: Status,
+    },
+}
+
+/// The reason for which a connection is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NbdRefusal {
+    /// The server refused the export with this reply.
+    Export(OptionReply),
+    /// The server broke the protocol, or does not speak this one.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for NbdRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NbdRefusal::Export(OptionReply::UNKNOWN) => f.write_str("there is no such export"),
+            NbdRefusal::Export(OptionReply::POLICY) => f.write_str("the export is closed to us"),
+            NbdRefusal::Export(OptionReply::SHUTDOWN) => f.write_str("the server is shutting down"),
+            NbdRefusal::Export(OptionReply::UNSUPPORTED) => {
+                f.write_str("the server is too old: it does not know NBD_OPT_GO")
+            }
+            NbdRefusal::Export(reply) => write!(f, "the server refused with reply {:#x}", reply.0),
+            NbdRefusal::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
+        }
+    }
+}
+
+impl NbdClient {
+    /// Creates a session that chooses this export, and then has up to `depth` requests in flight.
+    pub fn new(export: &str, depth: usize) -> Self {
+        NbdClient {
+            export: export.as_bytes().into(),
+            stage: Stage::Greeting,
+            gathered: Vec::new(),
+            outbox: Vec::new(),
+            found: Found {
+                bytes: 0,
+                is_writable: false,
+                block_bytes: 1,
+                request_bytes_max: PAYLOAD_BYTES_MAX,
+                is_structured: false,
+            },
+            carry: Carry::new(),
+            body: Body::None,
+            pending: (0..depth).map(|_| None).collect(),
+        }
+    }
+
+    /// Returns `true` if requests may be sent.
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Up
+    }
+
+    /// Returns the chosen export.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+
+    /// Takes the messages that the session sends by itself.
+    pub fn speech(&mut self) -> impl Iterator<Item = FrameHead> + use<> {
+        let words = core::mem::take(&mut self.outbox);
+        let count = words.len().div_ceil(HEAD_BYTES_MAX);
+        (0..count).map(move |n| {
+            let rest = &words[n * HEAD_BYTES_MAX..];
+            FrameHead::new(&rest[..rest.len().min(HEAD_BYTES_MAX)])
+        })
+    }
+
+    /// Encodes a request; a write's data follows its head.
+    ///
+    /// # Errors
+    /// The protocol has no such request.
+    ///
+    /// # Panics
+    /// Panics if a request of this cookie is in flight, or the cookie is not below the depth.
+    pub fn request(&mut self, cookie: u64, command: Command) -> Result<FrameHead, Status> {
+        let (kind, is_forced) = match command {
+            Command::Read(_) => (CommandKind::READ, false),
+            Command::Write { fua, .. } => (CommandKind::WRITE, fua),
+            Command::Discard(_) => (CommandKind::TRIM, false),
+            Command::WriteZeroes { fua, .. } => (CommandKind::WRITE_ZEROES, fua),
+            Command::Flush => (CommandKind::FLUSH, false),
+            _ => return Err(Status::Unsupported),
+        };
+        let range = command.range().unwrap_or(Range::new(0, 0));
+        let place = &mut self.pending[cookie as usize];
+        assert!(place.is_none(), "{cookie} is in flight");
+        let left = command.reply_bytes();
+        let is_read = kind == CommandKind::READ;
+        *place = Some(Pending { range, left, is_read, status: Status::Ok });
+        let head = RequestHead {
+            magic: REQUEST_MAGIC.into(),
+            flags: if is_forced { command_flag::FUA } else { 0 }.into(),
+            command: kind.0.into(),
+            cookie: cookie.into(),
+            offset: (range.lba * BLOCK_BYTES as u64).into(),
+            bytes: (range.bytes() as u32).into(),
+        };
+        Ok(FrameHead::new(head.as_bytes()))
+    }
+
+    /// Takes the next event off the front of `input`.
+    ///
+    /// # Errors
+    /// The connection is of no use.
+    pub fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<ClientEvent<'a>>, NbdRefusal> {
+        while self.stage != Stage::Up {
+            if !self.negotiate(input)? {
+                return Ok(None);
+            }
+            if self.stage == Stage::Up {
+                return Ok(Some(ClientEvent::Up));
+            }
+        }
+        loop {
+            match self.body {
+                Body::None => match self.take_head(input)? {
+                    Some(Some(event)) => return Ok(Some(event)),
+                    Some(None) => {}
+                    None => return Ok(None),
+                },
+                Body::Data { cookie, left: 0, is_last, .. }
+                | Body::Text { cookie, left: 0, is_last } => {
+                    self.body = if is_last { Body::End { cookie } } else { Body::None };
+                }
+                Body::End { cookie } => {
+                    self.body = Body::None;
+                    return self.end(cookie).map(Some);
+                }
+                Body::Data { .. } | Body::Text { .. } if input.is_empty() => return Ok(None),
+                Body::Data { cookie, at, left, is_last } => {
+                    let (bytes, rest) = input.split_at(left.min(input.len()));
+                    *input = rest;
+                    let (next, left) = (at + bytes.len(), left - bytes.len());
+                    self.body = Body::Data { cookie, at: next, left, is_last };
+                    return Ok(Some(ClientEvent::Data { cookie, at, bytes }));
+                }
+                Body::Text { cookie, left, is_last } => {
+                    let skipped = left.min(input.len());
+                    *input = &input[skipped..];
+                    self.body = Body::Text { cookie, left: left - skipped, is_last };
+                }
+            }
+        }
+    }
+
+    /// Takes a head. Returns `None` if it has not come whole, else the event that it is by itself.
+    fn take_head<'a>(
+        &mut self,
+        input: &mut &[u8],
+    ) -> Result<Option<Option<ClientEvent<'a>>>, NbdRefusal> {
+        const SIMPLE: usize = size_of::<SimpleReply>();
+        const CHUNK: usize = size_of::<ChunkHead>();
+        let Some(bytes) = self.carry.gather(input, SIMPLE) else { return Ok(None) };
+        let reply = SimpleReply::read_from_bytes(&bytes[..SIMPLE]).expect("gathered to its size");
+        if reply.magic.get() == SIMPLE_REPLY_MAGIC {
+            self.carry.clear();
+            return self.simple(&reply).map(|()| Some(None));
+        }
+        if reply.magic.get() != CHUNK_MAGIC {
+            return Err(NbdRefusal::Protocol("what comes is no reply"));
+        }
+        let Some(bytes) = self.carry.gather(input, CHUNK) else { return Ok(None) };
+        let head = ChunkHead::read_from_bytes(&bytes[..CHUNK]).expect("gathered to its size");
+        let (kind, length) = (ChunkKind(head.kind.get()), head.bytes.get() as usize);
+        let inner = match kind {
+            ChunkKind::NONE if length == 0 => 0,
+            ChunkKind::OFFSET_DATA if length >= 8 => 8,
+            ChunkKind::OFFSET_HOLE if length == HOLE_BYTES => HOLE_BYTES,
+            kind if kind.is_error() && length >= 6 => 6,
+            _ => return Err(NbdRefusal::Protocol("a chunk of an unknown form")),
+        };
+        let Some(bytes) = self.carry.gather(input, CHUNK + inner) else { return Ok(None) };
+        let mut whole = [0; HEAD_MOST];
+        whole[..CHUNK + inner].copy_from_slice(&bytes[..CHUNK + inner]);
+        self.carry.clear();
+        self.chunk(&head, kind, &whole).map(Some)
+    }
+
+    /// Begins to read a simple reply.
+    fn simple(&mut self, reply: &SimpleReply) -> Result<(), NbdRefusal> {
+        let (cookie, error) = (reply.cookie.get(), reply.error.get());
+        let is_structured = self.found.is_structured;
+        let pending = self.pending(cookie)?;
+        if error != 0 {
+            pending.status = errno::meaning(error);
+        }
+        self.body = match (pending.is_read && error == 0, is_structured) {
+            (true, true) => return Err(NbdRefusal::Protocol("a read has a simple reply")),
+            (true, false) => {
+                let left = core::mem::take(&mut pending.left);
+                Body::Data { cookie, at: 0, left, is_last: true }
+            }
+            (false, _) => Body::End { cookie },
+        };
+        Ok(())
+    }
+
+    /// Begins to read a chunk, of which `whole` has the head.
+    fn chunk<'a>(
+        &mut self,
+        head: &ChunkHead,
+        kind: ChunkKind,
+        whole: &[u8; HEAD_MOST],
+    ) -> Result<Option<ClientEvent<'a>>, NbdRefusal> {
+        const CHUNK: usize = size_of::<ChunkHead>();
+        let (cookie, length) = (head.cookie.get(), head.bytes.get() as usize);
+        let is_last = head.flags.get() & CHUNK_DONE != 0;
+        let pending = self.pending(cookie)?;
+        let after = if is_last { Body::End { cookie } } else { Body::None };
+        if kind == ChunkKind::NONE {
+            self.body = after;
+            return Ok(None);
+        }
+        if kind.is_error() {
+            let (error, _) = ErrorChunk::read_from_prefix(whole).expect("it is shorter");
+            pending.status = errno::meaning(error.error.get());
+            self.body = Body::Text { cookie, left: length - 6, is_last };
+            return Ok(None);
+        }
+        let (data, _) = DataChunk::read_from_prefix(whole).expect("it is shorter");
+        let bytes = match kind {
+            ChunkKind::OFFSET_DATA => length - 8,
+            _ => {
+                let bytes = whole[CHUNK + 8..].try_into().expect("four bytes");
+                u32::from_be_bytes(bytes) as usize
+            }
+        };
+        let at = pending.place(data.offset.get(), bytes)?;
+        if kind == ChunkKind::OFFSET_DATA {
+            self.body = Body::Data { cookie, at, left: bytes, is_last };
+            return Ok(None);
+        }
+        self.body = after;
+        Ok(Some(ClientEvent::Hole { cookie, at, bytes }))
+    }
+
+    fn pending(&mut self, cookie: u64) -> Result<&mut Pending, NbdRefusal> {
+        let place = usize::try_from(cookie).ok().and_then(|place| self.pending.get_mut(place));
+        place.and_then(Option::as_mut).ok_or(NbdRefusal::Protocol("nobody asked for a reply"))
+    }
+
+    /// Ends a request.
+    fn end<'a>(&mut self, cookie: u64) -> Result<ClientEvent<'a>, NbdRefusal> {
+        let Pending { left, status, .. } = *self.pending(cookie)?;
+        if status.is_ok() && left > 0 {
+            return Err(NbdRefusal::Protocol("a read has ended before its data"));
+        }
+        self.pending[cookie as usize] = None;
+        Ok(ClientEvent::Ended { cookie, status })
+    }
+
+    /// Takes a step of the negotiation; `false` if its message has not come whole.
+    fn negotiate(&mut self, input: &mut &[u8]) -> Result<bool, NbdRefusal> {
+        if self.stage == Stage::Greeting {
+            let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
+            let greeting = Greeting::read_from_bytes(bytes).expect("gathered to its size");
+            self.gathered.clear();
+            let is_newstyle = greeting.magic.get() == GREETING_MAGIC
+                && greeting.option_magic.get() == OPTION_MAGIC
+                && greeting.flags.get() & FLAG_FIXED_NEWSTYLE != 0;
+            if !is_newstyle {
+                return Err(NbdRefusal::Protocol("its greeting is not that of fixed newstyle NBD"));
+            }
+            let flags = greeting.flags.get() & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+            self.outbox.extend(u32::from(flags).to_be_bytes());
+            self.option(OptionKind::STRUCTURED_REPLY, &[]);
+            self.stage = Stage::Structured;
+            return Ok(true);
+        }
+        const HEAD: usize = size_of::<OptionReplyHead>();
+        let Some(bytes) = self.gather(input, HEAD) else { return Ok(false) };
+        let head = OptionReplyHead::read_from_bytes(&bytes[..HEAD]).expect("gathered to its size");
+        let data = head.bytes.get() as usize;
+        if head.magic.get() != OPTION_REPLY_MAGIC || data > REPLY_BYTES_MAX {
+            return Err(NbdRefusal::Protocol("what comes is no reply to an option"));
+        }
+        if self.gather(input, HEAD + data).is_none() {
+            return Ok(false);
+        }
+        let message = core::mem::take(&mut self.gathered);
+        self.answered(OptionReply(head.reply.get()), &message[HEAD..])?;
+        Ok(true)
+    }
+
+    /// Takes a reply to the option that was sent last.
+    fn answered(&mut self, reply: OptionReply, data: &[u8]) -> Result<(), NbdRefusal> {
+        let is_error = reply.0 & REPLY_IS_ERROR != 0;
+        match (self.stage, reply) {
+            (Stage::Structured, _) if is_error || reply == OptionReply::ACK => {
+                self.found.is_structured = !is_error;
+                let mut wish = Vec::from((self.export.len() as u32).to_be_bytes());
+                wish.extend_from_slice(&self.export);
+                wish.extend([0, 1]);
+                wish.extend(InfoKind::BLOCK_SIZE.0.to_be_bytes());
+                self.option(OptionKind::GO, &wish);
+                self.stage = Stage::Go;
+            }
+            (Stage::Go, OptionReply::ACK) if self.found.bytes > 0 => self.stage = Stage::Up,
+            (Stage::Go, OptionReply::ACK) => {
+                return Err(NbdRefusal::Protocol("the export has no size"));
+            }
+            (Stage::Go, OptionReply::INFO) => self.learn(data),
+            (Stage::Go, reply) if is_error => return Err(NbdRefusal::Export(reply)),
+            _ => return Err(NbdRefusal::Protocol("an unexpected reply to an option")),
+        }
+        Ok(())
+    }
+
+    /// Takes a property of the export; those that the client does not know are skipped.
+    fn learn(&mut self, data: &[u8]) {
+        let kind = data.first_chunk().map(|kind| InfoKind(u16::from_be_bytes(*kind)));
+        match kind {
+            Some(InfoKind::EXPORT) => {
+                if let Ok(info) = ExportInfo::read_from_bytes(data) {
+                    self.found.bytes = info.size.get();
+                    self.found.is_writable = info.flags.get() & export_flag::READ_ONLY == 0;
+                }
+            }
+            Some(InfoKind::BLOCK_SIZE) => {
+                if let Ok(sizes) = BlockSizeInfo::read_from_bytes(data) {
+                    self.found.block_bytes = sizes.minimum.get().max(1);
+                    self.found.request_bytes_max = sizes.maximum.get().min(PAYLOAD_BYTES_MAX);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn option(&mut self, kind: OptionKind, data: &[u8]) {
+        let head = OptionHead {
+            magic: OPTION_MAGIC.into(),
+            option: kind.0.into(),
+            bytes: (data.len() as u32).into(),
+        };
+        self.outbox.extend_from_slice(head.as_bytes());
+        self.outbox.extend_from_slice(data);
+    }
+
+    /// Takes bytes off the front of `input` until so many are gathered, which it returns.
+    fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
+        let taken = need.saturating_sub(self.gathered.len()).min(input.len());
+        let (piece, rest) = input.split_at(taken);
+        self.gathered.extend_from_slice(piece);
+        *input = rest;
+        self.gathered.get(..need)
+    }
+}
+
+impl Pending {
+    /// Returns the place in the buffer of data at this offset of the export, and counts the data.
+    fn place(&mut self, offset: u64, bytes: usize) -> Result<usize, NbdRefusal> {
+        let at = offset.checked_sub(self.range.lba * BLOCK_BYTES as u64);
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        let fits = at.filter(|at| {
+            at.checked_add(bytes).is_some_and(|end| end <= self.range.bytes())
+                && bytes <= self.left
+                && self.is_read
+        });
+        self.left -= fits.map_or(0, |_| bytes);
+        fits.ok_or(NbdRefusal::Protocol("data that nobody asked for"))
+    }
+}
