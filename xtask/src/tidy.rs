@@ -76,6 +76,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         vendored::check,
         claims::check,
         claims::invariants,
+        shapes::check,
         lists::check,
     ] {
         found.extend(check(&tree));
@@ -94,7 +95,6 @@ fn rules(tree: &Tree) -> Vec<ratchet::Rule> {
         ports::rule(tree),
         prose::lines(tree),
         prose::openings(tree),
-        shapes::rule(tree),
         thin::rule(tree),
     ]);
     rules

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use contract::{ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, Tell, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::info::UPGRADING;
 use crate::mailboxes::MailSender;
@@ -45,7 +47,8 @@ const FOLLOWED_MAX: usize = 8;
 const WAITING_MAX: usize = 256;
 
 /// The state of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum WorkerState {
     /// The worker accepts connections.
     Active,

@@ -6,6 +6,9 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Number of windows per minute.
 const MINUTE: usize = 60;
 
@@ -51,16 +54,15 @@ impl Observed {
     }
 }
 
-/// The compliance with an SLO.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The compliance with a tenant's SLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compliance {
-    /// Share of the reads of the last second within the bound, 0 to 1; `None` without reads or SLO.
+    /// Share of the reads of the last second within the bound, 0 to 1; `null` without reads or SLO.
     pub second: Option<f64>,
-    /// Share of the reads of the last minute within the bound, 0 to 1; `None` without reads or SLO.
+    /// Share of the reads of the last minute within the bound, 0 to 1; `null` without reads or SLO.
     pub minute: Option<f64>,
-    /// Share of the judged seconds of the last minute in which the bound held at its percentile;
-    /// `None` without such seconds. A second is judged if it had reads, and no more tokens were
-    /// spent than promised.
+    /// Share of seconds of the last minute in which the bound held at its percentile. Only seconds
+    /// count that had reads, and in which the tenant spent at most 1.05 times its promised tokens.
     pub kept: Option<f64>,
 }
 

@@ -7,6 +7,8 @@ use contract::{
     Coarse, DeviceReading, End, Gauges, Instant, Meters, NAMESPACES_MAX, NamespaceId, Part,
     Protocol, Stage, Status, Tokens, WorkReading, WorkerReading,
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::totals::tokens;
 use crate::work::{ByProtocol, Work, percentile_us};
@@ -24,14 +26,15 @@ pub struct NamespaceFlow {
     pub recent: [Coarse<u64>; Stage::ALL.len()],
 }
 
-/// The flow of tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The flow of tokens; in the admin API, in tokens per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TokenRates")]
 pub struct TokenFlow {
-    /// Generated for tenants or for the bucket.
+    /// Tokens generated.
     pub generated: f64,
-    /// Paid for requests, less repayments.
+    /// Spent on requests.
     pub spent: f64,
-    /// Put into the bucket.
+    /// Tokens that tenants with a surplus put into the bucket, also on behalf of idle tenants.
     pub donated: f64,
     /// Taken out of the bucket.
     pub borrowed: f64,

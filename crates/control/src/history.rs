@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 
 use contract::{Instant, LATENCY_BUCKETS, Reading, fine_edge};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::flows::{DeviceFlow, TokenFlow};
 use crate::info::DeviceInfo;
@@ -40,7 +42,7 @@ pub(crate) struct Window {
     pub(crate) standings: [u32; Standing::ALL.len()],
     /// Reads by latency.
     pub(crate) reads: [u32; HEAT_BUCKETS],
-    pub(crate) devices: Vec<OfDevice>,
+    pub(crate) devices: Vec<SecondOfDevice>,
 }
 
 impl Default for Window {
@@ -68,23 +70,24 @@ impl Window {
     }
 }
 
-/// The activity of a device in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct OfDevice {
-    /// Tokens per second that the device delivers, as in [`DeviceInfo`].
-    pub(crate) made: Option<u64>,
-    pub(crate) promised: u64,
-    /// The flow of its tokens, per second.
-    pub(crate) tokens: TokenFlow,
+/// A device's figures of one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SecondOfDevice {
+    /// Tokens per second that the device delivers; `null` without a model.
+    pub made: Option<u64>,
+    /// Tokens per second that are reserved for SLOs.
+    pub promised: u64,
+    /// The flow of the device's tokens.
+    pub tokens: TokenFlow,
     /// The strictest latency bound in microseconds.
-    pub(crate) bound_us: Option<u32>,
-    /// p95 of the sampled reads at the device, in microseconds.
-    pub(crate) p95_us: Option<f64>,
+    pub bound_us: Option<u32>,
+    /// p95 of sampled reads at the device in microseconds, as in `/v1/flows`.
+    pub p95_us: Option<f64>,
 }
 
-impl OfDevice {
-    pub(crate) fn new(info: &DeviceInfo, flow: &DeviceFlow) -> OfDevice {
-        OfDevice {
+impl SecondOfDevice {
+    pub(crate) fn new(info: &DeviceInfo, flow: &DeviceFlow) -> SecondOfDevice {
+        SecondOfDevice {
             made: info.tokens,
             promised: info.tokens_promised,
             tokens: flow.token_rates,

@@ -5,6 +5,8 @@ use std::fmt;
 
 use contract::{Promise, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use spec::{Nth, Tenant};
 
 use crate::measured::Measured;
@@ -187,15 +189,13 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// Remedies for a refused SLO: each one on its own is sufficient.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ways {
-    /// Requests per second that would be admitted at the requested latency and mix; `None` if not
-    /// even one.
+    /// Requests per second that would be admitted at the requested latency and mix.
     pub iops: Option<u32>,
     /// The lowest latency in microseconds at which the requested rate would be admitted.
     pub latency_us: Option<u32>,
-    /// Tenants whose removal would free enough, as few as possible; empty if even that is not
-    /// enough.
+    /// Tenants whose removal would free enough.
     pub leave: Vec<String>,
 }
 
@@ -231,11 +231,12 @@ pub enum Origin {
 }
 
 /// The state of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// The tenant is served.
     Active,
-    /// The tenant was unregistered; its requests in flight are still served.
+    /// The tenant was removed; its requests in flight are still served.
     Leaving,
 }
 

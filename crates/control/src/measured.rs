@@ -2,44 +2,53 @@
 
 use contract::{Instant, Reading, Slo, Status};
 use qos::Usage;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::compliance::{Compliance, Minute, Observed};
 use crate::totals::TenantTotals;
 
-/// The measurements of a tenant in the last full window (a second, on a server).
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The measurements of a tenant in the last second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Requests answered per second.
     pub iops: f64,
-    /// Share of reads in percent; `None` without requests.
+    /// Share of reads in percent; `null` without requests.
     pub read_percent: Option<f64>,
     /// Tokens spent per second, on all devices.
     pub tokens: f64,
-    /// Tokens per second that the tenant put into the devices' buckets.
+    /// Tokens per second that the tenant put into the devices' buckets because it had more than it
+    /// could use.
+    #[serde(default)]
     pub donated: f64,
     /// Tokens per second that the tenant took out of the devices' buckets.
+    #[serde(default)]
     pub borrowed: f64,
     /// p95 of reads in microseconds, from the last byte of the request to the reply handed to the
-    /// socket; `None` without reads.
+    /// socket; `null` without reads.
     pub p95_us: Option<f64>,
-    /// Latency of reads in microseconds at the percentile of the SLO; `None` without reads.
+    /// Latency of reads in microseconds at the percentile of the SLO; `null` without reads.
     pub slo_percentile_us: Option<f64>,
-    /// Share of the window in which its requests waited for tokens, from 0 to 1: the mean of the
-    /// workers that have connections of the tenant.
+    /// Share of the second in which its requests waited for tokens, 0 to 1.
     pub throttled: f64,
-    /// Number of rounds below the deficit limit since the registration (Algorithm 1, line 7).
+    /// Number of rounds below the deficit limit since the tenant was added.
     pub deficits: u64,
-    /// Number of successful requests since the registration.
+    /// Number of successful requests since the tenant was added.
     pub requests_total: u64,
     /// Bytes read per second.
+    #[serde(default)]
     pub read_bytes: f64,
     /// Bytes written per second.
+    #[serde(default)]
     pub written_bytes: f64,
     /// Failed requests per second, without those that were told to try again.
+    #[serde(default)]
     pub failures: f64,
     /// Requests per second that were told to try again.
+    #[serde(default)]
     pub retries: f64,
     /// Compliance with the SLO.
+    #[serde(default)]
     pub compliance: Compliance,
 }
 

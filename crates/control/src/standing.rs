@@ -1,13 +1,18 @@
 //! The standing of a tenant: a comparison of its demand and latency with its SLO.
 
 use contract::Slo;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::compliance::BURST;
 use crate::info::{State, TenantInfo};
 use crate::measured::Measured;
 
-/// The standing of a tenant in the last second, in the order of an operator's interest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The standing of a tenant: a comparison of its demand and latency with its SLO.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// Reads exceeded the latency bound.
     Late,
@@ -24,7 +29,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// All standings.
+    /// All standings, in the order of an operator's interest.
     pub const ALL: [Standing; 6] = [
         Standing::Late,
         Standing::Over,

@@ -25,9 +25,8 @@ use super::problem::{Code, Failure, Problem};
 use super::resource::{Document, Request};
 use super::tls::Pass;
 use super::warning::WARNING;
-use super::workers::{
-    Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState,
-};
+use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
+use crate::commands::WorkerState;
 
 /// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);

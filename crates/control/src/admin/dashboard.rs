@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::TenantStatus;
-use super::watch::TokenRates;
-use crate::history;
+use crate::history::{self, SecondOfDevice};
+use crate::standing::Standing;
 use crate::totals::TOKEN;
 
 /// The number of tenants by standing.
@@ -34,21 +34,6 @@ pub struct Reads {
     pub from: usize,
     /// Reads in this bucket and in the following ones.
     pub counts: Vec<u32>,
-}
-
-/// A device's figures of one second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SecondOfDevice {
-    /// Tokens per second that the device delivers; `null` without a model.
-    pub made: Option<u64>,
-    /// Tokens per second that are reserved for SLOs.
-    pub promised: u64,
-    /// The flow of the device's tokens.
-    pub tokens: TokenRates,
-    /// The strictest latency bound in microseconds.
-    pub bound_us: Option<u32>,
-    /// p95 of sampled reads at the device in microseconds, as in `/v1/flows`.
-    pub p95_us: Option<f64>,
 }
 
 /// The server's figures of one second.
@@ -98,26 +83,14 @@ impl From<history::Window> for Second {
             failures: window.failures,
             standings: window.standings.into(),
             reads: Reads::of(&window.reads),
-            devices: window.devices.into_iter().map(SecondOfDevice::from).collect(),
+            devices: window.devices,
         }
     }
 }
 
-impl From<history::OfDevice> for SecondOfDevice {
-    fn from(of: history::OfDevice) -> SecondOfDevice {
-        SecondOfDevice {
-            made: of.made,
-            promised: of.promised,
-            tokens: of.tokens.into(),
-            bound_us: of.bound_us,
-            p95_us: of.p95_us,
-        }
-    }
-}
-
-impl From<[u32; crate::Standing::ALL.len()]> for Standings {
-    /// Converts counts in the order of [`crate::Standing::ALL`].
-    fn from(counts: [u32; crate::Standing::ALL.len()]) -> Standings {
+impl From<[u32; Standing::ALL.len()]> for Standings {
+    /// Converts counts in the order of [`Standing::ALL`].
+    fn from(counts: [u32; Standing::ALL.len()]) -> Standings {
         let [late, over, kept, best_effort, idle, leaving] = counts;
         Standings { late, over, kept, best_effort, idle, leaving }
     }
@@ -130,37 +103,6 @@ impl Reads {
         };
         let to = counts.iter().rposition(|count| *count > 0).expect("there is one");
         Reads { from, counts: counts[from..=to].to_vec() }
-    }
-}
-
-/// The standing of a tenant: a comparison of its demand and latency with its SLO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// Reads exceeded the latency bound.
-    Late,
-    /// The tenant demanded more than its SLO, so the latency bound did not hold.
-    Over,
-    /// The SLO was met.
-    Kept,
-    /// The tenant has no SLO, and was active.
-    BestEffort,
-    /// The tenant was inactive.
-    Idle,
-    /// The tenant was removed.
-    Leaving,
-}
-
-impl From<crate::Standing> for Standing {
-    fn from(standing: crate::Standing) -> Standing {
-        match standing {
-            crate::Standing::Late => Standing::Late,
-            crate::Standing::Over => Standing::Over,
-            crate::Standing::Kept => Standing::Kept,
-            crate::Standing::BestEffort => Standing::BestEffort,
-            crate::Standing::Idle => Standing::Idle,
-            crate::Standing::Leaving => Standing::Leaving,
-        }
     }
 }
 

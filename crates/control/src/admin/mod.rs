@@ -45,10 +45,7 @@ pub use axum::Router;
 pub use address::{AddressError, AdminAddress};
 pub use audit::{Caller, Journal, Outcome, Record};
 pub use client::{Client, ClientError};
-pub use dashboard::{
-    History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingList, Standings,
-    TenantStanding,
-};
+pub use dashboard::{History, Model, Rate, Reads, Second, StandingList, Standings, TenantStanding};
 pub use devices::{
     Found, FoundRate, Phase, Recalibration, Recalibrator, SetRecalibration, StartRecalibration,
     When,
@@ -62,10 +59,9 @@ pub use inventory::{
 };
 pub use listeners::ListenerPatch;
 pub use model::{
-    Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance, Correction,
-    DeviceStatus, Devices, Drift, DriftState, Measured, NewTenant, Origin, RemoveNamed, SetNamed,
-    Share, Slo, State, Strictest, TenantPatch, TenantStatus, Tenants, Verdict, Ways, Worker,
-    Workers,
+    Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Correction, DeviceStatus,
+    Devices, Drift, DriftState, NewTenant, Origin, RemoveNamed, SetNamed, Share, Slo, Strictest,
+    TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers,
 };
 pub use openapi::document;
 pub use operations::in_batch;
@@ -78,9 +74,13 @@ pub use server::{AdminListener, Running, start, start_audited};
 pub use settings::{Automatic, DevicePatch, DeviceSettings};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
-pub use watch::{
-    FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages, TokenRates,
-};
-pub use workers::{
-    Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState,
-};
+pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages};
+pub use workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
+
+pub use crate::commands::WorkerState;
+pub use crate::compliance::Compliance;
+pub use crate::flows::TokenFlow as TokenRates;
+pub use crate::history::SecondOfDevice;
+pub use crate::info::{State, Ways};
+pub use crate::measured::Measured;
+pub use crate::standing::Standing;

@@ -4,7 +4,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::settings::DeviceSettings;
-use super::workers::WorkerState;
+use crate::commands::WorkerState;
+use crate::info::State;
+use crate::measured::Measured;
 
 /// A service level objective (SLO): the promise to a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -182,17 +184,6 @@ pub struct Verdict {
     pub refusal: Option<super::Problem>,
 }
 
-/// Remedies for a refused SLO: each one on its own is sufficient.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Ways {
-    /// Requests per second that would be admitted at the requested latency and mix.
-    pub iops: Option<u32>,
-    /// The lowest latency in microseconds at which the requested rate would be admitted.
-    pub latency_us: Option<u32>,
-    /// Tenants whose removal would free enough.
-    pub leave: Vec<String>,
-}
-
 /// The figures of an admitted tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Admitted {
@@ -218,16 +209,6 @@ pub enum Class {
     BestEffort,
 }
 
-/// The state of a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// The tenant is served.
-    Active,
-    /// The tenant was removed; its requests in flight are still served.
-    Leaving,
-}
-
 /// The origin of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -238,62 +219,6 @@ pub enum Origin {
     Operator,
     /// A client of protocol version 2. Such a tenant ends with its last connection.
     Client,
-}
-
-/// The measurements of a tenant in the last second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Measured {
-    /// Requests answered per second.
-    pub iops: f64,
-    /// Share of reads in percent; `null` without requests.
-    pub read_percent: Option<f64>,
-    /// Tokens spent per second, on all devices.
-    pub tokens: f64,
-    /// Tokens per second that the tenant put into the devices' buckets because it had more than it
-    /// could use.
-    #[serde(default)]
-    pub donated: f64,
-    /// Tokens per second that the tenant took out of the devices' buckets.
-    #[serde(default)]
-    pub borrowed: f64,
-    /// p95 of reads in microseconds, from the last byte of the request to the reply handed to the
-    /// socket; `null` without reads.
-    pub p95_us: Option<f64>,
-    /// Latency of reads in microseconds at the percentile of the SLO; `null` without reads.
-    pub slo_percentile_us: Option<f64>,
-    /// Share of the second in which its requests waited for tokens, 0 to 1.
-    pub throttled: f64,
-    /// Number of rounds below the deficit limit since the tenant was added.
-    pub deficits: u64,
-    /// Number of successful requests since the tenant was added.
-    pub requests_total: u64,
-    /// Bytes read per second.
-    #[serde(default)]
-    pub read_bytes: f64,
-    /// Bytes written per second.
-    #[serde(default)]
-    pub written_bytes: f64,
-    /// Failed requests per second, without those that were told to try again.
-    #[serde(default)]
-    pub failures: f64,
-    /// Requests per second that were told to try again.
-    #[serde(default)]
-    pub retries: f64,
-    /// Compliance with the SLO.
-    #[serde(default)]
-    pub compliance: Compliance,
-}
-
-/// The compliance with a tenant's SLO.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Compliance {
-    /// Share of the reads of the last second within the bound, 0 to 1; `null` without reads or SLO.
-    pub second: Option<f64>,
-    /// Share of the reads of the last minute within the bound, 0 to 1; `null` without reads or SLO.
-    pub minute: Option<f64>,
-    /// Share of seconds of the last minute in which the bound held at its percentile. Only seconds
-    /// count that had reads, and in which the tenant spent at most 1.05 times its promised tokens.
-    pub kept: Option<f64>,
 }
 
 /// A tenant.
@@ -463,8 +388,8 @@ mod translation {
     use contract::Promise;
 
     use super::{
-        Admitted, ChangeTenant, Class, Compliance, Correction, Drift, DriftState, Measured,
-        NewTenant, Origin, RemoveNamed, SetNamed, Share, Slo, State, TenantStatus, Ways,
+        Admitted, ChangeTenant, Class, Correction, Drift, DriftState, NewTenant, Origin,
+        RemoveNamed, SetNamed, Share, Slo, TenantStatus,
     };
     use crate::{TenantChange, info};
 
@@ -514,10 +439,7 @@ mod translation {
             TenantStatus {
                 name: info.name,
                 number: info.tenant.0,
-                state: match info.state {
-                    info::State::Active => State::Active,
-                    info::State::Leaving => State::Leaving,
-                },
+                state: info.state,
                 origin: match info.origin {
                     crate::Origin::Configured => Origin::Configured,
                     crate::Origin::Operator => Origin::Operator,
@@ -528,7 +450,7 @@ mod translation {
                 slo,
                 tokens_needed: info.tokens_needed,
                 share: Share { weight: share.weight, cap_tokens: share.cap_tokens },
-                measured: info.measured.into(),
+                measured: info.measured,
                 connections: info.connections,
                 in_flight: info.in_flight,
             }
@@ -600,32 +522,6 @@ mod translation {
         }
     }
 
-    impl From<crate::Measured> for Measured {
-        fn from(measured: crate::Measured) -> Measured {
-            Measured {
-                iops: measured.iops,
-                read_percent: measured.read_percent,
-                tokens: measured.tokens,
-                donated: measured.donated,
-                borrowed: measured.borrowed,
-                p95_us: measured.p95_us,
-                slo_percentile_us: measured.slo_percentile_us,
-                throttled: measured.throttled,
-                deficits: measured.deficits,
-                requests_total: measured.requests_total,
-                read_bytes: measured.read_bytes,
-                written_bytes: measured.written_bytes,
-                failures: measured.failures,
-                retries: measured.retries,
-                compliance: Compliance {
-                    second: measured.compliance.second,
-                    minute: measured.compliance.minute,
-                    kept: measured.compliance.kept,
-                },
-            }
-        }
-    }
-
     impl From<info::Admission> for Admitted {
         fn from(admission: info::Admission) -> Admitted {
             Admitted {
@@ -635,12 +531,6 @@ mod translation {
                 tokens_needed: admission.tokens_needed,
                 tokens_left: admission.tokens_left,
             }
-        }
-    }
-
-    impl From<info::Ways> for Ways {
-        fn from(ways: info::Ways) -> Ways {
-            Ways { iops: ways.iops, latency_us: ways.latency_us, leave: ways.leave }
         }
     }
 }

@@ -7,8 +7,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Ways;
-use crate::info::{self, Refusal};
+use crate::info::{Refusal, Ways};
 
 /// Maximum number of names that a message lists.
 const NAMES_MAX: usize = 8;
@@ -173,9 +172,8 @@ impl Problem {
     }
 
     /// Returns the problem of a refused SLO, with its remedies.
-    pub(super) fn refused(refusal: Refusal, ways: info::Ways) -> Problem {
+    pub(super) fn refused(refusal: Refusal, ways: Ways) -> Problem {
         let mut problem = Problem::from(refusal);
-        let ways = Ways::from(ways);
         if let Some(text) = ways_text(&ways) {
             problem.message = format!("{}; {text}", problem.message);
             problem.ways = Some(Box::new(ways));
@@ -296,7 +294,7 @@ mod tests {
             limited_by: Some("gold".to_owned()),
         };
         let leave = (0..10).map(|n| format!("t{n}")).collect();
-        let ways = info::Ways { iops: Some(300), latency_us: Some(2_000), leave };
+        let ways = Ways { iops: Some(300), latency_us: Some(2_000), leave };
         let problem = Problem::refused(refusal, ways);
         assert_eq!(problem.code, Code::TooMuch);
         assert!(

@@ -8,21 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::flows::TokenFlow;
 
-/// The flow of tokens, in tokens per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TokenRates {
-    /// Tokens generated.
-    pub generated: f64,
-    /// Spent on requests.
-    pub spent: f64,
-    /// Tokens that tenants with a surplus put into the bucket, also on behalf of idle tenants.
-    pub donated: f64,
-    /// Taken out of the bucket.
-    pub borrowed: f64,
-    /// Discarded when the bucket was emptied.
-    pub expired: f64,
-}
-
 /// The activity of a device in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowOfDevice {
@@ -42,7 +27,7 @@ pub struct FlowOfDevice {
     /// Number of requests that wait in its schedulers.
     pub queued: u32,
     /// The flow of its tokens.
-    pub tokens: TokenRates,
+    pub tokens: TokenFlow,
 }
 
 /// The time per stage of the last second's sampled reads: p95 in microseconds, the upper edge of a
@@ -126,13 +111,6 @@ impl FlowOfWorker {
     /// Returns `true` if the worker waited for a processor for too much of the last second.
     pub fn is_starved(&self) -> bool {
         self.waited_percent > 100.0 * WAITS_MAX
-    }
-}
-
-impl From<TokenFlow> for TokenRates {
-    fn from(flow: TokenFlow) -> TokenRates {
-        let TokenFlow { generated, spent, donated, borrowed, expired } = flow;
-        TokenRates { generated, spent, donated, borrowed, expired }
     }
 }
 

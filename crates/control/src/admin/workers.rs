@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::WorkerState;
+
 /// A connection of a client or host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
@@ -65,18 +67,6 @@ pub struct HasMoved {
     pub worker: usize,
     /// Time in microseconds during which the connection was not received from.
     pub pause_us: u64,
-}
-
-/// The state of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkerState {
-    /// The worker accepts connections.
-    Active,
-    /// The worker moves its connections away, and parks once it has none.
-    Retiring,
-    /// The worker has no connections and uses no processor time.
-    Parked,
 }
 
 /// A change of a worker's state.

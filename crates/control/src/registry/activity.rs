@@ -55,7 +55,8 @@ impl Activity {
         self.measured_at = all.ended_at;
         self.flows.end(meters.all(), &devices.made(), all.ended_at);
         let flows = self.device_flows(devices);
-        all.devices = flows.iter().map(|(info, flow)| history::OfDevice::new(info, flow)).collect();
+        all.devices =
+            flows.iter().map(|(info, flow)| history::SecondOfDevice::new(info, flow)).collect();
         self.history.push(all);
     }
 

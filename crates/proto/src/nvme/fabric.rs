@@ -16,7 +16,7 @@ use super::config::{Config, PortId, Refusal};
 use super::entrance::{Busy, Entrance, Environment};
 use super::link::View;
 use super::queue::Queue;
-use super::report::{self, ControllerInfo, Reserved, SubsystemInfo};
+use super::report::{self, ControllerInfo, Reserved};
 use super::state::State;
 use super::{admin, auth_commands, connect};
 
@@ -192,11 +192,6 @@ impl Fabric {
     /// Returns the controllers, ordered by identifier.
     pub fn controllers(&self) -> Vec<ControllerInfo> {
         self.with(|state| state.controllers.iter().map(report::controller_info).collect())
-    }
-
-    /// Returns the subsystems, ordered by name.
-    pub fn subsystems(&self) -> Vec<SubsystemInfo> {
-        self.with(|state| report::subsystem_infos(state))
     }
 
     /// Returns all reservations and registrations.

@@ -76,13 +76,6 @@ impl Served {
     pub(super) fn access(&self, port: PortId, group: u32) -> (AnaState, u64) {
         self.ana.get(&(port, group)).copied().unwrap_or((AnaState::OPTIMIZED, 0))
     }
-
-    /// Returns what the ended queues of all hosts have read and written.
-    pub(super) fn retired(&self) -> Sum {
-        let mut sum = Sum::default();
-        self.retired.values().for_each(|retired| sum.add(*retired));
-        sum
-    }
 }
 
 /// The inventory of a fabric.

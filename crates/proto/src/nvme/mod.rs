@@ -83,5 +83,5 @@ pub use fences::Withdrawal;
 pub use import::ImportError;
 pub use queue::Queue;
 pub use record::Kind;
-pub use report::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
+pub use report::{ControllerInfo, QueueInfo, Reserved};
 pub use reservation::Registrant;

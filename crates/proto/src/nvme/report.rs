@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
-use contract::{Geometry, Instant, NamespaceId};
+use contract::Instant;
 use wire::nvme::ReservationKind;
 
 use super::binding::Place;
-use super::config::{HostId, Hosts, Nqn, PortId, Refusal};
+use super::config::{HostId, Nqn, PortId, Refusal};
 use super::controller::Controller;
 use super::counts::Sum;
-use super::inventory::Served;
 use super::record::Kind;
 use super::reservation::{Registrant, Reservation};
 use super::state::State;
@@ -54,38 +53,6 @@ pub struct ControllerInfo {
     pub queues: Vec<QueueInfo>,
 }
 
-/// A report on a namespace of a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceInfo {
-    /// The subsystem's identifier of the namespace.
-    pub nsid: u32,
-    /// The server's identifier of the namespace.
-    pub id: NamespaceId,
-    /// The geometry.
-    pub geometry: Geometry,
-    /// The ANA group.
-    pub ana_group: u32,
-    /// The hosts that see it.
-    pub hosts: Hosts,
-}
-
-/// A report on a subsystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubsystemInfo {
-    /// The subsystem's name.
-    pub nqn: Nqn,
-    /// The serial number.
-    pub serial: alloc::string::String,
-    /// The hosts that may connect.
-    pub hosts: Hosts,
-    /// The ports that lead to the subsystem; empty means all ports.
-    pub ports: Vec<PortId>,
-    /// The namespaces.
-    pub namespaces: Vec<NamespaceInfo>,
-    /// The reads and writes of hosts since the fabric was created.
-    pub sum: Sum,
-}
-
 /// The reservation of a namespace, as it is stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
@@ -101,30 +68,6 @@ pub struct Reserved {
     pub held: Option<(ReservationKind, Option<Registrant>)>,
     /// `true` if it persists through power loss. Only such reservations have to be stored.
     pub persists: bool,
-}
-
-/// Returns reports on the subsystems, ordered by name.
-pub(super) fn subsystem_infos(state: &State) -> Vec<SubsystemInfo> {
-    let info = |served: &Served| {
-        let mut sum = served.retired();
-        state.controllers.of_subsystem(&served.nqn).for_each(|own| sum.add(own.sum()));
-        let namespaces = served.namespaces.iter().map(|(nsid, attached)| NamespaceInfo {
-            nsid: *nsid,
-            id: attached.config.id,
-            geometry: attached.config.geometry,
-            ana_group: attached.config.ana_group,
-            hosts: attached.config.hosts.clone(),
-        });
-        SubsystemInfo {
-            nqn: served.nqn.clone(),
-            serial: served.serial.clone(),
-            hosts: served.hosts.clone(),
-            ports: served.ports.clone(),
-            namespaces: namespaces.collect(),
-            sum,
-        }
-    };
-    state.inventory.subsystems().map(info).collect()
 }
 
 /// Returns all reservations and registrations.

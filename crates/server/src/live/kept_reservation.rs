@@ -10,25 +10,25 @@ use wire::nvme::ReservationKind;
 pub(crate) struct KeptReservation {
     pub(super) subsystem: String,
     pub(super) nsid: u32,
-    /// Which namespace that was: another one may get its number.
+    /// The UUID of the namespace, since another namespace may get its number.
     pub(super) uuid: [u8; 16],
     generation: u32,
-    registrants: Vec<(KeptHost, u64)>,
+    registrants: Vec<(KeptRegistrant, u64)>,
     /// The kind by its number; the holder, unless all registrants are.
-    held: Option<(u8, Option<KeptHost>)>,
+    held: Option<(u8, Option<KeptRegistrant>)>,
 }
 
 /// A registrant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KeptHost {
+struct KeptRegistrant {
     host: String,
     id: [u8; 16],
 }
 
-impl KeptHost {
-    fn of(registrant: &Registrant) -> KeptHost {
-        KeptHost { host: registrant.host.to_string(), id: registrant.id.0 }
+impl KeptRegistrant {
+    fn of(registrant: &Registrant) -> KeptRegistrant {
+        KeptRegistrant { host: registrant.host.to_string(), id: registrant.id.0 }
     }
 
     fn registrant(&self) -> Option<Registrant> {
@@ -45,8 +45,8 @@ impl KeptReservation {
             nsid: reserved.nsid,
             uuid,
             generation: reserved.generation,
-            registrants: registrants.map(|(whom, key)| (KeptHost::of(whom), *key)).collect(),
-            held: held.map(|(kind, holder)| (kind.0, holder.as_ref().map(KeptHost::of))),
+            registrants: registrants.map(|(whom, key)| (KeptRegistrant::of(whom), *key)).collect(),
+            held: held.map(|(kind, holder)| (kind.0, holder.as_ref().map(KeptRegistrant::of))),
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
         p95_us: flow.recent_percentile_us(950),
         depth: flow.submitted,
         queued: flow.queued,
-        tokens: flow.token_rates.into(),
+        tokens: flow.token_rates,
     });
     let workers = workers.into_iter().enumerate().map(|(number, flow)| FlowOfWorker {
         number,

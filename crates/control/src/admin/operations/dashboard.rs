@@ -12,7 +12,7 @@ use crate::admin::operation::Call;
 use crate::admin::problem::Problem;
 use crate::history;
 use crate::info::TenantInfo;
-use crate::{tail_share, views};
+use crate::{Standing, tail_share, views};
 
 /// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;
@@ -82,14 +82,14 @@ pub(super) struct Shown {
 pub(super) fn standing(call: &Call, Query(shown): Query<Shown>) -> Result<StandingList, Problem> {
     let limit = shown.limit.unwrap_or(SHOWN_DEFAULT).min(SHOWN_MAX);
     let text = shown.search.unwrap_or_default().to_lowercase();
-    let mut counts = [0; crate::Standing::ALL.len()];
+    let mut counts = [0; Standing::ALL.len()];
     let (mut total, mut matched, mut first) = (0, 0, Vec::new());
     let mut next = Some(0);
     while let Some(from) = next {
         let (chunk, then) = views::listed(&call.api.tenants.registry(), from, CHUNK);
         total += chunk.len();
         for info in chunk {
-            let standing = crate::Standing::of(&info);
+            let standing = Standing::of(&info);
             counts[standing as usize] += 1;
             if text.is_empty() || info.name.to_lowercase().contains(&text) {
                 matched += 1;
@@ -100,8 +100,8 @@ pub(super) fn standing(call: &Call, Query(shown): Query<Shown>) -> Result<Standi
         first.truncate(limit);
         next = then;
     }
-    let of = |(standing, info): (crate::Standing, TenantInfo)| TenantStanding {
-        standing: standing.into(),
+    let of = |(standing, info): Ranked| TenantStanding {
+        standing,
         tail_share: tail_share(&info),
         tenant: info.into(),
     };
@@ -109,7 +109,7 @@ pub(super) fn standing(call: &Call, Query(shown): Query<Shown>) -> Result<Standi
     Ok(StandingList { total, matched, standings: counts.into(), tenants })
 }
 
-type Ranked = (crate::Standing, TenantInfo);
+type Ranked = (Standing, TenantInfo);
 
 impl Order {
     fn compare(self, a: &Ranked, b: &Ranked) -> Ordering {

@@ -11,9 +11,8 @@ use crate::admin::operation::{Api, Call};
 use crate::admin::problem::{Code, Problem};
 use crate::admin::workers::{
     Connection, Connections, DEADLINE_MS_MAX, EndConnection, HasMoved, MoveTo, SetWorker, Which,
-    WorkerState,
 };
-use crate::commands::{self, CommandRefused};
+use crate::commands::{self, CommandRefused, WorkerState};
 
 pub(super) fn list(call: &Call, (): ()) -> Result<Workers, Problem> {
     Ok(Workers { workers: shown_workers(&call.api) })
@@ -102,11 +101,7 @@ fn shown_workers(api: &Api) -> Vec<Worker> {
     let each = api.commands.workers().into_iter().map(|info| Worker {
         number: info.number,
         cpu: api.parts.cpu(info.number),
-        state: match info.state {
-            crate::WorkerState::Active => WorkerState::Active,
-            crate::WorkerState::Retiring => WorkerState::Retiring,
-            crate::WorkerState::Parked => WorkerState::Parked,
-        },
+        state: info.state,
         connections: info.connections,
         busy_percent: (info.busy * 1_000.0).round() / 10.0,
         waited_percent: (waited(info.number) * 1_000.0).round() / 10.0,
