@@ -6,6 +6,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod layout;
+
 pub mod nbd;
 pub mod nvme;
 pub mod nvme_tcp;

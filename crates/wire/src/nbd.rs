@@ -107,24 +107,6 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// Defines a number that a peer sets: any value may arrive, and some values have names.
-macro_rules! open_number {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident($inner:ty) {
-            $( $(#[$value_meta:meta])* $value:ident = $number:expr ),+ $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub struct $name(pub $inner);
-
-        impl $name {
-            $( $(#[$value_meta])* pub const $value: $name = $name($number); )+
-        }
-    };
-}
-
 open_number! {
     /// The kind of an option ("Option types").
     pub struct OptionKind(u32) {
@@ -232,31 +214,6 @@ impl ChunkKind {
     pub const fn is_error(self) -> bool {
         self.0 & CHUNK_IS_ERROR != 0
     }
-}
-
-/// Defines a structure, and asserts its size and the offset of each field.
-macro_rules! layout {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident: $size:literal {
-            $( $(#[$field_meta:meta])* [$offset:literal] $field:ident: $ty:ty ),+ $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes,
-            zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
-        )]
-        #[repr(C)]
-        pub struct $name {
-            $( $(#[$field_meta])* pub $field: $ty ),+
-        }
-
-        const _: () = {
-            assert!(core::mem::size_of::<$name>() == $size);
-            $( assert!(core::mem::offset_of!($name, $field) == $offset); )+
-        };
-    };
 }
 
 layout! {

@@ -1,14 +1,11 @@
-//! Reliable messages in packets (docs/reference/protocols/packets.md): little-endian, every field naturally
-//! aligned within its struct.
+//! Reliable messages in packets (docs/reference/protocols/packets.md): little-endian, every field
+//! naturally aligned within its struct.
 //!
 //! A packet is a [`PacketHead`] and a payload. The payload of a data packet is a row of records: a
 //! [`RecordHead`], its bytes, and padding to a multiple of [`RECORD_ALIGN`]. The other kinds of
 //! packets carry one body of a fixed size.
 
-use core::mem::{align_of, offset_of, size_of};
-
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The version that this module describes.
 pub const VERSION: u8 = 1;
@@ -34,198 +31,176 @@ pub const FLAG_ECHO: u8 = 8;
 /// Flag of a record: the last piece of its message.
 pub const FLAG_LAST: u8 = 1;
 
-/// The kind of a packet: the lower half of its first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketKind(pub u8);
-
-impl PacketKind {
-    /// Carries records, or only an acknowledgement.
-    pub const DATA: PacketKind = PacketKind(0);
-    /// Asks for an association; a [`PacketHelloBody`] follows.
-    pub const HELLO: PacketKind = PacketKind(1);
-    /// Asks to say hello again with a token; a [`RetryBody`] follows.
-    pub const RETRY: PacketKind = PacketKind(2);
-    /// Grants an association; an [`AcceptBody`] follows.
-    pub const ACCEPT: PacketKind = PacketKind(3);
-    /// Refuses an association; a [`RefuseBody`] follows.
-    pub const REFUSE: PacketKind = PacketKind(4);
-    /// Says that the association is unknown; a [`ResetBody`] follows.
-    pub const RESET: PacketKind = PacketKind(5);
-    /// Tests a path; a [`ProbeBody`] follows.
-    pub const PROBE: PacketKind = PacketKind(6);
+open_number! {
+    /// The kind of a packet: the lower half of its first byte.
+    pub struct PacketKind(u8) {
+        /// Carries records, or only an acknowledgement.
+        DATA = 0,
+        /// Asks for an association; a [`PacketHelloBody`] follows.
+        HELLO = 1,
+        /// Asks to say hello again with a token; a [`RetryBody`] follows.
+        RETRY = 2,
+        /// Grants an association; an [`AcceptBody`] follows.
+        ACCEPT = 3,
+        /// Refuses an association; a [`RefuseBody`] follows.
+        REFUSE = 4,
+        /// Says that the association is unknown; a [`ResetBody`] follows.
+        RESET = 5,
+        /// Tests a path; a [`ProbeBody`] follows.
+        PROBE = 6,
+    }
 }
 
-/// The kind of a record.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-)]
-#[repr(transparent)]
-pub struct RecordKind(pub u8);
+open_enum! {
+    /// The kind of a record.
+    pub struct RecordKind {
+        /// Carries a piece of a message.
+        DATA = 0,
+        /// Opens a channel: its first message. `offset` is the serial number of the channel.
+        OPEN = 1,
+        /// Answers an open: the acceptor's first message.
+        OPENED = 2,
+        /// Ends the sender's direction: its last message.
+        END = 3,
+        /// Ends the channel at once. Not numbered.
+        RESET = 4,
+        /// Asks for silence on a channel; `message` counts the stops and goes. Not numbered.
+        STOP = 5,
+        /// Ends a stop; `message` counts the stops and goes. Not numbered.
+        GO = 6,
+        /// Asks for nothing but an acknowledgement. Not numbered.
+        PING = 7,
+    }
+}
 
 impl RecordKind {
-    /// Carries a piece of a message.
-    pub const DATA: RecordKind = RecordKind(0);
-    /// Opens a channel: its first message. `offset` is the serial number of the channel.
-    pub const OPEN: RecordKind = RecordKind(1);
-    /// Answers an open: the acceptor's first message.
-    pub const OPENED: RecordKind = RecordKind(2);
-    /// Ends the sender's direction: its last message.
-    pub const END: RecordKind = RecordKind(3);
-    /// Ends the channel at once. Not numbered.
-    pub const RESET: RecordKind = RecordKind(4);
-    /// Asks for silence on a channel; `message` counts the stops and goes. Not numbered.
-    pub const STOP: RecordKind = RecordKind(5);
-    /// Ends a stop; `message` counts the stops and goes. Not numbered.
-    pub const GO: RecordKind = RecordKind(6);
-    /// Asks for nothing but an acknowledgement. Not numbered.
-    pub const PING: RecordKind = RecordKind(7);
-
     /// Returns `true` for the kinds that are messages of their channel, with a number.
     pub const fn is_numbered(self) -> bool {
         self.0 <= RecordKind::END.0
     }
 }
 
-/// The first bytes of each packet.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct PacketHead {
-    /// [`VERSION`] times 16, plus the [`PacketKind`].
-    pub version_kind: u8,
-    /// `FLAG_…`.
-    pub flags: u8,
-    /// Bytes of the packet; what follows is padding of the network.
-    pub bytes: U16,
-    /// The association's number at the receiver. Byte 7 of the packet is the receiving worker.
-    pub association: U32,
-    /// The receiver's random number for the association.
-    pub cookie: U64,
-    /// The packet's number on its path, lower half.
-    pub number: U32,
-    /// The highest number received on the path, lower half.
-    pub highest: U32,
-    /// Bit `n`: number `highest` − 1 − `n` was received.
-    pub before: U64,
-    /// Microseconds since `highest` arrived.
-    pub held_us: U16,
-    /// Packets that may be outstanding to the sender of this packet.
-    pub credits: U16,
-    /// CRC-32C of the packet with this field zero.
-    pub crc32c: U32,
+layout! {
+    /// The first bytes of each packet.
+    pub struct PacketHead: 40 {
+        /// [`VERSION`] times 16, plus the [`PacketKind`].
+        [0] version_kind: u8,
+        /// `FLAG_…`.
+        [1] flags: u8,
+        /// Bytes of the packet; what follows is padding of the network.
+        [2] bytes: U16,
+        /// The association's number at the receiver. Byte 7 of the packet is the receiving worker.
+        [4] association: U32,
+        /// The receiver's random number for the association.
+        [8] cookie: U64,
+        /// The packet's number on its path, lower half.
+        [16] number: U32,
+        /// The highest number received on the path, lower half.
+        [20] highest: U32,
+        /// Bit `n`: number `highest` − 1 − `n` was received.
+        [24] before: U64,
+        /// Microseconds since `highest` arrived.
+        [32] held_us: U16,
+        /// Packets that may be outstanding to the sender of this packet.
+        [34] credits: U16,
+        /// CRC-32C of the packet with this field zero.
+        [36] crc32c: U32,
+    }
 }
 
-/// The first bytes of each record.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RecordHead {
-    /// The channel: the lower half of its serial number.
-    pub channel: U16,
-    /// The kind of the record.
-    pub kind: RecordKind,
-    /// `FLAG_LAST`.
-    pub flags: u8,
-    /// The message's number in its channel and direction.
-    pub message: U32,
-    /// Distance to the floor: all messages below `message` − `behind` are delivered before.
-    pub behind: U16,
-    /// Bytes that follow.
-    pub bytes: U16,
-    /// Offset of those bytes in the message.
-    pub offset: U32,
+layout! {
+    /// The first bytes of each record.
+    pub struct RecordHead: 16 {
+        /// The channel: the lower half of its serial number.
+        [0] channel: U16,
+        /// The kind of the record.
+        [2] kind: RecordKind,
+        /// `FLAG_LAST`.
+        [3] flags: u8,
+        /// The message's number in its channel and direction.
+        [4] message: U32,
+        /// Distance to the floor: all messages below `message` − `behind` are delivered before.
+        [8] behind: U16,
+        /// Bytes that follow.
+        [10] bytes: U16,
+        /// Offset of those bytes in the message.
+        [12] offset: U32,
+    }
 }
 
-/// The body of [`PacketKind::HELLO`]. Padding follows, to [`HELLO_BYTES`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct PacketHelloBody {
-    /// The initiator's number for the association.
-    pub association: U32,
-    /// The largest packet that the initiator receives.
-    pub packet_bytes: U16,
-    /// Zero.
-    pub reserved: U16,
-    /// The initiator's random number for the association.
-    pub cookie: U64,
-    /// The token of a retry, or zeroes.
-    pub token: RetryBody,
+layout! {
+    /// The body of [`PacketKind::HELLO`]. Padding follows, to [`HELLO_BYTES`].
+    pub struct PacketHelloBody: 40 {
+        /// The initiator's number for the association.
+        [0] association: U32,
+        /// The largest packet that the initiator receives.
+        [4] packet_bytes: U16,
+        /// Zero.
+        [6] reserved: U16,
+        /// The initiator's random number for the association.
+        [8] cookie: U64,
+        /// The token of a retry, or zeroes.
+        [16] token: RetryBody,
+    }
 }
 
-/// The body of [`PacketKind::RETRY`], and the token in a hello.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-)]
-#[repr(C)]
-pub struct RetryBody {
-    /// The minute of the acceptor's clock in which the token was made.
-    pub minute: U64,
-    /// The acceptor's proof that the token is its own.
-    pub proof: [u8; 16],
+layout! {
+    /// The body of [`PacketKind::RETRY`], and the token in a hello.
+    pub struct RetryBody: 24 {
+        /// The minute of the acceptor's clock in which the token was made.
+        [0] minute: U64,
+        /// The acceptor's proof that the token is its own.
+        [8] proof: [u8; 16],
+    }
 }
 
-/// The body of [`PacketKind::ACCEPT`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct AcceptBody {
-    /// The acceptor's number for the association.
-    pub association: U32,
-    /// The largest packet that the acceptor receives.
-    pub packet_bytes: U16,
-    /// Zero.
-    pub reserved: U16,
-    /// The acceptor's random number for the association.
-    pub cookie: U64,
+layout! {
+    /// The body of [`PacketKind::ACCEPT`].
+    pub struct AcceptBody: 16 {
+        /// The acceptor's number for the association.
+        [0] association: U32,
+        /// The largest packet that the acceptor receives.
+        [4] packet_bytes: U16,
+        /// Zero.
+        [6] reserved: U16,
+        /// The acceptor's random number for the association.
+        [8] cookie: U64,
+    }
 }
 
-/// The body of [`PacketKind::REFUSE`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RefuseBody {
-    /// The reason: [`REFUSED_FULL`].
-    pub reason: U32,
-    /// Zero.
-    pub reserved: U32,
+layout! {
+    /// The body of [`PacketKind::REFUSE`].
+    pub struct RefuseBody: 8 {
+        /// The reason: [`REFUSED_FULL`].
+        [0] reason: U32,
+        /// Zero.
+        [4] reserved: U32,
+    }
 }
 
 /// Reason of a refusal: every place for an association is taken.
 pub const REFUSED_FULL: u32 = 1;
 
-/// The body of [`PacketKind::RESET`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct ResetBody {
-    /// The cookie of the packet that has no association.
-    pub cookie: U64,
-    /// The association that that packet named.
-    pub association: U32,
-    /// Zero.
-    pub reserved: U32,
-    /// The proof that the sender of the reset has seen the cookie.
-    pub proof: [u8; 16],
+layout! {
+    /// The body of [`PacketKind::RESET`].
+    pub struct ResetBody: 32 {
+        /// The cookie of the packet that has no association.
+        [0] cookie: U64,
+        /// The association that the packet named.
+        [8] association: U32,
+        /// Zero.
+        [12] reserved: U32,
+        /// The proof that the sender of the reset has seen the cookie.
+        [16] proof: [u8; 16],
+    }
 }
 
-/// The body of [`PacketKind::PROBE`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct ProbeBody {
-    /// A number that the receiver returns; zero asks for nothing.
-    pub challenge: U64,
-    /// The number that the receiver had asked to return; zero without one.
-    pub echo: U64,
+layout! {
+    /// The body of [`PacketKind::PROBE`].
+    pub struct ProbeBody: 16 {
+        /// A number that the receiver returns; zero asks for nothing.
+        [0] challenge: U64,
+        /// The number that the receiver had asked to return; zero without one.
+        [8] echo: U64,
+    }
 }
-
-const _: () = {
-    assert!(size_of::<PacketHead>() == 40 && align_of::<PacketHead>() == 1);
-    assert!(offset_of!(PacketHead, cookie) == 8);
-    assert!(offset_of!(PacketHead, number) == 16);
-    assert!(offset_of!(PacketHead, before) == 24);
-    assert!(offset_of!(PacketHead, crc32c) == 36);
-    assert!(size_of::<RecordHead>() == 16);
-    assert!(offset_of!(RecordHead, message) == 4);
-    assert!(offset_of!(RecordHead, offset) == 12);
-    assert!(size_of::<PacketHelloBody>() == 40);
-    assert!(size_of::<RetryBody>() == 24);
-    assert!(size_of::<AcceptBody>() == 16);
-    assert!(size_of::<RefuseBody>() == 8);
-    assert!(size_of::<ResetBody>() == 32);
-    assert!(size_of::<ProbeBody>() == 16);
-};

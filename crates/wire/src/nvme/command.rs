@@ -92,14 +92,6 @@ impl Submission {
         }
     }
 
-    /// Returns `true` if data goes from the controller to the host.
-    pub const fn receives_data(&self) -> bool {
-        match self.opcode {
-            FABRICS_OPCODE => self.nsid.to_bytes()[0] & 3 == 2,
-            opcode => opcode & 3 == 2,
-        }
-    }
-
     /// Returns the first block of a command with a range (dwords 10 and 11).
     pub fn lba(&self) -> u64 {
         u64::from(self.dword10.get()) | u64::from(self.dword11.get()) << 32

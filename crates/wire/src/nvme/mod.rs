@@ -8,53 +8,6 @@
 //! This module deliberately leaves out the effect of commands, the validity of values and the
 //! transport of capsules (see `nvme_tcp`).
 
-/// Defines a structure, and asserts its size and the offset of each field.
-macro_rules! layout {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident: $size:literal {
-            $( $(#[$field_meta:meta])* [$offset:literal] $field:ident: $ty:ty ),+ $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes,
-            zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
-        )]
-        #[repr(C)]
-        pub struct $name {
-            $( $(#[$field_meta])* pub $field: $ty ),+
-        }
-
-        const _: () = {
-            assert!(core::mem::size_of::<$name>() == $size);
-            $( assert!(core::mem::offset_of!($name, $field) == $offset); )+
-        };
-    };
-}
-
-/// Defines a byte that a peer sets: any value may arrive, and some values have names.
-macro_rules! open_enum {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident {
-            $( $(#[$value_meta:meta])* $value:ident = $number:literal ),+ $(,)?
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, zerocopy::FromBytes,
-            zerocopy::IntoBytes, zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
-        )]
-        #[repr(transparent)]
-        pub struct $name(pub u8);
-
-        impl $name {
-            $( $(#[$value_meta])* pub const $value: $name = $name($number); )+
-        }
-    };
-}
-
 mod auth;
 mod command;
 mod discovery;

@@ -79,6 +79,8 @@ fn tables_of_the_documents_are_the_structs() {
     let all = version_2.chain(packets.into_iter().map(|fields| (PACKETS, fields)));
     for (document, (layout, bytes, fields)) in all.chain([(REFLEX_V1, version_1)]) {
         assert_eq!(documented(document, layout), fields, "{layout}");
+        let is_aligned = |(at, bytes, _): &(usize, usize, String)| at % bytes == 0;
+        assert!(document != REFLEX_V2 || fields.iter().all(is_aligned), "{layout}");
         assert!(document.contains(&format!("`{layout}`, {bytes} bytes")), "size of {layout}");
     }
 }

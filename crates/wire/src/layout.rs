@@ -1,0 +1,62 @@
+//! The two forms of a layout: structures with asserted sizes and offsets, and open numbers.
+
+/// Defines a structure, and asserts its size and the offset of each field.
+macro_rules! layout {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident: $size:literal {
+            $( $(#[$field_meta:meta])* [$offset:literal] $field:ident: $ty:ty ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes,
+            zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
+        )]
+        #[repr(C)]
+        pub struct $name {
+            $( $(#[$field_meta])* pub $field: $ty ),+
+        }
+
+        const _: () = {
+            assert!(core::mem::size_of::<$name>() == $size);
+            $( assert!(core::mem::offset_of!($name, $field) == $offset); )+
+        };
+    };
+}
+
+/// Defines a number that a peer sets: any value may arrive, and some values have names.
+macro_rules! open_number {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($inner:ty) {
+            $( $(#[$value_meta:meta])* $value:ident = $number:expr ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            $( $(#[$value_meta])* pub const $value: $name = $name($number); )+
+        }
+    };
+}
+
+/// Defines an open number as it stands in a message: a byte, unless another type is named.
+macro_rules! open_enum {
+    ($(#[$meta:meta])* pub struct $name:ident { $($values:tt)* }) => {
+        open_enum! { $(#[$meta])* pub struct $name(u8) { $($values)* } }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident($inner:ty) { $($values:tt)* }) => {
+        open_number! {
+            $(#[$meta])*
+            #[derive(
+                zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout,
+                zerocopy::Immutable, zerocopy::Unaligned,
+            )]
+            #[repr(transparent)]
+            pub struct $name($inner) { $($values)* }
+        }
+    };
+}
