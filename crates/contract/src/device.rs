@@ -76,3 +76,38 @@ pub trait Device {
     /// instant not after `now` for at once.
     fn wake_at(&self) -> Option<Instant>;
 }
+
+/// Implements the methods of [`Device`](crate::Device) for a type with a device inside.
+/// `each!(self, device => expression)` is a macro that evaluates an expression on that device.
+#[macro_export]
+macro_rules! device_by {
+    ($each:ident) => {
+        fn geometry(&self) -> $crate::Geometry {
+            $each!(self, device => device.geometry())
+        }
+
+        fn room(&self) -> usize {
+            $each!(self, device => device.room())
+        }
+
+        fn excludes(&self, command: $crate::Command) -> bool {
+            $each!(self, device => device.excludes(command))
+        }
+
+        fn submit(&mut self, now: $crate::Instant, submission: $crate::Submission) {
+            $each!(self, device => device.submit(now, submission));
+        }
+
+        fn kick(&mut self, now: $crate::Instant) {
+            $each!(self, device => device.kick(now));
+        }
+
+        fn poll(&mut self, now: $crate::Instant, done: &mut Vec<$crate::Completion>) {
+            $each!(self, device => device.poll(now, done));
+        }
+
+        fn wake_at(&self) -> Option<$crate::Instant> {
+            $each!(self, device => device.wake_at())
+        }
+    };
+}

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use contract::{Command, Completion, Device, Geometry, Instant, Submission};
+use contract::Device;
 
 use crate::{Decorations, Delayed, Faults, Faulty};
 
@@ -53,33 +53,7 @@ macro_rules! inside {
 }
 
 impl<D: Device> Device for Decorated<D> {
-    fn geometry(&self) -> Geometry {
-        inside!(self, device => device.geometry())
-    }
-
-    fn room(&self) -> usize {
-        inside!(self, device => device.room())
-    }
-
-    fn excludes(&self, command: Command) -> bool {
-        inside!(self, device => device.excludes(command))
-    }
-
-    fn submit(&mut self, now: Instant, submission: Submission) {
-        inside!(self, device => device.submit(now, submission));
-    }
-
-    fn kick(&mut self, now: Instant) {
-        inside!(self, device => device.kick(now));
-    }
-
-    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        inside!(self, device => device.poll(now, done));
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        inside!(self, device => device.wake_at())
-    }
+    contract::device_by!(inside);
 }
 
 #[cfg(test)]

@@ -409,11 +409,11 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    fn spec(text: &str) -> Spec {
+    pub(super) fn spec(text: &str) -> Spec {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn complaint(text: &str) -> String {
+    pub(super) fn complaint(text: &str) -> String {
         text.parse::<Spec>().expect_err(text).to_string()
     }
 

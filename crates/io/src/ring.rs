@@ -177,12 +177,6 @@ impl Ring {
         Ok(())
     }
 
-    /// Tells whether [`register_buffers`](Ring::register_buffers) succeeded: fixed reads and writes
-    /// may name buffer 0.
-    pub fn has_registered_buffers(&self) -> bool {
-        !self.inner.borrow().registered.is_empty()
-    }
-
     /// Tells whether `bytes` lies in the registered memory, so that a fixed read or write may name
     /// it.
     pub(crate) fn has_registered(&self, bytes: &[u8]) -> bool {

@@ -46,15 +46,6 @@ pub struct Admission {
     pub left: u64,
 }
 
-/// A tenant that was found below the deficit limit since the last notice (Algorithm 1, line 7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeficitNotice {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The rounds that found it so.
-    pub rounds: u64,
-}
-
 /// The portion of what is left that a best-effort tenant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
@@ -352,13 +343,13 @@ impl Registry {
         self.measure_while_needed();
     }
 
-    /// Returns how the device stands beside its model; `None` where nobody watches.
+    /// Returns the drift of the device from its model; `None` if it is not watched.
     pub fn drift(&self) -> Option<Drift> {
         self.probe.drift()
     }
 
-    /// Returns the tenants that would have to go, few of them, for what the others are promised to
-    /// fit into another model of the device; nobody where all fits.
+    /// Returns tenants that would have to go, as few as possible, for the other promises to fit
+    /// into another model of the device; none if all fit.
     pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
         admission::displaced(self.table.critical(), model)
     }
@@ -435,19 +426,6 @@ impl Registry {
         let share = self.lower_share(now.as_nanos());
         self.grant_all(now);
         self.raise_share(share, now.as_nanos());
-    }
-
-    /// Returns the latency-critical tenants that went below the deficit limit since the last call.
-    pub fn take_notices(&mut self) -> Vec<DeficitNotice> {
-        let mut notices = Vec::new();
-        for n in 0..self.shared.tenants_max() {
-            let deficits = self.shared.tenant(n as u32).usage().deficits;
-            let rounds = self.table.tell_deficits(n, deficits);
-            if rounds > 0 {
-                notices.push(DeficitNotice { tenant: TenantId(n as u32), rounds });
-            }
-        }
-        notices
     }
 
     /// Returns what the registry made by settling the idle pools before changes, and what expired

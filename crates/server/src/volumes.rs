@@ -7,9 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{
-    BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, SizeClass, Submission,
-};
+use contract::{BLOCK_BYTES, Buf, Device, Geometry, SizeClass};
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
     Decorated, Decorations, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec,
@@ -45,7 +43,7 @@ enum Storage {
     Ftl(Translated),
 }
 
-/// A queue to no device, in the place of one that is gone.
+/// Returns a queue to no device, in the place of a device that is gone.
 pub fn nothing() -> Decorated<AnyDevice> {
     Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
 }
@@ -113,8 +111,7 @@ impl Volume {
         Volume { storage, locks: Arc::new(locks), spec: spec.clone() }
     }
 
-    /// Opens what the spec names and another process has open, which passes on what it needs: nothing
-    /// but for files.
+    /// Opens the device of a spec that another process has open, with the files that it passes on.
     pub fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
         let Source::File { path, bytes } = &spec.source else { return Volume::open(spec) };
         let options = FileOptions::default();
@@ -208,7 +205,7 @@ impl Volume {
         matches!(&self.storage, Storage::File(volume) if volume.can_grow())
     }
 
-    /// Makes it larger, if it has fewer blocks.
+    /// Makes the device larger, if it has fewer blocks.
     pub fn grow(&self, blocks: u64) -> Result<(), String> {
         match &self.storage {
             _ if blocks <= self.blocks() => Ok(()),
@@ -221,7 +218,8 @@ impl Volume {
         }
     }
 
-    /// Takes back that it was made larger, if it has more blocks: nobody may have had those.
+    /// Makes a device that has grown as small as before, if it has more blocks. The blocks must be
+    /// unused.
     pub fn cut(&self, blocks: u64) -> Result<(), String> {
         match &self.storage {
             _ if blocks >= self.blocks() => Ok(()),
@@ -272,7 +270,7 @@ impl Volume {
         }
     }
 
-    /// The queue of worker number `worker`, of which this is the `n`-th device.
+    /// Opens the queue of worker number `worker`, of which this is the `n`-th device.
     pub fn open_queue(
         &self,
         through: &Through<'_>,
@@ -340,31 +338,5 @@ macro_rules! each {
 }
 
 impl Device for AnyDevice {
-    fn geometry(&self) -> Geometry {
-        each!(self, device => device.geometry())
-    }
-
-    fn room(&self) -> usize {
-        each!(self, device => device.room())
-    }
-
-    fn excludes(&self, command: Command) -> bool {
-        each!(self, device => device.excludes(command))
-    }
-
-    fn submit(&mut self, now: Instant, submission: Submission) {
-        each!(self, device => device.submit(now, submission));
-    }
-
-    fn kick(&mut self, now: Instant) {
-        each!(self, device => device.kick(now));
-    }
-
-    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        each!(self, device => device.poll(now, done));
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        each!(self, device => device.wake_at())
-    }
+    contract::device_by!(each);
 }

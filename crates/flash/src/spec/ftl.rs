@@ -104,15 +104,7 @@ pub(super) fn parse(rest: &str) -> Result<Spec, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
-
-    fn spec(text: &str) -> Spec {
-        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
-    }
-
-    fn complaint(text: &str) -> String {
-        text.parse::<Spec>().expect_err(text).to_string()
-    }
+    use crate::spec::tests::{complaint, spec};
 
     #[test]
     fn options_of_the_member_and_of_the_volume() {

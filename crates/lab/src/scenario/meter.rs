@@ -124,11 +124,6 @@ impl Meter {
         }
     }
 
-    /// Returns the number of reads that were answered.
-    pub fn read_count(&self) -> u64 {
-        self.reads.len()
-    }
-
     /// Returns the number of requests that were answered.
     pub fn count(&self) -> u64 {
         self.reads.len() + self.writes.len()
@@ -137,11 +132,6 @@ impl Meter {
     /// Returns a percentile of the reads' latencies, in microseconds; zero without reads.
     pub fn read_us(&self, percentile: f64) -> f64 {
         self.reads.value_at_percentile(percentile) as f64 / 1e3
-    }
-
-    /// Returns a percentile of the writes' latencies, in microseconds; zero without writes.
-    pub fn write_us(&self, percentile: f64) -> f64 {
-        self.writes.value_at_percentile(percentile) as f64 / 1e3
     }
 
     /// Adds another tenant's latencies and counts.

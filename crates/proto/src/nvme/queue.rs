@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering;
 
 use contract::{Command, ConnId, Fence, Instant, Range};
 use wire::nvme::{
-    AdminOpcode, AuthCommand, CommandId, Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind,
-    Feature, NvmOpcode, Status, Submission,
+    AdminOpcode, AuthCommand, Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind, Feature,
+    NvmOpcode, Status, Submission,
 };
 
 use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
@@ -456,11 +456,6 @@ impl Queue {
     fn discard(&mut self, entry: &Submission, payload: &[u8]) -> Result<Io, Status> {
         self.ranges.clear();
         io::discard(&self.view, entry, payload, &mut self.ranges)
-    }
-
-    /// Returns the identifier of the compare that waits for its fused write.
-    pub fn waiting_compare(&self) -> Option<CommandId> {
-        self.first.map(|io| io.cid)
     }
 }
 

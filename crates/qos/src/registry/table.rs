@@ -44,8 +44,6 @@ pub(super) struct Table {
     sharing: u64,
     vacant: BTreeSet<TenantId>,
     standing: Standing,
-    /// Number of deficits of each tenant that were already reported.
-    told: Vec<u64>,
 }
 
 impl Table {
@@ -57,7 +55,6 @@ impl Table {
             sharing: 0,
             vacant: (0..tenants_max as u32).map(TenantId).collect(),
             standing: Standing::default(),
-            told: alloc::vec![0; tenants_max],
         }
     }
 
@@ -76,9 +73,9 @@ impl Table {
         self.vacant.insert(tenant);
     }
 
-    /// Forgets what an earlier tenant of this number had.
+    /// Sets the weight of a new tenant.
     pub(super) fn reset(&mut self, n: usize, weight: u32) {
-        (self.told[n], self.weights[n]) = (0, weight);
+        self.weights[n] = weight;
     }
 
     /// Returns the place of a tenant that is registered.
@@ -164,11 +161,5 @@ impl Table {
             self.entries[n] = Entry::Critical(slo, promise);
             self.promise(n, true);
         }
-    }
-
-    /// Returns how many of a tenant's deficits were not told yet, and tells them.
-    pub(super) fn tell_deficits(&mut self, n: usize, deficits: u64) -> u64 {
-        let told = core::mem::replace(&mut self.told[n], deficits);
-        deficits.saturating_sub(told)
     }
 }

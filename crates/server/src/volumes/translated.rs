@@ -111,7 +111,7 @@ pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
     }
 }
 
-/// Says what an error of the volume on a file means for whoever named the file.
+/// Explains an error of the volume on a file, in terms of the file.
 pub(crate) fn explain(path: &str, error: ftl::Error) -> String {
     match error {
         ftl::Error::NoVolume(_) => format!(
@@ -189,7 +189,7 @@ fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
 /// Opens the volume on the media. With `discards`, freed segments are discarded on the member.
 ///
 /// # Errors
-/// The members are not those of a volume, or damaged, or fail.
+/// The members are not the members of a volume, or are damaged, or fail.
 pub(crate) fn open_volume<M: Media>(
     media: &mut M,
     discards: bool,
@@ -278,7 +278,7 @@ impl Translated {
     /// Opens the queue of the worker that serves the volume.
     ///
     /// # Errors
-    /// A worker serves it already, or there is no memory.
+    /// A worker serves the volume already, or there is no memory.
     pub(super) fn open_queue(
         &self,
         through: &Through<'_>,
@@ -348,29 +348,7 @@ macro_rules! each {
 }
 
 impl Device for MemberQueue {
-    fn geometry(&self) -> Geometry {
-        each!(self, device => device.geometry())
-    }
-
-    fn room(&self) -> usize {
-        each!(self, device => device.room())
-    }
-
-    fn submit(&mut self, now: Instant, submission: Submission) {
-        each!(self, device => device.submit(now, submission));
-    }
-
-    fn kick(&mut self, now: Instant) {
-        each!(self, device => device.kick(now));
-    }
-
-    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        each!(self, device => device.poll(now, done));
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        each!(self, device => device.wake_at())
-    }
+    contract::device_by!(each);
 }
 
 impl TranslatedQueue {

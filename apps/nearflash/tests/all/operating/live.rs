@@ -5,8 +5,8 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, complaint, host_nqn, kills,
-    pattern, subsystem, wait_until, words,
+    Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, complaint, host_nqn,
+    kills, pattern, subsystem, wait_until, words,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
@@ -18,14 +18,25 @@ use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const MIB: u64 = 1 << 20;
 
-#[test]
-fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
+/// Starts a server with a subsystem on a disk that is a file.
+fn started() -> (Place, Server) {
     let place = Place::new();
     place.configure_disk(&subsystem());
     let server = place.configured().start();
-    let at = server.listener(0);
-    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(at, 1, SUBSYSTEM);
+    (place, server)
+}
+
+/// Connects host 1 to the subsystem: its admin queue, and an I/O queue.
+fn connected(server: &Server) -> (NvmeQueue, NvmeQueue) {
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let io = host.io(server.listener(0), 1, SUBSYSTEM);
+    (host, io)
+}
+
+#[test]
+fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
+    let (place, server) = started();
+    let (mut host, mut io) = connected(&server);
     assert_eq!(host.blocks(1), Ok(16 * MIB / 512));
     io.write(1, 16 * MIB / 512 - 1, &[7; 512]).unwrap();
     assert_eq!(io.read(1, 16 * MIB / 512), Err(NvmeStatus::LBA_OUT_OF_RANGE.dnr()));
@@ -43,12 +54,8 @@ fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
 
 #[test]
 fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
-    let at = server.listener(0);
-    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(at, 1, SUBSYSTEM);
+    let (place, server) = started();
+    let (mut host, mut io) = connected(&server);
     let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
     let read = |lba| Command::Read(Range::new(lba, 1));
     io.write(1, 20_000, &[7; 512]).unwrap();
@@ -68,12 +75,8 @@ fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
 
 #[test]
 fn namespaces_come_and_go_under_a_hosts_eyes() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
-    let at = server.listener(0);
-    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(at, 1, SUBSYSTEM);
+    let (place, server) = started();
+    let (mut host, mut io) = connected(&server);
     let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
     assert_eq!(host.namespaces(), [1]);
     let added = place.told(&["namespace", "add", "logs", "4MiB"]);
@@ -105,9 +108,7 @@ fn namespaces_come_and_go_under_a_hosts_eyes() {
 
 #[test]
 fn hosts_are_let_in_and_out_and_discovery_hears_of_it() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
+    let (place, server) = started();
     let at = server.listener(0);
     let mut discovery = NvmeQueue::discovery(at, 1);
     let new = "nqn.2026-11.io.nearflash:new";
@@ -130,12 +131,9 @@ fn hosts_are_let_in_and_out_and_discovery_hears_of_it() {
 
 #[test]
 fn access_through_a_listener_changes_and_hosts_are_told() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
+    let (place, server) = started();
     let at = server.listener(0);
-    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(at, 1, SUBSYSTEM);
+    let (mut host, mut io) = connected(&server);
     io.write(1, 0, &[1; 512]).unwrap();
     let said = place.told(&["listener", "ana", "1", "inaccessible"]);
     assert!(said.contains("is inaccessible"), "{said}");
@@ -153,9 +151,7 @@ const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
 fn keys_are_kept_and_never_shown() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let mut server = place.configured().start();
+    let (place, mut server) = started();
     let at = server.listener(0);
     std::fs::write(place.path("key"), KEY).unwrap();
     let key = place.path("key").display().to_string();
@@ -218,11 +214,8 @@ fn what_was_changed_stays_over_a_restart() {
 
 #[test]
 fn a_connected_host_that_belongs_to_no_tenant_any_more_lets_it_go() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
-    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    let (place, server) = started();
+    let (host, mut io) = connected(&server);
     for set in [["subsystem", "set", SUBSYSTEM], ["host", "set", &host_nqn(1)]] {
         place.told(&["tenant", "add", "gold"]);
         place.told(&[&set[..], &["--tenant", "gold"]].concat());
@@ -266,12 +259,9 @@ fn a_connected_host_that_belongs_to_no_tenant_any_more_lets_it_go() {
 
 #[test]
 fn reservations_that_persist_are_there_after_a_crash() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let mut server = place.configured().start();
+    let (place, mut server) = started();
     place.told(&["namespace", "add", "logs", "4MiB"]);
-    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    let (_host, mut io) = connected(&server);
     io.register(1, 77, true).unwrap();
     io.acquire(1, 77).unwrap();
     io.register(2, 88, false).unwrap();
@@ -282,16 +272,13 @@ fn reservations_that_persist_are_there_after_a_crash() {
     let mut other_io = other.io(server.listener(0), 2, SUBSYSTEM);
     assert_eq!(other_io.write(1, 0, &[1; 512]), Err(NvmeStatus::RESERVATION_CONFLICT.dnr()));
     assert_eq!(other_io.write(2, 0, &[1; 512]), Ok(()), "that one did not persist");
-    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    let (_host, mut io) = connected(&server);
     assert_eq!(io.write(1, 0, &[2; 512]), Ok(()), "the holder still holds it");
 }
 
 #[test]
 fn a_broken_state_file_is_refused_and_there_is_a_way_back() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let mut server = place.configured().start();
+    let (place, mut server) = started();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
     place.told(&["namespace", "resize", "ns1", "48MiB"]);
     server.kill();
@@ -555,9 +542,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
 
 #[test]
 fn a_client_that_writes_all_the_time_loses_nothing_by_changes() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let server = place.configured().start();
+    let (place, server) = started();
     let done = std::sync::atomic::AtomicBool::new(false);
     let order = std::sync::atomic::Ordering::Relaxed;
     let written = std::thread::scope(|scope| {
@@ -586,12 +571,9 @@ fn a_client_that_writes_all_the_time_loses_nothing_by_changes() {
 
 #[test]
 fn a_reservation_is_not_that_of_a_namespace_that_gets_the_number_later() {
-    let place = Place::new();
-    place.configure_disk(&subsystem());
-    let mut server = place.configured().start();
+    let (place, mut server) = started();
     place.told(&["namespace", "add", "logs", "1MiB"]);
-    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    let (_host, mut io) = connected(&server);
     io.register(2, 77, true).unwrap();
     io.acquire(2, 77).unwrap();
     place.told(&["namespace", "rm", "logs"]);

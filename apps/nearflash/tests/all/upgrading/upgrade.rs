@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
@@ -43,7 +43,7 @@ impl Servers for Place {
     }
 }
 
-/// How many connections a server says that it took over.
+/// Returns the number of connections that a server reports to have taken over.
 fn told(server: &Server) -> u64 {
     server.await_log("took over");
     let log = server.log();
@@ -54,12 +54,21 @@ fn told(server: &Server) -> u64 {
     numbers.next().expect("it says how many")
 }
 
-/// A load of so many connections is taken over twice while it runs.
+/// Asserts that a load runs on its connections of before, and ends without an error.
+fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
+    let now = place.peers();
+    assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
+    assert_eq!(now, peers, "nobody has connected again");
+    let result = result(load);
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+}
+
+/// Has a running load of this many connections taken over twice.
 fn take_over_twice(words: &str, connections: usize) {
     let place = Place::in_memory();
     let mut old = place.start();
     let (target, words) = words.split_once(' ').unwrap_or((words, ""));
-    let mut load = verifying(&format!("reflex://{}{target}", old.address()), words);
+    let load = verifying(&format!("reflex://{}{target}", old.address()), words);
     let peers = place.await_peers(connections, connections);
     let first = place.take_over();
     assert_eq!(first.address(), old.address());
@@ -71,11 +80,7 @@ fn take_over_twice(words: &str, connections: usize) {
     let second = place.take_over();
     assert_eq!(told(&second), count);
     assert!(first.wait().success());
-    let now = place.peers();
-    assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
-    assert_eq!(now, peers, "nobody has connected again");
-    let result = result(load);
-    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    nobody_noticed(&place, load, &peers);
 }
 
 #[test]
@@ -113,7 +118,7 @@ impl Clients {
         clients
     }
 
-    /// How many connections still answer. What they answer is right.
+    /// Returns the number of connections that answer. Asserts that the answers are right.
     fn alive(&mut self) -> usize {
         let named = self.named.iter_mut().map(alive).filter(|alive| *alive).count();
         self.old.stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -146,7 +151,7 @@ fn alive(client: &mut V2) -> bool {
     }
 }
 
-/// What was acknowledged is there, for a client with the name of an earlier one.
+/// Asserts that acknowledged writes are there, for a client with the name of an earlier one.
 fn is_served(server: &Server) {
     let hello = Hello { client: 77, connection: 0, ..Hello::default() };
     let mut again = V2::hello(server.address(), hello).unwrap();
@@ -162,7 +167,7 @@ fn is_served(server: &Server) {
 /// Stands for the connections that a process stayed with at its step.
 const GIVEN: usize = usize::MAX;
 
-/// How many those were.
+/// Returns the number of connections that stayed with the older process.
 fn stayed_with(server: &Server) -> usize {
     let log = server.log();
     let (_, rest) = log.split_once("stays at").expect("it was awaited");
@@ -358,7 +363,7 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     is_served(&place.take_over());
 }
 
-/// What rotates logs does not know who serves already.
+/// A program that rotates logs does not know which process serves.
 #[test]
 fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
     let place = Place::new();
@@ -492,23 +497,19 @@ fn the_way_to_the_kernel_may_be_another() {
     }
 }
 
-/// How long that takes says docs/adr/0009-upgrade.md.
+/// The duration is in docs/adr/0009-upgrade.md.
 #[test]
 fn a_thousand_connections_move_under_load() {
     let place = Place::in_memory();
     let mut old = place.start();
     let url = format!("reflex://{}", old.address());
-    let mut load = verifying(&url, "--connections 1000 --queue-depth 1 --threads 1");
+    let load = verifying(&url, "--connections 1000 --queue-depth 1 --threads 1");
     wait_until("connections", PATIENCE, || place.peers().len() == 1000);
     let peers = place.peers();
     let new = place.take_over();
     assert_eq!(told(&new), 1000, "{}", old.log());
     assert!(old.wait().success());
-    let now = place.peers();
-    assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
-    assert_eq!(now, peers, "nobody has connected again");
-    let result = result(load);
-    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    nobody_noticed(&place, load, &peers);
 }
 
 #[test]
