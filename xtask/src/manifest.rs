@@ -40,7 +40,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: Option<String>,
 }
 
-/// Something that cargo builds: a library, a program, a test, an example.
+/// A target that cargo builds: a library, a program, a test, an example.
 #[derive(Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,

@@ -75,7 +75,7 @@ impl Common {
     }
 }
 
-/// Why a command did not do what it was to do.
+/// The reason that a command failed.
 #[derive(Debug)]
 enum Failure {
     /// The server, or the way to it.

@@ -90,7 +90,7 @@ pub enum Kind {
     Write,
     /// Reads, then may write data: the cost of a compare-and-write for a device.
     Exchange,
-    /// Neither reads nor changes data.
+    /// A command that neither reads nor changes data.
     Other,
 }
 

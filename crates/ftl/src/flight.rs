@@ -9,11 +9,11 @@ use alloc::vec;
 /// The stream that the pages of a range have to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// None of them is on its way.
+    /// No write of the page is on its way.
     Free,
-    /// Some are on their way in this stream.
+    /// Writes of the page are on their way in this stream.
     To(u8),
-    /// Some are on their way in different streams.
+    /// Writes of the page are on their way in different streams.
     Split,
 }
 

@@ -255,9 +255,9 @@ pub enum Found<T> {
     Sound(T),
     /// Ours, of this version of the format, which this crate cannot read.
     Version(u16),
-    /// Ours, and damaged.
+    /// The page is damaged.
     Damaged,
-    /// Nothing of ours.
+    /// The page holds nothing that this layer wrote.
     Nothing,
 }
 

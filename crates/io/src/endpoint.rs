@@ -104,7 +104,7 @@ impl UnixPath {
         }
     }
 
-    /// As the file system knows it.
+    /// Returns the path as the file system knows it.
     pub fn as_path(&self) -> &Path {
         &self.0
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Why something could not be set up.
+/// The reason that an object of the operating system could not be set up.
 #[derive(Debug)]
 pub struct Error {
     what: String,

@@ -22,7 +22,8 @@ const GET_GRO: u32 = 0x2b;
 /// The flag for large receive offload (LRO).
 const FLAG_LRO: u32 = 1 << 15;
 
-/// Which segments a card, or the kernel late on its way, cuts and joins. `None`: it does not say.
+/// The segments that a network card, or the kernel in its place, cuts and joins. `None`: the card
+/// does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// The card cuts what is sent.

@@ -217,7 +217,7 @@ mod tests {
         assert!(text.contains("lacks CONNECT, SENDMSG") && text.contains("6.1"), "{text}");
     }
 
-    /// Where io_uring is allowed at all.
+    /// Runs only where io_uring is allowed.
     #[test]
     fn the_trial_leaves_a_ring_as_it_was() {
         let Ok(mut uring) = IoUring::builder().build(8) else { return };

@@ -37,7 +37,7 @@ pub struct Spread {
 #[derive(Debug, Default)]
 struct Desk {
     connections: AtomicUsize,
-    /// There are arrivals: spares the worker the look at the queue in every turn.
+    /// `true` if connections have arrived. Spares the worker a look at the queue in every turn.
     has_arrivals: AtomicBool,
     /// The queue of its arrivals and its waker, once its thread runs.
     reach: OnceLock<(Sender<Arrival>, Waker)>,

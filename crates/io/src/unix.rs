@@ -26,7 +26,7 @@ pub(crate) struct SocketFile {
     path: UnixPath,
     /// Device and inode: a file that somebody else put there meanwhile stays.
     identity: (u64, u64),
-    /// Another process has it.
+    /// `true` if another process has the socket, so that its file stays.
     stays: Arc<AtomicBool>,
 }
 

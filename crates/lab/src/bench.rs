@@ -66,8 +66,8 @@ struct Words {
     arguments: Arguments,
 }
 
-/// With this in the environment the load ends when standard input does. For tests whose load lasts
-/// for as long as something else; its rates count the seconds that were meant all the same.
+/// The environment variable with which a load ends when its standard input ends. It is for tests;
+/// rates still count the seconds of the option.
 const STOP: &str = "NEARFLASH_BENCH_STOP";
 
 fn run(arguments: &Arguments) -> Result<Report, Problem> {

@@ -212,7 +212,7 @@ fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
     Ok(Bed::open_real(Arc::new(volume), args.threads as usize, latency_us_max, args.seed)?)
 }
 
-/// Set by the first interrupt; the second ends the process at once.
+/// Returns a flag that the first interrupt sets. The second one ends the process at once.
 fn interrupted() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -225,7 +225,7 @@ fn interrupted() -> Result<Arc<AtomicBool>, String> {
     Ok(flag)
 }
 
-/// `500us` or `1.5ms`, in microseconds.
+/// Parses a latency like `500us` or `1.5ms` into microseconds.
 fn parse_latency(text: &str) -> Result<u32, String> {
     let wrong = || "a latency from 10us to 1s, like 500us or 1.5ms".to_owned();
     let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The children that run now, for whoever is told to stop.
+/// The running children, which a signal to stop ends.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Ends children before the program when a signal arrives.
@@ -35,12 +35,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `nearflash serve` with these words.
+    /// Starts `nearflash serve` with these words.
     pub(crate) fn start(words: &[String]) -> Result<Server, String> {
         Server::start_with_admin("none", words)
     }
 
-    /// `nearflash serve` with these words, and the admin API at this address.
+    /// Starts `nearflash serve` with these words, and the admin API at this address.
     pub(crate) fn start_with_admin(admin: &str, words: &[String]) -> Result<Server, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         let mut command = Command::new(program);
@@ -51,7 +51,7 @@ impl Server {
         Server::start_other(command.args(["serve", "--admin", admin]).args(words))
     }
 
-    /// Any server that says the same words when it is ready.
+    /// Starts any server that prints the same words when it is ready.
     pub(crate) fn start_other(command: &mut Command) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut helper = Helper::start(command.stdout(Stdio::piped()))?;
@@ -77,7 +77,7 @@ impl Server {
         self.addresses[0]
     }
 
-    /// The number of its process.
+    /// Returns the number of the process.
     pub(crate) fn id(&self) -> u32 {
         self.helper.child.id()
     }

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use crate::{bench, calibrate, demo, ftl, reproduce};
 
-/// A command that measures, demonstrates or looks at what nobody serves.
+/// A command that measures, demonstrates, or inspects a volume that no server has open.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure or verify a server or a local device

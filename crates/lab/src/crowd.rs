@@ -72,7 +72,7 @@ pub(crate) struct Times {
     pub(crate) measured: Duration,
 }
 
-/// Clients at work.
+/// Running clients, each in a thread.
 pub(crate) struct Crowd {
     tallies: Arc<[Mutex<Tally>]>,
     threads: Vec<JoinHandle<Result<(), String>>>,
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// A connected way to the server.
+    /// Opens a connected path to the server.
     fn path<N: Network>(&self, reactor: &N::Reactor) -> Result<Remote<N>, String> {
         let member = &self.member;
         let seed = self.shape.seed;

@@ -37,7 +37,7 @@ use scale::Scale;
 /// Pixels of a picture; it is a drawing, and shown smaller loses nothing.
 const SIZE: (u32, u32) = (1600, 1000);
 
-/// The figure as an SVG document.
+/// Returns the figure as an SVG document.
 ///
 /// # Errors
 /// Fails if there is nothing to draw: no series, or no finite point.

@@ -10,26 +10,26 @@ use std::io::{self, ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// The status of a program that nobody reads any more: that of one which SIGPIPE (13) has ended.
+/// The exit status of a program whose output is closed, as of one that SIGPIPE (13) has ended.
 const UNREAD: u8 = 128 + 13;
 
-/// Why something was not printed: it is on its way to [`run`].
+/// The error of a line that was not printed, on its way to [`run`].
 struct Unprinted(io::Error);
 
-/// As `print!`, to be used in a command that [`run`] runs.
+/// Prints like `print!`, in a command that [`run`] runs.
 #[macro_export]
 macro_rules! out {
     ($($words:tt)*) => { $crate::print::print(format_args!($($words)*)) };
 }
 
-/// As `println!`, to be used in a command that [`run`] runs.
+/// Prints like `println!`, in a command that [`run`] runs.
 #[macro_export]
 macro_rules! outln {
     () => { $crate::print::print(format_args!("\n")) };
     ($($words:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// As `eprintln!`, to whom it may concern: nobody need be there.
+/// Prints like `eprintln!`, and ignores a closed output.
 #[macro_export]
 macro_rules! errln {
     ($($words:tt)*) => { $crate::print::complain(format_args!($($words)*)) };
@@ -45,15 +45,15 @@ pub fn print(words: Arguments<'_>) {
     }
 }
 
-/// Writes a line to standard error, if somebody is there.
+/// Writes a line to standard error, if that is open.
 pub fn complain(words: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{words}");
 }
 
-/// Runs a command until it is over, or nobody reads what it prints.
+/// Runs a command until it ends, or until its output is closed.
 ///
 /// # Errors
-/// The command's, or why it could not print.
+/// The error of the command, or of its output.
 pub fn run(command: impl FnOnce() -> Result<ExitCode, String>) -> Result<ExitCode, String> {
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|thrown| {
         let Unprinted(error) = match thrown.downcast::<Unprinted>() {

@@ -67,7 +67,7 @@ struct JsonLatency {
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 impl Report {
-    /// A measurement of `seconds`.
+    /// Returns the measurement of a run of `seconds`.
     pub(crate) fn new(
         headline: &str,
         request_bytes: usize,
@@ -145,7 +145,7 @@ impl Report {
         }
     }
 
-    /// A table to read.
+    /// Returns the measurements as a table.
     pub(crate) fn table(&self) -> String {
         let style = Style::of_terminal();
         let mut rows = vec![header()];
@@ -287,7 +287,8 @@ impl Style {
     }
 }
 
-/// A number with its thousands apart, and with as many decimal places as help: `512 345`, `12.5`.
+/// Returns a number as text with its thousands apart, and with useful decimal places: `512 345`,
+/// `12.5`.
 pub fn number_text(number: f64) -> String {
     let places = match number.abs() {
         n if n >= 100.0 || n == n.trunc() => 0,

@@ -118,7 +118,7 @@ fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
     Ok(Some(figure))
 }
 
-/// A figure as a person reads it on a terminal.
+/// Returns a figure as text for a terminal.
 fn terminal(figure: &Figure) -> String {
     let style = Style::of_terminal();
     let text = figure.to_markdown();

@@ -21,7 +21,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// This device on loopback; whoever says a tenant's name belongs to it.
+    /// Starts a server of this device on loopback. A client belongs to the tenant that its hello
+    /// names.
     pub(crate) fn new(spec: &str, promises: &[Promise<'_>]) -> Result<Stage, String> {
         let failed = |e: std::io::Error| format!("cannot write a temporary file: {e}");
         let file = tempfile::NamedTempFile::new().map_err(failed)?;

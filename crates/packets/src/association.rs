@@ -35,9 +35,9 @@ const HELLO_PAUSE: Duration = Duration::from_millis(20);
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// We say hello. The peer's accept ends this state, or its refusal.
+    /// This end says hello. The peer's accept or refusal ends this state.
     Greeting { token: RetryBody, tries: u8, next: Instant },
-    /// We accepted. The first packet with our cookie ends this state.
+    /// This end has accepted. The first packet with its cookie ends this state.
     Half,
     /// Both ends know each other.
     Up,
@@ -48,12 +48,12 @@ pub(crate) enum State {
 /// The state that a worker and a peer process share.
 pub(crate) struct Association {
     pub state: State,
-    /// Our random number, and the peer's.
+    /// The random numbers of this end and of the peer.
     pub cookie: u64,
     pub peer_cookie: u64,
     /// The peer's number for the association.
     pub peer_place: u32,
-    /// Our place in the table.
+    /// The association's place in the table of this end.
     pub place: u32,
     pub generation: u32,
     pub next: u32,

@@ -10,16 +10,16 @@ use crate::slab::{Linked, NONE};
 /// The state of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// We asked for the channel. The peer's answer ends this state.
+    /// This end has asked for the channel. The peer's answer ends this state.
     Opening,
     /// Both ends know the channel. Either end may end this state.
     Open,
-    /// Our last message is queued. The peer's reset or end ends this state.
+    /// The last message of this end is queued. The peer's reset or end ends this state.
     Finishing,
     /// The channel is over for its user. The acknowledgement of our reset ends this state, or the
     /// peer's reset.
     Leaving(Why),
-    /// Nothing is left to be said. The return of the last message ends this state.
+    /// Nothing is left to send. The return of the last message ends this state.
     Gone(Why),
 }
 

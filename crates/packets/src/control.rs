@@ -27,7 +27,7 @@ const FIRST_PACKETS: u32 = 16;
 /// Packets of the window after the packets' size has changed.
 const RESTART_PACKETS: u32 = 2;
 
-/// Packets from which on nothing is paced.
+/// Window in packets from which on packets are not paced.
 const PACED_PACKETS: u32 = 8;
 
 /// The part of a packet that the smallest window is: 1/64. A window below one packet is a pause

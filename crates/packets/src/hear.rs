@@ -30,7 +30,7 @@ pub(crate) struct Place {
 
 /// The channel that a record is for.
 enum Addressee {
-    /// This place.
+    /// The channel at this place of the table.
     Channel(u32),
     /// A channel that is over: the record is of the past.
     Past,

@@ -51,13 +51,13 @@ impl Hold {
 pub(crate) enum Placed {
     /// The piece is kept.
     Kept,
-    /// All of it is known.
+    /// All bytes of the piece have arrived before.
     Known,
-    /// There is no place for it: the packet must not be acknowledged.
+    /// The piece has no place: its packet must not be acknowledged.
     Refused,
 }
 
-/// Why a piece leaves the table.
+/// The reason that a piece leaves the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// The piece is delivered.

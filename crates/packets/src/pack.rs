@@ -18,7 +18,7 @@ const CUT_BYTES_MIN: usize = 512;
 /// The outcome of an attempt to put something into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
-    /// Something went in, or may with the next attempt.
+    /// A record went into the packet, or may with the next attempt.
     More,
     /// The packet is full.
     Full,

@@ -33,7 +33,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Nothing has arrived.
+    /// Returns the receipt of a path on which nothing has arrived.
     pub(crate) fn new() -> Receipt {
         Receipt {
             seen: Seen::default(),

@@ -61,7 +61,7 @@ pub(crate) struct Words {
     opens: Opens,
     /// A ping has to leave.
     pub pings: bool,
-    /// We opened the association: channels are ours to open.
+    /// `true` if this end opened the association, and so may open channels.
     pub is_initiator: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::{CostModel, DeviceModel, Percentile};
 pub struct Claim {
     /// Tail read latency in microseconds.
     pub latency_us: u32,
-    /// Which tail.
+    /// The percentile that the latency bounds.
     pub percentile: Percentile,
     /// Units a second that the device makes when nobody is stricter.
     pub limit: u64,
@@ -26,7 +26,7 @@ pub struct Claim {
     pub rate: u64,
 }
 
-/// Why an SLO is refused.
+/// The reason that an SLO is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The SLO makes no sense, for this reason.
@@ -59,7 +59,7 @@ pub struct Shortage {
     pub device: u64,
     /// The strictest latency, in microseconds.
     pub latency_us: u32,
-    /// Which tail it bounds.
+    /// The percentile that the latency bounds.
     pub percentile: Percentile,
     /// The tenant with the strictest latency; `None` for the tenant that asks.
     pub limited_by: Option<TenantId>,
@@ -117,7 +117,7 @@ pub enum Verdict {
     },
     /// The SLO would be refused.
     Refused {
-        /// Why.
+        /// The reason.
         refusal: Refusal,
         /// Changes that would make room.
         ways: Ways,
@@ -213,8 +213,8 @@ impl Standing {
 /// [`Correction`](crate::Correction)).
 pub type Permille = u32;
 
-/// Admits a promise beside those that stand, or says why not. The rate that is left for best
-/// effort. The device makes so many `permille` of what its model says.
+/// Admits a promise beside the standing ones, and returns the rate that is left for best effort.
+/// The device makes so many `permille` of what its model says.
 pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
     let (limited_by, strictest) = match others.strictest() {
         Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
@@ -238,7 +238,7 @@ pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
 }
 
 /// Returns the tenants that would have to go for these SLOs to fit into a device of this model;
-/// nobody where all fit.
+/// none if all fit.
 pub(crate) fn displaced(
     tenants: impl Iterator<Item = (TenantId, Slo)>,
     model: &DeviceModel,
@@ -256,7 +256,7 @@ pub(crate) fn displaced(
 }
 
 /// Returns the tenants that would have to go for these promises to fit into a device of this model;
-/// nobody where all fit.
+/// none if all fit.
 fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
     if standing.promised() <= standing.device_rate(model) {
         return Vec::new();
@@ -293,8 +293,8 @@ pub fn ways(
     Ways { iops, latency_us, leave: leave(asked, others, model, permille) }
 }
 
-/// Returns the largest number from 1 to `max` that `holds`, where it holds for none above one that
-/// it does not hold for.
+/// Returns the largest number from 1 to `max` for which `holds` is true. If it is false for a
+/// number, it must be false for all larger ones.
 fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut low, mut high) = (0, max);
     while low < high {
@@ -304,8 +304,8 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     (low > 0).then_some(low)
 }
 
-/// Tenants without whom the promise fits, taken greedily: each time the one that makes most room,
-/// which is either whoever was promised most or whoever alone is strictest.
+/// Returns tenants without which the promise fits, chosen greedily: each time the tenant that makes
+/// most room. That is either the largest promise or the only strictest one.
 fn leave(
     asked: Claim,
     others: &Standing,

@@ -22,7 +22,7 @@ impl Balance {
         self.tokens.load(Acquire)
     }
 
-    /// Claims the time up to `now` (nanoseconds) for generating tokens: how long that is. Two
+    /// Claims the time up to `now` (nanoseconds) for generating tokens, and returns its length. Two
     /// workers never get the same nanosecond.
     pub fn claim_time(&self, now: u64) -> u64 {
         let mut from = self.generated_to.load(Acquire);
@@ -52,8 +52,8 @@ impl Balance {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
-    /// Adds tokens (or a debt), so that what is then in it is from `least` to `most`, but never changes it
-    /// the other way: the change.
+    /// Adds tokens (or a debt) so far that the balance stays from `least` to `most`. Never changes
+    /// the balance in the other direction. Returns the change.
     pub fn adopt(&self, tokens: i64, least: i64, most: i64) -> i64 {
         let mut change = 0;
         self.update(|held| {

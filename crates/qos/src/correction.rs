@@ -159,9 +159,8 @@ impl Correction {
         self.adjustment
     }
 
-    /// Makes whatever most of the load consists of dearer: writes where they are at least a third of
-    /// what is paid for, else everything. The further above the bound, the larger the step: from 3
-    /// to 15 per cent.
+    /// Raises prices: the price of writes if they are at least a third of the paid load, else all
+    /// prices. The further the tail is above the bound, the larger the step: from 3 to 15 per cent.
     fn cut(&mut self, window: &Window, bound: u64, tail: u64) {
         let excess = (tail - bound) * 250 / bound;
         let keep = 1_000 - excess.clamp(30, 150) as u32;

@@ -31,7 +31,7 @@ pub const WEIGHT_MAX: u32 = 100_000;
 pub enum Load {
     /// Reads and writes.
     Mixed,
-    /// Nothing but reads.
+    /// A load of reads alone.
     ReadOnly,
 }
 
@@ -63,7 +63,7 @@ pub struct SizePoint {
     pub weight: u32,
 }
 
-/// Why a cost model cannot be made.
+/// The reason that a cost model cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostModelError {
     /// A price is zero or above [`PRICE_MAX`].

@@ -21,7 +21,7 @@ pub struct RatePoint {
     pub read_only: u64,
 }
 
-/// Which part of the reads a latency bounds.
+/// The part of the reads that a latency bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Percentile {
     /// 95 of 100.
@@ -56,10 +56,10 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// Why a device model cannot be made.
+/// The reason that a device model cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModelError {
-    /// There is no row.
+    /// The model has no row.
     Empty,
     /// Latencies do not ascend, or a rate falls while the latency grows.
     NotMonotone,

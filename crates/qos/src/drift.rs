@@ -37,7 +37,8 @@ const FRESH: Duration = Duration::from_secs(60);
 const SLOWER: f64 = 0.80;
 const FASTER: f64 = 1.25;
 
-/// Within these it fits again; in between it stays what it was.
+/// The ratios within which a device fits its model again. Between these and the ratios of a drift,
+/// the verdict stays.
 const FITS: (f64, f64) = (0.87, 1.15);
 
 /// With less than this share of the tightest row's rate, a latency within that row says nothing.
@@ -47,7 +48,7 @@ const LOAD_MIN: f64 = 0.5;
 /// themselves, and the rows are of reads of one page.
 pub(crate) const SIZE_MAX: f64 = 1.5;
 
-/// Why it is not known whether a device fits its model.
+/// The reason that a device's fit to its model is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsure {
     /// The device has not been watched for long enough.
@@ -82,14 +83,14 @@ pub enum Drift {
     Unknown(Unsure),
     /// The device serves what the model says.
     Fits {
-        /// See above; 1 where it stays below the tightest latency of the model.
+        /// Delivered rate over the model's rate; 1 below the tightest latency of the model.
         ratio: f64,
     },
     /// The device serves less (`ratio` below 1), or more.
     Drifted {
-        /// See above.
+        /// Delivered rate over the model's rate.
         ratio: f64,
-        /// When that was found.
+        /// The time at which the drift was found.
         since: Instant,
     },
 }
@@ -110,7 +111,7 @@ pub(crate) struct Sight<'a> {
 /// Judges one device.
 #[derive(Clone, Debug)]
 pub(crate) struct DriftWatch {
-    /// When windows that say something ended, and their ratios; the oldest first.
+    /// The ends of the windows that had enough reads, with their ratios; the oldest first.
     marks: Vec<(Instant, f64)>,
     state: Drift,
 }

@@ -57,7 +57,7 @@ pub(crate) struct Demand {
 pub(crate) struct Ask {
     /// The price and the number of the submitted requests.
     pub(crate) requests: Submitted,
-    /// There is exactly one request.
+    /// `true` if exactly one request waits.
     pub(crate) is_single: bool,
 }
 

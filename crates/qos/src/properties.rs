@@ -385,8 +385,8 @@ proptest! {
         }
     }
 
-    /// Nothing expires in a round that leaves a best-effort tenant waiting (or, without one, any
-    /// tenant): tokens that nobody owns and demand never outlast it together.
+    /// No token expires in a round that leaves a best-effort tenant waiting, or any tenant if none
+    /// is best effort. So free tokens and demand never outlast a round together.
     #[test]
     fn work_is_conserved((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);

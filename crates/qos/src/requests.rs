@@ -13,13 +13,13 @@ use crate::cost_model::{Line, Priced};
 /// A waiting request, in the place that its slot's index names.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The one behind it, unless it is the last of its list: those count what they have.
+    /// The next request, unless this is the last of its list: lists count their requests.
     next: Slot,
     /// The request's line of the price list.
     line: Line,
 }
 
-/// All that wait.
+/// All waiting requests of a scheduler, by slot.
 #[derive(Debug)]
 pub(crate) struct Requests {
     entries: Box<[Entry]>,
@@ -55,7 +55,7 @@ impl Paid {
     pub(crate) const NONE: Paid = Paid { head: NOBODY, tail: NOBODY, left: 0 };
 }
 
-/// Stands where no slot is looked at.
+/// The end of a list of slots.
 const NOBODY: Slot = Slot::from_bits(u32::MAX);
 
 impl Requests {
@@ -130,7 +130,7 @@ impl Requests {
         self.pop_paid(&mut first)
     }
 
-    /// Takes the first one out of a queue, because it is paid: `priced` is what it costs.
+    /// Takes the first request out of a queue, because it is paid; `priced` is what it costs.
     pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
         assert!(queue.len > 0, "nobody is first in an empty queue");
         let first = Paid { head: queue.head, tail: queue.head, left: 1 };
@@ -140,7 +140,7 @@ impl Requests {
         first
     }
 
-    /// Takes those out of a queue that are `wanted`, in their order; the others stay in theirs.
+    /// Takes the `wanted` requests out of a queue in their order. The others stay in theirs.
     pub(crate) fn withdraw(
         &mut self,
         queue: &mut Queue,
@@ -174,8 +174,8 @@ impl Requests {
         paid
     }
 
-    /// Takes all out of a queue, because all are paid, and puts them behind others that are. A queue
-    /// may be empty: what it had was withdrawn.
+    /// Takes all requests out of a queue, because all are paid, and puts them behind other paid
+    /// ones. A queue may be empty, if its requests were withdrawn.
     #[inline]
     pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
         if queue.len == 0 {
@@ -209,8 +209,8 @@ impl Requests {
         }
     }
 
-    /// Puts those that were paid, and are not submitted, in front of the queue that they came from:
-    /// what they cost.
+    /// Puts paid requests that were not submitted back in front of their queue. Returns what they
+    /// cost.
     pub(crate) fn put_back(&mut self, queue: &mut Queue, paid: Paid, cost: &CostModel) -> Priced {
         let mut sum = Priced::NOTHING;
         let (mut at, mut last) = (paid.head, None);

@@ -39,7 +39,7 @@ impl Clock {
 /// The phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing: the next round has not begun.
+    /// No round: the next one has not begun.
     Over,
     /// Requests that went the short way go to the device.
     Express,

@@ -16,7 +16,7 @@ pub enum Turn {
     Running,
     /// All of several workers have had one; only who completed the turn is told so.
     Over,
-    /// There is nobody else.
+    /// No other worker takes part in rounds.
     Alone,
 }
 

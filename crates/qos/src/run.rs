@@ -26,7 +26,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Nothing follows.
+    /// A run that has ended.
     pub(crate) const OVER: Run = Run {
         tenant: 0,
         line: Line::NONE,

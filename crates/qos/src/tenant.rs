@@ -14,7 +14,7 @@ use crate::units::{NANO, RATE_MAX, STALL_NANOS_MAX, generated, nano};
 /// The class of a tenant, by what it was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// There is no such tenant.
+    /// The cell has no tenant.
     Vacant,
     /// A share of what is left.
     BestEffort,

@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::thread;
 use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
 
-/// What is given is taken once, expires once, or is still there.
+/// Each token that is given is taken once, expires once, or is still there.
 #[test]
 fn a_bucket_neither_makes_nor_loses_tokens() {
     loom::model(|| {

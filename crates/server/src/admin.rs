@@ -35,7 +35,7 @@ const STEPS: u8 = 10;
 /// The permissions of the socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
 
-/// An API that answers: the file of a Unix socket goes with this.
+/// A running admin API. Its end removes the file of its Unix socket.
 #[derive(Debug)]
 pub(crate) struct Opened {
     listener: Listener,
@@ -196,7 +196,7 @@ impl Office {
     /// again.
     ///
     /// # Errors
-    /// Why nothing was reloaded.
+    /// Nothing was reloaded, for the reason returned.
     pub(crate) fn reload(
         &self,
         about: &str,

@@ -42,7 +42,7 @@ pub(crate) struct AuditFile {
 struct State {
     /// Locked by the writer while it writes.
     inner: Mutex<OpenLog>,
-    /// Somebody has waited in vain, and nothing has been written since.
+    /// `true` if a caller has waited for the disk in vain, and nothing has been written since.
     is_hung: AtomicBool,
 }
 
@@ -78,8 +78,8 @@ struct Line<'a> {
 }
 
 impl AuditFile {
-    /// A log that goes on at the end of a file, which is made if it is not there. The end of a line that
-    /// a full disk has cut is owed: until it is there, nothing is changed.
+    /// Opens a log that continues at the end of a file, and creates the file if it is missing. If a
+    /// full disk has cut the last line, its end must be written before any change.
     ///
     /// # Errors
     /// Says what is wrong with the file.
@@ -90,7 +90,7 @@ impl AuditFile {
     /// Checks that the file can be opened, without creating it.
     ///
     /// # Errors
-    /// The reason why it cannot be opened.
+    /// The file cannot be opened.
     pub(crate) fn foresee(path: &Path) -> Result<(), String> {
         check_kind(path).map_err(|error| say(path, &error))?;
         let opened = OpenOptions::new().append(true).open(path).map(drop);
@@ -159,7 +159,7 @@ impl State {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// The thread that writes.
+    /// Runs the thread that writes.
     fn write(&self, path: &Path, orders: &Receiver<(Order, SyncSender<io::Result<()>>)>) {
         while let Ok((order, reply)) = orders.recv() {
             let done = self.lock().carry_out(order, path);
@@ -257,7 +257,7 @@ impl OpenLog {
     }
 }
 
-/// A pipe would wait for its reader, with whoever asked for a change.
+/// Refuses a pipe, which would make every change wait for a reader.
 fn check_kind(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("it is no file")),
@@ -265,7 +265,7 @@ fn check_kind(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file, and whether it ends in the middle of a line.
+/// Opens the file. Returns `true` with it if the file ends in the middle of a line.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     check_kind(path)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(paths(&path), ["a", "b", "c", "d"]);
     }
 
-    /// Nothing is changed before half a line has its end, but the server starts and answers questions.
+    /// A server whose log ends in half a line refuses changes, but starts and answers questions.
     #[test]
     fn half_a_line_on_a_full_disk_does_not_keep_a_server_from_starting() {
         let folder = tempfile::tempdir().unwrap();

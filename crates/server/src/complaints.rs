@@ -23,7 +23,7 @@ type Complaint = (Subject, String);
 #[derive(Debug)]
 pub(crate) struct Complaints {
     sender: Sender<Complaint>,
-    /// The queue's other end, and the complaints that nobody has asked for yet.
+    /// The queue's other end, and the complaints that no caller has taken yet.
     heard: Mutex<(Receiver<Complaint>, Vec<Complaint>)>,
 }
 

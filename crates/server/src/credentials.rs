@@ -59,7 +59,7 @@ pub fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// A file that nobody but its owner may read.
+/// Reads a file that its owner alone may read.
 pub fn read_secret(path: &Path) -> Result<String, String> {
     let mode = std::fs::metadata(path).map(|found| found.permissions().mode());
     match mode.map_err(|error| format!("cannot read {}: {error}", path.display()))? {

@@ -58,7 +58,7 @@ struct Sleepers {
 }
 
 impl Wakers {
-    /// The workers run.
+    /// Sets the handles of the workers, once these run.
     pub(crate) fn set(&self, wakers: Vec<Waker>) {
         self.0.workers.set(wakers).expect("workers start once");
     }
@@ -81,8 +81,8 @@ impl Wakers {
         start(&self.0.calculator, "nvme-auth", compute)
     }
 
-    /// Starts the thread that keeps reservations, whenever one has changed; as early, and for the same
-    /// reason.
+    /// Starts the thread that stores reservations when one has changed. It starts as early as the
+    /// computing thread, for the same reason.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -139,7 +139,7 @@ impl Environment for Wakers {
     }
 }
 
-/// A UUID that nothing else has (RFC 9562, version 4).
+/// Returns a random UUID (RFC 9562, version 4).
 pub(crate) fn random_uuid() -> [u8; 16] {
     let mut uuid = [0; 16];
     random(&mut uuid);
@@ -273,8 +273,8 @@ impl Plan<'_> {
             .collect()
     }
 
-    /// A subsystem without what of it cannot be; `None` where it has no name. `mistaken` takes a key and
-    /// what is wrong with it.
+    /// Returns a subsystem without its invalid parts; `None` if it has no name. `mistaken` takes a
+    /// key and its mistake.
     fn subsystem(
         &self,
         config: &spec::Subsystem,
@@ -387,13 +387,13 @@ fn ana_state(state: spec::AnaState) -> AnaState {
     }
 }
 
-/// Bytes that nobody else knows.
+/// Fills a buffer with random bytes.
 pub fn random(bytes: &mut [u8]) {
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
     read.expect("the kernel has random bytes");
 }
 
-/// A UUID of our own making (RFC 9562, version 8) of these words.
+/// Returns a UUID derived from these words (RFC 9562, version 8).
 pub(crate) fn uuid_of(words: &[&str]) -> [u8; 16] {
     let mut uuid = digest(words);
     uuid[6] = uuid[6] & 0x0f | 0x80;
@@ -401,7 +401,7 @@ pub(crate) fn uuid_of(words: &[&str]) -> [u8; 16] {
     uuid
 }
 
-/// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.
+/// Returns a digest of the words: FNV-1a with 128 bits. The digest keeps no secrets.
 fn digest(words: &[&str]) -> [u8; 16] {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;

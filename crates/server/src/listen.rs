@@ -25,7 +25,7 @@ pub struct ListenAt {
     /// The namespace of requests that name none: all of reflex version 1. Of NBD, the export
     /// without a name.
     pub namespace: NamespaceId,
-    /// The tenant of whoever no access rule gives another: all of version 1.
+    /// The tenant of clients that no access rule gives another one, such as all of version 1.
     pub tenant: Option<String>,
     /// The address that discovery tells NVMe hosts, where it is another than `endpoint`.
     pub advertised: Option<SocketAddr>,
@@ -49,7 +49,7 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
 /// The port of NBD where none is named.
 const NBD_PORT: &str = ":10809";
 
-/// The server's user, and nobody else.
+/// Access for the server's user alone.
 const DEFAULT_MODE: u32 = 0o600;
 
 impl ListenAt {
@@ -139,7 +139,7 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{url:?}: the host has no address"))
 }
 
-/// An address that hosts can use as it stands.
+/// Parses an address that hosts can use as it stands.
 fn advertised(host: &str) -> Result<SocketAddr, String> {
     let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());
     let is_usable = |found: &SocketAddr| found.port() != 0 && !found.ip().is_unspecified();
@@ -148,7 +148,7 @@ fn advertised(host: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// The URL of a server that listens there.
+/// Returns the URL of a listener.
 pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
     match (endpoint, protocol) {
         (Endpoint::Internet(address), Protocol::NvmeTcp) => format!("nvme-tcp://{address}"),

@@ -80,13 +80,13 @@ pub(crate) struct Live {
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// Locked while a change is made, and so for as long as the disk takes that keeps it.
     inner: Mutex<Inner>,
-    /// Somebody has waited for that in vain.
+    /// `true` if an operator has waited for that lock in vain.
     is_stuck: AtomicBool,
     drains: Drains,
 }
 
 impl Live {
-    /// A server of this configuration with these changes made, which are kept in `store`.
+    /// Returns a server of this configuration with these changes, which are kept in `store`.
     pub(crate) fn new(
         ground: Ground,
         open: Vec<Open>,
@@ -174,7 +174,7 @@ impl Live {
         self.lock_thawed()
     }
 
-    /// The listeners as the next process is passed them, and those that are gone but for connections.
+    /// Returns the sockets for a successor, and the closed listeners that still have connections.
     pub(crate) fn open_sockets(&self) -> (Vec<Arc<crate::upgrade::Socket>>, Vec<ListenAt>) {
         let inner = self.lock();
         let sockets = inner.open.iter().map(|open| open.socket.clone()).collect();
@@ -191,14 +191,14 @@ impl Live {
         self.lock().removals.clone()
     }
 
-    /// Connections of another process are there that came by these listeners.
+    /// Adds closed listeners whose connections came from the predecessor.
     pub(crate) fn set_departed(&self, departed: Vec<ListenAt>) {
         let mut inner = self.lock();
         inner.departed.extend(departed);
         self.reconciler.show(&inner);
     }
 
-    /// Keeps what is to be kept so far, and nothing any more.
+    /// Stores what is to be stored so far, and forbids further changes.
     ///
     /// # Errors
     /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a record of
@@ -249,7 +249,7 @@ impl Live {
         }
     }
 
-    /// The namespaces.
+    /// Returns the namespaces.
     pub(crate) fn spaces(&self) -> Vec<Space> {
         self.lock().world.spaces.clone()
     }
@@ -262,10 +262,10 @@ impl Live {
         Ok(self.lock_for_change()?.changes.clone())
     }
 
-    /// Takes another configuration, as far as that can be; returns what is not as it says.
+    /// Takes another configuration as far as possible. Returns the differences that remain.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed.
+    /// The configuration has a mistake; then nothing has changed.
     pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
         let mut inner = self.begin()?;
         self.reconciler.check_stays()?;
@@ -286,7 +286,7 @@ impl Live {
         self.reconciler.ground.wakers.start_keeper(keep)
     }
 
-    /// Keeps the reservations as they are now, and lets those hosts know who wait for that.
+    /// Stores the present reservations, and answers the hosts that wait for it.
     fn keep_reservations(&self) {
         let Some(fabric) = self.fabric() else { return };
         reservations::keep(&fabric, &mut self.lock());

@@ -31,7 +31,7 @@ const BURST_OF_ERRORS: u32 = 100;
 /// The period over which events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lines that wait for whoever runs this program and does not read.
+/// The largest number of lines that wait for a reader of standard error.
 const TOLD_MAX: usize = 64;
 
 /// Places in the code that are told apart; a power of two. Those that fall together share a burst.
@@ -102,8 +102,7 @@ pub(crate) fn tell_what_is_left_out() {
     }
 }
 
-/// Writes a line to standard error for whoever runs this program. He may have gone, which is no
-/// reason to end: `eprintln!` would panic.
+/// Writes a line to standard error. A closed output is no reason to end: `eprintln!` would panic.
 pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
@@ -188,7 +187,7 @@ impl Throttle {
     }
 }
 
-/// Leaves out what is too much.
+/// A limit on the rate of lines.
 struct Limit {
     started: Instant,
 }
@@ -232,7 +231,7 @@ mod tests {
         assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
     }
 
-    /// As many as a peer causes.
+    /// A peer may cause any number of errors.
     #[test]
     fn errors_are_limited_too_and_not_by_warnings() {
         #[derive(Clone, Default)]

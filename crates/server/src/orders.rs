@@ -49,7 +49,7 @@ pub(crate) enum Order {
     Hold(bool),
     /// Listen.
     Listen(ListenerId, Listener),
-    /// Turn away whoever comes by a listener, or let them in again.
+    /// Refuse the connections of a listener, or accept them again.
     Refuse(ListenerId, bool),
     /// Close a listener for good.
     Close(ListenerId),
@@ -67,11 +67,11 @@ pub(crate) struct Orders {
     /// The latest end of a drain, in nanoseconds of the workers' clock. The largest number leaves
     /// the end to the workers' limits.
     stop_by: AtomicU64,
-    /// The listeners that turn away whoever comes.
+    /// The listeners that refuse connections.
     turning: Marks,
     /// Workers that have drained.
     drained: AtomicUsize,
-    /// Another process has everything.
+    /// `true` if another process has taken over.
     given: AtomicBool,
     complaints: Complaints,
 }

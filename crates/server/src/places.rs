@@ -34,7 +34,7 @@ impl Places {
     /// The largest number of places in a process.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
-    /// These devices, by name.
+    /// Returns the table of these devices, by name.
     pub(crate) fn of(named: Vec<(String, Volume)>) -> Places {
         let place = |(name, volume)| Place { name, volume: Some(Arc::new(volume)) };
         Places(RwLock::new(named.into_iter().map(place).collect()))
@@ -49,7 +49,7 @@ impl Places {
         self.read().len()
     }
 
-    /// The device in a place.
+    /// Returns the device in a place.
     pub(crate) fn get(&self, place: usize) -> Option<Arc<Volume>> {
         self.read().get(place)?.volume.clone()
     }
@@ -59,12 +59,12 @@ impl Places {
         self.read()[place].name.clone()
     }
 
-    /// The device of a name.
+    /// Returns the device of a name.
     pub(crate) fn find(&self, name: &str) -> Option<Disk> {
         self.all().into_iter().find(|disk| disk.name == name)
     }
 
-    /// The devices that are there, in the order of their places.
+    /// Returns the present devices, in the order of their places.
     pub(crate) fn all(&self) -> Vec<Disk> {
         let there = |(place, at): (usize, &Place)| {
             Some(Disk { place, name: at.name.clone(), volume: at.volume.clone()? })
@@ -89,7 +89,7 @@ impl Places {
         all.len() - 1
     }
 
-    /// The device in a place is gone; it is closed with its last queue.
+    /// Removes the device in a place, which is closed with its last queue.
     pub(crate) fn remove(&self, place: usize) {
         self.0.write().expect("no holder of this lock panics")[place].volume = None;
     }

@@ -47,7 +47,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// The time limit for probes to leave a namespace that an operator changes.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
 
-/// Why one has ended that the server had begun by itself.
+/// The reason that an automatic recalibration has ended.
 const OTHER_POLICY: &str =
     "what the configuration or an operator says of the device is another since";
 
@@ -85,7 +85,7 @@ struct Job {
     changed_at: Instant,
 }
 
-/// The jobs of all devices, and what they may do.
+/// The jobs of all devices, and their permissions.
 #[derive(Default)]
 struct Jobs {
     policies: Vec<Policy>,
@@ -95,7 +95,7 @@ struct Jobs {
     jobs: BTreeMap<String, Job>,
     /// The job whose probes may be in flight: the space that they may write to, and their orders.
     probing: Option<(Option<Space>, Arc<Orders>)>,
-    /// Another process takes over: nothing is begun.
+    /// `true` while another process takes over, and no recalibration begins.
     is_halted: bool,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Recalibrations {
     tools: Tools,
     store: Arc<dyn ModelStore>,
     inner: Mutex<Jobs>,
-    /// Held while a model is kept and then used, so that what is kept is what is used.
+    /// Held while a model is stored and then used, so that both are the same model.
     modelling: Mutex<()>,
     /// An operator has waited for that in vain.
     is_stuck: AtomicBool,
@@ -160,7 +160,7 @@ impl Recalibrations {
     /// stored, by a caller that prevents new probes.
     ///
     /// # Errors
-    /// That probes are in flight there. They end, and nothing may change before.
+    /// Probes are in flight there. They end soon, and nothing may change before.
     pub(crate) fn clear_for_device(&self, device: &spec::Device) -> Result<(), Problem> {
         let policy = Policy::of(device);
         let orders = {
@@ -222,7 +222,7 @@ impl Recalibrations {
     /// Begins nothing of a device any more, which is about to go.
     ///
     /// # Errors
-    /// It is being measured.
+    /// The device is being measured.
     pub(crate) fn device_leaves(&self, device: &str) -> Result<(), Problem> {
         let mut inner = self.lock();
         if inner.jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
@@ -236,7 +236,7 @@ impl Recalibrations {
         Ok(())
     }
 
-    /// The device that was about to go is gone, or stays.
+    /// Notes that a device that was about to close has closed, or stays.
     pub(crate) fn device_left(&self, device: &str, is_gone: bool) {
         let mut inner = self.lock();
         inner.leaving = None;
@@ -291,7 +291,7 @@ impl Recalibrations {
         }
     }
 
-    /// Notes since when devices have had little to do, and begins what is to begin by itself.
+    /// Notes how long devices have been idle, and begins automatic recalibrations.
     fn look_at_devices(&self, idle_since: &mut HashMap<String, Instant>) {
         let now = self.tools.tenants.now();
         let devices = self.tools.tenants.registry().device_flows();
@@ -324,7 +324,7 @@ impl Recalibrations {
         inner.jobs.insert(device.to_owned(), Job::new(device, asked, true, now));
     }
 
-    /// The device that is to be measured now.
+    /// Returns the device to measure now.
     fn due(&self, idle_since: &HashMap<String, Instant>) -> Option<String> {
         let now = self.tools.tenants.now();
         let inner = self.lock();
@@ -343,7 +343,7 @@ impl Recalibrations {
         inner.jobs.iter().find(is_due).map(|(device, _)| device.clone())
     }
 
-    /// Measures a device and does with what is found what is to be done.
+    /// Measures a device, and uses, holds back or refuses the found model.
     fn measure(&self, device: &str) {
         let orders = Arc::new(Orders::default());
         let Some(asked) = self.begin(device) else { return };
@@ -500,12 +500,12 @@ impl Recalibrations {
         Ok(self.tools.tenants.registry().set_model(device, model.clone(), now)?)
     }
 
-    /// A namespace is to be another one, or none, or new: nobody may write then to where one was that was
-    /// scratch, or where another comes to be. Called before that is kept, by who keeps others from
-    /// beginning to probe there.
+    /// Ends the probes that a change of namespaces forbids: probes that write to a namespace that
+    /// moves or goes, or where a new one comes. To be called before the change is stored, under the
+    /// lock that keeps new probes from beginning.
     ///
     /// # Errors
-    /// That probes are in flight there. They end, and nothing may change before.
+    /// Probes are in flight there. They end soon, and nothing may change before.
     pub(crate) fn clear_for(&self, spaces: &[Space]) -> Result<(), Problem> {
         let orders = {
             let inner = self.lock();
@@ -523,7 +523,7 @@ impl Recalibrations {
     /// Has probes end, and waits for that, but not for long.
     ///
     /// # Errors
-    /// They are in flight still.
+    /// Probes are still in flight.
     fn end_probes(&self, orders: &Arc<Orders>) -> Result<(), Problem> {
         orders.stop();
         // Those that never began do not end, either.
@@ -540,7 +540,8 @@ impl Recalibrations {
         }
     }
 
-    /// Ends what is under way, and begins nothing: another process takes over. Or goes on.
+    /// Ends all recalibrations and begins none while another process takes over; or allows them
+    /// again.
     pub(crate) fn halt(&self, is_halted: bool) {
         self.lock().is_halted = is_halted;
         let is_over = || self.lock().probing.is_none();

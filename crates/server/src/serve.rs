@@ -90,7 +90,7 @@ impl Plan {
         successor.check(&live.spaces(), listen_at, self.room, &self.tenants, listeners)
     }
 
-    /// The scheduler of a worker's queue to a device.
+    /// Makes the scheduler of a worker's queue to a device.
     fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
         let slots = self.limits.in_flight;
         match self.no_scheduler {
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// A worker's queue to a device, with its scheduler.
+    /// Opens a worker's queue to a device, with its scheduler.
     fn attach(
         &self,
         through: &Through<'_>,
@@ -305,8 +305,8 @@ fn take_ends(signals: &Signals) -> Result<(), String> {
     taken.map_err(|error| format!("cannot take signals: {error}"))
 }
 
-/// Says that this process serves; one that has taken over has told its service manager by then, and
-/// puts it on record.
+/// Announces that this process serves. A process that has taken over also records that; its service
+/// manager knows already.
 fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
     match taken_over {
         Some((office, about)) => office.has_taken_over(&about),
@@ -325,8 +325,9 @@ fn start_controller(mut controller: WorkerController, wakers: &[Waker]) -> Resul
     started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
 }
 
-/// A broken invariant ends the whole process, which its supervisor starts again: with one worker
-/// gone, the others would seem to serve while connections and locks of the dead one wait for ever.
+/// Ends the whole process when a thread panics, so that its supervisor starts it again. With one
+/// worker gone, the others would seem to serve while connections and locks of that worker wait for
+/// ever.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -335,7 +336,7 @@ fn end_with_any_thread() {
     }));
 }
 
-/// Finds what is wrong with a configuration, as `--check` does.
+/// Finds the mistakes of a configuration, as `--check` does.
 pub fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
     Draft::of(base, config, Beside::default()).map(drop)
 }
@@ -429,7 +430,7 @@ fn start<N: Way>(
     Ok((threads, wakers))
 }
 
-/// The workers' wakers, by number, in whichever order they start.
+/// Waits for the start of all workers. Returns their wakers by number.
 fn await_workers(
     receiver: &Receiver<Result<(usize, Waker), String>>,
     workers: usize,
@@ -441,7 +442,7 @@ fn await_workers(
     Ok(wakers.into_iter().map(|(_, waker)| waker).collect())
 }
 
-/// A worker's thread.
+/// Runs a worker's thread.
 fn work<N: Way>(
     plan: &Plan,
     number: usize,
@@ -527,10 +528,10 @@ fn build<N: Way>(
     Ok((reactor, worker))
 }
 
-/// On the first signal all workers drain, if they do not, and soon if they do; on the second, or where
-/// another process has everything, the process ends at once. SIGHUP has the configuration read again, by
-/// a thread of its own: that may take as long as a disk does, and whoever wants the process to end is
-/// heard meanwhile. Of those that come while it reads, one more has it read once more behind that.
+/// Handles signals. The first SIGTERM or SIGINT drains all workers, or ends a drain soon. The
+/// second one ends the process at once, as does the first after another process has taken over.
+/// SIGHUP reloads the configuration in a thread of its own, because the disk may be slow. A SIGHUP
+/// during a reload causes one more reload.
 fn stop_on_signal(
     mut signals: Signals,
     plan: Arc<Plan>,

@@ -207,8 +207,8 @@ mod tests {
     use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
     use zerocopy::IntoBytes;
 
-    /// A method with a default is easily forgotten in what wraps sessions, and nothing breaks: large
-    /// payloads are copied then.
+    /// A wrapper of sessions easily forgets a method that has a default. Then large payloads are
+    /// copied.
     #[test]
     fn what_a_session_expects_is_passed_on() {
         let mut session = AnySession::Reflex(ServerSession::new());

@@ -18,7 +18,7 @@ use crate::listen::ListenAt;
 pub(crate) struct Needs<'a> {
     /// The configuration without the changes that were made while servers ran.
     pub(crate) base: &'a Config,
-    /// And with them.
+    /// The configuration with the changes.
     pub(crate) config: &'a Config,
     pub(crate) listen: &'a [ListenAt],
     /// The specs of the devices, in their order.
@@ -28,9 +28,9 @@ pub(crate) struct Needs<'a> {
     pub(crate) tenants_max: usize,
 }
 
-/// Makes the tenants of a server: those of the configuration with their SLOs, as they were changed
-/// since, and the default one if anybody can come to belong to it. One that cannot be as it is to be is
-/// best effort, and where nobody knows what a device can do, none is refused for that.
+/// Makes the tenants of a server: the configured ones with the changes since, and the default
+/// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. If a
+/// device is not known well, no promise is refused for its sake.
 pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
     let Needs { base, config, listen, .. } = needs;
     let (devices, are_known) = setups(config, needs.specs, mistakes);
@@ -101,7 +101,7 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
     tenants
 }
 
-/// The key of a tenant that a refusal is about.
+/// Returns the key of a tenant that a refusal is about.
 fn key_of(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NoDevice { .. } => "device",
@@ -124,8 +124,8 @@ fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: cont
     }
 }
 
-/// Registers a tenant of before. What did not fit any more when its device was measured stayed then,
-/// and stays now.
+/// Registers a tenant again. A promise that stayed although it did not fit into the measured model
+/// stays again.
 pub(crate) fn register_again<T>(
     registry: &mut TenantRegistry,
     tenant: &str,
@@ -148,8 +148,8 @@ pub(crate) fn register_again<T>(
     })
 }
 
-/// Does something while devices trust the models that the configuration names; `None`: these do not
-/// help either.
+/// Calls `what` while devices use the models that the configuration names. Returns `None` if `what`
+/// fails with these models, too.
 fn by_configured_models<T>(
     registry: &mut TenantRegistry,
     measured: &[(String, DeviceModel)],
@@ -172,7 +172,7 @@ fn by_configured_models<T>(
 /// The reason why the default tenant cannot be removed.
 const NO_OTHER: &str = "whoever belongs to no other tenant";
 
-/// A listener, as what names a tenant.
+/// Returns the words for a listener that names a tenant.
 pub(crate) fn by(at: &ListenAt) -> String {
     format!("the listener {}", at.endpoint)
 }
@@ -198,8 +198,7 @@ pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, Str
     Ok(Lead { protocol: at.protocol, namespace: at.namespace, stands })
 }
 
-/// Makes the default tenant, if it is not there and whoever comes by a new listener may come to belong
-/// to it.
+/// Makes the default tenant, if it does not exist and clients of a new listener may belong to it.
 ///
 /// # Errors
 /// Fails if there is no room for it.
@@ -221,7 +220,7 @@ pub(crate) fn make_default(
     Ok(())
 }
 
-/// The devices, with what is known of them, and whether that is all that is told of them.
+/// Returns the setups of the devices, and `true` if all their specs and models could be read.
 fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<DeviceSetup>, bool) {
     let mut are_known = true;
     let each = config.all_devices();
@@ -240,7 +239,7 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     (setups.collect(), are_known)
 }
 
-/// A device, with what is known of it.
+/// Returns the setup of a device, with its model read.
 pub(crate) fn setup(device: &spec::Device, spec: &Spec) -> Result<DeviceSetup, String> {
     setup_again(device, spec, None)
 }
@@ -271,15 +270,15 @@ fn setup_again(
     Ok(DeviceSetup { name: device.name.clone(), model, switches: device.switches() })
 }
 
-/// A model in the words of a model file, to be read again.
+/// Returns a model as the text of a model file.
 pub(crate) fn text_of(model: &DeviceModel) -> String {
     ModelFile::of("", "as it was named", model).to_toml()
 }
 
-/// The model of this name: a published one, or a file.
+/// Returns the model of this name: a published one, or a file.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The model cannot be read.
 pub(crate) fn model(named: &str) -> Result<DeviceModel, String> {
     match named {
         "a" => Ok(DeviceModel::device_a()),

@@ -10,7 +10,7 @@ use io::Clock;
 /// The time limit for a change, and for devices to finish the requests that it forbids.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(8);
 
-/// The time that a change waits for one that another change has waited for in vain.
+/// The time that a change waits for the lock after another change has waited in vain.
 const STUCK_MAX: Duration = Duration::from_millis(10);
 
 /// The pause between two looks at a condition.
@@ -28,9 +28,8 @@ pub(crate) fn until(clock: &Clock, most: Duration, mut is_so: impl FnMut() -> bo
     true
 }
 
-/// Locks what is locked while a change is made: waits for the change that is being made, but not for
-/// long, and hardly at all where somebody has waited in vain (`is_stuck`). So a disk that hangs holds few
-/// threads.
+/// Takes the lock of changes. Waits for the change under way, but not for long, and hardly at all
+/// after another caller has waited in vain (`is_stuck`). So a disk that hangs holds few threads.
 ///
 /// # Errors
 /// Fails if it is locked for long.

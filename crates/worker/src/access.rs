@@ -86,7 +86,7 @@ pub struct Rule {
     pub scope: Scope,
 }
 
-/// A tenant that a listener stands for: of whoever comes by it and no rule says otherwise.
+/// The tenant of a listener's clients to which no access rule gives another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stands {
     /// The tenant.

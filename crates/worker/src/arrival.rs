@@ -12,7 +12,7 @@ use crate::{Grant, NotUnpacked, Sessions};
 
 /// A parcel that did not become a connection.
 enum NotLanded {
-    /// There is no room here.
+    /// The worker has no room for the connection.
     NoRoom(Box<Parcel>),
     /// Another thread uses a part of the connection; a later turn may take the parcel.
     Early(Box<Parcel>),

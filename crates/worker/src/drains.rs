@@ -22,7 +22,7 @@ enum Which {
     All,
     /// The connections that came by this listener.
     By(ListenerId),
-    /// This connection.
+    /// A drain of one connection.
     One(ConnId),
 }
 
@@ -98,7 +98,7 @@ impl Drains {
         self.drains.iter().any(|drain| drain.which == Which::By(listener))
     }
 
-    /// Tells the next connections, and ends those whose time is over.
+    /// Tells the next connections of the drain, and ends the ones whose time is over.
     #[inline]
     pub(crate) fn go_on<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
         if self.drains.is_empty() {

@@ -38,7 +38,7 @@ enum Outcome {
     Done,
     /// The request waits for its fence or for another process.
     Held,
-    /// There is no buffer for the request now.
+    /// No buffer is free for the request now.
     NoBuffer,
 }
 

@@ -86,13 +86,13 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.requests.len() + self.conns.hellos.owed()
     }
 
-    /// Returns whether one more frame may be sent than those that are kept.
+    /// Returns `true` if one more frame may be sent, beside the frames that are kept back.
     #[inline]
     pub(crate) fn has_frame(&self) -> bool {
         self.net.room() > self.owed()
     }
 
-    /// Returns whether one more request of somebody, and its reply, find a place.
+    /// Returns `true` if there is room for one more request and its reply.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.requests.room() > 0 && self.net.room() > self.owed() + 1

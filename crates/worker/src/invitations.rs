@@ -28,10 +28,10 @@ pub(crate) struct Invitations {
 enum Asked {
     /// The peer was asked, or the request was refused.
     Done,
-    /// The tenant has asked for too much already, or there is no buffer of the payload's size: others
-    /// may find what they want.
+    /// The tenant has asked for too much already, or no buffer of the payload's size is free. Other
+    /// requests may find room.
     Waits,
-    /// There is no slot or frame now, for anybody.
+    /// No slot or frame is free for any connection now.
     Short,
 }
 
@@ -76,8 +76,8 @@ impl Invitations {
         self.ask_in_line(engine, PutOff { conn: id, request, charged: member });
     }
 
-    /// Asks for the payload of a request, or puts that off behind its tenant's others. Refuses the
-    /// request where those are too many.
+    /// Asks for the payload of a request, or puts the request off behind the others of its tenant.
+    /// Refuses the request if too many are put off.
     fn ask_in_line<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

@@ -135,7 +135,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.device.kick(now);
     }
 
-    /// Gives back what a request has cost that the device does not get.
+    /// Refunds the tokens of a request that was paid for and is not submitted.
     pub(crate) fn refund(&mut self, command: Command) {
         self.scheduler.refund(command.work(), command.work_bytes());
     }

@@ -15,8 +15,7 @@ pub struct Line<M> {
     pub meters: Arc<Meters>,
     /// The worker's number.
     pub worker: u16,
-    /// The clock and the traces with which the worker sees where the time goes; `None` where nobody
-    /// wants to know.
+    /// The clock and the traces with which the worker measures its time; `None` without measuring.
     pub watch: Option<Watch>,
 }
 

@@ -19,7 +19,7 @@ pub struct Lead {
     pub protocol: Protocol,
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
-    /// The tenant of whoever no rule gives another; `None`: the default one.
+    /// The tenant of clients to which no access rule gives another; `None` for the default tenant.
     pub stands: Option<Stands>,
 }
 

@@ -40,8 +40,8 @@ const RETRY: Duration = Duration::from_millis(1);
 pub(crate) struct Migration {
     /// Connections that are to leave and are not quiet yet.
     leaving: Vec<Leaving>,
-    /// Connections that have left and that nobody has said to have taken; with those that leave at
-    /// most [`LEAVING_MAX`].
+    /// Connections that have left and whose arrival is not confirmed. With the connections that are
+    /// leaving, at most [`LEAVING_MAX`].
     away: Vec<Departed>,
     /// Messages that the boxes of others had no room for, each with its receiver: one for each
     /// connection that is away or came.
@@ -170,7 +170,8 @@ impl Migration {
         }
     }
 
-    /// Gives up what is away and what nobody has room for: those connections are lost.
+    /// Gives up the connections that are away and the ones that no worker has room for: they are
+    /// lost.
     fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
         let mut lost = std::mem::take(&mut self.stranded);
         lost.append(&mut self.early);
@@ -289,7 +290,7 @@ where
         }
     }
 
-    /// Finds connections that may leave for whoever shall have some.
+    /// Finds connections that may leave, for the workers that are to get some.
     fn carry_out_orders(&mut self, migration: &mut Migration) {
         while let Some(&(mut order)) = migration.orders.first() {
             let places = self.engine.front.conns.places();
@@ -502,7 +503,8 @@ where
         }
     }
 
-    /// Gives up what is away, because the workers that were to take it may be gone.
+    /// Gives up the connections that are away, because the workers that were to take them may be
+    /// gone.
     pub(crate) fn give_up(&mut self, migration: &mut Migration) {
         let (away, lost) = migration.give_up();
         for away in &away {
@@ -512,7 +514,7 @@ where
         lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
     }
 
-    /// Tells whoever wanted a connection to end while it was away where it is.
+    /// Reports where a connection is to the caller that wanted it to end while it was away.
     fn report_whereabouts(&mut self, away: &Departed, found: Stays) {
         let worker = self.line.worker;
         for _ in 0..away.asked_for {

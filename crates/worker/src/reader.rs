@@ -15,15 +15,15 @@ use crate::requests::{InFlight, Position, Shortage};
 use crate::tenancy::{self, Registrar};
 use crate::{Limits, Line};
 
-/// Why taking bytes ended.
+/// The reason that the reader stops taking bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// All received bytes were taken.
     Empty,
     /// The turn's batch is full; the next turn goes on.
     Batch,
-    /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
-    /// somebody's payload ends this.
+    /// Slots, frames or buffers of the worker are short. A completion, a sent frame or the end of a
+    /// payload ends this.
     Shortage,
     /// Replies of the connection's tenant that wait to be sent have too many of the frames; frames
     /// that leave end this.
@@ -487,7 +487,7 @@ fn pause<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
     }
 }
 
-/// Keeps bytes of a stalled connection, or ends it where those are too many.
+/// Keeps bytes of a stalled connection, or ends the connection if they are too many.
 fn carry<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, bytes: &[u8]) -> Stop {
     let account = front.conns.peek(id).intake.account;
     if !front.conns.carried.allows(account, bytes.len()) {

@@ -14,7 +14,7 @@ pub(crate) struct Order {
     share: Option<Share>,
 }
 
-/// Messages between two housekeepings that leave with those who make them.
+/// The load that leaves with its connections, in messages between two housekeepings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     wanted: u64,

@@ -152,8 +152,8 @@ pub(crate) fn set_grant<T: Transport, P: Session>(
     front.settle_account(id);
 }
 
-/// Lets a connection belong to the tenant that its session has found out, with the rights that the
-/// rules give; `None`: to the one that the rules say.
+/// Attaches a connection to the tenant that its session names, with the rights of the access rules;
+/// `None` for the tenant that the rules name.
 pub(crate) fn attach<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,

@@ -52,9 +52,9 @@ pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session + Unpack> Worker<T, D, S, P> {
-    /// Makes a worker without a control plane: whoever wants to register is told to try again. Each
-    /// connection gets a session of `new_session`. [`with_sessions`](Worker::with_sessions) has the
-    /// rest.
+    /// Makes a worker without a control plane: requests to register are told to try again. Each
+    /// connection gets a session of `new_session`. See [`with_sessions`](Worker::with_sessions) for
+    /// the other arguments.
     pub fn new(
         transport: T,
         devices: Vec<Attached<D, S>>,

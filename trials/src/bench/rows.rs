@@ -128,7 +128,7 @@ pub(crate) struct Measured {
 pub(crate) struct Rows<'a> {
     settings: &'a Settings,
     ceilings: HashMap<Shape, Ceiling>,
-    /// Each command line once, in the order of first use.
+    /// The command lines without repetitions, in the order of first use.
     commands: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ const TOLD_OF_BLOCK_MAX: usize = 2;
 /// The acknowledgements after which a change must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Only those of forced unit access and of flushes: the power may fail.
+    /// Writes with forced unit access, and writes before a flush: the power may fail.
     Durable,
     /// All acknowledgements: only the server may die.
     All,
@@ -51,7 +51,7 @@ pub(super) enum Mix {
     Flushes,
     /// Forced unit access and no flushes.
     Forced,
-    /// Both flushes and forced unit access.
+    /// Flushes and forced unit access.
     Both,
 }
 

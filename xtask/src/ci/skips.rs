@@ -20,7 +20,7 @@ pub(super) struct Skips {
 struct Allowed {
     /// A part of the line that says what is skipped and why.
     skip: String,
-    /// Why it may be: which machine lacks it.
+    /// The reason that the skip is allowed: the machine that lacks something.
     because: String,
 }
 

@@ -24,7 +24,7 @@ enum Slice {
     Browser(String),
     /// A test of `cargo xtask interop` on one kernel, or on none.
     Interop { test: String, kernel: Option<String> },
-    /// Some of the worlds of a full run, from this seed.
+    /// A part of the worlds of a full run, from this seed.
     Worlds(u64),
     /// The documentation is built.
     Documentation,

@@ -10,7 +10,7 @@ pub(super) enum Grade {
     Good,
     /// Serves, but something could be better.
     Advice,
-    /// Something will fail or be slow.
+    /// A finding that will make something fail or be slow.
     Problem,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Finding {
     pub(super) subject: String,
     /// The value that was found.
     pub(super) found: String,
-    /// Why that matters and what to do; empty when it is good.
+    /// The effect of the finding and the remedy; empty for a good finding.
     pub(super) advice: String,
     /// The setting that `--apply` would write.
     #[serde(skip_serializing_if = "Option::is_none")]

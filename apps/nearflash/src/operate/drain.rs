@@ -58,7 +58,7 @@ impl DrainCommand {
 /// Waits until the server has ended, and says how far it is.
 ///
 /// # Errors
-/// It has not when its time is over, or that is not known.
+/// The drain has not ended in its time, or its state is unknown.
 fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     let limit = Duration::from_millis(begun.left_ms.unwrap_or_default()) + GRACE;
     let (clock, mut watch) = (Clock::start(), Watch::new(begun));
@@ -81,7 +81,7 @@ struct Watch {
     last: Drain,
     /// Looks in a row that found nobody.
     silent: u32,
-    /// Why the last look was not answered.
+    /// The error of the last question to the server; `None` if the server answered.
     unanswered: Option<String>,
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Order {
 pub(super) struct State {
     pub(super) address: String,
     pub(super) data: Data,
-    /// Why the server does not answer any more.
+    /// The error of the last question to the server; `None` if the server answers.
     pub(super) trouble: Option<String>,
     pub(super) tab: Tab,
     /// The sort order of each table.

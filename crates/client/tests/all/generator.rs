@@ -25,7 +25,7 @@ enum Fault {
     LoseWrites,
     /// Reads return the data of the next request.
     WrongAddress,
-    /// Only half of a write is carried out.
+    /// Carries out only half of a write.
     Tear,
     /// Every request fails.
     Fail,

@@ -48,7 +48,7 @@ enum Step {
     Zero(Zeroing),
     /// Making what was done durable. The last step, but for the clearing of the journal.
     Sync,
-    /// Something in the journal.
+    /// The write of a record in the journal.
     Journal(Record),
 }
 

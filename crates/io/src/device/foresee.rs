@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::device::FileOptions;
 
-    /// What is foreseen is what happens, in the words of who opens it where they are the same.
+    /// The forecast is what opening does, also in its message where both have one.
     #[test]
     fn what_is_foreseen_is_what_opening_says() {
         let folder = std::env::temp_dir().join(format!("nearflash-foresee-{}", std::process::id()));

@@ -34,7 +34,7 @@ pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> R
 /// Returns the size of the file that is to be made.
 ///
 /// # Errors
-/// The path is one of a disk, or nobody has said how large to make the file.
+/// The path belongs to a disk, or the size of the new file is not given.
 pub(super) fn check(path: &Path, size: Option<u64>) -> Result<u64, Error> {
     if is_of_a_disk(path) {
         let shown = path.display();

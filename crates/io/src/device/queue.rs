@@ -36,7 +36,7 @@ pub struct FileQueue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Nobody has asked yet.
+    /// The kernel was not asked yet.
     Unknown,
     /// In the table, so that a request need not count the file's users.
     Registered(i32),

@@ -23,7 +23,8 @@ impl FileVolume {
     /// requests for the new blocks from then on.
     ///
     /// # Errors
-    /// It is a block device, or the size is no whole number of granules, or the file system refuses.
+    /// The file is a block device, or the size is no whole number of granules, or the file system
+    /// refuses.
     pub fn grow(&self, blocks: u64) -> Result<(), Error> {
         if blocks <= self.shared.blocks() {
             return Ok(());
@@ -54,7 +55,7 @@ impl FileVolume {
     /// its new end.
     ///
     /// # Errors
-    /// It is a block device, or the file system refuses.
+    /// The file is a block device, or the file system refuses.
     pub fn cut(&self, blocks: u64) -> Result<(), Error> {
         if blocks >= self.shared.blocks() {
             return Ok(());
@@ -72,7 +73,7 @@ impl FileVolume {
     /// range is of whole granules, and nothing may be in flight there.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system refuses.
     pub fn blank(&self, first: u64, blocks: u64) -> Result<(), Error> {
         if blocks == 0 {
             return Ok(());

@@ -24,7 +24,7 @@ pub struct Listeners {
     pub(crate) all: Vec<Listening>,
     /// When accepting, which failed, is tried again.
     pub(crate) again: Option<Instant>,
-    /// Nothing is accepted for now.
+    /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,
     /// Sockets that no worker has been chosen for.
     pub(crate) accepted: Vec<Arrival>,

@@ -118,7 +118,7 @@ impl ProvidedBuffers {
 /// The number of buffers that the kernel should have.
 #[derive(Debug)]
 struct Level {
-    /// `least ≤ wanted ≤ most`
+    /// The number of buffers to have, with `least ≤ wanted ≤ most`.
     wanted: usize,
     least: usize,
     most: usize,

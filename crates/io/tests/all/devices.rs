@@ -35,14 +35,14 @@ impl Drop for Scratch {
     }
 }
 
-/// How the bench reaches its files.
+/// The way in which the bench reaches its files.
 #[derive(Clone, Copy)]
 struct Way {
     in_memory: bool,
     direct: bool,
     registered: bool,
     granularity_bytes_min: usize,
-    /// Whether the file stands behind a block device of 4 KiB sectors.
+    /// `true` if the file stands behind a block device of 4 KiB sectors.
     block_device: bool,
 }
 

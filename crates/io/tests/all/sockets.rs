@@ -61,7 +61,7 @@ fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId)
     connected_with(listener, small())
 }
 
-/// The same to a server with this configuration.
+/// Connects to a server with this configuration.
 fn connected_with<N: Network>(
     listener: Listener,
     config: SocketsConfig,

@@ -51,7 +51,7 @@ const HEAD_BYTES: usize = 40;
 /// Blocks of the device.
 const BLOCKS: u64 = 1 << 21;
 
-/// Each tenant's peer has an address of its own, which tells the worker whose it is.
+/// Returns the address of a tenant's peer. The worker finds the tenant by the address.
 fn address(tenant: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + tenant))
 }

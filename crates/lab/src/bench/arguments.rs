@@ -132,7 +132,7 @@ impl Keys {
     }
 }
 
-/// `4096` or `4KiB`.
+/// Parses a size like `4096` or `4KiB`.
 fn parse_size(text: &str) -> Result<u64, String> {
     flash::parse_size(text).map_err(|e| e.to_string())
 }

@@ -14,7 +14,7 @@ use io::Clock;
 
 use super::problem::Problem;
 
-/// Time that one line covers.
+/// The time that one line covers.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The line that names the columns, as the original writer prints it.
@@ -68,7 +68,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining lines.
     pub(super) fn finish(mut self) -> Result<(), Problem> {
         self.write()?;
         self.file.flush().map_err(|e| self.failed(&e))

@@ -30,7 +30,7 @@ const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
 /// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The way in: where, as whom, and with which keys.
+/// The address of the server, the name of the host, and its keys.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
     endpoint: Endpoint,
@@ -239,7 +239,7 @@ fn bring_up<N: Network>(
     outcome
 }
 
-/// The key of a file, or of the environment; errors never say the key.
+/// Reads a key from a file or from the environment. Errors never contain the key.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, String> {
     let (text, place) = match (file, std::env::var(variable)) {
         (Some(file), _) => {

@@ -116,8 +116,8 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-/// The way to the target, with so many connections a thread at most, and its size in bytes if it can be
-/// known.
+/// Returns the way to the target, with at most `lanes` connections a thread, and the size of the
+/// target in bytes, if known.
 fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
         Target::Nvme { endpoint, address, .. } => {
@@ -166,7 +166,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
     }
 }
 
-/// The bytes that requests go to.
+/// Returns the number of bytes that requests go to.
 fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<u64, Problem> {
     let target = &arguments.target;
     let span = match (arguments.span, capacity) {
@@ -268,7 +268,7 @@ fn headline(arguments: &Arguments, connections: usize, span: u64) -> String {
     )
 }
 
-/// 64 bits that differ from run to run.
+/// Returns 64 bits that differ from run to run.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -13,10 +13,10 @@ use server::listen::{Protocol, url};
 /// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why there is no answer.
+/// The reason that a server gave no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// This side is not able to ask.
+    /// This machine cannot send the question.
     Local(io::Error),
     /// The server does not answer, for this reason.
     Unanswered(Loss),
@@ -62,8 +62,8 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     }
 }
 
-/// The blocks of the namespace; `None` where the server cannot say. Asked in version 2, which every
-/// server of ours speaks.
+/// Asks for the number of blocks of the namespace; returns `None` if the server cannot answer. The
+/// question is in version 2, which every nearflash server speaks.
 pub(super) fn look(
     server: &Endpoint,
     options: &Options,

@@ -18,7 +18,7 @@ pub(crate) enum Target {
     Server {
         /// The listening address.
         endpoint: Endpoint,
-        /// Which version to speak.
+        /// The version of the protocol.
         version: Version,
         /// The target as the user wrote it.
         text: String,
@@ -27,7 +27,7 @@ pub(crate) enum Target {
     Nvme {
         /// The listening address.
         endpoint: Endpoint,
-        /// Which, and how.
+        /// The address of the subsystem, and the options of the connection.
         address: NvmeAddress,
         /// The target as the user wrote it.
         text: String,
@@ -43,7 +43,7 @@ pub(crate) enum Target {
     },
     /// A device of this process.
     Device {
-        /// Which.
+        /// The spec of the device.
         spec: Spec,
         /// The target as the user wrote it.
         text: String,

@@ -19,13 +19,13 @@ pub(super) enum Bed {
 }
 
 impl Bed {
-    /// The simulated device of a spec; `None` if it names another.
+    /// Opens the simulated device of a spec; returns `None` for other devices.
     pub(super) fn open_virtual(spec: &Spec, latency_us_max: u32, seed: u64) -> Option<Bed> {
         let bed = FlashBed::open(spec, latency_us_max, seed)?;
         Some(Bed::Virtual(Box::new(bed)))
     }
 
-    /// Any device, with so many threads that make load.
+    /// Opens any device, with this number of threads for the load.
     pub(super) fn open_real(
         volume: Arc<Volume>,
         threads: usize,
@@ -40,7 +40,7 @@ impl Bed {
         matches!(self, Bed::Virtual(_))
     }
 
-    /// The device, if it is one in real time.
+    /// Returns the device, if it works in real time.
     pub(super) fn volume(&self) -> Option<&Volume> {
         match self {
             Bed::Virtual(_) => None,

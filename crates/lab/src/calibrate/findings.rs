@@ -302,7 +302,7 @@ fn curve(curve: &Search) -> JsonCurve {
     }
 }
 
-/// The date of a day since 1970-01-01, by the arithmetic of 400-year cycles of days that begin in
+/// Returns the date of a day since 1970-01-01, by arithmetic of 400-year cycles that begin in
 /// March.
 fn date(days: u64) -> String {
     let shifted = days + 719_468;

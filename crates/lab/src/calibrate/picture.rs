@@ -12,7 +12,7 @@ const APART: f64 = 0.1;
 /// Pixels of one of the two figures.
 const SIZE: (u32, u32) = (1600, 1000);
 
-/// The picture as an SVG document: latency against requests above, against tokens below.
+/// Returns the picture as an SVG document: latency against requests above, against tokens below.
 pub(super) fn svg(
     device: &str,
     calibration: &Calibration,
@@ -66,8 +66,9 @@ fn figure(
     }
 }
 
-/// The curve up to its last goal, at loads times `scale`: what was measured, and where it crosses the
-/// goals. What short runs flatter, or noise, is no reason to draw a curve that falls.
+/// Returns the points of a curve up to its last goal, with loads times `scale`: the measured
+/// points, and the crossings of the goals. The curve never falls, although short runs and noise may
+/// say so.
 fn points(curve: &Search, scale: f64) -> Vec<(f64, f64)> {
     let goals = || curve.goals().iter().filter(|goal| goal.percentile == Percentile::P95);
     let highest = goals().map(|goal| goal.latency_us).max().map_or(f64::INFINITY, f64::from);

@@ -50,7 +50,7 @@ pub(super) fn run(volume: Option<&Volume>, is_stopped: &dyn Fn() -> bool) -> Res
     })
 }
 
-/// A buffer full of chance, so that what is written does not compress.
+/// Fills a buffer with random bytes, which do not compress.
 fn filled(mut buf: Buf, random: &mut client::Random) -> Buf {
     for piece in buf.bytes_mut().chunks_exact_mut(8) {
         piece.copy_from_slice(&random.bits().to_le_bytes());

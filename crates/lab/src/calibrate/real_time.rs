@@ -18,7 +18,7 @@ use server::volumes::{Through, Volume};
 /// The interval between two readings of the loads' progress.
 const LOOK_GAP: Duration = Duration::from_millis(100);
 
-/// The buffers of a thread: what it has in flight of each size.
+/// The buffers of a thread, by size: as many as it has requests in flight.
 const BUFFERS: [SizeClass; 3] = [
     SizeClass { bytes: 4 << 10, count: 1024 },
     SizeClass { bytes: 64 << 10, count: 256 },

@@ -1,13 +1,13 @@
 //! The reasons for which there is no model, each with its exit code.
 
-/// Why there is no model.
+/// The reason that a calibration found no model.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The command line makes no sense.
     Usage(String),
-    /// Something did not work.
+    /// The calibration failed.
     Failed(String),
-    /// Somebody wants it to end.
+    /// The operator ended the calibration.
     Interrupted,
 }
 

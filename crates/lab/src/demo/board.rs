@@ -22,7 +22,7 @@ impl Board {
         Board { part, style: Style::of_terminal(), is_live, drawn: 0 }
     }
 
-    /// Returns true if somebody sees each picture.
+    /// Returns true if the output is a terminal that shows each picture.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
     }

@@ -14,9 +14,8 @@ use crate::report::{number_text, time_text};
 use crate::stage::Stage;
 use crate::stalls::Kept;
 
-/// The share of what they were promised that A and B send. At all of it, a queue that came about
-/// while the machine did something else for longer than is made up for would never end, since the
-/// rate that empties it is the rate that fills it.
+/// The share of their promise that A and B send. With all of it, a queue after a long stall of the
+/// machine would never end, because the rate that empties it is the rate that fills it.
 const SENT: f64 = 0.95;
 
 /// The warm-up before each measurement.
@@ -69,7 +68,7 @@ fn stage() -> Result<Stage, String> {
     Stage::new(SMALL_SPEC, &TENANTS.map(|tenant| tenant.promise(SMALL)))
 }
 
-/// Serves the tenants, and their loads, until somebody stops the program.
+/// Serves the tenants and their loads until the program is stopped.
 pub(super) fn keep() -> Result<(), String> {
     let [_, on, _] = parts(SMALL, SENT);
     let (server, dashboard) = stage()?.serve_with_dashboard()?;

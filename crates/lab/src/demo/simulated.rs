@@ -18,7 +18,7 @@ const SENT: f64 = 1.0;
 /// A second of virtual time for each part.
 const OPTIONS: Options = Options { seed: 1, quick: true };
 
-/// The pause between two pictures on a terminal, so that somebody can follow them.
+/// The pause between two pictures on a terminal, so that a person can follow them.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Plays all parts. Returns true if the scheduler kept all promises.
@@ -42,8 +42,8 @@ fn play_part(part: Part) -> bool {
     !part.is_scheduled || part.is_kept(&got)
 }
 
-/// Returns the results as the table has them. Without a scheduler nobody counts tokens, so they
-/// follow from the mix of requests.
+/// Returns the results for the table. Without a scheduler no tokens are counted, so they follow
+/// from the mix of requests.
 fn shown(got: &[fig5::Got; 4]) -> Vec<Got> {
     let one = |(tenant, got): (&PaperTenant, &fig5::Got)| Got {
         iops: got.iops,

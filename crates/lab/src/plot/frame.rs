@@ -19,7 +19,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame of a picture of this size, which leaves so much to its right.
+    /// Returns the frame of a picture of this size, with a margin on its right.
     pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, margin: i32) -> Frame {
         let (right, bottom) = (size.0 as i32 - margin, size.1 as i32 - 130);
         Frame { left: 130, right, top: 160, bottom, x, y }
@@ -35,21 +35,21 @@ impl Frame {
         (self.left, self.right)
     }
 
-    /// The pixel of a point.
+    /// Returns the pixel of a point.
     pub(super) fn place(&self, (x, y): (f64, f64)) -> (i32, i32) {
         let right = self.x.place(x) * f64::from(self.right - self.left);
         let up = self.y.place(y) * f64::from(self.bottom - self.top);
         (self.left + right.round() as i32, self.bottom - up.round() as i32)
     }
 
-    /// The pixels of a series' points.
+    /// Returns the pixels of a series' points.
     pub(super) fn places(&self, series: &Series) -> Vec<(i32, i32)> {
         let finite =
             series.points.iter().filter(|point| point.0.is_finite() && point.1.is_finite());
         finite.map(|&point| self.place(point)).collect()
     }
 
-    /// Title, axes and grid.
+    /// Draws the title, the axes and the grid.
     pub(super) fn draw(
         &self,
         area: &Area<'_>,

@@ -74,7 +74,7 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
     Ok(())
 }
 
-/// The series that have a name of their own in the margin.
+/// Returns the series that have a name of their own in the margin.
 fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
     let is_named = |n: usize, entry: &Styled<'_>| match entry.look {
         Look::Line => {

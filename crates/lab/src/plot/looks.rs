@@ -31,7 +31,7 @@ pub(super) struct Styled<'a> {
     pub(super) series: &'a Series,
     pub(super) look: Look,
     pub(super) colour: RGBColor,
-    /// Which of the shapes its marks have.
+    /// The index of the shape of the marks.
     pub(super) shape: usize,
     /// The common prefix of the names that share a colour. Empty if no other series shares it.
     pub(super) group: &'a str,

@@ -32,13 +32,13 @@ impl Scale {
         Scale { low, high, kind: Kind::Linear { step } }
     }
 
-    /// The whole numbers from one on, with room at both ends.
+    /// Returns a scale of the whole numbers from one on, with room at both ends.
     pub(super) fn whole(count: usize) -> Scale {
         Scale { low: 0.5, high: count as f64 + 0.5, kind: Kind::Linear { step: 1.0 } }
     }
 
-    /// From zero to a little more than the largest value: what an axis needs along which lines run
-    /// to their ends.
+    /// Returns a scale from zero to a little more than the largest value, for lines that run to
+    /// their ends.
     pub(super) fn along(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let (_, highest) = bounds(values.clone());
         let scale = Scale::linear(values);
@@ -46,7 +46,7 @@ impl Scale {
         if snug > scale.low { Scale { high: snug.min(scale.high), ..scale } } else { scale }
     }
 
-    /// Between round numbers around all values that are above zero.
+    /// Returns a logarithmic scale between round numbers around all values above zero.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = bounds(values.filter(|&value| value > 0.0));
         let (low, high) = if low.is_finite() { (low, high) } else { (1.0, 10.0) };
@@ -70,7 +70,7 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// The values at the ticks.
+    /// Returns the values at the ticks.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match self.kind {
             Kind::Linear { step } => {
@@ -104,19 +104,19 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// The power of ten at or below a value above zero.
+/// Returns the power of ten at or below a value above zero.
 fn decade(value: f64) -> f64 {
     10_f64.powf(value.log10().floor())
 }
 
-/// The next of 1, 2, 2.5, 5 or 10 times a power of ten at or above.
+/// Returns the next round step at or above: 1, 2, 2.5, 5 or 10 times a power of ten.
 fn round_step(step: f64) -> f64 {
     let base = decade(step);
     let rounds = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * base);
     rounds.into_iter().find(|&round| round >= step * 0.999).unwrap_or(step)
 }
 
-/// A value as it stands at a tick: `250`, `1.5 K`, `400 K`, `1 M`.
+/// Returns the text of a value at a tick: `250`, `1.5 K`, `400 K`, `1 M`.
 pub(super) fn tick_text(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, " M"),

@@ -25,7 +25,7 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     }
 }
 
-/// The device alone, at a load that any machine drives.
+/// Measures the device alone, at a load that any machine drives.
 fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
     outln!("{}: a point in real time …", figure.id);
     let share = f64::from(reads) / 100.0;
@@ -44,7 +44,7 @@ fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), St
     Ok(())
 }
 
-/// Figure 5 with a real server and real clients, on the small drive.
+/// Measures Figure 5 with a real server and real clients, on the small drive.
 fn figure_5(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     outln!("{}: in real time …", figure.id);
     let seconds = if bed.quick { 2 } else { 5 };

@@ -105,7 +105,7 @@ fn curve(
     Ok(Curve { name, points, paper })
 }
 
-/// The point of the most throughput.
+/// Returns the point of the most throughput.
 fn most(curve: &Curve) -> &Point {
     let by_iops = |a: &&Point, b: &&Point| a.iops.total_cmp(&b.iops);
     curve.points.iter().max_by(by_iops).expect("every way has a point")

@@ -12,7 +12,7 @@ const LOADS: [(u32, &[u32], &str); 2] = [
     (1_000, &[25, 50, 100, 150, 200, 300, 500, 850], "850 connections, 780 K IOPS"),
 ];
 
-/// The share of what is offered that has to be served.
+/// The share of the offered load that has to be served.
 const SERVED_LEAST: f64 = 0.97;
 
 pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {

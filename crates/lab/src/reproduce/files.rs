@@ -42,7 +42,7 @@ fn points(figure: &Figure) -> String {
     text
 }
 
-/// A cell of CSV (RFC 4180).
+/// Quotes a cell of CSV (RFC 4180).
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

@@ -20,7 +20,7 @@ td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .met{color:#00724f;font-weight:600}.missed{color:#b3261e;font-weight:700}\
 figure{margin:1rem 0}svg{width:100%;height:auto;display:block}a{color:#0072b2}";
 
-/// The page about these figures.
+/// Returns the page about these figures.
 pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
     let mut page = String::new();
     let _ = write!(

@@ -67,7 +67,7 @@ fn administer(words: &[&str]) -> Result<(), String> {
     Err(format!("tgtadm: {said}"))
 }
 
-/// A port that nobody listened on a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     listener.local_addr().map_err(|e| e.to_string())

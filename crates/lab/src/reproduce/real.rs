@@ -47,7 +47,8 @@ impl Bed {
         if self.quick { 1 } else { 3 }
     }
 
-    /// `nearflash serve` of this device on one worker that polls, as the paper's does.
+    /// Starts `nearflash serve` for this device on one worker that polls, as the paper's server
+    /// does.
     pub(super) fn serve(&self, device: &str) -> Result<Server, String> {
         let listen = "reflex://127.0.0.1:0";
         let spin = POLLING_US.to_string();
@@ -55,13 +56,13 @@ impl Bed {
         Server::start(&words.map(str::to_owned))
     }
 
-    /// The yardstick of this name, as it was built beside this program; nothing when it was not.
+    /// Returns the path of the yardstick of this name beside this program, if it was built.
     pub(super) fn yardstick(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::current_exe().ok()?.parent()?.join("examples").join(name);
         path.exists().then_some(path)
     }
 
-    /// A yardstick that serves.
+    /// Starts a yardstick that serves.
     pub(super) fn serve_with(&self, program: &PathBuf, words: &[&str]) -> Result<Server, String> {
         Server::start_other(Command::new(program).args(words))
     }
@@ -96,12 +97,12 @@ impl Point {
     }
 }
 
-/// The URL of a server of ours.
+/// Returns the URL of a nearflash server.
 pub(super) fn url(address: SocketAddr) -> String {
     format!("reflex://{address}")
 }
 
-/// The URL of a server of protocol version 1.
+/// Returns the URL of a server of protocol version 1.
 pub(super) fn url_v1(address: SocketAddr) -> String {
     format!("reflex://{address}?v=1")
 }

@@ -23,7 +23,7 @@ const SERVED_LEAST: f64 = 0.99;
 /// everybody, and a scheduler that lets a guest hurt the neighbours does so each time.
 const ATTEMPTS: usize = 3;
 
-/// A tenant, what it was promised on the small drive, and what it does.
+/// A tenant, its promise on the small drive, and its load.
 struct TenantLoad {
     name: String,
     /// Requests a second with the drive's 95th percentile of reads.
@@ -64,7 +64,7 @@ impl TenantLoad {
     }
 }
 
-/// A and B beside a guest that does its worst.
+/// Measures A and B beside a hostile guest.
 pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let guest = |request_bytes, connections, queue_depth| TenantLoad {
         request_bytes,
@@ -92,7 +92,7 @@ pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, "one worker: a tenant of 1 000 IOPS beside two of best effort", &tenants)
 }
 
-/// Some of the tenants of Figure 6b.
+/// Measures many tenants at once, as Figure 6b does, with as many as one machine can load.
 pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants: Vec<TenantLoad> = (0..TENANTS)
         .map(|n| TenantLoad {

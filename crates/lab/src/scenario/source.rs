@@ -9,11 +9,11 @@ use super::meter::Meter;
 /// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loop {
-    /// This many a second, at random and independent of each other (Poisson).
+    /// Requests a second, at random and independent of each other (Poisson).
     Random(f64),
-    /// This many a second, evenly spaced, as a client sends that paces itself to its SLO.
+    /// Requests a second, evenly spaced, as a client sends that paces itself to its SLO.
     Paced(f64),
-    /// This many in flight on each connection; each reply triggers the next request.
+    /// Requests in flight on each connection; each reply triggers the next request.
     Closed(u32),
 }
 

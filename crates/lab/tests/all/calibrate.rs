@@ -8,7 +8,7 @@ use nearflash_lab::bed::IN_FLIGHT_MAX;
 use qos::calibrate::{Calibration, Course, Crossing, Effort};
 use qos::units::TOKEN;
 
-/// What the paper says of a device.
+/// The figures of the paper for a device.
 struct Known {
     preset: Preset,
     write_cost: f64,
@@ -20,7 +20,7 @@ struct Known {
 
 const LATENCIES_US: [u32; 2] = [500, 2_000];
 
-/// How far from what is known a figure may be, a share.
+/// The largest deviation of a figure, as a share.
 const TOLERANCE: f64 = 0.10;
 
 /// Calibrates the device, which is seen by its port alone.
@@ -49,8 +49,8 @@ fn near(what: &str, found: f64, meant: f64) {
     assert!(off.abs() <= TOLERANCE, "{what}: {found}, meant {meant}");
 }
 
-/// Whether a brute-force sweep of the same model crosses the latency at the same load, which it says
-/// where it was found to the end.
+/// Asserts that a brute-force sweep crosses the latency near the same load. Returns that load if
+/// the sweep was run to the end.
 fn sweep_agrees(preset: Preset, crossing: &Crossing) -> Option<f64> {
     let Crossing { read_percent, latency_us, iops, .. } = *crossing;
     let what = format!("{} % reads at {latency_us} µs", read_percent);

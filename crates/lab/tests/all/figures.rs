@@ -23,7 +23,7 @@ fn check(make: Maker) -> Figure {
     figure
 }
 
-/// The same for a figure that must meet all of its targets.
+/// Compares a figure with its snapshot. Asserts that it meets all of its targets.
 fn meets(make: Maker) {
     let figure = check(make);
     let missed: Vec<_> = figure.verdicts.iter().filter(|verdict| !verdict.met).collect();

@@ -18,15 +18,15 @@ const BOUND_US: u32 = 500 * SLOW;
 const AGE: f64 = 2.0;
 const EVERYWHERE: [usize; 2] = [0, 1];
 
-/// How long steps last, and how many reads they should see.
+/// The least and the largest duration of a step.
 const STEP: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 const READS: f64 = 30_000.0;
-/// What a step's load has to settle before it is looked at.
+/// The time for a step's load to settle before measuring.
 const SETTLE: Duration = Duration::from_millis(800);
-/// How often a step is looked at: as a server does, at this pace.
+/// The period of the looks at a step, as a server has it.
 const LOOK: Duration = Duration::from_millis(50 * SLOW as u64);
 
-/// How far from brute force a figure may be, a share.
+/// The largest deviation from brute force, as a share.
 const TOLERANCE: f64 = 0.15;
 
 struct Play {
@@ -156,7 +156,7 @@ impl Play {
     }
 }
 
-/// What brute force finds of the aged device, at the strictest latency alone.
+/// Measures the aged device by brute force, at the strictest latency alone.
 fn swept() -> Fit {
     let model = Preset::A.model().slowed(SLOW);
     let crossing = |read_percent: u8| {

@@ -31,7 +31,7 @@ pub(crate) struct Port {
     pub delay: Duration,
     /// Larger packets vanish.
     pub largest: usize,
-    /// Nothing comes through.
+    /// `true` if the link loses every packet.
     pub is_cut: bool,
     /// Packets that find a longer queue are marked.
     pub mark_bytes: u64,

@@ -106,7 +106,7 @@ impl Handshake {
     /// Checks the time.
     ///
     /// # Errors
-    /// The connection is to end: the client wants that, or took too long.
+    /// The connection is to end, because the client ended it or took too long.
     pub(super) fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         self.has_news = false;
         if self.stage == Stage::Aborted {
@@ -320,7 +320,7 @@ impl Handshake {
     /// Takes the names of the exports that the client may see.
     ///
     /// # Errors
-    /// Nobody asked.
+    /// The client has not asked for the reply.
     pub(super) fn answer_list(
         &mut self,
         names: &Result<Vec<Arc<str>>, Status>,

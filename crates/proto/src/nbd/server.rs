@@ -66,7 +66,7 @@ pub(super) enum Source {
 /// The refusal of a write whose data was still to come: the request's cookie and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// There is none.
+    /// No refused write has data to come.
     None,
     /// The data still comes.
     Held(Tag, u32),

@@ -324,8 +324,8 @@ fn wishes(chance: &mut Chance, blocks: usize) -> Vec<Wish> {
     (0..count).map(|_| wish(chance)).collect()
 }
 
-/// Whatever the client asks for, however its bytes are cut, and wherever the session moves, the
-/// volume and the data that was read are those of a server that does one thing after the other.
+/// For all requests, cuts of the bytes and moves of the session, the volume and the data that was
+/// read are those of a server that carries out one request after the other.
 #[test]
 fn conversations_end_as_they_would_one_by_one() {
     const BLOCKS: usize = 5 * 2048 + 7;

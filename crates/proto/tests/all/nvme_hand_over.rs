@@ -170,7 +170,7 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     drop(landed);
 }
 
-/// Some queues of the controller have left and are not read, while others are not quiet yet.
+/// Queues of the controller that have left are not read while other queues are not quiet yet.
 #[test]
 fn a_controller_does_not_expire_while_it_is_gathered() {
     let (old, _) = two(&config());

@@ -4,7 +4,7 @@
 use crate::support::{Chance, client_stream, cut, listen, meet, serve, server_stream};
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
-/// Each version with and without checksums, if it has them.
+/// The versions, with and without checksums where they exist.
 const KINDS: [(u8, bool); 3] = [(1, false), (2, false), (2, true)];
 
 #[test]

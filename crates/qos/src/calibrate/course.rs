@@ -133,7 +133,7 @@ impl Calibration {
     /// Prices and rates, when everything is measured.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The points do not fit one curve.
     pub fn findings(&self) -> Result<Fit, Misfit> {
         fit(&self.crossings(), self.course.limit, REFERENCE_LATENCY_US)
     }

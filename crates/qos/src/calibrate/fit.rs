@@ -13,7 +13,7 @@ use crate::{ModelFile, RatePoint, Residual, SizePoint};
 pub struct Crossing {
     /// Share of reads, 0 to 100.
     pub read_percent: u8,
-    /// Which percentile of read latency.
+    /// The percentile of the reads' latency.
     pub percentile: Percentile,
     /// Microseconds.
     pub latency_us: u32,
@@ -54,7 +54,7 @@ pub struct Fit {
     pub read_only_excess: Vec<(u32, f64)>,
 }
 
-/// Why nothing was fitted.
+/// The reason that no curve was fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Misfit {
     /// No latency was reached by reads alone and by at least two mixes, or so few mixes and
@@ -121,7 +121,7 @@ const READ_ONLY_LATENCY_US: u32 = 500;
 /// where they do not fit.
 ///
 /// # Errors
-/// What does not fit, with the points and by how much.
+/// The points do not fit one curve; the error has the points and their deviation.
 pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Misfit> {
     let mixed = |c: &&Crossing| c.read_percent < 100 && c.percentile == Percentile::P95;
     let mixed: Vec<Crossing> = crossings.iter().filter(mixed).copied().collect();

@@ -6,7 +6,7 @@ use crate::Percentile;
 /// this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Goal {
-    /// Which percentile.
+    /// The percentile of the reads' latency.
     pub percentile: Percentile,
     /// Microseconds.
     pub latency_us: u32,

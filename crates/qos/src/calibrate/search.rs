@@ -94,7 +94,7 @@ pub struct Search {
 enum Place {
     /// Between a load that meets it and one that misses it, if there are such.
     Between(Option<Measured>, Option<Measured>),
-    /// Even an unloaded device misses it.
+    /// No load: even an unloaded device misses the latency.
     Nowhere,
 }
 

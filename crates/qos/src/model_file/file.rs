@@ -18,7 +18,7 @@ pub const ROWS_MAX: usize = 256;
 /// Everything that a file says about a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFile {
-    /// Which device, in free words.
+    /// The description of the device, in free words.
     pub device: String,
     /// The method and the date of the measurement, in free words.
     pub measured: String,
@@ -51,7 +51,7 @@ pub struct Residual {
     pub off_percent: f64,
 }
 
-/// Why a text is no device model.
+/// The reason that a text is no device model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFileError {
     /// The line, from 1; `None` where the whole text is meant.

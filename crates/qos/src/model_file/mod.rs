@@ -22,7 +22,7 @@ impl ModelFile {
     /// Understands a text of either form.
     ///
     /// # Errors
-    /// The first thing that makes no sense, with its line, its value and what was expected.
+    /// The text has a mistake; the error has its line, its value and the expected form.
     pub fn parse(text: &str) -> Result<ModelFile, ModelFileError> {
         if text.len() > FILE_BYTES_MAX {
             let what = format!("a device model has at most {FILE_BYTES_MAX} bytes");

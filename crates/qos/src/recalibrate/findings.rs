@@ -17,7 +17,7 @@ const WRITES_MAX: f64 = 0.001;
 /// Rounds in which the price of writes and the whole percents of the mixes settle.
 const ROUNDS: usize = 4;
 
-/// Why no model follows.
+/// The reason that measurements give no model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
     /// The tenants alone bring the tail to its bound: there is no room to measure in.

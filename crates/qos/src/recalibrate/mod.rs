@@ -97,7 +97,7 @@ impl Recalibration {
     /// Returns the model that follows.
     ///
     /// # Errors
-    /// Why none does.
+    /// No model follows, for the reason returned.
     pub fn findings(&self) -> Result<Findings, Unfit> {
         findings::find(&self.plan, self.curves.all(), self.size)
     }

@@ -33,8 +33,8 @@ impl Registry {
         Lot(self.table.entry(tenant.0 as usize), self.portion(tenant))
     }
 
-    /// Makes a tenant again what it was. Nothing is judged anew: on a device that has become slower
-    /// since the tenant was admitted it would be refused.
+    /// Restores a tenant's former state. The promise is not judged anew, since a device that has
+    /// become slower would refuse it.
     pub fn put_back(&mut self, tenant: TenantId, Lot(entry, portion): Lot, now: Instant) {
         if let Ok(n) = self.table.registered(tenant) {
             self.shared.tenant(tenant.0).set_cap(portion.cap);

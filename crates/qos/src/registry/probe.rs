@@ -64,7 +64,7 @@ pub(super) struct Observation {
 pub(super) struct Probe {
     measurement: Option<Measurement>,
     watch: Option<Watch>,
-    /// Somebody else reads the delays.
+    /// `true` while a recalibration reads the delays.
     is_read: bool,
     /// The workers' waits for processors.
     waits: Waits,
@@ -82,7 +82,7 @@ impl Probe {
         self.measurement.as_ref().is_some_and(|measurement| measurement.correction.is_some())
     }
 
-    /// Returns how the device stands beside its model; `None` where nobody watches.
+    /// Returns the drift of the device from its model; `None` if it is not watched.
     pub(super) fn drift(&self) -> Option<Drift> {
         self.watch.as_ref().map(|watch| watch.judge.state())
     }
@@ -108,7 +108,7 @@ impl Probe {
         });
     }
 
-    /// Notes that somebody else reads the delays, or does so no more.
+    /// Notes that a recalibration reads the delays, or does so no more.
     pub(super) fn read(&mut self, on: bool) {
         self.is_read = on;
     }

@@ -180,7 +180,7 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     assert_eq!((registry.left(), registry.shared().lent()), (20_000_000, 42_000_000));
 }
 
-/// Or a batch of changes would cost as many times what all tenants do.
+/// Otherwise the cost of a batch would be its length times the number of tenants.
 #[test]
 fn a_row_of_changes_works_out_once_what_all_have() {
     const MANY: u32 = 1_000;
@@ -273,7 +273,7 @@ impl Process {
     }
 }
 
-/// Or what is removed later would keep its number for as long as the process lives.
+/// Otherwise a removed tenant would keep its number for as long as the process lives.
 #[test]
 fn a_scheduler_that_is_dropped_holds_nobody() {
     let (mut process, strict, shares) = Process::new();

@@ -77,7 +77,7 @@ pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, *port))
 }
 
-/// The directory that the system gave this service, or this user; `None` when it gave none.
+/// Returns the directory that the system gave this service or user; `None` without one.
 fn own_directory() -> Option<PathBuf> {
     let given = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     match rustix::process::geteuid().is_root() {

@@ -22,7 +22,7 @@ impl KeptModel {
         KeptModel { model, over: digest(configured) }
     }
 
-    /// Returns the model, if the configuration still names the one that it took the place of.
+    /// Returns the model, if the configuration still names the model that it has replaced.
     ///
     /// # Errors
     /// Fails with the reason why it is not used.

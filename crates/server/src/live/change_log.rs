@@ -35,7 +35,7 @@ pub(super) struct Over {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 enum Now {
-    /// This, whatever the configuration says.
+    /// The tenant is this one, whatever the configuration says.
     Is(spec::Tenant),
     /// Gone, though the configuration has it.
     Gone,
@@ -84,7 +84,7 @@ pub(super) struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// Without lines, over a state file of so many bytes.
+    /// Returns a log without lines, over a state file of this size.
     pub(super) fn new(path: PathBuf, over: Over, state_bytes: u64) -> ChangeLog {
         ChangeLog { path, over, file: None, bytes: 0, bytes_max: state_bytes.max(BYTES_MIN) }
     }
@@ -151,10 +151,10 @@ pub(super) struct Found {
     /// Lines that are whole and over the state file, and their bytes.
     pub(super) lines: u64,
     pub(super) bytes: u64,
-    /// There is something behind them that is none: a crash has cut a line, or the log is another state
-    /// file's.
+    /// `true` if text follows that is no line: a crash has cut a line, or the log belongs to
+    /// another state file.
     pub(super) has_rest: bool,
-    /// Lines that are whole stand behind one that is not.
+    /// `true` if whole lines follow a broken one.
     pub(super) is_broken: bool,
 }
 
@@ -206,7 +206,7 @@ fn is_over(found: &str, over: &Over) -> bool {
     found.contains(&format!(" over {generation} {sum} number "))
 }
 
-/// The head of a whole line, and what it says.
+/// Returns the head and the content of a whole line.
 fn whole(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (head, rest) = line.split_once(" sha256 ")?;
@@ -230,7 +230,7 @@ mod tests {
         Changes { tenants: names.iter().map(one).collect(), ..Changes::default() }
     }
 
-    /// A log of three changes: a comes, b is gone, a is as it was.
+    /// Writes a log of three changes: `a` is added, `b` is removed, `a` is as configured.
     fn three(path: &Path) -> Vec<u8> {
         let mut log = ChangeLog::new(path.to_owned(), over(7), 0);
         let with = changes(&["a"]);

@@ -36,16 +36,16 @@ pub struct Changes {
     /// The changed listeners by number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) listeners: BTreeMap<u16, ListenChange>,
-    /// The name of the subsystem that the configuration leaves unnamed, as of the first change: it
-    /// follows from the machine's, and that may become another. Then what was changed of the
-    /// subsystem would be of none, and one that lets everybody in would take its place.
+    /// The name of the subsystem that the configuration leaves unnamed, as of the first change. The
+    /// name follows from the machine's. If the machine were renamed, the changes would belong to no
+    /// subsystem, and a new one would let everybody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) own_name: Option<String>,
     /// The reservations of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
-    /// The models that operators have named, by device, as they were read then, in the words of a model
-    /// file: what only this names must not keep a server from starting when the file is gone.
+    /// The text of the models that operators have named, by device, as of the change. A model whose
+    /// file is gone must not keep a server from starting.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named_models: BTreeMap<String, String>,
     /// Models that were measured, by device.
@@ -59,8 +59,7 @@ impl Changes {
         self.own_name.is_some() || !base.leaves_name()
     }
 
-    /// These changes, with what they are changes of written down as far as it may become another by
-    /// itself.
+    /// Returns these changes with the name of the unnamed subsystem, which may change by itself.
     pub(crate) fn of(self, base: &Config) -> Changes {
         let own_name = match self.own_name {
             None if base.leaves_name() => Some(crate::machine::own_name()),
@@ -69,7 +68,7 @@ impl Changes {
         Changes { own_name, ..self }
     }
 
-    /// The numbers of the listeners that were added.
+    /// Returns the numbers of the listeners that were added.
     pub(crate) fn added_listeners(&self) -> Vec<u16> {
         let each = self.listeners.iter();
         each.filter(|(_, change)| matches!(change, ListenChange::Added(_)))
@@ -125,7 +124,7 @@ impl Changes {
         ana.any(|ana| ana.listener == number)
     }
 
-    /// The subsystems that were changed, without what counts for nothing.
+    /// Returns the changed subsystems, without states of listeners that are gone.
     fn subsystems_over(&self, listen: &[Listener]) -> Changed<String, Subsystem> {
         let mut all = self.subsystems.clone();
         let each = all.values_mut().flatten();
@@ -133,7 +132,7 @@ impl Changes {
         all
     }
 
-    /// The listeners of a configuration with these changes made, by number.
+    /// Returns the listeners of a configuration with these changes made, by number.
     fn listeners_of(&self, base: &Config) -> Vec<Listener> {
         let mut all = base.numbered_listeners(&self.added_listeners());
         for (number, change) in &self.listeners {
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(Changes::default().made_to(&with).namespace, with.namespace);
     }
 
-    /// Or it would be forgotten who may connect, with the machine's name.
+    /// A renamed machine must not forget which hosts may connect.
     #[test]
     fn who_may_connect_stays_when_the_machine_is_renamed() {
         let config = Config::default();
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(Changes::default().of(&named).own_name, None);
     }
 
-    /// A start would refuse what only the state file says, and nobody could edit that.
+    /// A start would refuse a mistake in the state file, which nobody could edit.
     #[test]
     fn what_was_said_of_a_listener_that_is_gone_is_left_out_and_told_and_stays() {
         let config = |urls: &[&str]| {

@@ -156,7 +156,7 @@ impl Devices<'_> {
         Ok(disk)
     }
 
-    /// Undoes that.
+    /// Closes a device that was just opened.
     fn stop_device(&self, disk: &Disk) {
         if let Err(problem) = self.leave_device(disk) {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
@@ -192,7 +192,7 @@ impl Devices<'_> {
         Ok(())
     }
 
-    /// A device that was left is there again.
+    /// Returns a device that was being closed to service.
     fn return_device(&self, disk: &Disk) {
         let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
         let ordered = self.0.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
@@ -237,7 +237,7 @@ impl Devices<'_> {
     /// Those that it has no more stay until nothing is on them.
     ///
     /// # Errors
-    /// Why one cannot be opened; then none is.
+    /// A device cannot be opened; then none is.
     pub(super) fn open_devices(
         &self,
         inner: &Inner,
@@ -283,7 +283,8 @@ impl Devices<'_> {
         opened.iter().for_each(|disk| self.stop_device(disk));
     }
 
-    /// Closes the devices that the configuration has no more; those that cannot go are named.
+    /// Closes the devices that the configuration no longer has. Returns the reasons of those that
+    /// cannot close.
     pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[spec::Device]) -> Vec<String> {
         let mut later = Vec::new();
         let is_wanted = |name: &str| wanted.iter().any(|device| device.name == name);

@@ -11,8 +11,8 @@ use super::reconciler::Reconciler;
 /// The drains of the whole server, and the process that takes over instead.
 #[derive(Default)]
 pub(super) struct Drains {
-    /// Another process may take over, so that this one may not drain. Nothing is waited for while it
-    /// is locked: who stops a server may do so because its disk hangs.
+    /// `true` if another process may take over, so that this one may not drain. Nothing is waited
+    /// for under this lock: an operator may stop a server because its disk hangs.
     is_given: Mutex<bool>,
 }
 

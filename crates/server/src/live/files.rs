@@ -29,7 +29,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// A new file.
+    /// Creates a new file.
     pub(super) fn create(path: &Path) -> io::Result<Written> {
         #[cfg(test)]
         power::may()?;
@@ -76,7 +76,7 @@ impl Written {
     }
 }
 
-/// Makes what a file has durable, whoever has written it; nothing if there is none.
+/// Makes the content of a file durable, if the file exists.
 pub(super) fn sync_if_there(path: &Path) -> io::Result<()> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -92,12 +92,12 @@ pub(super) fn sync_if_there(path: &Path) -> io::Result<()> {
 pub(super) struct Directory(File);
 
 impl Directory {
-    /// The one that a file is in.
+    /// Opens the directory of a file.
     pub(super) fn of(path: &Path) -> io::Result<Directory> {
         File::open(directory_of(path)).map(Directory)
     }
 
-    /// The names in it are durable.
+    /// Makes the names in the directory durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
         power::may_sync_names()?;
@@ -119,7 +119,7 @@ pub(super) fn rename_if_there(from: &Path, to: &Path) -> io::Result<bool> {
     found(rename(from, to))
 }
 
-/// Another name for a file.
+/// Gives a file another name.
 pub(super) fn link(file: &Path, name: &Path) -> io::Result<()> {
     #[cfg(test)]
     power::may()?;

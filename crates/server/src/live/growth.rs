@@ -36,7 +36,7 @@ pub(super) struct Growth {
 /// larger.
 ///
 /// # Errors
-/// They cannot be kept; then no device may grow.
+/// The sizes cannot be stored; then no device may grow.
 pub(super) fn write_sizes_down(
     places: &Places,
     inner: &mut Inner,
@@ -87,7 +87,8 @@ pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem>
     Ok(())
 }
 
-/// The namespaces that have the rest of a device, because nobody has said their size.
+/// Returns the namespaces that have the rest of a device, because they are configured without a
+/// size.
 fn with_the_rest<'a>(
     config: &'a Config,
     spaces: &'a [Space],
@@ -103,7 +104,7 @@ impl Growth {
     /// Enlarges a device that has fewer blocks than needed.
     ///
     /// # Errors
-    /// Why it is not; what has grown before is to be [taken back](Growth::take_back).
+    /// The device cannot grow. Devices that have grown before are to be [taken back](Growth::take_back).
     pub(super) fn grow(&mut self, volume: Arc<Volume>, blocks: u64) -> Result<(), String> {
         let before = volume.blocks();
         volume.grow(blocks)?;
@@ -113,7 +114,7 @@ impl Growth {
         Ok(())
     }
 
-    /// Takes it back, because the change was not made that it was for.
+    /// Makes the devices as small as before, because the change was not made.
     pub(super) fn take_back(self, inner: &mut Inner) {
         if self.devices.is_empty() {
             return;

@@ -29,18 +29,18 @@ pub(super) struct Inner {
     pub(super) world: Arc<World>,
     /// The listeners, by number.
     pub(super) open: Vec<Open>,
-    /// Listeners that are gone, by whom connections may have come that stay.
+    /// Closed listeners that may still have connections.
     pub(super) departed: Vec<ListenAt>,
     /// The removals of namespaces, as workers count them.
     pub(super) removals: Removals,
-    /// Another process takes over: what is kept is not this one's to change.
+    /// `true` while another process takes over, and this one may not change the state file.
     pub(super) is_frozen: bool,
-    /// Reservations wait for the end of that.
+    /// `true` if reservations have to be kept when the take-over has failed.
     pub(super) keeps_later: bool,
 }
 
 impl Inner {
-    /// Keeps what the changes are to be.
+    /// Stores these changes in place of the present ones.
     pub(super) fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
         self.check_thawed()?;
         let changes = changes.of(&self.base);
@@ -56,8 +56,8 @@ impl Inner {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }
 
-    /// Keeps what tenants are to be; `None` for as the configuration says. Costs what these do, however
-    /// many others there are.
+    /// Stores the values of these tenants; `None` means as configured. The cost does not depend on
+    /// the number of other tenants.
     pub(super) fn keep_few(
         &mut self,
         mut now: Vec<(String, Option<Option<spec::Tenant>>)>,
@@ -84,8 +84,10 @@ impl Inner {
         saved.map_err(|error| not_kept(store, &error))
     }
 
+    /// Checks that changes are allowed.
+    ///
     /// # Errors
-    /// That nothing changes now.
+    /// Another process is taking over.
     pub(super) fn check_thawed(&self) -> Result<(), Problem> {
         match self.is_frozen {
             true => Err(Problem::new(Code::Busy, UPGRADING)),
@@ -93,7 +95,7 @@ impl Inner {
         }
     }
 
-    /// The configuration is another, and nothing that is worked out of it.
+    /// Derives the configuration anew, and keeps the namespaces and the fabric.
     pub(super) fn refresh_config(&mut self) {
         let config = self.changes.made_to(&self.base);
         let World { spaces, nvme, .. } = &*self.world;
@@ -101,7 +103,7 @@ impl Inner {
         self.world = Arc::new(World { config, spaces, nvme });
     }
 
-    /// Keeps these reservations.
+    /// Stores these reservations.
     pub(super) fn keep_those(&mut self, reservations: Vec<KeptReservation>) -> Result<(), Problem> {
         if reservations == self.changes.reservations && !self.is_in_doubt() {
             return Ok(());
@@ -111,7 +113,7 @@ impl Inner {
     }
 }
 
-/// Changes tenants, and says what they were.
+/// Changes tenants, and returns their former values.
 fn put(
     changes: &mut Changes,
     now: Vec<(String, Option<Option<spec::Tenant>>)>,

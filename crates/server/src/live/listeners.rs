@@ -33,7 +33,7 @@ const GROUP: u32 = 1;
 /// Listeners that are open at a time, as far as they are added while the server runs.
 const OPEN_MAX: usize = 256;
 
-/// A listener that is bound, and by which nobody is let in yet.
+/// A bound listener that does not accept yet.
 struct Bound {
     open: Open,
     lead: Lead,
@@ -44,7 +44,7 @@ struct Bound {
 #[derive(Default)]
 pub(super) struct Plan {
     new: Vec<ListenAt>,
-    /// The numbers of those that go.
+    /// The numbers of the listeners that close.
     gone: Vec<u16>,
 }
 
@@ -125,10 +125,10 @@ impl Listeners<'_> {
         Ok(gone)
     }
 
-    /// Plans the changes that turn the listeners into those of another configuration.
+    /// Plans the changes from the present listeners to the ones of another configuration.
     ///
     /// # Errors
-    /// The reason why only a restart can do it.
+    /// Only a restart can make the changes, for the reason returned.
     pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
         // What workers call a listener is this process's own.
         let plain = |at: &ListenAt| ListenAt { id: ListenerId(0), ..at.clone() };
@@ -156,7 +156,7 @@ impl Listeners<'_> {
         Ok(plan)
     }
 
-    /// Binds what is new in this configuration; beside that, the listeners as they will be.
+    /// Binds the new listeners of a configuration. Returns them with all listeners as they will be.
     pub(super) fn make_ready(
         &self,
         inner: &Inner,
@@ -170,7 +170,7 @@ impl Listeners<'_> {
         Ok((ready, open))
     }
 
-    /// Has the workers and hosts take what is to be, with the listeners that come and go.
+    /// Has workers and hosts take a new state, with the listeners that open and close.
     pub(super) fn serve(
         &self,
         inner: &mut Inner,
@@ -221,7 +221,7 @@ impl Listeners<'_> {
         }
     }
 
-    /// A listener that was added is none: a worker could not take it.
+    /// Removes a listener that was just added, because a worker could not take it.
     fn undo(&self, inner: &mut Inner, number: u16) {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
@@ -235,7 +235,7 @@ impl Listeners<'_> {
         }
     }
 
-    /// Checks and binds a listener, by which nobody is let in yet.
+    /// Checks and binds a listener, which does not accept yet.
     fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
         if at.endpoint.is_exposed() && !config.has_access_rules() && !self.0.ground.insecure {
             return Err(invalid(format!(
@@ -269,8 +269,8 @@ impl Listeners<'_> {
         })
     }
 
-    /// Forgets the listeners that are gone by whom nobody is left that came, as far as that can be told.
-    /// Their numbers are free then, and the next process is not told of them.
+    /// Forgets the closed listeners that have no connections left, as far as known. Their numbers
+    /// become free, and a successor is not told of them.
     fn forget_departed(&self, inner: &mut Inner) {
         if inner.departed.is_empty() || self.0.has_older() {
             return;
@@ -284,8 +284,8 @@ impl Listeners<'_> {
         inner.departed.retain(is_left);
     }
 
-    /// Returns a number that no listener has, had by whom somebody is still there, or has in the
-    /// configuration: the wanted one, if there is any.
+    /// Returns a free number: no open or configured listener has it, and no closed listener with
+    /// connections. Returns the wanted number, if there is one.
     fn vacant_number(&self, inner: &Inner, wanted: Option<u16>) -> Result<u16, Problem> {
         let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
         let is_free = |number: &u16| {
@@ -325,7 +325,7 @@ impl Listeners<'_> {
         look() || look()
     }
 
-    /// Turns away whoever comes by a listener, and ends its connections within `limit`.
+    /// Drains a listener: refuses new connections, and ends its connections within `limit`.
     pub(super) fn drain(&self, id: ListenerId, limit: Duration) -> Result<(), Problem> {
         self.turn_away(id, true)?;
         let (gate, clock) = (self.0.gate()?, &self.0.ground.clock);
@@ -333,7 +333,7 @@ impl Listeners<'_> {
         Ok(())
     }
 
-    /// Lets whoever comes by a listener in again.
+    /// Has a listener accept connections again.
     pub(super) fn resume(&self, id: ListenerId) -> Result<(), Problem> {
         self.0.gate()?.commands.drain(id, None);
         self.turn_away(id, false)
@@ -425,7 +425,7 @@ impl Listeners<'_> {
         self.told_one(name)
     }
 
-    /// A listener, with how many connections came by each one, where that is known.
+    /// Returns the status of a listener, with its number of connections where known.
     pub(super) fn told_with(
         &self,
         world: &World,
@@ -447,7 +447,7 @@ impl Ready {
         self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
     }
 
-    /// The listeners as they will be.
+    /// Returns the listeners after the change.
     fn apply(&self, open: &[Open]) -> Vec<Open> {
         let stays = |open: &&Open| !self.gone.contains(&open.at.number);
         let new = self.bound.iter().map(|bound| bound.open.clone());
@@ -477,7 +477,7 @@ impl Inner {
     }
 }
 
-/// A namespace that nobody names is that of the listener.
+/// Checks that a listener's namespace exists, since clients that name none use it.
 fn check_lead(at: &ListenAt, is_there: impl Fn(u16) -> bool) -> Result<(), Problem> {
     let number = at.namespace.0;
     match at.protocol != Protocol::NvmeTcp && !is_there(number) {

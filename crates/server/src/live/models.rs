@@ -63,7 +63,7 @@ impl Live {
     }
 }
 
-/// A namespace that a device may be written to in, by name or number.
+/// Finds the scratch namespace of a device, by name or number.
 ///
 /// # Errors
 /// Fails if there is no such namespace, or it is none that can be given away.

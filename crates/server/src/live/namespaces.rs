@@ -97,7 +97,7 @@ impl Namespaces<'_> {
         Ok(())
     }
 
-    /// The place of a device; the first unless it is named.
+    /// Returns the place of a device; of the first device without a name.
     fn device_place(&self, world: &World, name: Option<&str>) -> Result<usize, Problem> {
         let names = world.config.device_names();
         let name = name.map_or_else(|| names[0].clone(), str::to_owned);
@@ -150,6 +150,8 @@ impl Namespaces<'_> {
     }
 }
 
+/// Checks that a name is free.
+///
 /// # Errors
 /// A namespace has this name.
 pub(super) fn check_free(world: &World, name: &str) -> Result<(), Problem> {
@@ -166,9 +168,10 @@ pub(super) fn invalid(error: String) -> Problem {
     Problem::new(Code::Invalid, error)
 }
 
-/// Returns a number that no namespace has, has in the configuration, and that no access rule or
-/// listener names. It is one that none ever had, unless so many were removed that the one that is
-/// free for the longest comes again. Who meant the earlier namespace is refused (`contract::Sight`).
+/// Returns a free number: no namespace has it, also not in the configuration, and no access rule or
+/// listener names it. The number is unused so far, unless many namespaces were removed; then it is
+/// the one that is free for the longest. A client that meant the earlier namespace is refused
+/// (`contract::Sight`).
 fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
     let most = spec::Namespace::NUMBER_MAX;
     let configured = inner.base.numbered_namespaces();
@@ -218,12 +221,12 @@ fn export(
     Ok(())
 }
 
-/// The namespaces of a subsystem as they are.
+/// Returns the namespaces of a subsystem, as pairs of identifier and number.
 pub(super) fn exports(world: &World, subsystem: &spec::Subsystem) -> Vec<(u32, u16)> {
     crate::config::exports(subsystem, &world.spaces).expect("what is served was checked")
 }
 
-/// A number in a subsystem that no namespace of it has: the server's own, if it can be.
+/// Returns a free identifier in a subsystem: the server's number of the namespace, if free.
 pub(super) fn vacant_nsid(listed: &[(u32, u16)], number: u16) -> u32 {
     let is_free = |nsid: &u32| listed.iter().all(|(taken, _)| taken != nsid);
     [u32::from(number)].into_iter().chain(1..).find(is_free).expect("there are enough")
@@ -240,6 +243,8 @@ pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem>
     no_scratch(world, &space.name, is_it)
 }
 
+/// Checks that no device names a namespace as scratch.
+///
 /// # Errors
 /// A device's configuration has a namespace of this name as scratch.
 pub(super) fn check_named_scratch(world: &World, name: &str) -> Result<(), Problem> {

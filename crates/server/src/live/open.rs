@@ -40,7 +40,7 @@ impl Open {
     }
 }
 
-/// A listener by its number or address.
+/// Finds a listener by its number or address.
 pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem> {
     let number = name.parse::<u16>().ok();
     let found = all.iter().find(|open| match number {

@@ -4,8 +4,8 @@ use proto::nvme::{self, Fabric, Namespace, Nqn, Port, Refusal, Subsystem};
 use spec::diff;
 use wire::nvme::AnaState;
 
-/// Makes a fabric that is as one configuration says what another says, and tells the hosts. Both
-/// were checked, so what is refused all the same is a mistake of ours.
+/// Changes a fabric from one configuration to another, and tells the hosts. Both configurations
+/// were checked, so a refusal is a bug.
 pub(super) fn reconcile(fabric: &Fabric, from: &nvme::Config, to: &nvme::Config) {
     let ports = diff(&from.ports, &to.ports, |port| port.id);
     let hosts = diff(&from.hosts, &to.hosts, |host| host.nqn.clone());

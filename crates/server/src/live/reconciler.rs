@@ -112,7 +112,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Makes a change: `edit` says what is to be another and what that needs of devices.
+    /// Makes a change. `edit` edits the changes, and returns the room that they need on devices.
     pub(super) fn change(
         &self,
         inner: &mut Inner,
@@ -145,8 +145,8 @@ impl Reconciler {
         world.map_err(|error| Problem::new(Code::Invalid, error))
     }
 
-    /// Has no probes where a change takes their place away or gives it to somebody. To be called before
-    /// that is kept.
+    /// Ends the probes of recalibrations where a change moves or takes their place. To be called
+    /// before the change is stored.
     pub(super) fn clear_probes(&self, after: &World) -> Result<(), Problem> {
         self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }
@@ -213,7 +213,7 @@ impl Reconciler {
     /// without the lock, so that nobody else waits.
     ///
     /// # Errors
-    /// It has, and nothing was changed.
+    /// The predecessor still has requests, and nothing was changed.
     pub(super) fn await_older(&self) -> Result<(), Problem> {
         match wait::until(&self.ground.clock, OLDER_MAX, || !self.has_older()) {
             true => Ok(()),
@@ -251,7 +251,7 @@ impl Reconciler {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }
 
-    /// Has readers see this state from now on.
+    /// Publishes this state to readers.
     pub(super) fn show(&self, inner: &Inner) {
         *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
     }

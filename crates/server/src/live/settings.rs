@@ -20,7 +20,7 @@ impl Devices<'_> {
         devices.iter().map(settings).collect()
     }
 
-    /// Says other things of a device.
+    /// Changes the settings of a device.
     pub(super) fn set<'a>(
         &self,
         lock: impl FnOnce() -> Result<MutexGuard<'a, Inner>, Problem>,
@@ -135,7 +135,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Has a device do what is said of it now; its model aside.
+    /// Has a device follow its changed settings, except its model.
     fn follow_device(&self, before: &Device, after: &Device) {
         let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let (from, to) = (before.switches(), after.switches());
@@ -147,8 +147,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Takes what another configuration says of devices that it has as well, if it can be: where it
-    /// cannot, why.
+    /// Checks that a device can take the settings of another configuration. Fails with the reason.
     pub(super) fn take_settings(
         &self,
         inner: &Inner,
@@ -168,7 +167,7 @@ impl Devices<'_> {
         cleared.map_err(|problem| format!("device {:?}: {}", new.name, problem.message))
     }
 
-    /// Another configuration was taken: has the devices that were there `before` do what it says.
+    /// Has the devices that were there `before` follow a configuration that was just taken.
     pub(super) fn follow_devices(&self, before: &[Device], after: &[Device]) {
         let different = diff(before, after, |device| device.name.clone());
         for was in before {
@@ -235,8 +234,10 @@ fn check_named(inner: &Inner, base: &Config, new: &Device) -> Result<(), String>
     }
 }
 
+/// Checks that a patch leaves the name, the spec and the existence of a model alone.
+///
 /// # Errors
-/// Something is to be another that stays as long as the device is there.
+/// The patch changes a setting that stays as long as the device is open.
 fn check_fixed(device: &Device, to: &DevicePatch) -> Result<(), Problem> {
     let name = &device.name;
     let is_other = |told: &Option<String>, own: &str| told.as_deref().is_some_and(|t| t != own);

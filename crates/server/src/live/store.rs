@@ -45,7 +45,7 @@ pub struct Store {
     generation: u64,
     /// The log of tenants' changes; `None` if the next change writes the whole file.
     log: Option<ChangeLog>,
-    /// The last change was not kept as far as is known, and a restart may find it all the same.
+    /// `true` if storing the last change has failed, although a restart may find the change.
     in_doubt: bool,
 }
 
@@ -189,7 +189,7 @@ impl Store {
     }
 }
 
-/// The ending of the log that belongs to the file of an ending.
+/// Returns the ending of a log's path, for the ending of its state file.
 fn log_of(ending: &str) -> String {
     format!("{LOG}.{ending}")
 }
@@ -201,7 +201,7 @@ fn sync_both(path: &Path) -> io::Result<()> {
     Directory::of(path)?.sync()
 }
 
-/// Another file in the same directory.
+/// Returns the path of a file beside this one, with another ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
@@ -233,7 +233,7 @@ struct Kept {
     found: Found,
 }
 
-/// The state file of a path with its log; `None` if it is not there.
+/// Reads a state file with its log; returns `None` if it is not there.
 fn read_both(path: &Path) -> Result<Option<Kept>, String> {
     let log = beside(path, LOG);
     for _ in 0..READS_MAX {
@@ -327,7 +327,7 @@ fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     file.sync()
 }
 
-/// Lets what is kept now be reached under another ending, too.
+/// Links the present state file under another ending.
 fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
     let (old, step) = (beside(path, ending), beside(path, "step"));
     let remove = files::remove_if_there(&step);
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(Store::open(&path, false).unwrap().1, with_key("two"));
     }
 
-    /// With neither of both in its place, a server would start without anything that was changed.
+    /// With neither file in its place, a server would start without any change.
     #[test]
     fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(fs::read(beside(&path, "log.broken")).unwrap(), lines);
     }
 
-    /// The same changes make the same file again, and those of then are none of now.
+    /// Equal changes make an equal file, and lines of an earlier log are none of the present one.
     #[test]
     fn a_log_whose_state_file_was_removed_is_over_nothing() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -126,7 +126,7 @@ impl Subsystems<'_> {
         Ok(())
     }
 
-    /// The hosts that are connected.
+    /// Returns the controllers of connected hosts.
     fn controllers(&self) -> Result<Vec<ControllerInfo>, Problem> {
         match self.0.fabric() {
             Some(fabric) => Ok(fabric.controllers()),
@@ -146,7 +146,7 @@ pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsyste
     })
 }
 
-/// A subsystem with what is asked for changed.
+/// Returns a subsystem with the changes of a patch.
 fn changed(
     world: &World,
     subsystem: &spec::Subsystem,

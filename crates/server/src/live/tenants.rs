@@ -14,7 +14,7 @@ use super::reconciler::Reconciler;
 use super::{Changes, Inner};
 
 impl Inner {
-    /// Keeps these tenants, as far as they are not as the configuration says.
+    /// Stores these tenants, as far as they differ from the configuration.
     pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
         let tenants = changed_tenants(&self.base.tenant, list, self.first_device().as_deref());
         if tenants == self.changes.tenants && !self.is_in_doubt() {
@@ -24,7 +24,7 @@ impl Inner {
         self.keep(changes)
     }
 
-    /// Keeps a tenant; `None` for one that is gone.
+    /// Stores the state of a tenant; `None` for a removed one.
     fn keep_tenant(&mut self, name: &str, info: Option<&TenantInfo>) -> Result<(), Problem> {
         let now = self.to_keep(name, info);
         self.keep_few(vec![(name.to_owned(), now)])
@@ -48,7 +48,7 @@ impl Inner {
 pub(super) struct Tenants<'a>(pub(super) &'a Reconciler);
 
 impl Tenants<'_> {
-    /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
+    /// Ends a tenant that nothing names. If the change cannot be stored, the tenant stays.
     pub(super) fn end(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
         let tenants = &self.0.ground.tenants;
         if let Some(by) = Listeners(self.0).namer_of(inner, name) {
@@ -64,7 +64,7 @@ impl Tenants<'_> {
         Ok(())
     }
 
-    /// Makes changes of tenants, all of them or none. Those end last that are removed, as that cannot be
+    /// Makes changes of tenants, all of them or none. Removals come last, since they cannot be
     /// undone.
     pub(super) fn change_together(
         &self,
@@ -84,7 +84,7 @@ impl Tenants<'_> {
         self.change_all(inner, slice::from_ref(change), |_, refusal| refusal.into(), admission)
     }
 
-    /// Makes all, and says what is `told` of that before anybody else can change anything.
+    /// Makes all changes. `told` reads the result before anybody else can change anything.
     fn change_all<T>(
         &self,
         inner: &mut Inner,
@@ -123,8 +123,8 @@ fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }
 
-/// Returns the difference between the tenants that the configuration has, `said`, and those that
-/// there are. `first` is the first device.
+/// Returns the difference from the configured tenants, `said`, to the present ones. `first` is the
+/// first device.
 fn changed_tenants(
     said: &[Tenant],
     list: &[TenantInfo],

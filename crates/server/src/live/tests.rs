@@ -162,7 +162,7 @@ fn a_namespace_that_a_device_has_as_scratch_stays() {
 /// The result of a change that enlarges a device, and of a restart after it.
 struct Grown {
     is_done: bool,
-    /// There were no more calls than that.
+    /// `true` if there were no more calls.
     is_over: bool,
     /// Bytes of the file.
     bytes: u64,

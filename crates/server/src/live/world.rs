@@ -70,7 +70,7 @@ impl World {
         Some(namespace.identifiers.uuid)
     }
 
-    /// The fabric of a server of which a listener speaks NVMe.
+    /// Makes the fabric of a server with an NVMe listener.
     pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");
         let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));

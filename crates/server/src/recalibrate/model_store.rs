@@ -13,8 +13,9 @@ pub(crate) trait ModelStore: Send + Sync {
     /// Keeps a model for a device when other changes let it, however long that is.
     fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem>;
 
-    /// Shows the namespace that a device may be written to in, by name or number, while it stays as
-    /// it is; `None` where none is named. Calls `then` once, unless it fails.
+    /// Calls `then` with the scratch namespace of a device, given by name or number, while the
+    /// namespace cannot change. `None` stands for no scratch namespace. Calls `then` once, unless
+    /// the namespace is not found.
     ///
     /// # Errors
     /// Fails if there is no such namespace, or it is none that can be given away.

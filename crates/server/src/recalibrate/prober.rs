@@ -23,7 +23,7 @@ use crate::volumes::Volume;
 /// Probes that wait or are at the device at most.
 pub(super) const PROBES_MAX: usize = 1024;
 
-/// Arrivals that one turn takes up at most; what has come together beyond that was a stall.
+/// The largest number of arrivals in one turn; more arrivals are the sign of a stall.
 const ARRIVALS_MAX: usize = 256;
 
 /// The time before an arrival at which the thread stops sleeping.
@@ -172,7 +172,7 @@ fn work<N: Way>(tools: Tools) -> Result<(), String> {
     Ok(())
 }
 
-/// Data that no device can make small.
+/// Fills a buffer with data that no device can compress.
 fn fill(pool: &mut BufPool, chance: &mut Chance) {
     let mut all: Vec<Buf> = std::iter::from_fn(|| pool.take(PAGE_BYTES)).collect();
     for buf in &mut all {
@@ -393,7 +393,7 @@ mod tests {
             Run { volume, orders, prober, now: Instant::ZERO }
         }
 
-        /// `false`: one of them was the last.
+        /// Runs turns. Returns `false` if one of them was the last.
         fn turns(&mut self, count: u32) -> bool {
             (0..count).all(|_| {
                 self.now = self.now + Duration::from_micros(100);
@@ -405,7 +405,7 @@ mod tests {
             self.orders.offer(Offer { iops: 100_000.0, reads });
         }
 
-        /// The pages in which something was written.
+        /// Returns the pages that were written.
         fn written(&self) -> Vec<u64> {
             let is_written = |page: &u64| {
                 let mut data = [0; PAGE_BYTES];

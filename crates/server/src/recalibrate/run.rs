@@ -36,10 +36,10 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 /// The share of a device's tokens from which on tenants are load to give way to.
 pub(super) const IDLE_SHARE: f64 = 0.2;
 
-/// Why there are no findings.
+/// The reason that a recalibration has no findings.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Somebody wanted it.
+    /// The operator or the server ended the recalibration.
     Cancelled,
     /// Load has come, and it was to be when there is none.
     GivesWay,
@@ -122,7 +122,7 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     measured
 }
 
-/// The device's place, what its workers share, and what is to be measured.
+/// Returns the device's place, the state that its workers share, and the plan of the measurement.
 fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
     let registry = tools.tenants.registry();
     let say = |refusal: control::Refusal| refusal.to_string();
@@ -132,7 +132,7 @@ fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), 
     Ok((n, shared, Plan { model, bound_us, writes, step: STEP, reads: STEP_READS }))
 }
 
-/// The tenants of a device whose reads take longer than promised.
+/// Returns the tenants of a device whose reads take longer than promised.
 fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
     let tenants = tools.tenants.list();
     let is_late = |info: &&control::TenantInfo| {
@@ -213,7 +213,7 @@ impl Run<'_> {
         recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
     }
 
-    /// The strictest latency that is promised now.
+    /// Returns the strictest latency that is promised now.
     fn bound_us(&self) -> Option<u32> {
         self.tools.tenants.registry().devices().strictest_us(self.place)
     }

@@ -37,12 +37,12 @@ fn off() -> DevicePatch {
 }
 
 impl Recalibrations {
-    /// As when the device has drifted.
+    /// Makes the device drift from its model.
     fn drifts(&self) {
         self.begin_automatically("disk", self.tools.tenants.now());
     }
 
-    /// As when a model was found then into which not all fits that is promised.
+    /// Makes a found model held back, because not all promises fit into it.
     fn holds_back(&self) {
         self.drifts();
         let found = self.tools.tenants.registry().devices().model("disk").unwrap().clone();
@@ -54,7 +54,8 @@ impl Recalibrations {
         self.recalibration("disk").unwrap().unwrap().phase
     }
 
-    /// As the thread does before the first probe; where probes may write.
+    /// Begins a recalibration as the thread does before the first probe. Returns the place where
+    /// probes may write.
     fn begins(&self) -> Result<Option<Place>, Problem> {
         let asked = self.begin("disk").unwrap();
         self.scratch("disk", &asked, &Arc::default())
@@ -202,7 +203,7 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     assert_eq!(tenants.registry().devices().model("disk").unwrap(), &other);
 }
 
-/// Each would have a thread for good.
+/// Each such operator would occupy a thread for good.
 #[test]
 fn operators_do_not_wait_for_a_model_that_a_disk_does_not_keep() {
     let (live, all) = server();

@@ -106,7 +106,7 @@ impl Args {
         self.core_dumps
     }
 
-    /// The form of the log, and what is in it.
+    /// Returns the form and the filter of the log.
     pub fn log(&self) -> (log::Form, Option<&str>) {
         (self.log_format, Some(&self.log))
     }
@@ -122,7 +122,7 @@ impl Args {
     }
 }
 
-/// The file's configuration with the command line's on top.
+/// Returns the file's configuration with the options of the command line.
 pub(super) fn merge(args: &Args) -> Result<Config, String> {
     let mut config = match &args.config {
         Some(path) => Config::read(path)?,

@@ -9,8 +9,8 @@ use crate::admin::{Wanted, tls_place};
 use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
 
-/// Says at which of the places that a configuration names nobody can listen: because another listens there
-/// already, or the place is none.
+/// Finds the configured addresses at which nobody can listen: another listener has the address, or
+/// the address is invalid.
 pub(super) fn check(
     config: &Config,
     listen: &[ListenAt],
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// The check agrees with the kernel about which addresses clash.
+    /// The check finds the clashes of addresses that the kernel finds.
     #[test]
     fn places_clash_where_the_kernel_says_so() {
         let places = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]"];

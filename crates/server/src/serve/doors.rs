@@ -61,12 +61,12 @@ impl Doors {
         std::mem::take(&mut self.open)
     }
 
-    /// The listeners, once.
+    /// Takes the listeners out.
     pub(super) fn take_listeners(&mut self) -> Vec<(ListenerId, Listener)> {
         std::mem::take(&mut self.listeners)
     }
 
-    /// Opens what is not for clients; a successor's waits until it serves.
+    /// Opens the admin API and the metrics. Those of a successor wait until it serves.
     pub(super) fn open_apis(
         &mut self,
         args: &Args,
@@ -107,13 +107,13 @@ impl Doors {
         self.apis.iter().map(|api| api.running.clone()).collect()
     }
 
-    /// Lets the answers to changes leave: idle workers end sooner than the API answers whoever ordered
-    /// their drain.
+    /// Waits until the answers to changes have left, since idle workers end sooner than the API
+    /// answers the order to drain.
     pub(super) fn let_answers_leave(&self) {
         self.apis.iter().for_each(|api| api.running.await_answers(ANSWER_MAX));
     }
 
-    /// The upgrade socket, for who accepts there.
+    /// Returns the upgrade socket for the thread that accepts there.
     pub(super) fn upgrade(&self) -> Result<Option<UnixListener>, String> {
         let socket = self.upgrade.as_ref().map(Listener::try_clone).transpose();
         let socket = socket.map_err(|error| format!("too few descriptors: {error}"))?;

@@ -51,7 +51,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Works it out of a configuration, as the file says (`base`) and as it was changed since.
+    /// Derives the plan from a configuration: from the file (`base`), and with the changes since.
     ///
     /// # Errors
     /// All that is wrong.
@@ -105,7 +105,7 @@ impl Draft {
     }
 }
 
-/// A listener where it is to be.
+/// Returns a listener at its configured address.
 fn entrance(at: &ListenAt) -> Entrance<'_> {
     Entrance { at, endpoint: &at.endpoint }
 }
@@ -125,7 +125,7 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
     }
 }
 
-/// The files that belong to the admin API.
+/// Checks the files of the admin API.
 fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
     if let Some(audit) = &admin.audit {
         mistakes.take(Place::In("admin", "audit"), AuditFile::foresee(audit));
@@ -185,7 +185,7 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
     }
 }
 
-/// The sizes of devices in blocks, as far as that can be told; and whether one file is two of them.
+/// Returns the sizes of devices in blocks, as far as known. Finds files that are two devices.
 fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
     let devices = config.all_devices();
     let file = |spec: &Spec| {
@@ -294,7 +294,7 @@ fn parts_or(
     (Parts { access, listeners, fences: Fences::default(), namespaces }, spaces)
 }
 
-/// A clock as the control plane takes it.
+/// Converts a clock to the control plane's form.
 fn clock_of(clock: Clock) -> control::Clock {
     Arc::new(move || clock.now())
 }

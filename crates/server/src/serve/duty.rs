@@ -49,9 +49,9 @@ enum Drain {
     Off,
     /// Requests are in flight; their ends end this.
     Begun,
-    /// Nothing is in flight; the ends of the connections end this.
+    /// No request is in flight. The ends of the connections end this phase.
     Quiet,
-    /// Nothing is left. The drains of the other workers end this.
+    /// No connection is left. The drains of the other workers end this phase.
     Over,
 }
 
@@ -61,7 +61,7 @@ impl Duty {
         Duty { orders, worker, inbox, done, holds, disks, drain }
     }
 
-    /// Does what is new, before a turn. `attach` makes a queue to a device.
+    /// Carries out new orders before a turn. `attach` makes a queue to a device.
     pub(super) fn attend<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,

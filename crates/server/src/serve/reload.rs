@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::live::{Live, Reloaded};
 use crate::log;
 
-/// Reads the configuration again, and says what became of it.
+/// Reads the configuration again, and logs the result.
 pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
     let reload = || read(args, live).and_then(|config| live.reload(config).map_err(|p| p.message));
     let reloaded = office.reload(&args.about(), reload);
@@ -40,7 +40,7 @@ fn told(Reloaded { later, overruled }: &Reloaded) -> String {
     told
 }
 
-/// The configuration, if a server would start with it and what was changed since.
+/// Reads the configuration, and checks that a server would start with it and the changes since.
 fn read(args: &Args, live: &Live) -> Result<Config, String> {
     let base = merge(args)?;
     let changes = live.changes().map_err(|problem| problem.message)?;

@@ -13,7 +13,8 @@ pub const SERVICE_CONFIG: &str = "/etc/nearflash/nearflash.toml";
 /// The directory that the service manager gives it for its state.
 const SERVICE_DIRECTORY: &str = "/var/lib/nearflash";
 
-/// The state file of a server that was `told` one, or has a configuration `file`; `None` for none.
+/// Returns the path of the state file: the one `told`, or the one beside the configuration `file`;
+/// `None` for none.
 pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> Option<PathBuf> {
     match (told.or(config.state.as_deref()), file) {
         (Some("none"), _) | (None, None) => None,
@@ -79,7 +80,7 @@ fn of_config(config: &Path) -> PathBuf {
     }
 }
 
-/// The directory that a service manager gave this process.
+/// Returns the directory that a service manager gave this process.
 fn given() -> Option<PathBuf> {
     std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty()).map(PathBuf::from)
 }

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use super::talk::{Message, Over};
 
-/// Something that the hand-over thread waits for.
+/// An event that the hand-over thread waits for.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A worker has sent a message.

@@ -47,7 +47,7 @@ impl HandOver {
         self.grounds.clone().expect("it has started")
     }
 
-    /// The next event; `None` when there is none for so long.
+    /// Waits for the next event; returns `None` if none comes in this time.
     pub(super) fn next(&mut self, patience: Duration) -> Option<Event> {
         match self.events.recv_timeout(patience) {
             Ok(Event::Mail) => {
@@ -66,7 +66,7 @@ impl HandOver {
         self.next(PERIOD)
     }
 
-    /// The next message of the mailbox.
+    /// Returns the next message of the mailbox.
     pub(super) fn mail(&mut self) -> Option<Tell> {
         self.mailbox.poll()
     }
@@ -92,7 +92,7 @@ impl HandOver {
         self.post(usize::from(parcel.from), Tell::Returned(parcel));
     }
 
-    /// Nobody takes connections: whatever comes goes back.
+    /// Returns all connections to their workers, because no process takes them.
     pub(super) fn return_all(&mut self) {
         while let Some(tell) = self.mail() {
             if let Tell::Arrive(parcel) = tell {

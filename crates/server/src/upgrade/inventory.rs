@@ -44,7 +44,7 @@ pub(super) struct ServerInventory {
     /// Numbers whose namespace was removed, each with the number of removals up to the last one.
     removed: Vec<(u16, u64)>,
     pub(super) sockets: Vec<SocketAt>,
-    /// Listeners that are gone, by whom it may have connections.
+    /// Closed listeners of the server that may still have connections.
     #[serde(default)]
     pub(super) departed: Vec<DepartedAt>,
     tenants: Vec<ClientTenant>,
@@ -115,7 +115,7 @@ impl DepartedAt {
 #[derive(Debug, Serialize, Deserialize)]
 struct ClientTenant {
     tenant: spec::Tenant,
-    /// To whom the client belongs.
+    /// The tenant that the client belongs to.
     maker: String,
 }
 
@@ -156,7 +156,7 @@ impl HeldAt {
     }
 }
 
-/// The files of a device.
+/// Returns the files of a device.
 ///
 /// # Errors
 /// Fails if only a restart can deal with its state.
@@ -170,16 +170,16 @@ pub(super) fn place(endpoint: &Endpoint) -> String {
     url(Protocol::Reflex, endpoint)
 }
 
-/// The other way round.
+/// Parses an endpoint that was written as text.
 pub(super) fn endpoint(place: &str) -> Result<Endpoint, String> {
     Ok(ListenAt::parse(place)?.endpoint)
 }
 
 impl ServerInventory {
-    /// A server with these.
+    /// Returns the inventory of a server.
     ///
     /// # Errors
-    /// What of it no other process can serve.
+    /// Another process cannot serve a part of the server.
     pub(super) fn of(
         disks: &[Disk],
         spaces: &[Space],
@@ -248,7 +248,7 @@ impl ServerInventory {
         (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))
     }
 
-    /// The place of a device there by where it is among them.
+    /// Returns the place of the `n`-th device in the other process.
     fn place_of(&self, n: usize) -> usize {
         self.devices[n].place.unwrap_or(n)
     }
@@ -272,8 +272,8 @@ impl ServerInventory {
         (0..self.devices.len()).map(own).collect()
     }
 
-    /// Checks that this process's namespaces are those that the predecessor's connections expect.
-    /// `places` maps the predecessor's device indices to those of this process.
+    /// Checks that this process has the namespaces that the predecessor's connections expect.
+    /// `places` maps the predecessor's device indices to the ones of this process.
     ///
     /// # Errors
     /// A namespace differs or is missing.

@@ -11,8 +11,7 @@ pub(super) fn is_watched() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Beyond what a server may take to drain: what it does then, such as writing what it owes to its audit
-/// log.
+/// The time after a drain for the rest, such as writing the last lines of the audit log.
 const LAST: Duration = Duration::from_secs(20);
 
 /// Tells that this process serves.
@@ -20,12 +19,12 @@ pub(crate) fn ready() {
     tell(&format!("READY=1\nMAINPID={}\n", std::process::id()));
 }
 
-/// Asks for as much time as a drain of so long may take, of whoever has told this process to stop.
+/// Asks the service manager for the time that a drain of this length may take.
 pub(crate) fn drains(limit: Duration) {
     tell(&format!("EXTEND_TIMEOUT_USEC={}\n", (limit + LAST).as_micros()));
 }
 
-/// A manager that nobody named, or that is not there, hears nothing.
+/// Sends a message to the service manager, if there is one.
 fn tell(words: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match place.as_bytes() {

@@ -31,7 +31,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// The time limit for the arrival of messages that the other process sent before its end.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// Why the other process is ended.
+/// The reason that the other process is ended.
 const GIVEN_UP: &str = "the new process does not answer and was ended";
 
 /// A take-over on the side of the predecessor.
@@ -56,7 +56,7 @@ impl<'a> Predecessor<'a> {
     /// Gives everything to the process at the other end of the stream.
     ///
     /// # Errors
-    /// Why not. Then all that was not given is as before.
+    /// The hand-over failed. Everything that was not given is as before.
     pub(super) fn give(hand_over: &'a mut HandOver, stream: UnixStream) -> Result<(), String> {
         let failed = |_: &String| Happening::UpgradeFailed.count();
         let talk = knock::let_in(stream).inspect_err(failed)?;
@@ -140,7 +140,7 @@ impl<'a> Predecessor<'a> {
         self.send_descriptors(Kind::Listeners, &sockets)
     }
 
-    /// Descriptors, in as many messages as they need.
+    /// Sends descriptors, in as many messages as they need.
     fn send_descriptors(&self, kind: Kind, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
         for some in descriptors.chunks(io::DESCRIPTORS_MAX) {
             self.departures.talk.send(kind, 0, &[], some)?;
@@ -184,7 +184,7 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Takes what tenants have, and says it together with what they owe.
+    /// Takes the tokens of tenants out. Returns them, with the debts, as a message.
     fn bequeath(&mut self) -> Result<Vec<u8>, String> {
         let tenants = &self.departures.grounds.tenants;
         let now = tenants.now();
@@ -193,7 +193,7 @@ impl<'a> Predecessor<'a> {
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
-    /// The rest is the other's.
+    /// Passes the rest to the other process.
     fn commit(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         let mut left = Left { connections: self.departures.kept(), ..Left::default() };
@@ -215,9 +215,9 @@ impl<'a> Predecessor<'a> {
         self.hear_committed()
     }
 
-    /// Waits until the other process has said that everything is its own. From here on only its end gives
-    /// that back, whatever it says: so it is ended when it does not answer. It serves nothing but what it
-    /// was given before it has answered.
+    /// Waits until the other process has confirmed that it owns everything. From here on only the
+    /// end of that process returns ownership, so a process that does not answer is ended. Before
+    /// its answer, it serves only the connections that it was given.
     fn hear_committed(&mut self) -> Result<(), String> {
         let (grounds, asked) =
             (self.departures.grounds.clone(), self.departures.grounds.clock.now());
@@ -279,9 +279,9 @@ impl<'a> Predecessor<'a> {
         }
     }
 
-    /// The workers drain; the other is told when nothing of this process can be at a device any
-    /// more. Until it has said that it has everything, this process serves in its place if it is
-    /// killed.
+    /// Drains the workers. Tells the other process when no request of this one can be at a device
+    /// any more. Until the other process has confirmed that it has everything, this process serves
+    /// in its place if it is killed.
     fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         grounds.orders.give();
@@ -357,8 +357,8 @@ impl<'a> Predecessor<'a> {
         grounds.wakers.iter().for_each(io::Waker::wake);
     }
 
-    /// Waits until nothing of what was given can be at a device any more. The other process, to whom
-    /// nobody listens any more, gives up what it was given; one that stands still is ended.
+    /// Waits until no request of the connections that were given can be at a device. The other
+    /// process, which is not heard any more, gives them up; a process that stands still is ended.
     fn await_end(&mut self) {
         let clock = self.departures.grounds.clock;
         let (began, mut is_killed) = (clock.now(), false);
@@ -382,7 +382,7 @@ impl<'a> Predecessor<'a> {
     }
 }
 
-/// The files of all devices.
+/// Returns the files of all devices.
 fn open_files(disks: &[Disk]) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disks.iter().map(files);
     Ok(files.collect::<Result<Vec<_>, _>>()?.concat())

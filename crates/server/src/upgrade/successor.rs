@@ -32,12 +32,12 @@ use crate::log;
 use crate::sessions::AnySession;
 use crate::volumes::Volume;
 
-/// The longest time that a connection waits for a place among those that workers are to take, and
-/// the pause between two looks.
+/// The longest time that a connection waits for a place on its way to a worker, and the pause
+/// between two looks.
 const PLACE_MAX: Duration = Duration::from_secs(5);
 const PLACE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Why a connection is refused for which there is no place.
+/// The reason that a connection is refused for lack of a place.
 const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
 
 /// The number of times that a connection is offered to workers before it is given up.
@@ -60,7 +60,7 @@ pub(crate) struct Successor {
     files: Vec<Vec<OwnedFd>>,
     /// For each device of this process, the index of the predecessor's same device.
     found: Vec<Option<usize>>,
-    /// Our places of devices by those of the older process.
+    /// The places of devices in this process, by their places in the older one.
     places: HashMap<usize, usize>,
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
     /// The older process's listeners as ours.
@@ -146,7 +146,7 @@ impl Successor {
         Ok(Successor { talk, owner, inventory, files, found, places, sockets, listeners, modes })
     }
 
-    /// Finds our devices among those of the older process, before any is opened.
+    /// Finds the devices of this process among the ones of the older process, before any is opened.
     ///
     /// # Errors
     /// Fails if this process lacks a device of the older process.
@@ -159,13 +159,14 @@ impl Successor {
         Ok(())
     }
 
-    /// The files of our device number `n` that the older process has open; `None` if it has no such
+    /// Takes the open files of device `n` from the older process; returns `None` if it has no such
     /// device.
     pub(crate) fn files(&mut self, n: usize) -> Option<Vec<OwnedFd>> {
         Some(std::mem::take(&mut self.files[self.found[n]?]))
     }
 
-    /// The older process's socket of this purpose, if it has it; its file stays the other's for now.
+    /// Takes the older process's socket of this purpose, if it has one. The socket's file stays
+    /// with the older process for now.
     pub(crate) fn socket(
         &mut self,
         is_it: impl Fn(&Role) -> bool,
@@ -183,7 +184,7 @@ impl Successor {
         Ok(Some(listener))
     }
 
-    /// The older process's listener there, if it has it.
+    /// Takes the older process's listener at this address, if it has one.
     pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
         self.socket(|role| matches!(role, Role::Listener(_)), &wanted(at))
     }
@@ -330,7 +331,7 @@ struct TakeOver<'a> {
     owner: Process,
     listeners: HashMap<u16, ListenerId>,
     modes: HashMap<ListenerId, u32>,
-    /// Our places of devices by those of the older process.
+    /// The places of devices in this process, by their places in the older one.
     places: HashMap<usize, usize>,
     /// Sockets of the older process that this one has no use for: their files go when it serves.
     unwanted: Vec<Listener>,
@@ -491,8 +492,8 @@ impl TakeOver<'_> {
         self.grounds.live.fabric().iter().for_each(|fabric| fabric.hold(held));
     }
 
-    /// If what is ours from now on are the connections of a controller, that is, too. `None`: they are a part
-    /// of one.
+    /// Imports the controller whose connections this process owns from now on. Returns `None` if
+    /// they are only a part of its connections.
     fn admit(&mut self, tickets: &[u64]) -> Option<()> {
         let Some((cntlid, all)) = tickets.first().and_then(|first| self.controllers.remove(first))
         else {
@@ -553,7 +554,7 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// A controller that may come, with its connections.
+    /// Prepares the import of a controller with its connections.
     fn expect(
         &self,
         bytes: &[u8],
@@ -644,7 +645,7 @@ impl TakeOver<'_> {
         Ok((parcel, socket, adopted))
     }
 
-    /// A connection is ours: a worker gets it.
+    /// Gives a connection that this process owns to a worker.
     fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
         let Some((ticket, worker)) = self.find_place(socket) else {
             tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
@@ -669,7 +670,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// A worker had no room for a connection.
+    /// Offers a connection to the next worker, because one had no room.
     fn offer_again(&mut self, parcel: Box<Parcel>) {
         let workers = self.grounds.wakers.len();
         let Some(landing) = self.landing.get_mut(&parcel.ticket) else { return };
@@ -706,7 +707,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// The names that the older process's connections still have.
+    /// Returns the names that the older process's connections still have.
     fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
         let registry = self.grounds.tenants.registry();
         let name = |(tenant, client, connection): &(String, String, u32)| {
@@ -818,7 +819,7 @@ mod tests {
         }
     }
 
-    /// It would be received where that payload has no room.
+    /// Such a payload would be received where it has no room.
     #[test]
     fn a_payload_that_the_session_does_not_expect_is_refused() {
         assert!(AnySession::unpack(b"x").is_none());

@@ -31,7 +31,7 @@ pub(super) struct Message {
 /// The reason why the conversation ended.
 #[derive(Debug)]
 pub(super) enum Over {
-    /// The link has ended, as it does with the other process. That may live all the same.
+    /// The link has ended, as at the end of the other process, which may still live.
     Ended,
     /// The other process gave up, for this reason.
     Stopped(String),
@@ -62,14 +62,14 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Over a link on which the other may be silent for so long at most.
+    /// Returns a talk over a link. The other process may be silent for this time at most.
     pub(super) fn new(link: Link, patience: Duration) -> Result<Talk, String> {
         let set = link.set_patience(Some(patience), Some(patience));
         set.map_err(|error| format!("cannot talk to the other process: {error}"))?;
         Ok(Talk { link })
     }
 
-    /// The other may be silent for so long from now on.
+    /// Sets the longest silence of the other process.
     pub(super) fn set_patience(&self, patience: Duration) -> Result<(), String> {
         let set = self.link.set_patience(Some(patience), Some(STEP_MAX));
         set.map_err(|error| error.to_string())
@@ -93,7 +93,7 @@ impl Talk {
         self.link.send(&bytes, files).map_err(|error| silent(&error))
     }
 
-    /// The next message; what ends the talk is an error.
+    /// Waits for the next message. The end of the talk is an error.
     pub(super) fn hear(&self) -> Result<Message, Over> {
         let (mut head, mut files) = ([0; Head::BYTES], Vec::new());
         self.link.receive(&mut head, &mut files).map_err(|error| silent(&error))?;
@@ -108,7 +108,7 @@ impl Talk {
         }
     }
 
-    /// The next message, which has to be this, with everything that belongs to it.
+    /// Waits for the next message, which must be of this kind, with all its parts.
     pub(super) fn expect(&self, kind: Kind) -> Result<Message, Over> {
         let message = self.hear()?;
         if message.kind != kind {

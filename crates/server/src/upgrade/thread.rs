@@ -18,8 +18,8 @@ use crate::orders::Orders;
 /// The polling interval while no take-over runs.
 const IDLE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Starts the hand-over thread. The thread first takes over, if there is somebody to take over from,
-/// and says how that ended; then it waits for the next process.
+/// Starts the hand-over thread. The thread first takes over, if there is a predecessor, and reports
+/// the outcome. Then it waits for a successor.
 pub(crate) fn start(
     mut hand_over: HandOver,
     grounds: Grounds,
@@ -67,7 +67,7 @@ fn serve(hand_over: &mut HandOver, socket: Option<UnixListener>) {
     }
 }
 
-/// The workers drain, and the process ends with them.
+/// Drains the workers, with which the process ends.
 fn see_out(hand_over: &mut HandOver) {
     while !hand_over.grounds().orders.are_drained() {
         hand_over.return_all();
@@ -90,7 +90,7 @@ impl Started {
     /// Waits until this process serves; `false`: it was told to stop before.
     ///
     /// # Errors
-    /// Why it never will.
+    /// The process will never serve, for the reason returned.
     pub(crate) fn has_to_serve(&self, workers: &[JoinHandle<()>]) -> Result<bool, String> {
         while self.is_successor && !workers.iter().all(JoinHandle::is_finished) {
             match self.outcome.recv_timeout(IDLE_PERIOD / 10) {
@@ -104,7 +104,7 @@ impl Started {
         Ok(!self.is_successor)
     }
 
-    /// The workers have ended: waits until who has taken over knows, if that is why.
+    /// Waits until the successor knows that the workers have ended, if there is a successor.
     pub(crate) fn see_out(&self) {
         if self.orders.are_given() {
             // It closes when the hand-over thread, which may start this process anew, has ended.

@@ -28,10 +28,10 @@ pub(crate) struct Connection<P> {
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
-    /// The connection's place among those of its client that have the same name.
+    /// The connection's place among the connections of its client's name.
     pub(crate) place: Option<Place>,
-    /// The fence that counts the connection's requests that may change data: that of the place, or
-    /// the one that the session gave.
+    /// The fence that counts the connection's requests that may change data: the fence of the
+    /// place, or the session's own.
     pub(crate) fence: Option<Arc<Fence>>,
     pub(crate) outstanding: Outstanding,
     pub(crate) streams: [Stream; STREAMS],
@@ -115,7 +115,7 @@ impl Life {
 /// The stage of a connection's hello. While one is under way, nothing more is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// There was no hello, or it has been answered.
+    /// No hello waits for its answer.
     Idle,
     /// The look at the hello's token is put off. The time ends this.
     Throttled,
@@ -125,8 +125,8 @@ pub(crate) enum Greeting {
     /// The client's name waits for the table of names, which another thread is using. This state
     /// ends in the first turn that finds the table free.
     Unnamed(Welcome, Client),
-    /// The answer waits for the client's earlier connection. The end of the requests of that one
-    /// ends this, or another process that has it.
+    /// The answer waits for the client's earlier connection: until the requests of that connection
+    /// have ended, or until the process that has it says so.
     Fenced(Welcome),
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct Membership {
 pub(crate) struct Outstanding {
     /// The number of requests in flight.
     pub(crate) count: usize,
-    /// The number of those that wait for a payload that the peer was asked for.
+    /// The number of requests that wait for a payload that the peer was asked for.
     pub(crate) awaited: usize,
     /// The list of the awaited ones.
     pub(crate) asked: Chain,
@@ -231,7 +231,7 @@ pub(crate) struct Intake {
 /// The place of the payload of the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// There is no payload.
+    /// The request has no payload.
     Nothing,
     /// The request in front of the payload waits for a slot or a buffer, or for its tenant to hold
     /// less. The next turn that finds a buffer ends this, or the end of one of the tenant's requests.

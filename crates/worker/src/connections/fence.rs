@@ -29,7 +29,7 @@ pub type Key = (TenantId, u128, u32);
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Door<Table>,
-    /// Some hellos wait for another process.
+    /// `true` while some hellos wait for the predecessor.
     holds_hellos: AtomicBool,
     /// The requests that change data and wait for another process, as bits: in one word, because each
     /// of them looks at it.

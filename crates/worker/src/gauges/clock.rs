@@ -82,9 +82,9 @@ enum Fate {
 /// The times of a worker's turns and of its traced requests.
 #[derive(Debug)]
 pub(crate) struct TurnClock {
-    /// The clock and the traces; `None` where nobody wants to know.
+    /// The clock and the traces; `None` without measuring.
     watch: Option<Watch>,
-    /// This turn reads the clock.
+    /// `true` if this turn is timed.
     is_timed: bool,
     /// Requests are traced.
     is_tracing: bool,

@@ -97,8 +97,8 @@ impl ReadRow {
         self.bytes += bytes;
     }
 
-    /// Turns to reads of another namespace, or that came at another time: the reads that have ended
-    /// until now are counted by those before.
+    /// Changes to reads of another namespace or time. The reads that have ended until now are
+    /// counted under the former ones.
     #[cold]
     fn turn_to(
         &mut self,

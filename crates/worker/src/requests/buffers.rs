@@ -14,8 +14,8 @@ pub(crate) struct Buffers {
     /// comes back is the next.
     pub(super) spare: Option<Buf>,
     pub(super) reserve: Reserve,
-    /// The buffers of a size of which more than this many are free are not short: no tenant can have
-    /// more than its part of the others.
+    /// By size of buffers: the number of free ones above which the size is not short, because no
+    /// tenant can have more than its part of the taken ones.
     plenty: [usize; CLASSES_MAX],
     /// The number of buffers that each tenant's reads have, by size.
     reads: Vec<[u32; CLASSES_MAX]>,

@@ -43,8 +43,8 @@ pub(crate) struct InFlight {
     pub(crate) received_at: Instant,
     /// The time at which the device got the request.
     pub(crate) submitted_at: Option<Instant>,
-    /// The neighbours among those whose payload the connection awaits, later among those held behind
-    /// the same barrier.
+    /// The neighbours in the list of requests whose payload the connection awaits, later in the
+    /// list of requests behind one barrier.
     pub(crate) links: Links,
 }
 

@@ -23,7 +23,7 @@ use quota::CLASSES_MAX;
 
 use crate::Limits;
 
-/// Why a request finds no place now.
+/// The reason that a request finds no place now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// The tenant holds too much, or all that is free is for others. The end of one of its requests
@@ -41,7 +41,8 @@ pub(crate) enum Shortage {
 #[derive(Debug)]
 pub(crate) struct Requests {
     slots: SlotTable<InFlight>,
-    /// While more slots than this are free, nobody can hold too many, and the reserve is not touched.
+    /// While more slots than this are free, no tenant can hold too many, and the reserve is not
+    /// touched.
     plenty: usize,
     buffers: Buffers,
     pub(crate) quotas: Quotas,
@@ -277,7 +278,7 @@ impl Requests {
         self.buffers.pool.largest()
     }
 
-    /// Returns how many buffers are out of the pool, without the one that is set aside.
+    /// Returns the number of buffers out of the pool, without the one that is set aside.
     pub(crate) fn buffers_taken(&self) -> usize {
         self.buffers.pool.taken() - usize::from(self.buffers.spare.is_some())
     }

@@ -9,7 +9,7 @@
 //! When a request of the tenant ends, the front connection continues. A position is void once the
 //! connection was supplied in another way, since it may wait for another tenant by then.
 //!
-//! One of [`PART`] slots and buffers is kept for tenants with a promise, while there are any.
+//! While there are tenants with a promise, every [`PART`]th slot and buffer is kept for them.
 
 use std::collections::VecDeque;
 

@@ -18,8 +18,8 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Takes no new connections and requests; those in flight finish and their replies leave, for which
-    /// they have as long as the limits say.
+    /// Drains the worker: takes no new connections and requests. Requests in flight finish and
+    /// their replies leave within the time of the limits.
     pub fn drain(&mut self, now: Instant) {
         if !self.is_draining() {
             self.drain_by(now, now + self.engine.front.limits.drain);

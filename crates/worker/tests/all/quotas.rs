@@ -93,7 +93,7 @@ fn note(asked: &mut [Asked], said: Vec<(u32, Vec<u8>)>) {
     }
 }
 
-/// Nobody waits for a tenant that has nothing in flight while there is room.
+/// Asserts that no tenant without requests in flight waits while there is room.
 fn expect_nobody_forgotten(rig: &Rig, asked: &[Asked], seed: u64) {
     if rig.worker.load().in_flight == SLOTS {
         return;

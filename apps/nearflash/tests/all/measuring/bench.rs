@@ -46,7 +46,7 @@ fn local_devices_and_servers_are_measured_alike() {
     }
 }
 
-/// As with `nearflash bench … | head -1`.
+/// The reader leaves as in `nearflash bench … | head -1`.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let config = tempfile::NamedTempFile::new().unwrap();

@@ -181,7 +181,7 @@ fn preconditioning_writes_everything() {
     assert_eq!((content.len(), empty), (16 << 20, 0));
 }
 
-/// Whether a process does something of its own when it gets this signal.
+/// Returns `true` if a process handles this signal itself.
 fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("it is told");

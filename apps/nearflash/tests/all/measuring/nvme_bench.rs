@@ -8,7 +8,7 @@ use serde_json::Value;
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
 
-/// The same key in every form that is needed; it keeps nothing secret.
+/// A key for tests, which keeps nothing secret.
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 const CONTROLLER_KEY: &str = "DHHC-1:00:TU5PUFFSU1RVVldYWVpbXF1eX2BhYmNkZWZnaGlqa2xTPNDK:";
 
@@ -27,7 +27,7 @@ fn json(words: &str, keys: &[(&str, &str)]) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// What it says when it does not work.
+/// Runs a bench that must fail, and returns its message.
 fn refused(words: &str, keys: &[(&str, &str)]) -> String {
     let output = bench(words, keys);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");

@@ -63,7 +63,7 @@ fn held_to(name: &str, (measured, value): (f64, &str), (most, unit): (f64, &str)
     figure(name, value, &format!("{most}{unit}{verdict}"));
 }
 
-/// How much more a p95 may be beside something than without: so much it differs by itself.
+/// The factor by which a p95 may grow beside other work: by so much it differs by itself.
 const NOISE: f64 = 1.1;
 
 fn median(values: &mut [f64]) -> f64 {
@@ -77,7 +77,7 @@ fn spread(values: &mut [f64], unit: &str) -> String {
     format!("{middle:.2} {unit} ({:.2} to {:.2})", values[0], values[values.len() - 1])
 }
 
-/// How often each is measured, or as `NEARFLASH_REPETITIONS` says.
+/// Returns the number of repetitions: `NEARFLASH_REPETITIONS`, or the default.
 fn repetitions() -> usize {
     std::env::var("NEARFLASH_REPETITIONS").map_or(5, |n| n.parse().expect("a number"))
 }
@@ -188,7 +188,8 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
     }
 }
 
-/// They would inherit the low priority of the thread that opens it.
+/// Threads of the fabric must not inherit the low priority of the thread that opens the first
+/// listener.
 #[test]
 fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener() {
     let place = Place::in_memory();
@@ -200,7 +201,7 @@ fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener()
     assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);
 }
 
-/// How many tenants, or as `NEARFLASH_CROWD` says.
+/// Returns the number of tenants: `NEARFLASH_CROWD`, or the default.
 fn crowd() -> usize {
     std::env::var("NEARFLASH_CROWD").map_or(10_000, |n| n.parse().expect("a number"))
 }
@@ -248,8 +249,8 @@ fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
     text.lines().filter_map(read).collect()
 }
 
-/// Where 95 % of what came between two readings are below, as if buckets, each twice as wide as the one
-/// before, were filled evenly.
+/// Returns the p95 of the samples between two readings, as if each bucket were filled evenly. Each
+/// bucket is twice as wide as the one before.
 fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
     let so_far = |edge: f64| before.iter().rfind(|(at, _)| *at <= edge).map_or(0.0, |(_, n)| *n);
     let came: Vec<(f64, f64)> = after.iter().map(|&(at, n)| (at, n - so_far(at))).collect();
@@ -316,7 +317,8 @@ fn compute(share: f64) {
     std::thread::sleep(period.mul_f64(1.0 - share));
 }
 
-/// What `name` did to p95s: at the server, where it is held to a limit, and as the client saw it.
+/// Prints the effect of `name` on the p95 at the server and at the client, and asserts the limit at
+/// the server.
 fn beside_and_without(name: &str, with: &[P95], without: &[P95]) {
     let (with, without) = (P95::medians(with), P95::medians(without));
     let over = |with: f64, without: f64| {

@@ -14,7 +14,8 @@ use serde_json::Value;
 /// and twice as old as its model says.
 const OLD: &str = "sim:a?slow=40&age=2&size=64MiB";
 
-/// How soon a drift is told under load: five windows, one each two seconds, and the median of eight.
+/// The time within which a drift is reported under load: five windows of two seconds, and the
+/// median of eight.
 const TOLD_WITHIN: Duration = Duration::from_secs(40);
 
 /// Four curves of some twenty steps each at most, and waits for tenants.
@@ -52,7 +53,7 @@ impl Place {
         self.json(&["device", "show", "disk"])["drift"].clone()
     }
 
-    /// What `device show` prints of the last recalibration.
+    /// Returns what `device show` prints of the last recalibration.
     fn shown(&self) -> String {
         self.told(&["device", "show", "disk"])
     }
@@ -64,7 +65,7 @@ impl Operator for Place {
     }
 }
 
-/// A load of `nearflash bench`, ended with this value.
+/// A load of `nearflash bench`. Dropping this value ends the load.
 struct Load(Child);
 
 impl Load {

@@ -19,7 +19,7 @@ impl Audited {
         Audited::start(script, &[])
     }
 
-    /// The same with these words for the server.
+    /// Starts an audited server with these options.
     fn start(script: &str, words: &[&str]) -> Audited {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();

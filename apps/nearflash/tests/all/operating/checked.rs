@@ -3,7 +3,7 @@
 use crate::support::Launch;
 use flash::Chance;
 
-/// How a part of a configuration can stand there: rightly most of the time.
+/// The forms of each part of a configuration, most of them valid.
 const PARTS: &[&[&str]] = &[
     &["", "", "workers = 2\n", "cpus = [0]\n", "cpus = [900]\n", "workers = 3\ncpus = [0]\n"],
     &[

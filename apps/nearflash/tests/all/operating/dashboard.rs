@@ -101,7 +101,7 @@ impl Site {
     }
 }
 
-/// What the tile says, without the blanks between thousands.
+/// A script that returns the text of the tile, without the blanks between thousands.
 const RATE: &str =
     "Number(document.querySelector('#tile-requests strong').textContent.replace(/\\s/g, ''))";
 

@@ -55,7 +55,7 @@ impl Servers for Place {
     }
 }
 
-/// What a namespace reads, by a connection of its own.
+/// Reads a few blocks of a namespace over a new connection.
 fn read(server: &Server, namespace: u16) -> (Status, Vec<u8>) {
     V2::connect(server.address()).call_in(namespace, READ, &[])
 }

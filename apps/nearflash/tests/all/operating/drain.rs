@@ -147,7 +147,7 @@ fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
     }
 }
 
-/// Who does not read what it asked for has its replies in the worker's buffers.
+/// The replies of a client that does not read stay in the worker's buffers.
 #[test]
 fn a_drained_worker_ends_what_cannot_move() {
     let running = start("mem:16MiB");

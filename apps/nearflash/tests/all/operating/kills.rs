@@ -23,18 +23,18 @@ const KILLS_MIN: u32 = 12;
 /// Things of each kind that come and go.
 const NAMES: u64 = 3;
 
-/// What a subsystem is.
+/// The expected state of a subsystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Subsystem {
     authenticate: bool,
     is_inaccessible: bool,
     tenant: Option<String>,
     hosts: Option<BTreeSet<String>>,
-    /// Where it does not have all.
+    /// The namespaces by name; `None` for all.
     namespaces: Option<BTreeSet<String>>,
 }
 
-/// What operators have said.
+/// The expected state of a server: the changes that operators have made.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     /// With their weights.
@@ -42,21 +42,23 @@ struct State {
     /// With their sizes, and whether they are read-only.
     namespaces: BTreeMap<String, (u64, bool)>,
     subsystems: BTreeMap<String, Subsystem>,
-    /// Whether they have a key, and whom they are charged to.
+    /// Hosts by name: `true` if the host has a key, and the tenant that is charged.
     hosts: BTreeMap<String, (bool, Option<String>)>,
-    /// Those that are files.
+    /// The listeners that are Unix sockets.
     listeners: BTreeSet<String>,
-    /// Whether they have a model, whether they fail fast, and after how many seconds they are idle.
+    /// Devices by name: `true` with a model, `true` if the device fails fast, and the seconds until
+    /// it is idle.
     devices: BTreeMap<String, (bool, bool, u32)>,
 }
 
-/// Of a configured one: that of the configuration has all namespaces.
+/// Returns `true` for the names of subsystems that list their namespaces; the configured subsystem
+/// has all.
 fn has_some(nqn: &str) -> bool {
     nqn.starts_with("nqn.2026-11.org.example:s")
 }
 
 impl State {
-    /// As the server tells it.
+    /// Returns the state that a server reports.
     fn of(client: &mut Client) -> State {
         let subsystem = |one: control::admin::SubsystemStatus| {
             let named = |one: control::admin::Contained| one.name;
@@ -148,13 +150,13 @@ fn set(client: &mut Client, nqn: &str, to: SubsystemPatch) -> Result<(), ClientE
 }
 
 impl Change {
-    /// What kind it is.
+    /// Returns the kind of the change.
     fn kind(&self) -> String {
         let text = format!("{self:?}");
         text[..text.find('(').unwrap()].to_owned()
     }
 
-    /// What is there once it is made.
+    /// Returns the state after the change.
     fn apply(&self, to: &State) -> State {
         let mut state = to.clone();
         match self {
@@ -423,7 +425,7 @@ impl Chance {
         Change::Batch(new, others, gone)
     }
 
-    /// One of a subsystem.
+    /// Draws a change of a subsystem.
     fn change_within(&mut self, state: &State, nqn: String) -> Change {
         let Some(own) = state.subsystems.get(&nqn) else { return Change::AddSubsystem(nqn) };
         let all: Vec<String> =

@@ -66,7 +66,7 @@ fn address(url: &str) -> SocketAddr {
     url.split_once("://").expect("a URL").1.parse().expect("an address")
 }
 
-/// Whether nobody listens there.
+/// Returns `true` if nobody listens at an address.
 fn is_closed(at: SocketAddr) -> bool {
     TcpStream::connect(at).is_err()
 }
@@ -95,7 +95,7 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
     assert_eq!(server.listener(1), at, "it says so when it is ready");
 }
 
-/// Or the numbers of a process would be used up by listeners that nobody knows any more.
+/// Listeners that nobody knows any more must not use up the numbers of a process.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
     let place = Place::with("");

@@ -147,7 +147,7 @@ fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
     assert!(server.wait().success());
 }
 
-/// Its hosts would be charged to nobody, or to whoever gets its number.
+/// Hosts of a removed tenant would be charged to nobody, or to the next tenant of its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     let place = Place::new();

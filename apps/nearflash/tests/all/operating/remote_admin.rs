@@ -175,7 +175,7 @@ fn one_address_does_not_get_all_connections_of_the_port() {
     office.client(ANN).tenants().unwrap();
 }
 
-/// Whether the other end has closed a connection.
+/// Returns `true` if the other end has closed a connection.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);

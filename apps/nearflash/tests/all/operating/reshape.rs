@@ -18,7 +18,7 @@ trait Servers {
     /// A configuration with a namespace `data` of 16 MiB on this device, and a listener of each protocol.
     fn of(device: &str) -> Place;
     fn of_file() -> Place;
-    /// The same with this about the namespace.
+    /// Writes a configuration with these keys of the device and of the namespace.
     fn hold_data(&self, device: &str, namespace: &str);
     fn start(&self) -> Server;
     fn namespace(&self, name: &str) -> Value;
@@ -86,7 +86,7 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
     assert!(place.refused(&["namespace", "set", "data"]).contains("nothing to change"));
 }
 
-/// Or whoever copies a namespace that was closed for that would miss what was acknowledged after.
+/// A copy of a namespace that was closed for it must contain every acknowledged write.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
     let place = Place::of("mem:16MiB?delay=400ms");

@@ -8,7 +8,7 @@ use crate::support::{Launch, PATIENCE, Server, nearflash, wait_until};
 
 const NOBODY: u32 = 65_534;
 
-/// Whether the end of a process that dumps its memory is told of here.
+/// Returns `true` if this machine reports the core dump of a process.
 fn cores_are_dumped() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
@@ -18,7 +18,7 @@ fn cores_are_dumped() -> bool {
     ended.core_dumped()
 }
 
-/// Whether a server that aborts leaves a core dump.
+/// Returns `true` if a server that aborts leaves a core dump.
 fn leaves_a_core(options: &[&str]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let launch = Launch::device("mem:1MiB")
@@ -42,8 +42,8 @@ fn no_secret_is_in_a_core_dump() {
     }
 }
 
-/// Who a process's memory belongs to by proc(5): its user, or root where it may not be dumped. That holds
-/// where no cores are dumped, too.
+/// The memory of a process belongs to its user, or to root if it may not be dumped (proc(5)). That
+/// holds on machines that dump no cores, too.
 #[test]
 fn not_even_its_own_user_looks_into_a_server() {
     let own = rustix::process::geteuid();
@@ -91,7 +91,7 @@ fn nor_does_it_look_into_a_command() {
     load.wait().unwrap();
 }
 
-/// Whether the program that was to be run runs: until then its process is a copy of this one.
+/// Returns `true` if the child runs its program: until then it is a copy of this process.
 fn has_begun(child: &Child) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
     text.contains("bench")

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 trait Servers {
     /// A device with a model and one without.
     fn of_two_devices() -> Place;
-    /// The same with this about the device that has a model.
+    /// Writes a configuration with these keys of the device that has a model.
     fn hold_disk(&self, device: &str);
     fn start(&self) -> Server;
     fn device(&self, name: &str) -> Value;
@@ -209,7 +209,7 @@ fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
     assert!(said.contains("No such file"), "{said}");
 }
 
-/// Where something else is said of a device, the model that the file named then is what counts.
+/// A change of another setting keeps the model that the file named at that time.
 #[test]
 fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
     let place = Place::of_two_devices();

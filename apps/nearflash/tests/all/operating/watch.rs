@@ -58,7 +58,7 @@ impl Watched {
         self.folder.path().join("admin.sock")
     }
 
-    /// What a command says, which looks at the server.
+    /// Runs a command that watches the server, and returns its output.
     fn run(&self, words: &[&str]) -> String {
         let mut command = program();
         let output = command.args(words).arg("--admin").arg(self.socket()).output().unwrap();

@@ -11,7 +11,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 /// `io_uring_setup(2)`, on every architecture that has the common numbers.
 const IO_URING_SETUP: i64 = 425;
 
-/// What the kernel says to what is forbidden (`EPERM`).
+/// The error of a forbidden system call (`EPERM`).
 const FORBIDDEN: u32 = 1;
 
 /// Runs `f` on a thread that may not set io_uring up; what it starts inherits that.
@@ -118,7 +118,7 @@ fn io_uring_that_was_asked_for_and_is_refused_is_an_error() {
     assert!(!said.contains("epoll"), "{said}");
 }
 
-/// What a server has logged beside that it has no admin API, which tests tell it.
+/// Returns the warnings of a server, without the one that tests cause: it has no admin API.
 fn complaints(server: &Server) -> Vec<String> {
     let log = server.log();
     log.lines().filter(|line| !line.contains("without an admin API")).map(str::to_owned).collect()

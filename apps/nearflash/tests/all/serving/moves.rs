@@ -14,7 +14,7 @@ const MOVES: usize = 60;
 
 trait Servers {
     fn start(&self) -> Server;
-    /// The same with a subsystem for NVMe hosts alone.
+    /// Starts the servers with a subsystem for NVMe hosts alone.
     fn start_nvme(&self) -> Server;
 }
 
@@ -115,7 +115,7 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
     faultless(bench);
 }
 
-/// Nobody tells the server to: it finds the load and its end by itself.
+/// The server finds the load and its end by itself.
 #[test]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {
     let place = Place::new().of_workers("1..2");

@@ -25,7 +25,7 @@ use worker::{
 const WARM_UP: u64 = 10_000;
 /// Requests that are counted.
 const COUNTED: u64 = 100_000;
-/// How long the count goes on at least: what the worker does once a second is counted too.
+/// The least time of the count, so that the worker's upkeep once a second is counted, too.
 const HOUSEKEEPING: Duration = Duration::from_millis(1200);
 /// Requests in flight on each connection.
 const DEPTH: u64 = 32;
@@ -64,7 +64,7 @@ fn memory() -> impl Device {
     Exclusive::new(MemVolume::new(BLOCKS).open_queue(), Arc::new(RangeLocks::new()), scratch)
 }
 
-/// What the worker's thread is told to do next.
+/// The orders to the worker's thread.
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
 const ENDING: u8 = 2;

@@ -19,7 +19,7 @@ use contract::{Command, Range, Status};
 const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
 
-/// A server of the user [`OWNER`], whose sockets are open to everybody as far as files are.
+/// A server of the user [`OWNER`]. File permissions let everybody connect to its sockets.
 struct Owned {
     folder: tempfile::TempDir,
     server: Server,
@@ -157,7 +157,7 @@ fn strangers_elsewhere_fill_no_audit_log() {
     assert!(server.runs());
 }
 
-/// What no client may see of another.
+/// A byte of one client that no other client may see.
 const SECRET: u8 = 0xa5;
 
 /// Two namespaces on one device: the first is the one client's, the second was never written.
@@ -195,7 +195,7 @@ fn leave_secrets(server: &Server) {
     }
 }
 
-/// What another client finds: how its read ended, without a byte of the secret.
+/// Reads as another client. Asserts that no byte of the secret comes, and returns the status.
 fn look(server: &Server, blocks: u32) -> Status {
     let mut reader = V2::connect(server.listener(1));
     let (status, data) = reader.call_in(2, Command::Read(Range::new(0, blocks)), &[]);

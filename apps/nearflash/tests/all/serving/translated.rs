@@ -40,7 +40,7 @@ impl Member {
         Launch::device(&self.spec()).start()
     }
 
-    /// What `nearflash ftl` says, or complains of.
+    /// Runs `nearflash ftl`. Returns its output, or its complaint.
     fn ftl(&self, command: &str, options: &str) -> Result<String, String> {
         let spec = format!("{}{options}", self.spec());
         let words: Vec<&str> = ["ftl"].into_iter().chain(command.split(' ')).collect();
@@ -51,7 +51,7 @@ impl Member {
         }
     }
 
-    /// What a server on it ends with.
+    /// Starts a server on the volume that must fail, and returns its message.
     fn refused(&self) -> String {
         let (code, said) = Launch::device(&self.spec()).fail();
         assert_eq!(code, 1, "{said}");
@@ -59,8 +59,7 @@ impl Member {
     }
 }
 
-/// What was written: for each place the last version that was acknowledged, and the last that was
-/// sent.
+/// The writes: for each place, the last acknowledged version and the last sent one.
 struct Ledger([(u8, u8); PLACES as usize]);
 
 impl Ledger {

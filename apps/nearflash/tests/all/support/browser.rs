@@ -64,7 +64,7 @@ impl Browser {
         self.post("/url", &json!({"url": url}));
     }
 
-    /// What a script returns.
+    /// Runs a script, and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
@@ -128,7 +128,7 @@ impl Browser {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
-    /// As a screen of this size, in pixels.
+    /// Sets the size of the screen, in pixels.
     pub(crate) fn resize(&self, width: u32, height: u32) {
         let screen = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
@@ -136,7 +136,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &screen);
     }
 
-    /// As a system that prefers `light` or `dark`.
+    /// Sets the preferred scheme: `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", &json!({"features": feature}));
@@ -157,8 +157,8 @@ impl Browser {
         std::fs::write(folder.join(format!("{name}.png")), bytes).expect("the picture is kept");
     }
 
-    /// What the page has complained about since the last time: errors of scripts, and whatever its
-    /// policy forbids. That a server does not answer is no complaint.
+    /// Returns the complaints of the page since the last call: errors of scripts, and violations of
+    /// its policy. A server that does not answer is no complaint.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({"type": "browser"}));
         let severe = entries.as_array().into_iter().flatten().filter(|entry| {

@@ -41,7 +41,7 @@ pub(crate) fn result(bench: Child) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// What came of a load, which is no error and nothing wrong.
+/// Returns the result of a load. Asserts that it has no error.
 pub(crate) fn faultless(bench: Child) -> Value {
     let result = result(bench);
     assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));

@@ -39,9 +39,9 @@ use std::time::{Duration, Instant};
 /// Longer than anything that works takes, on a very busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port of loopback that nobody listens at. The kernel gives none of these to who asks for any, so
-/// that neither a server nor a client of another test has it between two servers of this one, and who
-/// looks whether it is closed does not connect to itself.
+/// Returns a port of loopback at which nobody listens. The kernel never gives such a port to a
+/// socket that asks for any port. So no other test gets the port between two servers of this one,
+/// and a test that probes it cannot connect to itself.
 pub(crate) fn free_port() -> SocketAddr {
     const FIRST: u16 = 12_000;
     const COUNT: u16 = 20_000;
@@ -56,7 +56,7 @@ pub(crate) fn free_port() -> SocketAddr {
     }
 }
 
-/// What a clock on the wall says.
+/// Returns the time of the wall clock.
 #[allow(clippy::disallowed_methods, reason = "these tests watch a real program in real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -29,7 +29,7 @@ pub(crate) struct NvmeQueue {
     pub(crate) cntlid: u16,
 }
 
-/// What a command comes to: its result and its data.
+/// The outcome of a command: its result and its data, or its status.
 pub(crate) type Outcome = Result<(u64, Vec<u8>), Status>;
 
 /// The qualified name of a host of tests.
@@ -136,7 +136,7 @@ impl NvmeQueue {
         found.unwrap_or_else(|| panic!("an event {result:#x}"))
     }
 
-    /// Whether an event has come, as far as was received.
+    /// Returns `true` if an event is among the received messages.
     pub(crate) fn has_event(&mut self) -> bool {
         self.take(|_| false);
         self.early.iter().any(|done| done.cid.get() == EVENT_CID)
@@ -162,13 +162,13 @@ impl NvmeQueue {
         Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
     }
 
-    /// Whether a namespace says that it is write protected: bit 0 of its attributes.
+    /// Returns `true` if a namespace reports write protection: bit 0 of its attributes.
     pub(crate) fn is_protected(&mut self, nsid: u32) -> bool {
         let data = self.identify(IdentifyCns::NAMESPACE, nsid).expect("it is served");
         data[99] & 1 == 1
     }
 
-    /// What tells a namespace from all others: the descriptor of its UUID.
+    /// Returns the descriptor of a namespace's UUID, which no other namespace has.
     pub(crate) fn uuid(&mut self, nsid: u32) -> Vec<u8> {
         let list = self.identify(IdentifyCns::NAMESPACE_DESCRIPTORS, nsid).expect("it is served");
         list[4..20].to_vec()

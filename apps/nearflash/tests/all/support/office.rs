@@ -69,7 +69,7 @@ impl Office {
         self.launch().start()
     }
 
-    /// What a client has that owns a token.
+    /// Returns a client that presents this token.
     pub(crate) fn client(&self, token: &str) -> Client {
         let authorities = std::fs::read(self.path("certificate")).unwrap();
         let pass = Pass::new(&authorities, token).unwrap();

@@ -4,9 +4,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Who knows where the admin API is.
+/// An operator, who knows the address of the admin API.
 pub(crate) trait Operator {
-    /// What `--admin` is told.
+    /// Returns the value of `--admin`.
     fn admin(&self) -> String;
 
     /// `nearflash WORDS --admin …`
@@ -15,7 +15,7 @@ pub(crate) trait Operator {
         command.args(["--admin", &self.admin()]).output().expect("the program starts")
     }
 
-    /// What the command prints; it must succeed.
+    /// Runs a command that must succeed, and returns its output.
     fn told(&self, words: &[&str]) -> String {
         let ran = self.run(words);
         assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
@@ -26,7 +26,7 @@ pub(crate) trait Operator {
         serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
     }
 
-    /// What the command complains of; it must fail.
+    /// Runs a command that must fail, and returns its complaint.
     fn refused(&self, words: &[&str]) -> String {
         let ran = self.run(words);
         assert!(!ran.status.success(), "{words:?} was done");

@@ -22,7 +22,7 @@ pub(crate) fn open_folder() -> tempfile::TempDir {
     folder
 }
 
-/// See the module. Each test program adds how its servers are started.
+/// A folder of a test, for the files of its servers. Each test adds how it starts servers.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     workers: &'static str,
@@ -75,7 +75,7 @@ impl Place {
         self.write_configuration(&text);
     }
 
-    /// This is the configuration.
+    /// Writes the configuration file.
     pub(crate) fn write_configuration(&self, text: &str) {
         std::fs::write(self.path("nearflash.toml"), text).unwrap();
     }
@@ -86,7 +86,7 @@ impl Place {
         Launch::new(&["--config", &config, "--admin", &self.admin()])
     }
 
-    /// What `nearflash config show` prints of it.
+    /// Returns what `nearflash config show` prints of the configuration.
     pub(crate) fn shown(&self) -> String {
         let config = self.path("nearflash.toml").display().to_string();
         let ran = nearflash(&["config", "show", &config]).output().unwrap();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{PATIENCE, wait_until};
 
-/// How a server is started.
+/// The options of a server to start.
 pub(crate) struct Launch {
     arguments: Vec<String>,
     config: Option<tempfile::NamedTempFile>,
@@ -211,17 +211,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Where it listens.
+    /// Returns the address of the first listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Where its `n`-th listener listens.
+    /// Returns the address of the `n`-th listener.
     pub(crate) fn listener(&self, n: usize) -> SocketAddr {
         self.addresses[n]
     }
 
-    /// What it has logged.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -298,7 +298,7 @@ impl Server {
         wait_or_kill(&mut self.child, PATIENCE)
     }
 
-    /// Whether it has not ended.
+    /// Returns `true` while the server runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("it is our child").is_none()
     }

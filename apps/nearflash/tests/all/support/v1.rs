@@ -74,7 +74,7 @@ impl V1 {
         }
     }
 
-    /// Whether the server has not ended the connection within `time`.
+    /// Returns `true` if the server keeps the connection open for `time`.
     pub(crate) fn stays(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let outcome = self.stream.read(&mut [0; 1]);

@@ -13,7 +13,7 @@ use proto::reflex::{ClientEvent, ClientSession};
 
 use super::PATIENCE;
 
-/// What the server said, whole.
+/// A message of the server, complete.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done { tag: Tag, status: Status, data: Vec<u8> },
@@ -109,12 +109,12 @@ impl V2 {
         }
     }
 
-    /// What the server says next.
+    /// Receives the next message of the server.
     pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer(PATIENCE).expect("an answer in time")
     }
 
-    /// What the server says next; `None` when it says nothing within `limit`.
+    /// Receives the next message of the server; `None` if none comes within `limit`.
     pub(crate) fn try_answer(&mut self, limit: Duration) -> Option<Answer> {
         self.stream.set_read_timeout(Some(limit)).unwrap();
         while self.answers.is_empty() {
@@ -204,7 +204,7 @@ impl V2 {
         }
     }
 
-    /// Whether this request is answered before the connection ends, which is drained.
+    /// Returns `true` if a request is answered before its drained connection ends.
     pub(crate) fn is_answered_before_its_end(&mut self, request: Tag) -> bool {
         let mut is_answered = false;
         loop {
@@ -232,7 +232,7 @@ impl V2 {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Takes what has arrived. `None`: nothing did in time.
+    /// Receives bytes. Returns `None` if none come in time.
     fn read(&mut self) -> Option<()> {
         let mut bytes = vec![0; 1 << 16];
         match self.stream.read(&mut bytes) {

@@ -46,7 +46,7 @@ fn bench(server: &Server, query: &str, words: &str) -> Child {
     verifying(&url, words)
 }
 
-/// How many connections a server says that it took over.
+/// Returns the number of connections that a server reports to have taken over.
 fn taken(server: &Server) -> usize {
     server.await_log("took over");
     let log = server.log();
@@ -121,7 +121,7 @@ fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
 
 const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
 
-/// It keeps nothing secret.
+/// A key for tests, which keeps nothing secret.
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
@@ -160,7 +160,8 @@ impl Disk {
         Disk { admin, io }
     }
 
-    /// Whether both connections answer, which either do or neither does. What they answer is right.
+    /// Returns `true` if both connections answer. Asserts that both do or neither does, and that
+    /// the answers are right.
     fn is_alive(&mut self) -> bool {
         let sees = self.admin.blocks(1).is_ok();
         let read = self.io.read(1, 7);

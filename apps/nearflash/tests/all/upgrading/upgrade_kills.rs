@@ -30,7 +30,7 @@ const CARRIERS: usize = 4 + 3;
 trait Servers {
     /// A server of two namespaces, one for each load, that is not started, and stays at a step if the step is one of its own.
     fn launch(&self, own: &str, at: &str) -> Launch;
-    /// Both loads, once they have all their connections.
+    /// Starts both loads, and waits until all their connections are open.
     fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>);
 }
 
@@ -64,7 +64,8 @@ fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
     new
 }
 
-/// How the loads end when one process is left: those that keep their connections have not noticed anything.
+/// Ends the loads when one process is left. Asserts that a load that keeps its connections has seen
+/// no error.
 fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
     wait_until(&format!("all connections after {at}"), PATIENCE, || {
         place.peers().len() == CONNECTIONS

@@ -132,7 +132,7 @@ impl Drop for Machine {
     }
 }
 
-/// Whether the step was the request's last.
+/// Carries out a step. Returns `true` if it was the request's last.
 fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
     let volume = machine.volume.clone();
     if !flight.is_ready(&volume.shared) {

@@ -84,7 +84,7 @@ pub enum Refusal {
     NoNamespace(Vec<u32>),
     /// The controller grants fewer I/O queues.
     Queues {
-        /// The number asked for.
+        /// The number of queues that the host asked for.
         wanted: usize,
         /// The number granted.
         granted: u16,

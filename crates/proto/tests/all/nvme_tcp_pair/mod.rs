@@ -401,7 +401,7 @@ pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
     }
 }
 
-/// Both ends, with a connected queue.
+/// A host and a controller, with a connected queue.
 pub struct Pair {
     pub target: Target,
     pub host: HostSession,

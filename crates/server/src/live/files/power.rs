@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     None,
     /// The one of this number fails.
     Once(usize),
-    /// From the one of this number on all do: whoever makes them is dead.
+    /// All calls from this number on fail, because the caller is dead.
     From(usize),
 }
 
@@ -70,7 +70,7 @@ pub(super) fn created(path: &Path) -> FileId {
     named(path)
 }
 
-/// A file that a test has made by itself is none that is known; it gets a number and is durable.
+/// Returns the number of a file. A file that a test has made itself gets a new one, and is durable.
 pub(super) fn named(path: &Path) -> FileId {
     RECORD.with_borrow_mut(|record| match record.names.get(path) {
         Some(id) => *id,
@@ -141,7 +141,7 @@ pub(crate) fn set_fault(fault: Fault) -> usize {
     })
 }
 
-/// Somebody was told that a change is made.
+/// Notes that an operator was told that a change is made.
 pub(crate) fn answered(change: u64) {
     call(|_| Call::Answered(change));
 }
@@ -211,7 +211,7 @@ impl Disk {
         }
     }
 
-    /// Every choice of changes of names that are not durable.
+    /// Returns every subset of the changes of names that are not durable.
     fn names_after_a_cut(&self) -> Vec<Names> {
         let choices = 1_u32 << self.pending.len();
         let chosen = |choice: u32| {
@@ -223,7 +223,7 @@ impl Disk {
         (0..choices).map(chosen).collect()
     }
 
-    /// Every state that may be found: what each name has.
+    /// Returns every state that a restart may find: the content of each name.
     fn after_a_cut(&self) -> Vec<State> {
         let empty = Bytes::default();
         let mut states = Vec::new();

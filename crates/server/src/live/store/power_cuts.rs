@@ -78,7 +78,7 @@ fn every_answered_change_survives_a_power_cut() {
     assert!(states > 90, "{states}");
 }
 
-/// A server acts on what it found, and later changes build on that.
+/// A server acts on the state that it finds, and later changes build on it.
 #[test]
 fn a_server_that_was_killed_builds_on_nothing_that_a_power_cut_undoes() {
     for n in 0.. {

@@ -31,7 +31,7 @@ const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 /// Connections that are no controller's and may be on their way beside them.
 const SLACK: u16 = 16;
 
-/// Why a controller stays that is larger than a message.
+/// The reason for a controller to stay that is larger than a message.
 const MUCH: &str = "its connections have more under way than fits one message (256 MiB)";
 
 /// A controller whose connections are gathered: parcels by queue, with the numbers of the queues.
@@ -102,7 +102,8 @@ impl Departures<'_> {
         (!self.controllers.gathered.is_empty()).then_some(most + SLACK)
     }
 
-    /// Waits for the connections of those that were called, and for what the other process says of them.
+    /// Waits for the connections of the called controllers, and for the answers of the other
+    /// process.
     fn gather(&mut self, at_once: u16) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let began = grounds.clock.now();
@@ -134,7 +135,7 @@ impl Departures<'_> {
         }
     }
 
-    /// Releases the controllers that were not quiet in time, and those already shown.
+    /// Releases the controllers that were not quiet in time, and the ones already shown.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
@@ -151,7 +152,7 @@ impl Departures<'_> {
         }
     }
 
-    /// A connection that is a queue of a controller has come from its worker.
+    /// Takes a connection that is a queue of a controller from its worker.
     pub(super) fn take_queue(&mut self, number: u64, parcel: Box<Parcel>) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else {
             self.hand_over.give_back(parcel);
@@ -227,7 +228,8 @@ impl Departures<'_> {
         Ok(body)
     }
 
-    /// The other process cannot take the controller of this ticket. `false`: it is none's.
+    /// Keeps the controller of a ticket, which the other process cannot take. Returns `false` if
+    /// the ticket belongs to no controller.
     pub(super) fn keep_controller(&mut self, ticket: u64, why: &str) -> bool {
         let Some(shown) = self.controllers.shown.remove(&ticket) else { return false };
         tracing::warn!(cntlid = shown.cntlid, why, "a controller stays");
@@ -247,8 +249,9 @@ impl Departures<'_> {
         }
     }
 
-    /// The other process has taken these. If they are a controller's, it is the other's with one message, or
-    /// ours if something has happened to it. `None`: they are none's.
+    /// Notes that the other process has taken these connections. If they belong to a controller,
+    /// hands it over with one message, or keeps it if its state has changed. Returns `None` if they
+    /// belong to no controller.
     pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), Over>> {
         let shown = self.controllers.shown.remove(tickets.first()?)?;
         let fabric = self.grounds.live.fabric()?;
@@ -288,7 +291,7 @@ impl Departures<'_> {
     }
 }
 
-/// The number of the queue that a parcel is, if it is a queue of a controller.
+/// Returns the number of a parcel's queue, if it is a queue of a controller.
 pub(super) fn number(parcel: &Parcel) -> Option<u64> {
     ControllerSession::number(&parcel.session)
 }

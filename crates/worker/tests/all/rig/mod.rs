@@ -490,7 +490,8 @@ impl Rig {
         fence
     }
 
-    /// Something arrives on a connection; the heads that were said to anybody because of it.
+    /// Delivers bytes on a connection. Returns the heads of all messages that the worker then
+    /// sends.
     pub(crate) fn say(&mut self, index: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let conn = ConnId { index, generation: 0 };
         let mut buf = Buf::new(vec![0; bytes.len()].leak(), 0);
