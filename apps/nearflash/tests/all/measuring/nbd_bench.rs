@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, open_folder};
+use crate::support::{Launch, Server, await_load, free_port, loading, open_folder};
 use serde_json::Value;
 
 fn bench(words: &str) -> Output {
@@ -88,4 +88,28 @@ fn what_cannot_be_is_said_with_a_way_out() {
     let reflex = Launch::device("mem:1MiB").start();
     let said = refused(&format!("nvme-tcp://{}/x", reflex.address()));
     assert!(said.contains("name is missing"), "{said}");
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    let folder = open_folder();
+    let socket = folder.path().join("admin.sock");
+    let address = free_port();
+    let text = format!(
+        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
+         [[listen]]\nurl = \"nbd://{address}\"\n"
+    );
+    let launch = || Launch::config(&text).with("--admin").with(socket.to_str().unwrap());
+    let mut first = launch().start();
+    let load = loading(&format!("nbd://{address}"), "--queue-depth 4 --read-percent 50");
+    await_load(&socket);
+    first.kill();
+    let _second = launch().start();
+    await_load(&socket);
+    let output = load.wait_with_output().expect("it ends");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let errors = result["errors"].as_u64().unwrap();
+    assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connecting again"), "{said}");
 }
