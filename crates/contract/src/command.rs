@@ -33,6 +33,16 @@ impl Range {
         self.lba.checked_add(self.blocks as u64)
     }
 
+    /// Returns the first `most` blocks, and the others, if there are any.
+    pub const fn split(self, most: u32) -> (Range, Option<Range>) {
+        match self.blocks.checked_sub(most) {
+            None | Some(0) => (self, None),
+            Some(left) => {
+                (Range::new(self.lba, most), Some(Range::new(self.lba + most as u64, left)))
+            }
+        }
+    }
+
     /// Returns `true` if the range lies within the first `blocks` blocks.
     pub fn fits(self, blocks: u64) -> bool {
         self.end().is_some_and(|end| end <= blocks)
@@ -152,6 +162,26 @@ impl Command {
         moved
     }
 
+    /// Returns the command on the first `most` blocks of its range, and the command on the others, if
+    /// there are any. To be called for discards and writes of zeroes, which have no payload to share;
+    /// other commands stay whole.
+    pub const fn split(self, most: u32) -> (Command, Option<Command>) {
+        match self {
+            Command::Discard(range) => match range.split(most) {
+                (first, Some(rest)) => (Command::Discard(first), Some(Command::Discard(rest))),
+                (_, None) => (self, None),
+            },
+            Command::WriteZeroes { range, fua } => match range.split(most) {
+                (range, Some(rest)) => (
+                    Command::WriteZeroes { range, fua },
+                    Some(Command::WriteZeroes { range: rest, fua }),
+                ),
+                (_, None) => (self, None),
+            },
+            _ => (self, None),
+        }
+    }
+
     /// Returns the size of the request's payload in bytes.
     pub const fn payload_bytes(self) -> usize {
         match self {
@@ -202,5 +232,17 @@ mod tests {
         assert_eq!(Command::Discard(range).buffer_bytes(), 0);
         assert_eq!(Command::Flush.with_lba(9), Command::Flush);
         assert_eq!(Command::Read(range).with_lba(9), Command::Read(Range::new(9, 8)));
+    }
+
+    #[test]
+    fn commands_without_payload_are_split() {
+        let zeroes =
+            |lba, blocks| Command::WriteZeroes { range: Range::new(lba, blocks), fua: true };
+        assert_eq!(zeroes(5, 7).split(3), (zeroes(5, 3), Some(zeroes(8, 4))));
+        assert_eq!(zeroes(5, 3).split(3), (zeroes(5, 3), None));
+        let discard = |lba, blocks| Command::Discard(Range::new(lba, blocks));
+        assert_eq!(discard(0, u32::MAX).split(1), (discard(0, 1), Some(discard(1, u32::MAX - 1))));
+        let write = Command::Write { range: Range::new(0, 8), fua: false };
+        assert_eq!(write.split(1), (write, None));
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use client::Address;
-use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
+use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range, Status};
 
 use crate::answer::{Answer, answer};
 use crate::line::Line;
@@ -18,13 +18,19 @@ use crate::{Error, Info, Slo};
 /// hands out the others.
 const STREAMS: u8 = 8;
 
+/// Bytes of a request for a range without data.
+const RANGE_BYTES_MAX: usize = 1 << 30;
+
+/// Such requests of one call that are not answered.
+const RANGES_MAX: usize = 4;
+
 /// A handle to a server's namespace. A handle is cheap to clone, and all clones share the
 /// connections. The client works under any executor. Its connections live on a thread of their own,
 /// which ends with the last handle.
 ///
 /// Addresses (`lba`) and counts of blocks are in blocks of 512 bytes. Data is in bytes, in
-/// multiples of 512. Reads, writes and discards of any length are cut into requests of at most 1
-/// MiB, which are carried out in any order.
+/// multiples of 512. Reads and writes of any length are cut into requests of at most 1 MiB, discards
+/// and writes of zeroes into requests of at most 1 GiB; they are carried out in any order.
 ///
 /// A request is under way once its future was first polled. Dropping the future gives up the
 /// answer, not the request.
@@ -177,11 +183,25 @@ impl Client {
     ) -> Result<(), Error> {
         let bytes = usize::try_from(blocks).ok().and_then(|n| n.checked_mul(BLOCK_BYTES));
         let bytes = bytes.ok_or(Error::TooLarge { bytes_max: usize::MAX })?;
+        match self.on_pieces(pieces_of(RANGE_BYTES_MAX, lba, bytes)?, &command).await {
+            // An older server takes ranges of at most 1 MiB.
+            Err(Error::Failed(Status::BadLength)) => {
+                self.on_pieces(pieces(lba, bytes)?, &command).await
+            }
+            done => done,
+        }
+    }
+
+    async fn on_pieces(
+        &self,
+        pieces: impl Iterator<Item = Range>,
+        command: &impl Fn(Range) -> Command,
+    ) -> Result<(), Error> {
         let mut answers = Vec::new();
-        for range in pieces(lba, bytes)? {
+        for range in pieces {
             answers.push(self.send(command(range), Vec::new()).await?);
-            // Bounds the number of pending answers.
-            if answers.len() == 64 {
+            // Few, so that a server that has few tokens for them answers one before long.
+            if answers.len() == RANGES_MAX {
                 wait_for_all(std::mem::take(&mut answers)).await?;
             }
         }
@@ -355,14 +375,19 @@ async fn wait_for_all(answers: Vec<Answer<Vec<u8>>>) -> Result<(), Error> {
 
 /// Returns the requests of at most 1 MiB that cover `bytes` bytes from `lba`.
 fn pieces(lba: u64, bytes: usize) -> Result<impl Iterator<Item = Range>, Error> {
+    pieces_of(REQUEST_BYTES_MAX, lba, bytes)
+}
+
+/// Returns the requests of at most `most` bytes that cover `bytes` bytes from `lba`.
+fn pieces_of(most: usize, lba: u64, bytes: usize) -> Result<impl Iterator<Item = Range>, Error> {
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(Error::Length { bytes });
     }
     let blocks = (bytes / BLOCK_BYTES) as u64;
     if lba.checked_add(blocks).is_none() {
-        return Err(Error::Failed(contract::Status::OutOfRange));
+        return Err(Error::Failed(Status::OutOfRange));
     }
-    let step = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
+    let step = (most / BLOCK_BYTES) as u64;
     Ok((0..blocks.div_ceil(step)).map(move |n| {
         let first = n * step;
         Range::new(lba + first, (blocks - first).min(step) as u32)

@@ -261,10 +261,15 @@ impl Ledger {
 
     /// Returns `true` if the request may have written, for all that its status says.
     fn may_have_written(&self, op: u32) -> bool {
-        matches!(
-            self.records[op as usize].status,
-            None | Some(Status::Ok | Status::ConnectionLost | Status::MediaError | Status::NoSpace)
-        )
+        match self.records[op as usize].status {
+            None => true,
+            // Only parts of a discard or a write of zeroes end before the request does.
+            Some(Status::Retry) => self.content(op) == Content::Zero,
+            Some(Status::Ok | Status::ConnectionLost | Status::MediaError | Status::NoSpace) => {
+                true
+            }
+            Some(_) => false,
+        }
     }
 
     /// Records that the next request compares the block with `expected`.

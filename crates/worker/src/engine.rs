@@ -14,7 +14,7 @@ use contract::{
 
 use crate::Namespaces;
 use crate::connections::{Life, STREAMS};
-use crate::frontend::Frontend;
+use crate::frontend::{Frontend, Next};
 use crate::lanes::Lanes;
 use crate::namespaces::verdict;
 use crate::requests::Placed;
@@ -222,7 +222,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Gives a request to its device. The buffer that is set aside is for the `first` in the order of
     /// the device alone.
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
-        let Frontend { conns, requests, now, .. } = &mut self.front;
+        let Frontend { conns, requests, limits, now, .. } = &mut self.front;
         let (entry, buffers, quotas) = requests.get_with_buffers(slot);
         if !entry.verdict.is_ok() {
             let verdict = entry.verdict;
@@ -248,7 +248,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                 (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
             }
             other => {
-                let command = other.with_lba(entry.lba);
+                let (part, _) = limits.split(other);
+                let command = part.with_lba(entry.lba);
                 if command.kind() == Kind::Write
                     && let Err(outcome) = self.may_change(n, slot, command)
                 {
@@ -358,8 +359,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Ends a request that was started: answers it and lets go what waited for it.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        if let Some((id, stream)) = self.front.answer_started(slot, status, buf) {
-            self.release_held(id, stream);
+        match self.front.answer_started(slot, status, buf) {
+            Next::Nothing => {}
+            Next::Held(id, stream) => self.release_held(id, stream),
+            Next::Part => {
+                if self.enqueue(slot).is_err() {
+                    self.end(slot, Status::Retry, None);
+                }
+            }
         }
     }
 

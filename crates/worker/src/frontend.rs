@@ -6,6 +6,8 @@
 
 mod ends;
 
+pub(crate) use ends::Next;
+
 use std::sync::Arc;
 
 use contract::{

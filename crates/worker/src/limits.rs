@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::DIRECT_BYTES_MIN;
+use contract::{BLOCK_BYTES, Command, DIRECT_BYTES_MIN, REQUEST_BYTES_MAX};
 
 /// The maxima of a worker. Every number is a maximum that is enforced; none is a target.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,11 @@ pub struct Limits {
     /// Bytes that had arrived already from connections when the worker stopped reading from them, over
     /// all connections. A connection that would exceed the limit is ended.
     pub carried: usize,
+    /// Blocks of one device command of a discard. A longer request goes to its device in parts, each in
+    /// its turn of the scheduler, so that it keeps nobody waiting for long.
+    pub discard_blocks: u32,
+    /// Blocks of one device command of a write of zeroes, which may cost a drive as much as data.
+    pub zeroes_blocks: u32,
     /// The time that a message may take to arrive, and replies to be taken.
     pub stuck: Duration,
     /// The time of [`stuck`](Limits::stuck) while buffers, slots or frames are short and stuck
@@ -45,10 +50,23 @@ impl Default for Limits {
             unsent_of_connection: 4 << 20,
             direct_min: DIRECT_BYTES_MIN,
             carried: 64 << 20,
+            discard_blocks: (64 << 20) / BLOCK_BYTES as u32,
+            zeroes_blocks: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
             stuck: Duration::from_secs(30),
             stuck_under_pressure: Duration::from_secs(2),
             quieting: Duration::from_millis(20),
             drain: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// Returns the part of a command that goes to its device at once, and what is left then.
+    pub(crate) const fn split(&self, command: Command) -> (Command, Option<Command>) {
+        match command {
+            Command::Discard(_) => command.split(self.discard_blocks),
+            Command::WriteZeroes { .. } => command.split(self.zeroes_blocks),
+            _ => (command, None),
         }
     }
 }

@@ -179,7 +179,11 @@ impl ClientSession {
         payload: &[u8],
     ) -> Result<FrameHead, Status> {
         let blocks = command.range().map_or(1, |range| range.blocks);
-        if !(1..=REQUEST_BLOCKS_MAX).contains(&blocks) || command.payload_bytes() != payload.len() {
+        let most = match command {
+            Command::Discard(_) | Command::WriteZeroes { .. } => u32::MAX,
+            _ => REQUEST_BLOCKS_MAX,
+        };
+        if !(1..=most).contains(&blocks) || command.payload_bytes() != payload.len() {
             return Err(Status::BadLength);
         }
         if stream >= STREAMS_MAX {

@@ -97,8 +97,8 @@ fn command(head: &RequestHead) -> Result<Command, Status> {
         Opcode::READ => range(head).map(Command::Read),
         Opcode::WRITE => range(head).map(|range| Command::Write { range, fua }),
         Opcode::FLUSH => Ok(Command::Flush),
-        Opcode::DISCARD => range(head).map(Command::Discard),
-        Opcode::WRITE_ZEROES => range(head).map(|range| Command::WriteZeroes { range, fua }),
+        Opcode::DISCARD => long_range(head).map(Command::Discard),
+        Opcode::WRITE_ZEROES => long_range(head).map(|range| Command::WriteZeroes { range, fua }),
         Opcode::COMPARE_AND_WRITE => range(head).map(Command::CompareAndWrite),
         Opcode::WRITE_ATOMIC => range(head).map(Command::WriteAtomic),
         Opcode::BARRIER => Ok(Command::Barrier),
@@ -114,6 +114,14 @@ fn range(head: &RequestHead) -> Result<Range, Status> {
     match head.blocks.get() {
         1..=REQUEST_BLOCKS_MAX => Ok(Range::new(head.lba.get(), head.blocks.get())),
         _ => Err(Status::BadLength),
+    }
+}
+
+/// Returns the range of a request without a payload, which the volume's size alone bounds.
+fn long_range(head: &RequestHead) -> Result<Range, Status> {
+    match head.blocks.get() {
+        0 => Err(Status::BadLength),
+        blocks => Ok(Range::new(head.lba.get(), blocks)),
     }
 }
 

@@ -22,6 +22,16 @@ struct Gone {
     buf: Option<Buf>,
 }
 
+/// What comes after a part of a request has ended.
+pub(crate) enum Next {
+    /// Nothing: nobody waited for the end of the request.
+    Nothing,
+    /// The requests that a stream of the connection holds behind a barrier.
+    Held(ConnId, usize),
+    /// The next part of the request, which has not ended.
+    Part,
+}
+
 /// Ends of requests.
 impl<T: Transport, P: Session> Frontend<T, P> {
     /// Puts a request of the tenant, with a payload of this class, into a slot.
@@ -119,15 +129,9 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.retire(conn);
     }
 
-    /// Answers a request that was started. Returns the connection and the stream where others wait
-    /// for its end.
+    /// Answers a request that was started, if its last part has ended.
     #[inline]
-    pub(crate) fn answer_started(
-        &mut self,
-        slot: Slot,
-        status: Status,
-        buf: Option<Buf>,
-    ) -> Option<(ConnId, usize)> {
+    pub(crate) fn answer_started(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> Next {
         let entry = self.requests.get(slot);
         // Most requests are reads that were carried out. They have neither payload nor fence to let
         // go.
@@ -151,15 +155,12 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.note_answered(id, stream, bytes)
     }
 
-    /// Answers a request that is no read, or was not carried out. Returns the connection and the
-    /// stream where others wait for its end.
+    /// Answers a request that is no read, or was not carried out, if its last part has ended.
     #[inline(never)]
-    fn answer_other(
-        &mut self,
-        slot: Slot,
-        status: Status,
-        buf: Option<Buf>,
-    ) -> Option<(ConnId, usize)> {
+    fn answer_other(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> Next {
+        if status.is_ok() && self.has_next_part(slot) {
+            return Next::Part;
+        }
         let Gone { conn: id, tag, stream, command, buf: payload } = self.remove(slot, Some(status));
         self.give_back(payload);
         let body_len = if status.is_ok() { command.reply_bytes() } else { 0 };
@@ -175,16 +176,22 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.note_answered(id, stream, command.reply_bytes())
     }
 
-    /// Counts the answer to a request of a stream. Returns the connection and the stream where others
-    /// wait for its end.
+    /// Moves a request on to its next part, if it has one.
+    fn has_next_part(&mut self, slot: Slot) -> bool {
+        let entry = self.requests.get(slot);
+        let (done, Some(rest)) = self.limits.split(entry.command) else { return false };
+        entry.lba += done.range().map_or(0, |range| u64::from(range.blocks));
+        entry.command = rest;
+        if let Some((fence, epoch)) = entry.fence.take() {
+            fence.end(usize::from(entry.device), epoch);
+        }
+        true
+    }
+
+    /// Counts the answer to a request of a stream.
     #[inline(always)]
-    fn note_answered(
-        &mut self,
-        id: ConnId,
-        stream: usize,
-        reply_bytes: usize,
-    ) -> Option<(ConnId, usize)> {
-        let conn = self.conns.find(id)?;
+    fn note_answered(&mut self, id: ConnId, stream: usize, reply_bytes: usize) -> Next {
+        let Some(conn) = self.conns.find(id) else { return Next::Nothing };
         let order = &mut conn.streams[stream];
         order.running -= 1;
         let is_waited_for = !order.held.is_empty();
@@ -193,7 +200,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         if conn.intake.stalled.is_some() || conn.life.is_finishing() {
             self.retired(id);
         }
-        is_waited_for.then_some((id, stream))
+        if is_waited_for { Next::Held(id, stream) } else { Next::Nothing }
     }
 
     /// Counts one request less on a connection.

@@ -10,6 +10,7 @@ mod fenced;
 mod gauges;
 mod moving;
 mod other_process;
+mod parts;
 mod places;
 mod quotas;
 mod rig;

@@ -190,6 +190,15 @@ fn discard_and_zeroes_make_zeroes() {
 }
 
 #[test]
+fn a_terabyte_is_discarded_by_one_request() {
+    let server = Launch::device("null:1TiB").start();
+    let mut v2 = V2::connect(server.address());
+    assert_eq!(v2.call(Command::Discard(Range::new(0, 1 << 31)), &[]).0, Status::Ok);
+    let behind = Command::Discard(Range::new(1, 1 << 31));
+    assert_eq!(v2.call(behind, &[]).0, Status::OutOfRange);
+}
+
+#[test]
 fn compare_and_write_writes_only_what_compares() {
     let server = server();
     let mut v2 = V2::connect(server.address());

@@ -217,6 +217,7 @@ impl Session for Speech {
             b'W' => Event::Awaited(self.request(Command::Write { range, fua: false }, units)),
             b'C' => Event::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
             b'R' => Event::Request(self.request(Command::Read(range), 0)),
+            b'D' => Event::Request(self.request(Command::Discard(range), 0)),
             b'O' => Event::Request(self.request(Command::Barrier, 0)),
             b'Q' => Event::Request(self.request(Command::Write { range, fua: false }, units)),
             b'B' => Event::Payload { bytes: &ZEROES[..units * UNIT], end: None },
@@ -378,7 +379,8 @@ impl Rig {
         };
         let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
-        let limits = Limits { in_flight: slots, carried, ..Limits::default() };
+        let discard_blocks = (4 * UNIT / 512) as u32;
+        let limits = Limits { in_flight: slots, carried, discard_blocks, ..Limits::default() };
         let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
         let fence = Rc::<RefCell<Arc<Fence>>>::default();
         let sessions = Speeches { given: fence.clone() };
