@@ -17,6 +17,7 @@ use crate::info::{Origin, Refusal, State};
 use crate::mailboxes::{Mail, Mailboxes, Waited, Wake, WorkerMailbox, mailboxes};
 use crate::registry::{Entry, TenantRegistry};
 use crate::tenants::Tenants;
+use crate::thrift::Thrift;
 
 /// Duration of a measurement window.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -38,15 +39,23 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// The kernel's account of a worker's thread: the total time for which the thread was ready to run
 /// and did not. `None` if the kernel has no account.
-pub type Account = Box<dyn Fn() -> Option<Duration> + Send>;
+pub type Account = Box<dyn FnMut() -> Option<Duration> + Send>;
 
-/// The accounts of the workers' threads, by worker.
+/// A function that gives memory back to the system that nobody uses any more.
+pub type GiveBack = Box<dyn Fn() + Send>;
+
+/// The machine as the controller knows it: the accounts of the workers' threads, by worker, and how
+/// memory is given back.
 #[derive(Default)]
-struct Accounts(Vec<(usize, Account)>);
+struct Machine {
+    accounts: Vec<(usize, Account)>,
+    give_back: Option<GiveBack>,
+}
 
-impl fmt::Debug for Accounts {
+impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(worker, _)| worker)).finish()
+        let workers: Vec<usize> = self.accounts.iter().map(|(worker, _)| *worker).collect();
+        f.debug_struct("Machine").field("accounts", &workers).finish_non_exhaustive()
     }
 }
 
@@ -61,7 +70,8 @@ pub struct WorkerController {
     /// Reports of workers that were not yet taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
     commands: WorkerCommands,
-    accounts: Accounts,
+    machine: Machine,
+    thrift: Thrift,
 }
 
 impl WorkerController {
@@ -86,8 +96,9 @@ impl WorkerController {
     fn at(tenants: Tenants, mail: Mailboxes, workers: usize) -> WorkerController {
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
         let commands = WorkerCommands::new(tenants.clone(), mail.senders(), workers);
-        let (reports, accounts) = (VecDeque::new(), Accounts::default());
-        WorkerController { tenants, mail, outgoing, reports, commands, accounts }
+        let (machine, thrift) = (Machine::default(), Thrift::default());
+        let reports = VecDeque::new();
+        WorkerController { tenants, mail, outgoing, reports, commands, machine, thrift }
     }
 
     /// Returns the operators' commands for workers.
@@ -102,7 +113,12 @@ impl WorkerController {
 
     /// Sets the account of a worker's thread, which is read at each observation of the devices.
     pub fn set_account(&mut self, worker: usize, account: Account) {
-        self.accounts.0.push((worker, account));
+        self.machine.accounts.push((worker, account));
+    }
+
+    /// Sets how memory is given back, which is done when many connections have left.
+    pub fn set_give_back(&mut self, give_back: GiveBack) {
+        self.machine.give_back = Some(give_back);
     }
 
     /// Sends a message to a worker, with the next [`serve`](WorkerController::serve).
@@ -171,6 +187,14 @@ impl WorkerController {
         self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
     }
 
+    /// Gives memory back if many connections have left.
+    fn save_memory(&mut self, now: Instant) {
+        let Some(give_back) = &self.machine.give_back else { return };
+        if self.thrift.look(self.commands.connection_count() as u32, now) {
+            give_back();
+        }
+    }
+
     /// Does the work that time brings: frees numbers, ends windows, sends notices, ends clients'
     /// tenants.
     fn housekeep(&mut self, now: Instant) -> bool {
@@ -178,7 +202,7 @@ impl WorkerController {
         let mut tells: Vec<Tell> = Vec::new();
         let window_ends = registry.activity().age(now) >= WINDOW;
         if window_ends || registry.is_observation_due(now) {
-            for (worker, account) in &self.accounts.0 {
+            for (worker, account) in &mut self.machine.accounts {
                 let Some(waited) = account() else { continue };
                 registry.meters(*worker).worker.set_waited(waited);
             }
@@ -197,6 +221,7 @@ impl WorkerController {
         drop(registry);
         if window_ends {
             self.commands.look(now, strain);
+            self.save_memory(now);
         }
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
             for tell in &tells {
@@ -519,6 +544,24 @@ mod tests {
         assert!(said.contains("worker 0 was ready to run and did not for 40 %"), "{said}");
         controller.serve(at(4));
         assert_eq!(verdict(), None, "it waits no more");
+    }
+
+    #[test]
+    fn memory_is_given_back_when_a_flood_of_connections_has_gone() {
+        let (mut controller, _worker) = controller();
+        let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let given = count.clone();
+        controller.set_give_back(Box::new(move || {
+            given.fetch_add(1, Ordering::Relaxed);
+        }));
+        let meters = controller.tenants.meters(0);
+        let mut serve = |connections, second| {
+            meters.worker.set_connections(connections);
+            controller.serve(at(second));
+            count.load(Ordering::Relaxed)
+        };
+        assert_eq!([serve(2_000, 1), serve(2_000, 2), serve(5, 3)], [0; 3]);
+        assert_eq!([serve(5, 4), serve(5, 5)], [1; 2]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use contract::{Promise, TenantId};
+use contract::{Promise, Share, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,10 @@ pub struct Admission {
     pub tokens_needed: u64,
     /// Tokens per second of the device that are left for best effort.
     pub tokens_left: u64,
+    /// `false` if the device has no model, and so limits nobody.
+    pub has_model: bool,
+    /// The share that the tenant has while it is best effort.
+    pub share: Share,
 }
 
 /// The reason for a refusal.
@@ -117,6 +121,15 @@ pub enum Refusal {
 /// The message while another process takes over.
 pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
 
+/// Returns a latency with the unit in which it is a short number.
+fn time(us: u32) -> String {
+    match us {
+        0..10_000 => format!("{us} µs"),
+        10_000..10_000_000 => format!("{} ms", f64::from(us) / 1e3),
+        _ => format!("{} s", f64::from(us) / 1e6),
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -161,8 +174,10 @@ impl fmt::Display for Refusal {
             ),
             Refusal::TooTight { latency_us, tightest_us, percentile } => write!(
                 f,
-                "{percentile} ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is \
-                 known for"
+                "{percentile} ≤ {} is below the lowest latency of the device's model, {}: ask for that \
+                 or more, or measure the device anew with `nearflash device recalibrate`",
+                time(*latency_us),
+                time(*tightest_us)
             ),
             Refusal::TooMuch {
                 tokens_needed,
@@ -175,7 +190,8 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "needs {tokens_needed} tokens/s of {tokens_available} available; the device \
-                     makes {tokens_device} at {percentile} ≤ {latency_us} µs, the bound of "
+                     makes {tokens_device} at {percentile} ≤ {}, the bound of ",
+                    time(*latency_us)
                 )?;
                 match limited_by {
                     Some(name) => write!(f, "tenant {name:?}"),
@@ -301,4 +317,20 @@ pub struct DeviceInfo {
     pub drift: Option<Drift>,
     /// `true` if the device's model is not the configured one.
     pub is_remodelled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_have_the_unit_in_which_they_are_short() {
+        let short = [500, 9_999, 10_000, 12_500, 2_000_000, 10_000_000].map(time);
+        assert_eq!(short, ["500 µs", "9999 µs", "10 ms", "12.5 ms", "2000 ms", "10 s"]);
+        let (latency_us, tightest_us) = (500, 10_000);
+        let tight = Refusal::TooTight { latency_us, tightest_us, percentile: Percentile::P95 };
+        assert!(tight.to_string().starts_with(
+            "p95 ≤ 500 µs is below the lowest latency of the device's model, 10 ms: ask for that"
+        ));
+    }
 }

@@ -27,6 +27,7 @@ pub mod sizing;
 mod standing;
 mod starvation;
 mod tenants;
+mod thrift;
 mod totals;
 mod traces;
 mod views;
@@ -37,7 +38,7 @@ pub use commands::{
     WorkerInfo, WorkerState,
 };
 pub use compliance::{BURST, Compliance};
-pub use controller::{Account, GRACE, NOTICE_PERIOD, WINDOW, WorkerController};
+pub use controller::{Account, GRACE, GiveBack, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use info::{
     Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,

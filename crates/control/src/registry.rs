@@ -356,7 +356,6 @@ impl TenantRegistry {
             return;
         }
         let waited = self.waits.look(self.meters.all());
-        // A changed price of writes changes the tokens that SLOs need.
         self.devices.observe(waited, now).into_iter().for_each(|place| self.price_tenants(place));
     }
 
@@ -469,6 +468,8 @@ impl TenantRegistry {
             device: device.name.clone(),
             tokens_needed: entry.tokens_needed,
             tokens_left: device.registry.left() / TOKEN,
+            has_model: device.has_model,
+            share: device.share_of(tenant),
         }
     }
 

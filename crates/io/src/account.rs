@@ -7,6 +7,27 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+/// The time that a thread needs to begin to run on a machine that has a processor for it, amply.
+const BEGIN: Duration = Duration::from_micros(50);
+
+/// The waits of a thread up to a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// The time for which the thread was ready to run and did not.
+    time: Duration,
+    /// The number of times that the thread began to run.
+    runs: u64,
+}
+
+impl Waits {
+    /// Returns the time since `earlier` for which the thread waited because others ran: without 50 µs
+    /// for each time that it began to run.
+    pub fn since(&self, earlier: &Waits) -> Duration {
+        let runs = u32::try_from(self.runs.saturating_sub(earlier.runs)).unwrap_or(u32::MAX);
+        self.time.saturating_sub(earlier.time).saturating_sub(BEGIN.saturating_mul(runs))
+    }
+}
+
 /// The kernel's account of one thread.
 #[derive(Debug)]
 pub struct ThreadAccount {
@@ -18,21 +39,23 @@ impl ThreadAccount {
     pub fn of_this_thread() -> Option<ThreadAccount> {
         let file = File::open("/proc/thread-self/schedstat").ok()?;
         let account = ThreadAccount { file };
-        account.waited().map(|_| account)
+        account.waits().map(|_| account)
     }
 
-    /// Returns the time for which the thread was ready to run and did not, since its start. A wait
-    /// counts from its end on. `None` once the thread has ended.
-    pub fn waited(&self) -> Option<Duration> {
+    /// Returns what was counted since the start of the thread. A wait counts from its end on. `None`
+    /// once the thread has ended.
+    pub fn waits(&self) -> Option<Waits> {
         let mut text = [0; 64];
         let length = self.file.read_at(&mut text, 0).ok()?;
         parse(std::str::from_utf8(&text[..length]).ok()?)
     }
 }
 
-/// Returns the second number of an account, in nanoseconds.
-fn parse(text: &str) -> Option<Duration> {
-    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+/// Returns the second number of an account, in nanoseconds, and the third.
+fn parse(text: &str) -> Option<Waits> {
+    let mut numbers = text.split_whitespace().skip(1).map(|number| number.parse().ok());
+    let (nanos, runs) = (numbers.next()??, numbers.next()??);
+    Some(Waits { time: Duration::from_nanos(nanos), runs })
 }
 
 #[cfg(test)]
@@ -41,9 +64,19 @@ mod tests {
 
     #[test]
     fn accounts_are_read_as_the_kernel_writes_them() {
-        assert_eq!(parse("918 4200000 3\n"), Some(Duration::from_micros(4_200)));
-        assert_eq!(parse("918"), None);
+        let waits = Waits { time: Duration::from_micros(4_200), runs: 3 };
+        assert_eq!(parse("918 4200000 3\n"), Some(waits));
+        assert_eq!((parse("918"), parse("918 4200000")), (None, None));
         assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn a_thread_that_often_begins_to_run_is_not_kept_waiting() {
+        let waits = |micros, runs| Waits { time: Duration::from_micros(micros), runs };
+        let before = waits(1_000, 10);
+        assert_eq!(waits(21_000, 2_010).since(&before), Duration::ZERO);
+        assert_eq!(waits(21_000, 15).since(&before), Duration::from_micros(19_750));
+        assert_eq!(before.since(&waits(21_000, 15)), Duration::ZERO);
     }
 
     #[test]
@@ -54,11 +87,11 @@ mod tests {
             ends.1.recv().unwrap();
         });
         let account = account.1.recv().unwrap();
-        let before = account.as_ref().map(ThreadAccount::waited);
+        let before = account.as_ref().map(ThreadAccount::waits);
         ends.0.send(()).unwrap();
         thread.join().unwrap();
         let Some(account) = account else { return };
         assert!(before.flatten().is_some());
-        assert_eq!(account.waited(), None);
+        assert_eq!(account.waits(), None);
     }
 }

@@ -30,11 +30,12 @@ mod sendblock;
 mod sockets;
 mod sockets_config;
 mod spread;
+mod thrift;
 mod unix;
 mod uring;
 mod waker;
 
-pub use account::ThreadAccount;
+pub use account::{ThreadAccount, Waits};
 pub use arena::{Arena, carve};
 pub use clock::Clock;
 pub use cpu::{check_cpu, keep_off_cpus, lower_priority, pin_to_cpu, raise_descriptor_limit};
@@ -55,6 +56,7 @@ pub use secrecy::keep_memory_secret;
 pub use sockets::SocketsOver;
 pub use sockets_config::SocketsConfig;
 pub use spread::Spread;
+pub use thrift::give_memory_back;
 pub use waker::Waker;
 
 /// The sockets of a worker over io_uring.

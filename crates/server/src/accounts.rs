@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::WorkerController;
-use io::ThreadAccount;
+use io::{ThreadAccount, Waits};
 
 /// The accounts by worker. Cheap to clone; all clones are the same accounts.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +17,13 @@ impl Accounts {
     pub(crate) fn watched_by(controller: &mut WorkerController, workers: usize) -> Accounts {
         let accounts = Accounts { all: (0..workers).map(|_| OnceLock::new()).collect() };
         for worker in 0..workers {
-            let own = accounts.clone();
-            controller.set_account(worker, Box::new(move || own.waited(worker)));
+            let (own, mut seen, mut sum) = (accounts.clone(), Waits::default(), Duration::ZERO);
+            let account = move || {
+                let now = own.waits_of(worker)?;
+                sum += now.since(&std::mem::replace(&mut seen, now));
+                Some(sum)
+            };
+            controller.set_account(worker, Box::new(account));
         }
         accounts
     }
@@ -28,15 +33,14 @@ impl Accounts {
         self.all[worker].get_or_init(ThreadAccount::of_this_thread);
     }
 
-    /// Returns the time for which a worker was ready to run and did not; `None` before its thread has
-    /// begun, after that has ended, and where the kernel has no accounts.
-    fn waited(&self, worker: usize) -> Option<Duration> {
-        self.all[worker].get()?.as_ref()?.waited()
+    /// Returns a worker's waits; `None` before its thread has begun, after that has ended, and where
+    /// the kernel has no accounts.
+    fn waits_of(&self, worker: usize) -> Option<Waits> {
+        self.all[worker].get()?.as_ref()?.waits()
     }
 
-    /// Returns the times for which the workers were ready to run and did not; zero where that is not
-    /// known.
-    pub(crate) fn waits(&self) -> Vec<Duration> {
-        (0..self.all.len()).map(|worker| self.waited(worker).unwrap_or_default()).collect()
+    /// Returns the workers' waits; none where that is not known.
+    pub(crate) fn waits(&self) -> Vec<Waits> {
+        (0..self.all.len()).map(|worker| self.waits_of(worker).unwrap_or_default()).collect()
     }
 }

@@ -35,7 +35,7 @@ use self::draft::{Beside, Draft};
 use self::duty::{Duty, ServerDevice, ServerWorker};
 use crate::accounts::Accounts;
 use crate::admin::{Crew, Office};
-use crate::config::exposure::exposed;
+use crate::config::exposure::{doubtful_names, exposed};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Way};
@@ -209,6 +209,9 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     if let Some(exposed) = args.config.as_ref().and_then(|file| exposed(&base, file)) {
         log::say(format_args!("warning: {exposed}"));
     }
+    for doubt in doubtful_names(&base) {
+        log::say(format_args!("warning: {doubt}; no host of another name is let in by it"));
+    }
     let place = socket_path(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut successor = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
@@ -321,6 +324,7 @@ fn start_controller(mut controller: WorkerController, wakers: &[Waker]) -> Resul
     for (worker, waker) in wakers.iter().cloned().enumerate() {
         controller.set_wake(worker, Box::new(move || waker.wake()));
     }
+    controller.set_give_back(Box::new(io::give_memory_back));
     let started = std::thread::Builder::new().name("control".to_owned()).spawn(|| controller.run());
     started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
 }

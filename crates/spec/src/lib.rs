@@ -32,4 +32,4 @@ pub use namespace::Namespace;
 pub use place::{Mistake, Nth, Place};
 pub use subsystem::{Ana, AnaState, Exported, Subsystem};
 pub use tenant::Tenant;
-pub use text::{check_name, size_in_blocks};
+pub use text::{check_name, check_nqn, size_in_blocks};

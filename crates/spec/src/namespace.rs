@@ -1,8 +1,12 @@
 //! `[[namespace]]`: ranges of devices, with their numbers and names.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
+use schemars::JsonSchema;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::text::offset_in_blocks;
 use crate::{Mistake, Nth, check_name, size_in_blocks};
 
 /// A namespace: a range of a device's blocks.
@@ -18,7 +22,7 @@ pub struct Namespace {
     /// Name of the device that has the namespace.
     pub device: String,
     /// Offset of the namespace from the start of the device, as a size.
-    #[serde(default = "nothing")]
+    #[serde(default = "nothing", deserialize_with = "offset")]
     pub offset: String,
     /// Size of the namespace. By default the rest of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +41,34 @@ pub struct Namespace {
 
 fn nothing() -> String {
     "0".to_owned()
+}
+
+/// Reads an offset: a text, or the number 0.
+fn offset<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    struct Offset;
+    impl Visitor<'_> for Offset {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a size such as \"1MiB\", or 0")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+            match number {
+                0 => Ok(nothing()),
+                other => Err(E::invalid_value(Unexpected::Signed(other), &self)),
+            }
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+            self.visit_i64(i64::try_from(number).unwrap_or(i64::MAX))
+        }
+    }
+    from.deserialize_any(Offset)
 }
 
 impl Namespace {
@@ -62,10 +94,7 @@ impl Namespace {
     /// # Errors
     /// Fails if the offset is no size.
     pub fn first_block(&self) -> Result<u64, Mistake> {
-        match self.offset.as_str() {
-            "0" => Ok(0),
-            text => size_in_blocks(text).map_err(|error| ("offset", format!("offset {error}"))),
-        }
+        offset_in_blocks(&self.offset).map_err(|error| ("offset", format!("offset {error}")))
     }
 
     /// Returns the size in blocks; `None` for the rest of the device.
@@ -116,6 +145,19 @@ impl Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offset_is_a_text_or_the_number_zero() {
+        let read = |offset: &str| {
+            toml::from_str::<Namespace>(&format!("device = \"d\"\noffset = {offset}\n"))
+        };
+        for zero in ["0", "\"0\"", "\"0B\"", "\"0MiB\""] {
+            assert_eq!(read(zero).unwrap().first_block(), Ok(0), "{zero}");
+        }
+        assert_eq!(read("\"1MiB\"").unwrap().first_block(), Ok(2048));
+        let said = read("4096").unwrap_err().to_string();
+        assert!(said.contains("such as \"1MiB\", or 0"), "{said}");
+    }
 
     #[test]
     fn a_namespace_has_a_number_a_name_and_a_uuid() {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use control::admin::{
     Admitted, ChangeTenants, ChangedTenants, Check, Client, NewTenant, Share, Slo, State,
-    TenantPatch, TenantStatus, Verdict,
+    TenantPatch, TenantStatus, Verdict, parse_percentile,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -86,7 +86,7 @@ pub(crate) struct Promise {
     read_percent: Option<u8>,
     /// Percentile that the latency bounds; other than 95 only if the device model has it [default:
     /// 95]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percentile)]
     percentile: Option<f64>,
     /// Bytes of a typical request [default: 4KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -236,15 +236,16 @@ fn set(
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
-    let Admitted { name, device, tokens_needed, tokens_left, .. } = admitted;
-    let left = number_text(*tokens_left as f64);
-    match tokens_needed {
-        0 => format!("{what} {name} on {device}: best effort, shares {left} tokens/s"),
-        needed => {
-            let needed = number_text(*needed as f64);
-            format!("{what} {name} on {device}: {needed} tokens/s promised, {left} left")
-        }
-    }
+    let Admitted { name, device, share, .. } = admitted;
+    let text = |tokens: u64| number_text(tokens as f64);
+    let (needed, left) = (text(admitted.tokens_needed), text(admitted.tokens_left));
+    let words = match admitted.tokens_needed {
+        0 if !admitted.has_model => "best effort, without limits".to_owned(),
+        0 if *share == Share::default() => format!("best effort, shares {left} tokens/s"),
+        0 => format!("best effort, {}, shares {left} tokens/s", share.text(number_text)),
+        _ => format!("{needed} tokens/s promised, {left} left"),
+    };
+    format!("{what} {name} on {device}: {words}")
 }
 
 fn judged(verdict: &Verdict) -> String {
@@ -272,8 +273,6 @@ fn show(tenant: &TenantStatus) -> String {
             number_text(tenant.tokens_needed as f64)
         )
     });
-    let cap = |tokens: u64| format!(", {} tokens/s at most", number_text(tokens as f64));
-    let cap = tenant.share.cap_tokens.map_or_else(String::new, cap);
     let tail = measured.p95_us.map_or_else(none, |us| time_text(us * 1e3));
     let now = format!(
         "{} requests/s, p95 of reads {tail}, {} tokens/s",
@@ -293,7 +292,7 @@ fn show(tenant: &TenantStatus) -> String {
             ("state", status(tenant)),
             ("device", tenant.device.clone()),
             ("promise", promise),
-            ("share", format!("weight {}{cap}", tenant.share.weight)),
+            ("share", tenant.share.text(number_text)),
             ("now", now),
             ("not done", not_done),
             ("holds", holds),
@@ -520,6 +519,28 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         assert_eq!(over(None, parse_cap("9k").ok()), Some(capped));
         assert_eq!(parse_cap("none"), Ok(Cap::None));
         assert!(parse_cap("0").is_err() && parse_cap("2000M").is_err());
+    }
+
+    #[test]
+    fn an_admission_says_what_the_tenant_gets() {
+        let admitted = |tokens_needed, has_model, share: &Share| Admitted {
+            name: "bulk".to_owned(),
+            number: 3,
+            device: "fast".to_owned(),
+            tokens_needed,
+            tokens_left: 360_000,
+            has_model,
+            share: share.clone(),
+        };
+        let said = |needed, has_model, share| outcome("set", &admitted(needed, has_model, share));
+        let (plain, own) = (Share::default(), Share { weight: 3, cap_tokens: Some(50_000) });
+        assert_eq!(said(0, true, &plain), "set bulk on fast: best effort, shares 360 000 tokens/s");
+        assert_eq!(
+            said(0, true, &own),
+            "set bulk on fast: best effort, weight 3, 50 000 tokens/s at most, shares 360 000 tokens/s"
+        );
+        assert_eq!(said(0, false, &plain), "set bulk on fast: best effort, without limits");
+        assert_eq!(said(9, true, &plain), "set bulk on fast: 9 tokens/s promised, 360 000 left");
     }
 
     #[test]

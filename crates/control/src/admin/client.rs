@@ -79,7 +79,11 @@ impl fmt::Display for ClientError {
             }
             ClientError::Pass(why) => f.write_str(why),
             ClientError::Refused(problem) => f.write_str(&problem.message),
-            ClientError::Broken(why) => write!(f, "the server's answer makes no sense: {why}"),
+            ClientError::Broken(why) => write!(
+                f,
+                "the server's answer makes no sense: {why}\nis that its admin API? `nearflash doctor` \
+                 lists the servers of this machine with theirs"
+            ),
         }
     }
 }

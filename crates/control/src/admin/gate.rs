@@ -54,9 +54,28 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// them. The page may have pointed its own name here, or may send cross-site requests. A Unix
 /// socket is no exception: `ssh -L` makes it a port of somebody's loopback.
 pub(super) async fn from_here(request: Request, next: Next) -> Response {
+    if let Some(message) = malformed(&request) {
+        return last(Problem::new(Code::Invalid, message).into_response());
+    }
     match trouble(&request) {
         None => next.run(request).await,
         Some(message) => Problem::new(Code::Forbidden, message).into_response(),
+    }
+}
+
+/// Returns the reason to refuse a request that does not say exactly one host (RFC 9112, 3.2).
+fn malformed(request: &Request) -> Option<&'static str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().map(HeaderValue::as_bytes);
+    if hosts.next().is_some() {
+        return Some("the request has more than one header `host`");
+    }
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    match (authority, host) {
+        (Some(authority), Some(host)) if authority != host => {
+            Some("the request's target names another host than its header `host`")
+        }
+        _ => None,
     }
 }
 
@@ -157,6 +176,9 @@ pub(super) async fn by_token(
                 .into_response();
         }
     };
+    if let Some(message) = malformed(&request) {
+        return last(Problem::new(Code::Invalid, message).into_response());
+    }
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let elsewhere = from_page(&request, host, "https://");
     let tokens = guard.credentials.tokens();
@@ -260,6 +282,23 @@ mod tests {
             assert!(said(Method::GET, headers).is_some(), "{headers:?}");
             assert!(said(Method::PUT, headers).is_some(), "{headers:?}");
         }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let said = |target: &str, hosts: &[&str]| {
+            let mut request = Request::builder().uri(target);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            malformed(&request.body(axum::body::Body::empty()).unwrap())
+        };
+        assert_eq!(said("/v1/tenants", &["localhost"]), None);
+        assert_eq!(said("http://localhost/v1/tenants", &["localhost"]), None);
+        assert_eq!(said("http://localhost/v1/tenants", &[]), None, "as HTTP/2 has it");
+        assert!(said("/v1/tenants", &["localhost", "evil.example"]).is_some());
+        assert!(said("/v1/tenants", &["localhost", "localhost"]).is_some());
+        assert!(said("http://evil.example/v1/tenants", &["localhost"]).is_some());
     }
 
     #[test]

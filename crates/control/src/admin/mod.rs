@@ -61,7 +61,7 @@ pub use listeners::ListenerPatch;
 pub use model::{
     Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Correction, DeviceStatus,
     Devices, Drift, DriftState, NewTenant, Origin, RemoveNamed, SetNamed, Share, Slo, Strictest,
-    TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers,
+    TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers, parse_percentile,
 };
 pub use openapi::document;
 pub use operations::in_batch;

@@ -62,6 +62,30 @@ fn one() -> u32 {
     1
 }
 
+impl Share {
+    /// Returns the weight and the cap in words, with numbers as `number` writes them.
+    pub fn text(&self, number: impl Fn(f64) -> String) -> String {
+        let cap = |tokens: u64| format!(", {} tokens/s at most", number(tokens as f64));
+        format!("weight {}{}", self.weight, self.cap_tokens.map_or_else(String::new, cap))
+    }
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share { weight: one(), cap_tokens: None }
+    }
+}
+
+/// Parses the percentile of an SLO, such as 95 or 99.9.
+///
+/// # Errors
+/// Fails with what was expected.
+pub fn parse_percentile(text: &str) -> Result<f64, String> {
+    let percentile = text.trim_start_matches('p').parse().ok();
+    let good = percentile.filter(|percentile| (0.1..=99.9).contains(percentile));
+    good.ok_or_else(|| "expected a number from 0.1 to 99.9, such as 95".to_owned())
+}
+
 /// Returns the schema of a member that must be there, although it may be `null`.
 fn slo_or_null(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Option<Slo>>()
@@ -197,6 +221,16 @@ pub struct Admitted {
     pub tokens_needed: u64,
     /// Tokens per second of the device that are left for best effort.
     pub tokens_left: u64,
+    /// `false` if the device has no model, and so limits nobody.
+    #[serde(default = "yes")]
+    pub has_model: bool,
+    /// The share of a best-effort tenant.
+    #[serde(default)]
+    pub share: Share,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The class of a tenant.
@@ -530,7 +564,25 @@ mod translation {
                 device: admission.device,
                 tokens_needed: admission.tokens_needed,
                 tokens_left: admission.tokens_left,
+                has_model: admission.has_model,
+                share: Share {
+                    weight: admission.share.weight,
+                    cap_tokens: admission.share.cap_tokens,
+                },
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_number_below_100() {
+        assert_eq!(["95", "p99", "99.9"].map(parse_percentile), [Ok(95.0), Ok(99.0), Ok(99.9)]);
+        for bad in ["NaN", "inf", "100", "0", "-1", "", "many"] {
+            assert!(parse_percentile(bad).unwrap_err().contains("0.1 to 99.9"), "{bad}");
         }
     }
 }

@@ -216,7 +216,9 @@ impl From<Refusal> for Problem {
         let code = match &refusal {
             Refusal::Invalid(_) => Code::Invalid,
             Refusal::Taken(name) => {
-                let message = format!("there is a tenant {name:?} already; change it instead");
+                let message = format!(
+                    "there is a tenant {name:?} already; `nearflash tenant set` changes it"
+                );
                 return Problem::new(Code::Taken, message);
             }
             Refusal::NoTenant { name, known, others } => {

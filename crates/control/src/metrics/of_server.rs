@@ -179,7 +179,7 @@ families! {
         "Time that these turns took, with the system call behind each: the rate of this is the share of the time in which the worker had something to do. Looking for more before it sleeps is not in it."
         => |snapshot, out| of_workers(snapshot, |n, flow| out.sum([n], flow.busy));
     worker_waited_seconds: Counter["worker"]
-        "Time for which the worker's thread was ready to run and did not, because other threads had the processors: the rate of this is the share of the time that the machine took from the worker. None where the kernel does not count it."
+        "Time for which the worker's thread was ready to run and did not, because other threads had the processors, without 50 µs for each time that it began to run: the rate of this is the share of the time that the machine took from the worker. None where there was no such time, or the kernel does not count it."
         => |snapshot, out| of_workers(snapshot, |n, flow| match flow.waited > 0.0 {
             true => out.sum([n], flow.waited),
             false => Ok(()),

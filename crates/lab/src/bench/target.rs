@@ -67,7 +67,10 @@ impl FromStr for Target {
         let server = match text.parse::<Address>() {
             Ok(server) => server,
             Err(AddressError::Scheme) if !text.contains("://") && !text.contains("+unix:") => {
-                let spec = text.parse::<Spec>().map_err(|e| e.to_string())?;
+                let spec = text.parse::<Spec>().map_err(|error| match is_host_and_port(text) {
+                    true => format!("{text} names no protocol: did you mean reflex://{text}?"),
+                    false => error.to_string(),
+                })?;
                 return Ok(Target::Device { spec, text: text.to_owned() });
             }
             Err(error) => return Err(error.to_string()),
@@ -75,6 +78,15 @@ impl FromStr for Target {
         let endpoint = find(&server.place)?;
         Ok(Target::Server { endpoint, version: server.version, text: text.to_owned() })
     }
+}
+
+/// Returns `true` for `HOST:PORT`, which no device is named by.
+fn is_host_and_port(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok()
+            && (host == "localhost" || host.contains('.') || host.contains(']'))
+    })
 }
 
 /// Looks the host up.
@@ -136,5 +148,9 @@ mod tests {
         assert!(error("nvme-tcp://127.0.0.1:4420").contains("name is missing"));
         assert!(error("nbd://127.0.0.1").contains("port is missing"));
         assert!(!error("nonsense").is_empty());
+        for bare in ["127.0.0.1:7520", "localhost:7520", "[::1]:7520", "server.example:7520"] {
+            assert!(error(bare).contains(&format!("did you mean reflex://{bare}?")), "{bare}");
+        }
+        assert!(error("sum:64").contains("unknown kind of device"));
     }
 }

@@ -23,6 +23,15 @@ fn secrets(config: &Config) -> Option<&'static str> {
     .find_map(|(is_there, what)| is_there.then_some(what))
 }
 
+/// Returns warnings about the names of hosts and subsystems in the configuration that can only be
+/// slips. A server starts with them, as it always did.
+pub fn doubtful_names(config: &Config) -> Vec<String> {
+    let of_hosts = config.host.iter().map(|host| &host.nqn);
+    let of_subsystems =
+        config.subsystem.iter().flat_map(|one| one.nqn.iter().chain(one.hosts.iter().flatten()));
+    of_subsystems.chain(of_hosts).filter_map(|nqn| spec::check_nqn(nqn).err()).collect()
+}
+
 /// Returns a warning if all users of this machine may read secrets in `file`, from which the
 /// configuration was read. The warning says what to do.
 pub fn exposed(config: &Config, file: &Path) -> Option<String> {

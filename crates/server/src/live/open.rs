@@ -40,12 +40,15 @@ impl Open {
     }
 }
 
-/// Finds a listener by its number or address.
+/// Finds a listener by its number, URL or address.
 pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem> {
     let number = name.parse::<u16>().ok();
     let found = all.iter().find(|open| match number {
         Some(number) => open.at.number == number,
-        None => open.url() == name,
+        None => {
+            let url = open.url();
+            url == name || url.split_once("://").is_some_and(|(_, address)| address == name)
+        }
     });
     found.ok_or_else(|| {
         let known = all.iter().map(Open::url).collect();

@@ -33,6 +33,7 @@ impl Subsystems<'_> {
         wanted: &NewSubsystem,
     ) -> Result<admin::SubsystemStatus, Problem> {
         self.controllers()?;
+        check(std::iter::once(&wanted.nqn).chain(wanted.hosts.iter().flatten()))?;
         self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             if find(world, &wanted.nqn).is_ok() {
@@ -101,6 +102,9 @@ impl Subsystems<'_> {
         let mut now = None;
         self.0.change(inner, |inner, changes| {
             let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
+            if known.is_none() {
+                check([&nqn.to_owned()])?;
+            }
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
             let HostPatch { key, controller_key, tenant } = to;
             let host = host.with(key.as_deref(), controller_key.as_deref(), tenant.as_deref());
@@ -146,6 +150,12 @@ pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsyste
     })
 }
 
+/// Checks names of hosts and subsystems that are new.
+fn check<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<(), Problem> {
+    let slip = names.into_iter().find_map(|nqn| spec::check_nqn(nqn).err());
+    slip.map_or(Ok(()), |why| Err(Problem::new(Code::Invalid, why)))
+}
+
 /// Returns a subsystem with the changes of a patch.
 fn changed(
     world: &World,
@@ -164,6 +174,7 @@ fn changed(
         let hosts = config.hosts.get_or_insert_default();
         let new = to.allow.iter().filter(|host| !hosts.contains(host)).cloned();
         let new: Vec<String> = new.collect();
+        check(&new)?;
         hosts.extend(new);
     }
     if !to.deny.is_empty() {

@@ -14,7 +14,7 @@ use contract::{
     SizeClass, SlotTable, Submission, TenantId, Turn,
 };
 use flash::Chance;
-use io::{Clock, Reactor, SpinPolicy, ThreadAccount};
+use io::{Clock, Reactor, SpinPolicy, ThreadAccount, Waits};
 use qos::{AnyScheduler, PAGE_BYTES};
 
 use crate::interface::Way;
@@ -96,11 +96,10 @@ impl Orders {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
-    /// Returns the time for which the thread was ready to run and did not; zero where the kernel does
-    /// not count it.
-    pub(super) fn waited(&self) -> Duration {
+    /// Returns the waits of the thread; none where the kernel does not count them.
+    pub(super) fn waits(&self) -> Waits {
         let account = self.account.get().and_then(Option::as_ref);
-        account.and_then(ThreadAccount::waited).unwrap_or_default()
+        account.and_then(ThreadAccount::waits).unwrap_or_default()
     }
 
     /// Probes that ended badly.

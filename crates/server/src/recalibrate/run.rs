@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
-use io::{EpollSockets, Sockets};
+use io::{EpollSockets, Sockets, Waits};
 use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
 use qos::{DeviceModel, QueueLimits, Seen, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
 
@@ -26,9 +26,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads behind which a tail is worth something.
 const LOOK_READS: u64 = 200;
-
-/// The number of times that a step is made while threads wait for processors meanwhile.
-const STEP_TRIES: u32 = 8;
 
 /// The time limit of a recalibration.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -82,6 +79,8 @@ struct Run<'a> {
     late_at: Instant,
     /// Probes submitted, and requests that all have submitted, when tenants were last looked at.
     looked: Option<Looked>,
+    /// Steps that were made again, because threads waited for processors.
+    repeats: u32,
 }
 
 /// The requests submitted up to a moment.
@@ -115,8 +114,19 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     let made = known.and_then(|device| device.tokens).unwrap_or(0) as f64 * 100.0;
     let late_at = now;
     let (place, begun) = (n, now);
-    let mut run =
-        Run { tools, order, place, shared, model, made, begun, late, late_at, looked: None };
+    let mut run = Run {
+        tools,
+        order,
+        place,
+        shared,
+        model,
+        made,
+        begun,
+        late,
+        late_at,
+        looked: None,
+        repeats: 0,
+    };
     let measured = run.with_prober(tenant, Recalibration::new(plan));
     tools.tenants.registry().dismiss(tenant, tools.tenants.now());
     measured
@@ -141,23 +151,22 @@ fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
     tenants.iter().filter(is_late).map(|info| info.tenant).collect()
 }
 
-/// Makes a step until threads do not wait for processors meanwhile, a bounded number of times.
-fn undisturbed<T>(mut step: impl FnMut() -> Result<Option<T>, Ended>) -> Result<T, Ended> {
-    for _ in 0..STEP_TRIES {
-        if let Some(seen) = step()? {
-            return Ok(seen);
-        }
-    }
-    Err(Ended::Refused(format!(
-        "the machine is overcommitted: in {STEP_TRIES} tries of a step, workers or probes were ready \
-         to run and did not for more than {:.1} % of the time, so delays are not those of the device",
-        WAITS_MAX * 100.0
-    )))
+/// Why a recalibration takes too long, in which so many steps were made again.
+fn too_long(repeats: u32) -> String {
+    let again = match repeats {
+        0 => String::new(),
+        n => format!(
+            ", and {n} steps were made again: the machine is overcommitted, so workers or probes were \
+             ready to run and did not for more than {:.1} % of the time",
+            WAITS_MAX * 100.0
+        ),
+    };
+    format!("it took more than {} seconds{again}", RUN_MAX.as_secs())
 }
 
 /// Returns the longest of the waits between two looks at the same threads.
-fn longest(before: &[Duration], after: &[Duration]) -> Duration {
-    let each = after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before));
+fn longest(before: &[Waits], after: &[Waits]) -> Duration {
+    let each = after.iter().zip(before).map(|(after, before)| after.since(before));
     each.max().unwrap_or_default()
 }
 
@@ -206,7 +215,10 @@ impl Run<'_> {
             recalibration.tighten(self.bound_us());
             let Some(step) = recalibration.next_step() else { break };
             (self.order.tell)(&recalibration, None);
-            let (sighting, is_cut) = undisturbed(|| self.step(&mut recalibration, &step))?;
+            let Some((sighting, is_cut)) = self.step(&mut recalibration, &step)? else {
+                self.repeats += 1;
+                continue;
+            };
             recalibration.take(step, sighting, is_cut);
             (self.order.tell)(&recalibration, Some(&sighting));
         }
@@ -218,11 +230,10 @@ impl Run<'_> {
         self.tools.tenants.registry().devices().strictest_us(self.place)
     }
 
-    /// Returns the times for which the workers and the thread of the probes were ready to run and did
-    /// not.
-    fn waits(&self) -> Vec<Duration> {
+    /// Returns the waits of the workers and of the thread of the probes.
+    fn waits(&self) -> Vec<Waits> {
         let mut waits = self.tools.accounts.waits();
-        waits.push(self.order.orders.waited());
+        waits.push(self.order.orders.waits());
         waits
     }
 
@@ -290,8 +301,7 @@ impl Run<'_> {
         }
         let now = self.tools.tenants.now();
         if now.since(self.begun) > RUN_MAX {
-            let why = format!("it took more than {} seconds", RUN_MAX.as_secs());
-            return Err(Ended::Refused(why));
+            return Err(Ended::Refused(too_long(self.repeats)));
         }
         if now.since(self.late_at) >= WINDOW {
             self.late_at = now;
@@ -346,28 +356,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_in_which_threads_waited_is_made_again() {
-        let mut steps = [None, None, Some(7)].into_iter();
-        assert_eq!(undisturbed(|| Ok(steps.next().unwrap())).unwrap(), 7);
-        let mut tries = 0;
-        let never = undisturbed(|| {
-            tries += 1;
-            Ok(None::<()>)
-        });
-        let Err(Ended::Refused(why)) = never else { panic!("{never:?}") };
-        assert!(why.contains("overcommitted") && why.contains("2.5 %"), "{why}");
-        assert_eq!(tries, STEP_TRIES);
-        assert!(matches!(
-            undisturbed(|| Err::<Option<()>, _>(Ended::Cancelled)),
-            Err(Ended::Cancelled)
-        ));
-    }
-
-    #[test]
-    fn the_thread_that_waited_most_counts() {
-        let millis = |each: [u64; 3]| each.map(Duration::from_millis);
-        let most = longest(&millis([5, 9, 1]), &millis([6, 9, 4]));
-        assert_eq!(most, Duration::from_millis(3));
-        assert_eq!(longest(&[], &[]), Duration::ZERO);
+    fn what_takes_too_long_because_of_the_machine_says_so() {
+        assert_eq!(too_long(0), "it took more than 600 seconds");
+        let said = too_long(3);
+        assert!(said.contains("3 steps were made again: the machine is overcommitted"), "{said}");
+        assert!(said.ends_with("2.5 % of the time"), "{said}");
     }
 }

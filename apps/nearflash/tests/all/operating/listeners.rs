@@ -185,6 +185,8 @@ fn a_listener_that_cannot_be_is_refused_with_the_reason() {
         let said = place.refused(&["listener", "add", url]);
         assert!(said.contains(word), "{url}: {said}");
     }
+    let address = server.address().to_string();
+    assert!(place.told(&["listener", "show", &address]).contains(&taken), "without its protocol");
     let said = place.refused(&["listener", "rm", "7"]);
     assert!(said.contains("there is no listener \"7\"") && said.contains(&taken), "{said}");
     assert_eq!(place.listed(), before);
@@ -196,6 +198,11 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
     let place = Place::with(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
     let _server = place.start();
     let first = place.add(&format!("nvme-tcp://{}", free_port()));
+    let slip = "nqn.2014-08.org.nvmexpress:uuid:…";
+    for words in [&["subsystem", "allow", SUBSYSTEM, slip][..], &["host", "add", slip]] {
+        let said = place.refused(words);
+        assert!(said.contains("a UUID behind"), "{said}");
+    }
     let mut host = NvmeQueue::admin(first, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(first, 1, SUBSYSTEM);
     assert_eq!(host.namespaces(), [1]);

@@ -1,0 +1,70 @@
+//! When the memory of connections that have left is given back to the system.
+//!
+//! The allocator keeps what a flood of connections has used, in case of another. Giving memory back
+//! holds the allocator's locks for some milliseconds, so this happens only when many connections have
+//! left, no more leave or come, and seldom.
+
+use std::time::Duration;
+
+use contract::Instant;
+
+/// The number of connections that have to leave.
+const LEFT_MIN: u32 = 256;
+
+/// The shortest time between two times.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The numbers of connections, from look to look.
+#[derive(Debug, Default)]
+pub(crate) struct Thrift {
+    /// The most since memory was given back, and the number at the last look.
+    most: u32,
+    last: u32,
+    given_at: Option<Instant>,
+}
+
+impl Thrift {
+    /// Takes the present number of connections. Returns `true` if memory is to be given back.
+    pub(crate) fn look(&mut self, connections: u32, now: Instant) -> bool {
+        self.most = self.most.max(connections);
+        let is_calm = std::mem::replace(&mut self.last, connections) == connections;
+        let is_recent = self.given_at.is_some_and(|at| now.since(at) < PERIOD);
+        if !is_calm || is_recent || self.most - connections < LEFT_MIN {
+            return false;
+        }
+        (self.most, self.given_at) = (connections, Some(now));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the seconds at which memory is given back, of these numbers of connections a second.
+    fn given(connections: impl IntoIterator<Item = u32>) -> Vec<u64> {
+        let (mut thrift, mut given) = (Thrift::default(), Vec::new());
+        for (connections, second) in connections.into_iter().zip(1..) {
+            if thrift.look(connections, Instant::ZERO + Duration::from_secs(second)) {
+                given.push(second);
+            }
+        }
+        given
+    }
+
+    #[test]
+    fn memory_is_given_back_once_when_a_flood_has_gone() {
+        assert_eq!(given([0, 2_000, 2_000, 900, 30, 30, 30, 30]), [6]);
+        assert!(given([300, 300, 100, 100, 100]).is_empty(), "few have left");
+        // One leaves or comes each second, so it is never calm.
+        assert!(given((0..50).map(|n| 1_000 - 20 * n)).is_empty());
+    }
+
+    #[test]
+    fn memory_is_given_back_seldom() {
+        let wave = [1_000, 1_000, 10, 10];
+        let waves = given(wave.into_iter().cycle().take(48));
+        assert!(waves.windows(2).all(|two| two[1] - two[0] >= 10), "{waves:?}");
+        assert_eq!(waves, [4, 16, 28, 40]);
+    }
+}
