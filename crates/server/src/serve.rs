@@ -533,7 +533,7 @@ fn build<N: Way>(
 }
 
 /// Handles signals. The first SIGTERM or SIGINT drains all workers, or ends a drain soon. The
-/// second one ends the process at once, as does the first after another process has taken over.
+/// second one ends the process at once.
 /// SIGHUP reloads the configuration in a thread of its own, because the disk may be slow. A SIGHUP
 /// during a reload causes one more reload.
 fn stop_on_signal(
@@ -559,7 +559,7 @@ fn stop_on_signal(
                 let _ = asked.try_send(());
                 continue;
             }
-            if plan.orders.are_given() || std::mem::replace(&mut is_told, true) {
+            if std::mem::replace(&mut is_told, true) {
                 std::process::exit(130);
             }
             // First, since an idle server ends as soon as it is told to stop.

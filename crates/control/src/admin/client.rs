@@ -392,7 +392,16 @@ async fn exchange(
         _ => connect(address, pass).await?,
     };
     open.ready().await.map_err(broken)?;
-    let response = open.send_request(request).await.map_err(broken)?;
+    let again = (request.method() == Method::GET).then(|| request.clone());
+    let response = match (open.send_request(request).await, again) {
+        // A process that has just handed over may take a connection and end before it answers.
+        (Err(error), Some(query)) if error.is_incomplete_message() => {
+            open = connect(address, pass).await?;
+            open.send_request(query).await
+        }
+        (sent, _) => sent,
+    };
+    let response = response.map_err(broken)?;
     let status = response.status();
     let warning = response.headers().get(WARNING).and_then(|text| text.to_str().ok());
     let warning = warning.map(str::to_owned);

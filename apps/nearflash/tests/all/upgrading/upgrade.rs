@@ -410,9 +410,8 @@ fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
     old.terminate();
     place.go_on();
     let new = new.await_ready();
-    // The signal is heard before the other process has everything, or after that and ends this at once.
-    let code = old.wait().code();
-    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+    let status = old.wait();
+    assert!(status.success(), "{status}: {}", old.log());
     assert!(clients.alive() >= 1, "{}", new.log());
     is_served(&new);
 }
