@@ -22,7 +22,7 @@ struct Gone {
     buf: Option<Buf>,
 }
 
-/// What comes after a part of a request has ended.
+/// The step after the end of a part of a request.
 pub(crate) enum Next {
     /// Nothing: nobody waited for the end of the request.
     Nothing,

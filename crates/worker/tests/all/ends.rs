@@ -141,8 +141,8 @@ fn a_bounded_number_ends_at_a_time() {
     assert_eq!(end(&mut rig, name(64, 0), until), Ok(1), "another is gone");
 }
 
-/// Whoever connects again sends its requests again; with the older copies in the queue, a tenant with
-/// few tokens would pay for what nobody waits for.
+/// A client that connects again sends its requests again; with the older copies in the queue, a tenant
+/// with few tokens would pay for what nobody waits for.
 #[test]
 fn what_a_lost_connection_has_in_a_queue_is_dropped_and_costs_nothing() {
     let mut rig = Rig::new(12, &[(UNIT, 4)]);
