@@ -304,7 +304,7 @@ fn nonsense_is_answered_with_what_to_do() {
             400,
             "100 % reads",
         ),
-        ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1,"latency_us":9}}"#, 409, "tighter"),
+        ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1,"latency_us":9}}"#, 409, "lowest"),
         ("POST", "/v1/tenants", r#"{"name":"x","share":{"weight":0}}"#, 400, "1 to 1000"),
         ("POST", "/v1/tenants", r#"{"name":"x","share":{"cap_tokens":0}}"#, 400, "cap_tokens is 0"),
         ("POST", "/v1/tenants", r#"{"name":"x","share":{"wait":2}}"#, 400, "unknown field `wait`"),
