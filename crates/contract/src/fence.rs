@@ -6,6 +6,7 @@
 //! superseding side marks the connection, then checks the count.
 
 use alloc::sync::Arc;
+use core::array::from_fn;
 #[cfg(not(test))]
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +20,20 @@ use crate::steps::AtomicU32;
 /// The rights of a connection can be reduced while it lives ([`revoke`](Fence::revoke)). Each
 /// request belongs to the epoch in which it was found to be allowed. A request of an earlier epoch
 /// must be checked again before it starts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fence {
     /// Twice the epoch, plus one once no request of the connection may start any more.
     state: AtomicU32,
     /// Requests that have started and not ended, by the epoch's lowest bit and by device.
     running: [[AtomicU32; DEVICES_MAX]; 2],
     /// A bit per device: set while this superseded fence is counted in its kin's `ghosts`.
-    haunts: AtomicU32,
+    haunts: [AtomicU32; DEVICES_MAX / 32],
     kin: Option<Arc<Kin>>,
 }
 
 /// The shared state of the connections of one client that may be live at the same time. Outstanding
 /// requests of superseded connections hold up the requests of the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Kin {
     /// Number of superseded fences with outstanding requests, by device.
     ghosts: [AtomicU32; DEVICES_MAX],
@@ -57,6 +58,28 @@ pub enum Start {
 
 /// The low bit of a fence's state.
 const SUPERSEDED: u32 = 1;
+
+/// Returns the word and the bit of a device in a fence's haunts.
+fn haunt(device: usize) -> (usize, u32) {
+    (device / 32, 1 << (device % 32))
+}
+
+fn zeros<const N: usize>() -> [AtomicU32; N] {
+    from_fn(|_| AtomicU32::default())
+}
+
+impl Default for Fence {
+    fn default() -> Fence {
+        let running = [zeros(), zeros()];
+        Fence { state: AtomicU32::default(), running, haunts: zeros(), kin: None }
+    }
+}
+
+impl Default for Kin {
+    fn default() -> Kin {
+        Kin { ghosts: zeros(), is_all_here: AtomicBool::new(false) }
+    }
+}
 
 impl Fence {
     /// Returns a fence whose requests wait for those of superseded fences of the same kin.
@@ -108,8 +131,9 @@ impl Fence {
         for device in 0..DEVICES_MAX {
             if self.is_running_at(device) {
                 kin.ghosts[device].fetch_add(1, Ordering::SeqCst);
-                let was = self.haunts.fetch_or(1 << device, Ordering::SeqCst);
-                if was & 1 << device != 0 {
+                let (word, bit) = haunt(device);
+                let was = self.haunts[word].fetch_or(bit, Ordering::SeqCst);
+                if was & bit != 0 {
                     kin.ghosts[device].fetch_sub(1, Ordering::SeqCst); // it counts once
                 }
                 // The last request may have ended before the fence was counted as a ghost.
@@ -162,8 +186,9 @@ impl Fence {
     /// Removes the fence from the ghosts at the device, if it is counted there. Of two concurrent
     /// callers, one removes it.
     fn rest(&self, device: usize) {
-        let was = self.haunts.fetch_and(!(1 << device), Ordering::SeqCst);
-        if was & 1 << device != 0 {
+        let (word, bit) = haunt(device);
+        let was = self.haunts[word].fetch_and(!bit, Ordering::SeqCst);
+        if was & bit != 0 {
             let kin = self.kin.as_ref().expect("whoever haunts has kin");
             kin.ghosts[device].fetch_sub(1, Ordering::SeqCst);
         }
@@ -316,7 +341,7 @@ mod tests {
         /// Returns the atomics that change in the first epoch.
         fn watched(&self) -> Vec<usize> {
             let Fence { state, running, haunts, .. } = &self.fence;
-            [state.at(), running[0][0].at(), haunts.at(), self.kin.ghosts[0].at()].into()
+            [state.at(), running[0][0].at(), haunts[0].at(), self.kin.ghosts[0].at()].into()
         }
 
         fn watched_in_both(&self) -> Vec<usize> {

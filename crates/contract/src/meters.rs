@@ -12,6 +12,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::counter::{bump, bump_u64};
 use crate::latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_of_fine, fine_edge,
@@ -80,6 +82,8 @@ pub struct Meters {
     cells: Box<[Meter]>,
     /// Meters of namespaces, by number less one.
     namespaces: Box<[NamespaceMeter]>,
+    /// The largest number of a namespace that the worker knows or knew.
+    namespaces_end: AtomicU32,
     devices: Box<[DeviceMeter]>,
     protocols: [WorkMeter; Protocol::ALL.len()],
     /// The meter of the worker itself.
@@ -92,9 +96,13 @@ pub struct Meters {
 impl Meters {
     /// Returns meters of tenants whose numbers are below `tenants_max`.
     pub fn new(tenants_max: usize) -> Meters {
+        // Zeroed by the system: what no namespace uses takes no memory.
+        let namespaces = <[NamespaceMeter]>::new_box_zeroed_with_elems(NAMESPACES_MAX);
+        let namespaces = namespaces.expect("the address space has room for them");
         Meters {
             cells: (0..tenants_max).map(|_| Meter::new()).collect(),
-            namespaces: (0..NAMESPACES_MAX).map(|_| NamespaceMeter::default()).collect(),
+            namespaces,
+            namespaces_end: AtomicU32::new(0),
             devices: (0..DEVICES_MAX).map(|_| DeviceMeter::default()).collect(),
             protocols: Default::default(),
             worker: WorkerMeter::default(),
@@ -105,6 +113,20 @@ impl Meters {
     /// Returns a tenant's meter, if the number is below the maximum.
     pub fn get(&self, tenant: TenantId) -> Option<&Meter> {
         self.cells.get(tenant.0 as usize)
+    }
+
+    /// Worker: returns a namespace's meter like [`namespace`](Meters::namespace), and has readers look
+    /// at it from now on.
+    pub fn know_namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
+        let meter = self.namespace(number)?;
+        let end = self.namespaces_end().max(number.0);
+        self.namespaces_end.store(end.into(), Ordering::Release);
+        Some(meter)
+    }
+
+    /// Returns the largest number of a namespace that the worker knows or knew.
+    pub fn namespaces_end(&self) -> u16 {
+        self.namespaces_end.load(Ordering::Acquire) as u16
     }
 
     /// Returns a namespace's meter, if its number is among the first [`NAMESPACES_MAX`].

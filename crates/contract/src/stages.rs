@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::Kind;
 use crate::counter::bump;
 use crate::latency::{COARSE_BUCKETS, CoarseBucket};
@@ -29,7 +31,7 @@ pub type Coarse<T> = [T; COARSE_BUCKETS];
 pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
 
 /// Histograms of times with one worker as their single writer. The counters wrap.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, FromZeros)]
 pub struct StageMeter(Staged<AtomicU32>);
 
 impl StageMeter {

@@ -3,15 +3,17 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::Kind;
 use crate::counter::{bump, bump_u64};
 use crate::stages::{self, StageMeter, Staged};
 
-/// Largest number of a namespace that is counted.
-pub const NAMESPACES_MAX: usize = 1024;
+/// Largest number of a namespace. Its form on the wire has 16 bits.
+pub const NAMESPACES_MAX: usize = 65_000;
 
 /// A worker's counters of a part of its requests.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, FromZeros)]
 pub struct WorkMeter {
     reads: AtomicU32,
     writes: AtomicU32,
@@ -98,7 +100,7 @@ impl WorkReading {
 }
 
 /// A worker's counters of one namespace.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, FromZeros)]
 pub struct NamespaceMeter {
     /// The successful requests.
     pub work: WorkMeter,

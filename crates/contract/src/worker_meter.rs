@@ -8,7 +8,7 @@ use crate::counter::{bump, bump_u64};
 use crate::{End, Status};
 
 /// Maximum number of devices of a worker.
-pub const DEVICES_MAX: usize = 16;
+pub const DEVICES_MAX: usize = 64;
 
 /// The flow of tokens, in nano-units (a token is 100 units). All counters wrap, within minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,20 @@ pub struct Tokens {
     pub borrowed: u64,
     /// Discarded when the bucket was emptied.
     pub expired: u64,
+}
+
+impl Tokens {
+    /// Returns the flow after an earlier one.
+    #[must_use]
+    pub fn after(self, earlier: Tokens) -> Tokens {
+        Tokens {
+            generated: self.generated.wrapping_add(earlier.generated),
+            spent: self.spent.wrapping_add(earlier.spent),
+            donated: self.donated.wrapping_add(earlier.donated),
+            borrowed: self.borrowed.wrapping_add(earlier.borrowed),
+            expired: self.expired.wrapping_add(earlier.expired),
+        }
+    }
 }
 
 /// A worker's counters of one device.

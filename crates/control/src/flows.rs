@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use contract::{
-    Coarse, DeviceReading, End, Gauges, Instant, Meters, NAMESPACES_MAX, NamespaceId, Part,
-    Protocol, Stage, Status, Tokens, WorkReading, WorkerReading,
+    Coarse, DeviceReading, End, Gauges, Instant, Meters, NamespaceId, Part, Protocol, Stage,
+    Status, Tokens, WorkReading, WorkerReading,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,8 @@ pub struct WorkerFlow {
 #[derive(Debug)]
 pub(crate) struct Flows {
     ended_at: Instant,
-    namespaces: Box<[(WorkReading, NamespaceFlow)]>,
+    /// The namespaces that are known or were, by number less one.
+    namespaces: Vec<(WorkReading, NamespaceFlow)>,
     devices: Vec<(DeviceReading, DeviceFlow)>,
     workers: Vec<(WorkerReading, WorkReading, WorkerFlow)>,
     protocols: ByProtocol,
@@ -120,16 +121,19 @@ impl Flows {
     pub(crate) fn new(devices: usize, workers: usize) -> Flows {
         Flows {
             ended_at: Instant::ZERO,
-            namespaces: vec![Default::default(); NAMESPACES_MAX].into(),
+            namespaces: Vec::new(),
             devices: vec![Default::default(); devices],
             workers: vec![Default::default(); workers],
             protocols: ByProtocol::default(),
         }
     }
 
-    /// Adds a device.
-    pub(crate) fn add_device(&mut self) {
-        self.devices.push(Default::default());
+    /// Adds a device, in a new place or in that of a removed one. Counters of a place go on.
+    pub(crate) fn add_device(&mut self, place: usize) {
+        match self.devices.get_mut(place) {
+            Some((_, flow)) => *flow = DeviceFlow::default(),
+            None => self.devices.push(Default::default()),
+        }
     }
 
     /// Ends a window. The devices' registries also generate and discard tokens, besides the
@@ -169,6 +173,9 @@ impl Flows {
         let mut on_devices = vec![Work::default(); self.devices.len()];
         let mut by_workers = vec![WorkReading::default(); self.workers.len()];
         let mut all = Work::default();
+        let end = meters.iter().map(|meters| usize::from(meters.namespaces_end())).max();
+        let end = end.unwrap_or(0).max(self.namespaces.len());
+        self.namespaces.resize_with(end, Default::default);
         for (n, (before, flow)) in self.namespaces.iter_mut().enumerate() {
             let number = NamespaceId(n as u16 + 1);
             let each = || meters.iter().filter_map(|meters| meters.namespace(number));
@@ -333,7 +340,7 @@ mod tests {
 
     /// Records reads of 512 bytes of a namespace; one of them was at the device for `device_nanos`.
     fn read(meters: &Meters, namespace: u16, reads: u32, device_nanos: u64) {
-        let work = &meters.namespace(NamespaceId(namespace)).unwrap().work;
+        let work = &meters.know_namespace(NamespaceId(namespace)).unwrap().work;
         work.record_reads(reads, 512 * u64::from(reads));
         let protocol = meters.protocol(Protocol::NvmeTcp);
         protocol.record(Kind::Read, 512);

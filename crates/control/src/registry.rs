@@ -25,7 +25,6 @@ use std::sync::Arc;
 use contract::{
     Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId, Traces,
 };
-use qos::{AnyScheduler, QueueLimits};
 
 use crate::flows::DeviceFlow;
 use crate::history;
@@ -98,11 +97,6 @@ impl TenantRegistry {
     /// Returns the traces of a worker.
     pub fn traces(&self, worker: usize) -> Arc<Traces> {
         self.meters.traces()[worker].clone()
-    }
-
-    /// Returns the token scheduler of a worker's queue to a device.
-    pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
-        self.devices.scheduler(device, worker, limits)
     }
 
     /// Returns the number of a tenant that is not leaving.
@@ -271,8 +265,7 @@ impl TenantRegistry {
         }
     }
 
-    /// Unregisters a tenant without checks, even if the registry is frozen or the configuration names
-    /// the tenant.
+    /// Unregisters a tenant also if the registry is frozen or the configuration names it.
     pub fn dismiss(&mut self, tenant: TenantId, now: Instant) {
         self.devices.unregister(tenant, now);
         self.tenants.leave(tenant);

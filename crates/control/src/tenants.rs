@@ -133,7 +133,7 @@ impl Tenants {
 
     /// Returns the scheduler of a worker's queue to a device.
     pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
-        self.registry().scheduler(device, worker, limits)
+        self.registry().devices().scheduler(device, worker, limits)
     }
 
     /// Returns the traces of a worker.

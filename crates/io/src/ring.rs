@@ -16,65 +16,37 @@ use crate::{Arena, Error, Reactor, Waker, probe};
 
 /// The owner of a completion. Each owner has an inbox of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Owner {
-    /// The ring itself.
-    Ring = 0,
-    /// The sockets.
-    Sockets = 1,
-    /// The first device; the n-th is `Owner::device(n)`.
-    Device0 = 2,
-    /// The second device.
-    Device1 = 3,
-    /// The third device.
-    Device2 = 4,
-    /// The fourth device.
-    Device3 = 5,
-    /// The fifth device.
-    Device4 = 6,
-    /// The sixth device.
-    Device5 = 7,
-    /// The seventh device.
-    Device6 = 8,
-    /// The eighth device.
-    Device7 = 9,
-    /// The ninth device.
-    Device8 = 10,
-    /// The tenth device.
-    Device9 = 11,
-    /// The eleventh device.
-    Device10 = 12,
-    /// The twelfth device.
-    Device11 = 13,
-    /// The thirteenth device.
-    Device12 = 14,
-    /// The fourteenth device.
-    Device13 = 15,
-    /// The fifteenth device.
-    Device14 = 16,
-    /// The sixteenth device.
-    Device15 = 17,
-}
+pub struct Owner(u8);
 
 /// Number of owners.
-const OWNERS: usize = 2 + Owner::DEVICES_MAX;
+const OWNERS: usize = Owner::BEFORE_DEVICES + Owner::DEVICES_MAX;
 
 impl Owner {
     /// Devices that one ring serves.
     pub const DEVICES_MAX: usize = contract::DEVICES_MAX;
 
-    /// By device.
-    const DEVICES: [Owner; Owner::DEVICES_MAX] = {
-        use Owner::*;
-        [
-            Device0, Device1, Device2, Device3, Device4, Device5, Device6, Device7, Device8,
-            Device9, Device10, Device11, Device12, Device13, Device14, Device15,
-        ]
-    };
+    /// The ring itself, whose completions have the number 0.
+    const BEFORE_SOCKETS: usize = 1;
+    /// The sockets.
+    pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
+    const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 1;
 
     /// Returns the owner of the `n`-th device's completions.
+    ///
+    /// # Panics
+    /// Panics if there are not so many devices.
     pub fn device(n: usize) -> Owner {
-        Owner::DEVICES[n]
+        assert!(n < Owner::DEVICES_MAX, "at most {} devices", Owner::DEVICES_MAX);
+        Owner((Owner::BEFORE_DEVICES + n) as u8)
+    }
+
+    /// Returns the high bits of what is pushed for this owner.
+    pub(crate) const fn bits(self) -> u64 {
+        (self.0 as u64) << DATA_BITS
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
     }
 }
 
@@ -125,7 +97,7 @@ impl Ring {
         probe::check(&mut uring)?;
         let inner = Inner {
             uring,
-            inboxes: Default::default(),
+            inboxes: std::array::from_fn(|_| Vec::new()),
             waker_armed: false,
             registered: 0..0,
             device_files: None,
@@ -141,18 +113,18 @@ impl Ring {
     /// completion.
     pub(crate) unsafe fn push(&self, owner: Owner, data: u64, entry: squeue::Entry) {
         debug_assert!(data >> DATA_BITS == 0);
-        let entry = entry.user_data((owner as u64) << DATA_BITS | data);
+        let entry = entry.user_data(owner.bits() | data);
         self.inner.borrow_mut().push(&entry);
     }
 
     /// Moves `owner`'s completions to the end of `events`.
     pub(crate) fn drain(&self, owner: Owner, events: &mut Vec<RingEvent>) {
-        events.append(&mut self.inner.borrow_mut().inboxes[owner as usize]);
+        events.append(&mut self.inner.borrow_mut().inboxes[owner.index()]);
     }
 
     /// Tells whether `owner` has completions.
     pub(crate) fn has_events(&self, owner: Owner) -> bool {
-        !self.inner.borrow().inboxes[owner as usize].is_empty()
+        !self.inner.borrow().inboxes[owner.index()].is_empty()
     }
 
     /// Registers the memory of `arena`, so that fixed reads and writes need no look-up of pages.
@@ -185,13 +157,18 @@ impl Ring {
         registered.start <= addresses.start.addr() && addresses.end.addr() <= registered.end
     }
 
-    /// Makes a table of registered files with `places` empty places, and a few behind them for the
-    /// devices. Once a ring.
+    /// Makes a table of registered files with `places` empty places, and some behind them for the
+    /// devices, unless the process may not have so many descriptors. Once a ring.
     pub(crate) fn register_files(&self, places: u32) -> std::io::Result<()> {
         let mut inner = self.inner.borrow_mut();
         let all = places + Owner::DEVICES_MAX as u32;
-        inner.uring.submitter().register_files_sparse(all)?;
-        inner.device_files = Some(places);
+        match inner.uring.submitter().register_files_sparse(all) {
+            Ok(()) => inner.device_files = Some(places),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                inner.uring.submitter().register_files_sparse(places)?;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -202,7 +179,7 @@ impl Ring {
         file: Option<BorrowedFd<'_>>,
     ) -> Option<u32> {
         let inner = self.inner.borrow();
-        let place = inner.device_files? + (owner as u32 - Owner::Device0 as u32);
+        let place = inner.device_files? + (owner.index() - Owner::BEFORE_DEVICES) as u32;
         let file = file.map_or(-1, |file| file.as_raw_fd());
         inner.uring.submitter().register_files_update(place, &[file]).ok()?;
         Some(place)

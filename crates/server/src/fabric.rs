@@ -351,8 +351,9 @@ impl Plan<'_> {
     }
 
     fn namespace(&self, subsystem: &str, nsid: u32, id: NamespaceId) -> Result<Namespace, String> {
-        let found = self.spaces.iter().find(|space| space.number == id);
-        let space = found.ok_or_else(|| format!("there is no namespace {}", id.0))?;
+        let found = self.spaces.binary_search_by_key(&id, |space| space.number);
+        let found = found.map_err(|_| format!("there is no namespace {}", id.0))?;
+        let space = &self.spaces[found];
         let namespace = space.place;
         let geometry = Geometry {
             blocks: namespace.blocks,

@@ -1,8 +1,8 @@
 //! The devices of a server by their places: what workers, schedulers and counters know them by.
 //!
-//! Devices come and go while the server runs. A place is given to one device as long as the process
-//! lives, so that nothing of another is taken for its; what is gone leaves its place empty. Workers have
-//! queues of their own and do not look here.
+//! Devices come and go while the server runs. A place is given to another device when all workers have
+//! closed the one before, so that nothing of one is taken for the other's. Workers have queues of their
+//! own and do not look here.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
@@ -11,7 +11,7 @@ use flash::Null;
 
 use crate::volumes::Volume;
 
-/// The devices of a server by place. A place stays after its device was removed.
+/// The devices of a server by place.
 #[derive(Debug, Default)]
 pub(crate) struct Places(RwLock<Vec<Place>>);
 
@@ -20,6 +20,8 @@ struct Place {
     name: String,
     /// `None`: it is gone.
     volume: Option<Arc<Volume>>,
+    /// No worker has the device that is gone.
+    is_vacant: bool,
 }
 
 /// A device that is there.
@@ -31,12 +33,12 @@ pub(crate) struct Disk {
 }
 
 impl Places {
-    /// The largest number of places in a process.
+    /// The largest number of places.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
     /// Returns the table of these devices, by name.
     pub(crate) fn of(named: Vec<(String, Volume)>) -> Places {
-        let place = |(name, volume)| Place { name, volume: Some(Arc::new(volume)) };
+        let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
         Places(RwLock::new(named.into_iter().map(place).collect()))
     }
 
@@ -44,9 +46,13 @@ impl Places {
         self.0.read().expect("no holder of this lock panics")
     }
 
-    /// Places that are taken, or were.
-    pub(crate) fn count(&self) -> usize {
-        self.read().len()
+    /// Returns a place for another device, if there is any: a new one as long as there are such.
+    pub(crate) fn vacant(&self) -> Option<usize> {
+        let all = self.read();
+        match all.len() {
+            count if count < Places::MAX => Some(count),
+            _ => all.iter().position(|place| place.is_vacant),
+        }
     }
 
     /// Returns the device in a place.
@@ -81,17 +87,30 @@ impl Places {
         self.read().iter().map(geometry).collect()
     }
 
-    /// Adds a device and returns its place.
-    pub(crate) fn push(&self, name: &str, volume: Arc<Volume>) -> usize {
+    /// Adds a device in a [vacant](Places::vacant) place.
+    pub(crate) fn put(&self, place: usize, name: &str, volume: Arc<Volume>) {
         let mut all = self.0.write().expect("no holder of this lock panics");
-        assert!(all.len() < Places::MAX, "who adds one has looked");
-        all.push(Place { name: name.to_owned(), volume: Some(volume) });
-        all.len() - 1
+        let added = Place::of(name, volume);
+        match all.get_mut(place) {
+            Some(before) => {
+                assert!(before.is_vacant, "who adds one has looked");
+                *before = added;
+            }
+            None => all.push(added),
+        }
     }
 
-    /// Removes the device in a place, which is closed with its last queue.
-    pub(crate) fn remove(&self, place: usize) {
-        self.0.write().expect("no holder of this lock panics")[place].volume = None;
+    /// Removes the device in a place; it is closed with its last queue. `is_left` says that no worker has
+    /// one, so that another device may get the place.
+    pub(crate) fn remove(&self, place: usize, is_left: bool) {
+        let mut all = self.0.write().expect("no holder of this lock panics");
+        (all[place].volume, all[place].is_vacant) = (None, is_left);
+    }
+}
+
+impl Place {
+    fn of(name: &str, volume: Arc<Volume>) -> Place {
+        Place { name: name.to_owned(), volume: Some(volume), is_vacant: false }
     }
 }
 
@@ -104,18 +123,27 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_once() {
+    fn a_place_is_given_again_when_no_worker_has_its_device() {
         let named = |name: &str| (name.to_owned(), volume("null:1MiB"));
         let places = Places::of(vec![named("a"), named("b")]);
-        places.remove(0);
+        places.remove(0, true);
         assert!(places.find("a").is_none() && places.get(0).is_none());
-        assert_eq!((places.count(), places.name(0).as_str()), (2, "a"));
-        assert_eq!(places.push("a", Arc::new(volume("null:2MiB"))), 2);
+        assert_eq!((places.vacant(), places.name(0).as_str()), (Some(2), "a"));
+        places.put(2, "a", Arc::new(volume("null:2MiB")));
         let found = places.find("a").unwrap();
         assert_eq!((found.place, found.volume.blocks()), (2, 4096));
         let there: Vec<usize> = places.all().iter().map(|disk| disk.place).collect();
         assert_eq!(there, [1, 2]);
         let blocks: Vec<u64> = places.geometries().iter().map(|one| one.blocks).collect();
         assert_eq!(blocks, [0, 2048, 4096]);
+        for place in 3..Places::MAX {
+            assert_eq!(places.vacant(), Some(place));
+            places.put(place, &format!("d{place}"), Arc::new(volume("null:1MiB")));
+        }
+        assert_eq!(places.vacant(), Some(0));
+        places.put(0, "again", Arc::new(volume("null:1MiB")));
+        assert_eq!((places.vacant(), places.find("again").unwrap().place), (None, 0));
+        places.remove(7, false);
+        assert_eq!(places.vacant(), None, "a worker has it still");
     }
 }

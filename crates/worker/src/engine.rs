@@ -426,7 +426,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             self.follow_removals();
         }
         let Frontend { requests, gauges, .. } = &mut self.front;
-        if let (Some(meter), Some(namespace)) = (gauges.meters().namespace(number), namespace) {
+        if let (Some(meter), Some(namespace)) = (gauges.meters().know_namespace(number), namespace)
+        {
             meter.set_device(namespace.device);
         }
         for entry in requests.iter_mut().filter(|entry| entry.namespace == number) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use contract::{
     Command, Completion, DEVICES_MAX, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot,
-    Submission, TenantId,
+    Submission, TenantId, Tokens,
 };
 
 use crate::Limits;
@@ -30,6 +30,8 @@ pub struct Attached<D, S> {
     is_fresh: bool,
     /// The device had no room for all that the last round let go.
     is_cut: bool,
+    /// The flow of tokens of the devices that were in this place before.
+    earlier: Tokens,
 }
 
 impl<D: Device, S: Scheduler> Attached<D, S> {
@@ -45,6 +47,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
             fenced: VecDeque::new(),
             is_fresh: false,
             is_cut: false,
+            earlier: Tokens::default(),
         }
     }
 
@@ -52,6 +55,11 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     pub(crate) fn is_idle(&self) -> bool {
         let waiting = self.scheduler.queued() + self.parked.tenants() + self.fenced.len();
         self.submitted + waiting == 0
+    }
+
+    /// Returns the flow of tokens of all devices that were in this place, so that it never goes back.
+    pub(crate) fn tokens(&self) -> Tokens {
+        self.scheduler.tokens().after(self.earlier)
     }
 
     /// Makes room for as many requests and tenants as there may be.
@@ -229,6 +237,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         if place == self.lanes.len() {
             self.lanes.push(lane);
         } else {
+            lane.earlier = self.lanes[place].tokens();
             self.lanes[place] = lane;
         }
     }

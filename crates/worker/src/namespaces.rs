@@ -93,7 +93,7 @@ impl Namespaces {
     /// Tells the meters on which device each namespace lies.
     pub(crate) fn tell_places(&self, meters: &Meters) {
         for (number, namespace) in self.iter() {
-            if let Some(meter) = meters.namespace(number) {
+            if let Some(meter) = meters.know_namespace(number) {
                 meter.set_device(namespace.device);
             }
         }

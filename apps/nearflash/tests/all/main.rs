@@ -10,6 +10,7 @@ mod serving {
     mod faults;
     mod interface;
     mod library;
+    mod many;
     mod moves;
     mod nbd;
     mod no_alloc;

@@ -38,8 +38,8 @@ mod tests {
     use std::time::Duration;
 
     use contract::{
-        CoarseBucket, DEVICES_MAX, Instant, Kind, NAMESPACES_MAX, NamespaceId, Part, Promise,
-        Protocol, Slo, Stage, Status,
+        CoarseBucket, DEVICES_MAX, Instant, Kind, NamespaceId, Part, Promise, Protocol, Slo, Stage,
+        Status,
     };
     use qos::DeviceModel;
 
@@ -61,7 +61,7 @@ mod tests {
             (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
             meter.record(Kind::Write, 512, 1);
             meter.fail(Status::Retry);
-            let work = &meters.namespace(NamespaceId(1)).unwrap().work;
+            let work = &meters.know_namespace(NamespaceId(1)).unwrap().work;
             let protocol = meters.protocol(Protocol::NvmeTcp);
             work.record(Kind::Read, 4096);
             protocol.record(Kind::Read, 4096);
@@ -314,6 +314,7 @@ mod tests {
     #[test]
     fn no_more_namespaces_than_a_bound_have_histograms() {
         const WORKERS: usize = 32;
+        const NAMESPACES: usize = 1024;
         let setup = |n| DeviceSetup {
             name: format!("device-{n:02}"),
             model: Some(DeviceModel::device_a()),
@@ -324,8 +325,8 @@ mod tests {
         let mut registry = tenants.registry();
         for worker in 0..WORKERS {
             let meters = registry.meters(worker);
-            for n in 0..NAMESPACES_MAX {
-                let meter = meters.namespace(NamespaceId(n as u16 + 1)).unwrap();
+            for n in 0..NAMESPACES {
+                let meter = meters.know_namespace(NamespaceId(n as u16 + 1)).unwrap();
                 meter.set_device(n % DEVICES_MAX);
                 [Kind::Read, Kind::Write]
                     .into_iter()
@@ -352,8 +353,8 @@ mod tests {
         let all = WORKERS as f64;
         let rest = reads(&REST.replace('"', "\\\""));
         assert_eq!([reads("1"), reads("128"), reads("129")], [Some(all), Some(all), None]);
-        assert_eq!(rest, Some((NAMESPACES_MAX - 128) as f64 * all));
-        let last = format!("nearflash_namespace_requests_total{{namespace=\"{NAMESPACES_MAX}\"");
+        assert_eq!(rest, Some((NAMESPACES - 128) as f64 * all));
+        let last = format!("nearflash_namespace_requests_total{{namespace=\"{NAMESPACES}\"");
         assert_eq!(value(&text, &last), Some(all), "others are of each");
     }
 }

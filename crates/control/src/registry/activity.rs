@@ -36,8 +36,8 @@ impl Activity {
     }
 
     /// Adds a device.
-    pub(super) fn add_device(&mut self) {
-        self.flows.add_device();
+    pub(super) fn add_device(&mut self, place: usize) {
+        self.flows.add_device(place);
     }
 
     /// Adds what a tenant of this class did between two readings.

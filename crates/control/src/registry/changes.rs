@@ -9,27 +9,33 @@ use crate::info::{Refusal, State};
 
 impl TenantRegistry {
     /// Adds a device, on which all tenants are best effort, with the shares that they have
-    /// elsewhere. Returns its place.
+    /// elsewhere. Its place is the next one, or that of a removed device that no worker has.
     ///
     /// # Errors
     /// Fails if another process takes over, or there is a device of this name.
-    pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
+    ///
+    /// # Panics
+    /// Panics if the place is another device's, or beyond the next one.
+    pub fn add_device(
+        &mut self,
+        setup: DeviceSetup,
+        place: usize,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         self.check_thawed()?;
-        let place = self.devices.add(setup)?;
+        self.devices.add(setup, place)?;
         // A leaving tenant has nothing on the new device.
         for (tenant, entry) in self.tenants.iter().filter(|(_, entry)| entry.is_active()) {
             let known = self.devices.at(entry.device);
             let portion = known.has_model.then(|| known.registry.portion(tenant));
             let device = self.devices.at_mut(place);
-            let best_effort = device.registry.register_as(tenant, None, now);
-            assert!(best_effort.is_ok(), "best effort is never refused");
+            device.registry.register_as(tenant, None, now).expect("best effort is never refused");
             if let Some(portion) = portion.filter(|_| device.has_model) {
-                let set = device.registry.set_portion(tenant, portion, now);
-                assert!(set.is_ok(), "the tenant was just registered");
+                device.registry.set_portion(tenant, portion, now).expect("it was just registered");
             }
         }
-        self.activity.add_device();
-        Ok(place)
+        self.activity.add_device(place);
+        Ok(())
     }
 
     /// Returns `true` if a tenant of the device is still leaving, which ends soon.

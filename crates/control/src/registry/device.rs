@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{Instant, Promise, Share, Slo, TenantId};
+use contract::{Instant, Promise, Share, Slo, TenantId, Tokens};
 use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry};
 use spec::Switches;
 
@@ -56,8 +56,10 @@ impl Kind {
 pub(super) struct DeviceEntry {
     pub(super) name: String,
     pub(super) has_model: bool,
-    /// `true` once the device was removed; its place is not reused.
+    /// `true` once the device was removed.
     pub(super) is_gone: bool,
+    /// The tokens that the registries of earlier devices in this place have made.
+    pub(super) made_before: Tokens,
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
     told: DriftTold,
@@ -76,7 +78,13 @@ impl DeviceEntry {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         let told = DriftTold::default();
-        DeviceEntry { name: setup.name, has_model, is_gone: false, configured, told, registry }
+        let (name, made_before) = (setup.name, Tokens::default());
+        DeviceEntry { name, has_model, is_gone: false, made_before, configured, told, registry }
+    }
+
+    /// Returns the tokens that the registries in this place have made.
+    pub(super) fn made(&self) -> Tokens {
+        Tokens::from(self.registry.totals()).after(self.made_before)
     }
 
     /// Returns the description for operators.

@@ -1,7 +1,7 @@
 //! The devices that tenants share, by place and by name.
 //!
-//! Workers, schedulers and counters know a device by its place. So a removed device keeps its
-//! place, but cannot be found by name any more.
+//! Workers, schedulers and counters know a device by its place. A removed device keeps its place,
+//! but cannot be found by name any more. Once no worker has it, another device may get the place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use crate::info::{DeviceInfo, Refusal};
 #[derive(Debug)]
 pub struct Devices {
     all: Vec<DeviceEntry>,
+    /// The usage of devices whose place another one got, by tenant's number; empty without any.
+    past: Vec<Usage>,
     tenants_max: usize,
     observed_at: Instant,
 }
@@ -27,7 +29,7 @@ impl Devices {
     /// Returns devices without tenants, each for at most `tenants_max`.
     pub(super) fn new(setups: Vec<DeviceSetup>, tenants_max: usize) -> Devices {
         let all = setups.into_iter().map(|setup| DeviceEntry::new(setup, tenants_max)).collect();
-        Devices { all, tenants_max, observed_at: Instant::ZERO }
+        Devices { all, past: Vec::new(), tenants_max, observed_at: Instant::ZERO }
     }
 
     /// Returns the device at a place, which may be removed.
@@ -117,7 +119,7 @@ impl Devices {
     }
 
     /// Returns the token scheduler of a worker's queue to a device.
-    pub(super) fn scheduler(
+    pub(crate) fn scheduler(
         &self,
         place: usize,
         worker: usize,
@@ -135,21 +137,14 @@ impl Devices {
 
     /// Returns the tokens that the registries have made, by place.
     pub(super) fn made(&self) -> Vec<Tokens> {
-        self.all.iter().map(|device| device.registry.totals().into()).collect()
+        self.all.iter().map(DeviceEntry::made).collect()
     }
 
-    /// Returns a tenant's usage, summed over the schedulers of all devices.
+    /// Returns a tenant's usage, summed over the schedulers of all devices, gone ones included.
     pub(super) fn usage(&self, tenant: TenantId) -> Usage {
+        let past = self.past.get(tenant.0 as usize).copied().unwrap_or_default();
         let each = self.all.iter().map(|device| device.registry.shared().usage(tenant));
-        each.fold(Usage::default(), |sum, usage| Usage {
-            spent: sum.spent + usage.spent,
-            reads: sum.reads + usage.reads,
-            writes: sum.writes + usage.writes,
-            deficits: sum.deficits + usage.deficits,
-            throttled_nanos: sum.throttled_nanos + usage.throttled_nanos,
-            donated: sum.donated.wrapping_add(usage.donated),
-            borrowed: sum.borrowed.wrapping_add(usage.borrowed),
-        })
+        each.fold(past, sum)
     }
 
     /// Registers a tenant with a promise on one device, and as best effort on all others.
@@ -217,16 +212,31 @@ impl Devices {
         }
     }
 
-    /// Adds a device without tenants. Returns its place.
+    /// Adds a device without tenants, in the next place or that of a removed device.
     ///
     /// # Errors
     /// Fails if there is a device of this name.
-    pub(super) fn add(&mut self, setup: DeviceSetup) -> Result<usize, Refusal> {
+    ///
+    /// # Panics
+    /// Panics if the place is another device's, or beyond the next one.
+    pub(super) fn add(&mut self, setup: DeviceSetup, place: usize) -> Result<(), Refusal> {
         if self.named(&setup.name).is_ok() {
             return Err(Refusal::Taken(setup.name));
         }
-        self.all.push(DeviceEntry::new(setup, self.tenants_max));
-        Ok(self.all.len() - 1)
+        let mut entry = DeviceEntry::new(setup, self.tenants_max);
+        let Some(before) = self.all.get_mut(place) else {
+            assert_eq!(place, self.all.len(), "places have no gaps");
+            self.all.push(entry);
+            return Ok(());
+        };
+        assert!(before.is_gone, "the place is another device's");
+        entry.made_before = before.made();
+        let before = std::mem::replace(before, entry);
+        self.past.resize(self.tenants_max, Usage::default());
+        for (number, past) in (0..).zip(&mut self.past) {
+            *past = sum(*past, before.registry.shared().usage(TenantId(number)));
+        }
+        Ok(())
     }
 
     /// Removes a device, or restores one that was removed, without any checks.
@@ -256,6 +266,19 @@ impl Devices {
     }
 }
 
+/// Adds up what a tenant did in two places.
+fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        spent: one.spent + other.spent,
+        reads: one.reads + other.reads,
+        writes: one.writes + other.writes,
+        deficits: one.deficits + other.deficits,
+        throttled_nanos: one.throttled_nanos + other.throttled_nanos,
+        donated: one.donated.wrapping_add(other.donated),
+        borrowed: one.borrowed.wrapping_add(other.borrowed),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,12 +291,12 @@ mod tests {
     #[test]
     fn a_removed_device_keeps_its_place() {
         let mut devices = Devices::new(vec![setup("a"), setup("b")], 4);
-        assert_eq!(devices.add(setup("b")), Err(Refusal::Taken("b".to_owned())));
+        assert_eq!(devices.add(setup("b"), 2), Err(Refusal::Taken("b".to_owned())));
         devices.set_gone(0, true);
         assert_eq!((devices.find(None), devices.find(Some("b"))), (Ok(1), Ok(1)));
         let known = vec!["b".to_owned()];
         assert_eq!(devices.find(Some("a")), Err(Refusal::NoDevice { name: "a".to_owned(), known }));
-        assert_eq!(devices.add(setup("a")), Ok(2));
+        assert_eq!(devices.add(setup("a"), 2), Ok(()));
         assert_eq!((devices.places(), devices.infos().len()), (3, 2));
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use contract::{Feedback, Kind, Scheduler};
-use qos::{Class, DeviceModel};
+use qos::{Class, DeviceModel, QueueLimits};
 use spec::{Switches, Tenant};
 
 const NOW: Instant = Instant::ZERO;
@@ -139,7 +139,7 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
             .unwrap();
     }
     let mut schedulers =
-        [0, 1].map(|n| registry.scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
+        [0, 1].map(|n| registry.devices().scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
     let delay = Duration::from_millis(5);
     for window in 1..=4 {
         let now = NOW + Duration::from_millis(100 * window);
@@ -200,7 +200,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
         model: Some(DeviceModel::device_a()),
         switches: Switches::default(),
     };
-    assert_eq!(registry.add_device(setup, NOW), Ok(2));
+    assert_eq!(registry.add_device(setup, 2, NOW), Ok(()));
     let old = registry.find("old").unwrap();
     assert_eq!(registry.devices.at(2).registry.portion(old).weight, share.weight);
     registry.register("gold", slo(500, 120_000, 100).into(), Some("new"), origin, NOW).unwrap();
@@ -228,8 +228,8 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     registry.remove_device("new").unwrap();
     // A device of the same name gets a place of its own.
     let again = DeviceSetup { name: "new".to_owned(), model: None, switches: Switches::default() };
-    assert_eq!(registry.add_device(again.clone(), NOW), Ok(3));
-    assert_eq!(registry.add_device(again, NOW), Err(Refusal::Taken("new".to_owned())));
+    assert_eq!(registry.add_device(again.clone(), 3, NOW), Ok(()));
+    assert_eq!(registry.add_device(again, 4, NOW), Err(Refusal::Taken("new".to_owned())));
     assert_eq!(add(&mut registry, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
     // A place is not an index into the list of existing devices.
     assert_eq!(registry.devices().infos().len(), 3);
@@ -239,6 +239,36 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     );
     let on_gone = registry.register_on("late", Promise::default(), 2, origin, NOW);
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
+}
+
+/// What was counted in its place before stays counted, and is not the new device's.
+#[test]
+fn a_device_in_the_place_of_another_begins_anew() {
+    let mut registry = registry();
+    let setup = |name: &str| DeviceSetup {
+        name: name.to_owned(),
+        model: Some(DeviceModel::device_a()),
+        switches: Switches::default(),
+    };
+    registry.add_device(setup("one"), 2, NOW).unwrap();
+    let strict = slo(500, 120_000, 100).into();
+    registry.register("gold", strict, Some("one"), Origin::Operator, NOW).unwrap();
+    registry.unregister("gold", NOW).unwrap();
+    registry.meters.all().iter().for_each(|meters| meters.get(TenantId(1)).unwrap().end_epoch());
+    registry.settle(NOW);
+    let made = registry.devices.made()[2];
+    registry.remove_device("one").unwrap();
+    registry.add_device(setup("two"), 2, NOW).unwrap();
+    assert_eq!(registry.devices.made()[2], made, "counters of a place never go back");
+    let infos = registry.devices().infos();
+    let names: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(names, ["a", "disk", "two"]);
+    assert_eq!(infos[2].tokens_promised, 0);
+    registry.register("silver", strict, Some("two"), Origin::Operator, NOW).unwrap();
+    assert_eq!(
+        registry.check_device_end("two").unwrap_err().to_string().matches("silver").count(),
+        1
+    );
 }
 
 #[test]

@@ -165,13 +165,13 @@ impl Kernel for Uring {
         let entry = opcode::Connect::new(types::Fixed(index), pointer, length).build();
         let data = Operation::Connect.data(index, conn.generation);
         // SAFETY: the address is boxed and kept in `dialling` until the connect's completion.
-        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+        unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
         Ok(index)
     }
 
     fn poll(&mut self, table: &mut Table, listeners: &mut Listeners) {
         let mut completions = std::mem::take(&mut self.completions);
-        self.ring.drain(Owner::Sockets, &mut completions);
+        self.ring.drain(Owner::SOCKETS, &mut completions);
         for completion in completions.drain(..) {
             self.handle(table, listeners, completion);
         }
@@ -199,7 +199,7 @@ impl Kernel for Uring {
         let data = Operation::Send.data(index, conn.generation);
         // SAFETY: the block is boxed and kept in `sending`, and the frames stay in their places,
         // until the send's completion.
-        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+        unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
     fn cancel(&mut self, table: &mut Table, index: u32) {
@@ -217,7 +217,7 @@ impl Kernel for Uring {
     }
 
     fn has_work(&self, _listeners: &Listeners) -> bool {
-        self.ring.has_events(Owner::Sockets)
+        self.ring.has_events(Owner::SOCKETS)
     }
 }
 
@@ -273,7 +273,7 @@ impl Accept for Uring {
                     let entry = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
                     let data = Operation::Accept.data(n as u32, 0);
                     // SAFETY: the entry points to nothing.
-                    unsafe { self.ring.push(Owner::Sockets, data, entry) };
+                    unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
                 }
                 (true, false) | (false, true) => {}
             }

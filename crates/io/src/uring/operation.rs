@@ -44,11 +44,11 @@ impl Operation {
 
 /// Cancels an operation in flight.
 pub(super) fn cancel(ring: &Ring, operation: Operation, index: u32, generation: u32) {
-    let user_data = (Owner::Sockets as u64) << 56 | operation.data(index, generation);
+    let user_data = Owner::SOCKETS.bits() | operation.data(index, generation);
     let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(user_data)).build();
     let data = Operation::Cancel.data(index, generation);
     // SAFETY: the entry points to nothing.
-    unsafe { ring.push(Owner::Sockets, data, entry) };
+    unsafe { ring.push(Owner::SOCKETS, data, entry) };
 }
 
 #[cfg(test)]

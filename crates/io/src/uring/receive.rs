@@ -94,7 +94,7 @@ impl Receiver {
     unsafe fn push(&self, table: &Table, index: u32, entry: squeue::Entry) {
         let data = Operation::Receive.data(index, table[index].generation);
         // SAFETY: the caller promised what the entry needs.
-        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+        unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
     /// Stops receiving from a connection that is paused or stilled. A paused connection is watched,
@@ -123,7 +123,7 @@ impl Receiver {
         let events = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         let entry = opcode::PollAdd::new(types::Fixed(index), events as u32).build();
         // SAFETY: the entry points to nothing.
-        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+        unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
     /// Handles the completion of a watch. Returns why the connection ended; for a connection that

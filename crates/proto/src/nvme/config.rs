@@ -246,7 +246,7 @@ impl Default for Limits {
         Limits {
             controllers_max: 4096,
             subsystems_max: 1024,
-            namespaces_max: 1024,
+            namespaces_max: contract::NAMESPACES_MAX as u32,
             io_queues_max: 128,
             queue_entries_max: 128,
             in_capsule_bytes: 8192,

@@ -32,7 +32,7 @@ const MAGIC: [u8; 8] = *b"nfcontrl";
 pub const EXPORT_QUEUES_MAX: usize = 240;
 
 /// The most namespaces of one controller.
-const NAMESPACES_MAX: usize = 1024;
+const NAMESPACES_MAX: usize = contract::NAMESPACES_MAX;
 
 /// The most entries of a queue.
 const QUEUE_ENTRIES_MAX: u16 = 4096;

@@ -1,10 +1,10 @@
 //! The inventory of a fabric: ports, subsystems with their namespaces, hosts, and upper limits.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use contract::{Geometry, NamespaceId};
+use contract::{Geometry, NAMESPACES_MAX, NamespaceId};
 use wire::nvme::AnaState;
 
 use super::auth::Methods;
@@ -58,6 +58,8 @@ pub(super) struct Served {
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
+    /// The identifiers of the namespaces.
+    taken: BTreeSet<Name>,
     /// The state of an ANA group through a port, with the number of its changes. A group that is
     /// absent is optimized. Each group has its own count, so a host learns nothing of groups that
     /// it cannot see.
@@ -241,6 +243,7 @@ impl Inventory {
             tenant: subsystem.tenant,
             must_authenticate: subsystem.must_authenticate,
             namespaces: BTreeMap::new(),
+            taken: BTreeSet::new(),
             ana: BTreeMap::new(),
             retired: BTreeMap::new(),
         };
@@ -290,13 +293,12 @@ impl Inventory {
         if subsystem.namespaces.contains_key(&nsid) {
             return Err(Refusal::NamespaceExists(nsid));
         }
-        let taken = subsystem
-            .namespaces
-            .values()
-            .any(|other| is_same(&other.config.identifiers, &namespace.identifiers));
-        if taken || namespace.identifiers == Identifiers::default() {
+        let names = names_of(&namespace.identifiers);
+        let is_taken = names.clone().any(|name| subsystem.taken.contains(&name));
+        if is_taken || namespace.identifiers == Identifiers::default() {
             return Err(Refusal::Identifiers(nsid));
         }
+        subsystem.taken.extend(names);
         subsystem.namespaces.insert(nsid, Attached { config: namespace });
         Ok(())
     }
@@ -323,7 +325,12 @@ impl Inventory {
     /// # Errors
     /// Returns a [`Refusal`] if there is no such namespace.
     pub(super) fn remove_namespace(&mut self, nqn: &Nqn, nsid: u32) -> Result<Attached, Refusal> {
-        self.subsystem_mut(nqn)?.namespaces.remove(&nsid).ok_or(Refusal::NoNamespace(nsid))
+        let subsystem = self.subsystem_mut(nqn)?;
+        let gone = subsystem.namespaces.remove(&nsid).ok_or(Refusal::NoNamespace(nsid))?;
+        names_of(&gone.config.identifiers).for_each(|name| {
+            subsystem.taken.remove(&name);
+        });
+        Ok(gone)
     }
 
     /// Sets the state of an ANA group through a port.
@@ -428,10 +435,14 @@ fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
     Err(Refusal::Blocks(namespace.nsid))
 }
 
-/// Returns `true` if two namespaces share an identifier.
-fn is_same(one: &Identifiers, other: &Identifiers) -> bool {
-    let is = |a: &[u8], b: &[u8]| a == b && a.iter().any(|byte| *byte != 0);
-    is(&one.uuid, &other.uuid) || is(&one.nguid, &other.nguid) || is(&one.eui64, &other.eui64)
+/// An identifier of a namespace: the kind of identifier and its bytes.
+type Name = (u8, u128);
+
+/// Returns the identifiers that a namespace has; no two of a subsystem share one.
+fn names_of(of: &Identifiers) -> impl Iterator<Item = Name> + Clone + use<> {
+    let numbers = [u128::from_be_bytes(of.uuid), u128::from_be_bytes(of.nguid)];
+    let last = u128::from(u64::from_be_bytes(of.eui64));
+    (0..).zip(numbers.into_iter().chain([last])).filter(|(_, number)| *number != 0)
 }
 
 fn check_limits(config: &Config) -> Result<(), Refusal> {
@@ -447,7 +458,7 @@ fn check_limits(config: &Config) -> Result<(), Refusal> {
     let good = config.workers > 0
         && (1..0xfff0).contains(&controllers_max)
         && subsystems_max > 0
-        && (1..=1024).contains(&namespaces_max)
+        && (1..=NAMESPACES_MAX as u32).contains(&namespaces_max)
         && (1..u16::MAX).contains(&io_queues_max)
         && (32..=4096).contains(&queue_entries_max)
         && in_capsule_bytes % 16 == 0

@@ -464,7 +464,7 @@ fn access_through_one_port_changes_live() {
     assert_eq!((log[16], log[20], log[32]), (1, 2, 3), "group 1, two namespaces, inaccessible");
     assert_eq!((log[48], log[52]), (1, 2));
     // The log can be read in pieces up to its greatest length.
-    let rest = log_entry(one.cid(), LogPage::ANA, 1040, 4096);
+    let rest = log_entry(one.cid(), LogPage::ANA, 1040, 260_000);
     assert_eq!(one.run(&rest, &[]), Ok((0, vec![0; 1040])));
     fabric.set_access(&nqn(SUBSYSTEM), PortId(1), 1, AnaState::NON_OPTIMIZED).unwrap();
     device(by_one.begin(&read));

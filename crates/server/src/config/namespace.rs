@@ -1,5 +1,7 @@
 //! `[[namespace]]`: ranges of devices, with their numbers and names.
 
+use std::collections::HashMap;
+
 use contract::{BLOCK_BYTES, NamespaceId};
 use spec::{Device, Mistake};
 use worker::{Namespace, Namespaces};
@@ -109,6 +111,7 @@ impl Config {
     pub(crate) fn spaces_or(&self, rooms: &[Room], mistakes: &mut Mistakes) -> Vec<Space> {
         let names = self.device_names();
         let mut spaces: Vec<Space> = Vec::new();
+        let (mut numbers, mut named) = (HashMap::new(), HashMap::new());
         for (config, position) in self.numbered_namespaces().iter().zip(1..) {
             let mut mistaken = |key, error: String| {
                 mistakes.add(
@@ -125,13 +128,11 @@ impl Config {
                 continue;
             }
             let one_of_both = "expected one that no other namespace has";
-            if let Some(other) = spaces.iter().find(|other| other.number.0 == number) {
-                let other = &other.name;
+            if let Some(other) = numbers.get(&number).map(|n: &usize| &spaces[*n].name) {
                 mistaken("number", format!("number {number} is that of {other:?}; {one_of_both}"));
                 continue;
             }
-            if let Some(other) = spaces.iter().find(|other| other.name == name) {
-                let other = other.number.0;
+            if let Some(other) = named.get(&name) {
                 mistaken("name", format!("name {name:?} is that of number {other}; {one_of_both}"));
             }
             let uuid = config.uuid_bytes().unwrap_or_default();
@@ -139,6 +140,8 @@ impl Config {
                 mistaken(key, error);
                 Namespace { device: 0, first: 0, blocks: 8, read_only: config.read_only }
             });
+            numbers.insert(number, spaces.len());
+            named.entry(name.clone()).or_insert(number);
             spaces.push(Space { number: NamespaceId(number), name, uuid, place });
         }
         spaces.sort_by_key(|space| space.number);
@@ -202,7 +205,7 @@ mod tests {
         assert!(two("number = 1").contains("namespace 2"), "{}", two("number = 1"));
         assert!(two("name = \"a\"").contains("name \"a\""));
         assert!(two("name = \"12\"").contains("digits alone"));
-        assert!(two("number = 0").contains("1 to 1024"));
+        assert!(two("number = 0").contains("1 to 65000"));
         assert!(two("size = \"1GiB\"").contains("do not fit"));
         assert!(two("uuid = \"12\"").contains("32 hexadecimal"));
     }

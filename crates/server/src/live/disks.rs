@@ -97,7 +97,7 @@ impl Devices<'_> {
         let kept = world.and_then(|world| inner.keep(changes).map(|()| world));
         match kept {
             Ok(world) => {
-                self.device_is_gone(&disk);
+                self.device_is_gone(&disk, true);
                 self.0.adopt(inner, world);
             }
             Err(problem) => {
@@ -132,19 +132,15 @@ impl Devices<'_> {
             return Err(invalid(ONE_WORKER.to_owned()));
         }
         let setup = tenancy::setup(config, &spec).map_err(invalid)?;
-        if self.0.ground.places.count() >= Places::MAX {
-            let message = format!(
-                "this process has had {} devices, which is as many as can be; an upgrade or a restart of \
-                 the server begins anew",
-                Places::MAX
-            );
+        let Some(place) = self.0.ground.places.vacant() else {
+            let message = format!("there are {} devices, which is as many as can be", Places::MAX);
             return Err(Problem::new(Code::TableFull, message));
-        }
+        };
         let not_opened = |why| Problem::new(Code::NotOpened, why);
         let volume = Arc::new(Volume::open(&spec).map_err(not_opened)?);
         let (tenants, places) = (&self.0.ground.tenants, &self.0.ground.places);
-        let place = tenants.registry().add_device(setup, tenants.now())?;
-        assert_eq!(places.push(&config.name, volume.clone()), place, "both count alike");
+        tenants.registry().add_device(setup, place, tenants.now())?;
+        places.put(place, &config.name, volume.clone());
         let disk = Disk { place, name: config.name.clone(), volume };
         if let Err(problem) = self.order_device(place, Some(disk.volume.clone())) {
             self.stop_device(&disk);
@@ -158,11 +154,12 @@ impl Devices<'_> {
 
     /// Closes a device that was just opened.
     fn stop_device(&self, disk: &Disk) {
-        if let Err(problem) = self.leave_device(disk) {
+        let left = self.leave_device(disk);
+        if let Err(problem) = &left {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
             self.0.ground.tenants.registry().drop_device(disk.place);
         }
-        self.device_is_gone(disk);
+        self.device_is_gone(disk, left.is_ok());
     }
 
     /// Has all workers close a device, if nothing is on it.
@@ -210,8 +207,9 @@ impl Devices<'_> {
         }
     }
 
-    fn device_is_gone(&self, disk: &Disk) {
-        self.0.ground.places.remove(disk.place);
+    /// Removes a device that, if `is_left`, no worker has any more.
+    fn device_is_gone(&self, disk: &Disk, is_left: bool) {
+        self.0.ground.places.remove(disk.place, is_left);
         if let Some(recalibrations) = self.0.recalibrations() {
             recalibrations.device_left(&disk.name, true);
         }
@@ -305,7 +303,7 @@ impl Devices<'_> {
             };
             match done {
                 Ok(()) => {
-                    self.device_is_gone(&disk);
+                    self.device_is_gone(&disk, true);
                     inner.base.device.retain(|device| device.name != old.name);
                 }
                 Err(problem) => later.push(format!("[[device]] ({})", problem.message)),

@@ -1,5 +1,7 @@
 //! Namespaces: made and removed while hosts use them, and what is told of them.
 
+use std::collections::HashMap;
+
 use contract::{BLOCK_BYTES, NamespaceId};
 use control::admin::{self, Code, NewNamespace, Problem, RemoveNamespace};
 use worker::Namespace;
@@ -24,15 +26,17 @@ pub(super) struct Namespaces<'a>(pub(super) &'a Reconciler);
 impl Namespaces<'_> {
     pub(super) fn told(&self) -> admin::Namespaces {
         let world = &self.0.seen().world;
-        admin::Namespaces {
-            namespaces: world.spaces.iter().map(|space| self.told_space(world, space)).collect(),
-        }
+        let exported = exported(world);
+        let told =
+            |space: &Space| told(&exported, space, self.0.ground.places.name(space.place.device));
+        admin::Namespaces { namespaces: world.spaces.iter().map(told).collect() }
     }
 
     /// Returns one namespace, by name or number.
     pub(super) fn told_one(&self, name: &str) -> Result<admin::NamespaceStatus, Problem> {
         let world = &self.0.seen().world;
-        Ok(self.told_space(world, find(world, name)?))
+        let space = find(world, name)?;
+        Ok(told(&exported(world), space, self.0.ground.places.name(space.place.device)))
     }
 
     pub(super) fn add(
@@ -115,10 +119,6 @@ impl Namespaces<'_> {
         for one in others.filter(|other| other.number != space.number).chain([space]) {
             changes.namespaces.insert(one.number.0, Some(one.spec(&device)));
         }
-    }
-
-    fn told_space(&self, world: &World, space: &Space) -> admin::NamespaceStatus {
-        told(world, space, self.0.ground.places.name(space.place.device))
     }
 
     /// Returns the first block of a free range of this size. A file is enlarged if necessary.
@@ -285,11 +285,24 @@ pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     }
 }
 
-fn told(world: &World, space: &Space, device: String) -> admin::NamespaceStatus {
-    let exported = world.config.subsystem.iter().filter_map(|subsystem| {
-        let exports = exports(world, subsystem);
-        let (nsid, _) = exports.into_iter().find(|(_, number)| *number == space.number.0)?;
-        Some(admin::Exported { subsystem: subsystem.nqn.clone()?, nsid })
+/// The identifiers of namespaces in each subsystem, by number.
+type ByNumber = Vec<(String, HashMap<u16, u32>)>;
+
+/// Returns what hosts see of which namespace.
+fn exported(world: &World) -> ByNumber {
+    let seen = world.nvme.iter().flat_map(|_| &world.config.subsystem);
+    let named = seen.filter_map(|subsystem| {
+        // The first, where a subsystem has a namespace twice.
+        let listed = exports(world, subsystem).into_iter().rev();
+        Some((subsystem.nqn.clone()?, listed.map(|(nsid, number)| (number, nsid)).collect()))
+    });
+    named.collect()
+}
+
+fn told(exported: &ByNumber, space: &Space, device: String) -> admin::NamespaceStatus {
+    let subsystems = exported.iter().filter_map(|(subsystem, by_number)| {
+        let nsid = *by_number.get(&space.number.0)?;
+        Some(admin::Exported { subsystem: subsystem.clone(), nsid })
     });
     admin::NamespaceStatus {
         number: space.number.0,
@@ -298,9 +311,6 @@ fn told(world: &World, space: &Space, device: String) -> admin::NamespaceStatus 
         offset: space.place.first * BLOCK_BYTES as u64,
         bytes: space.place.blocks * BLOCK_BYTES as u64,
         read_only: space.place.read_only,
-        subsystems: match world.nvme {
-            Some(_) => exported.collect(),
-            None => Vec::new(),
-        },
+        subsystems: subsystems.collect(),
     }
 }

@@ -1,5 +1,7 @@
 //! From one fabric to another, by the changes that controllers and their hosts are told of.
 
+use std::collections::HashMap;
+
 use proto::nvme::{self, Fabric, Namespace, Nqn, Port, Refusal, Subsystem};
 use spec::diff;
 use wire::nvme::AnaState;
@@ -61,14 +63,22 @@ fn change_namespaces(
     let is_same = |one: &Namespace, other: &Namespace| {
         Namespace { geometry: other.geometry, ..one.clone() } == *other
     };
+    let by_nsid = |all: &'_ [Namespace]| -> HashMap<u32, usize> {
+        all.iter().enumerate().map(|(n, one)| (one.nsid, n)).collect()
+    };
+    let (places_before, places_after) = (by_nsid(from), by_nsid(to));
     for was in from {
-        match to.iter().find(|now| is_same(was, now)) {
+        let now = places_after.get(&was.nsid).map(|n| &to[*n]);
+        match now.filter(|now| is_same(was, now)) {
             Some(now) if now.geometry == was.geometry => {}
             Some(now) => fabric.set_namespace_geometry(nqn, now.nsid, now.geometry)?,
             None => fabric.remove_namespace(nqn, was.nsid)?,
         }
     }
-    let is_new = |now: &&Namespace| !from.iter().any(|was| is_same(was, now));
+    let is_new = |now: &&Namespace| {
+        let was = places_before.get(&now.nsid).map(|n| &from[*n]);
+        was.is_none_or(|was| !is_same(was, now))
+    };
     to.iter().filter(is_new).try_for_each(|new| fabric.add_namespace(nqn, new.clone()))
 }
 

@@ -283,8 +283,9 @@ impl ServerInventory {
         spaces: &[Space],
     ) -> Result<(), String> {
         for space in &self.spaces {
-            let own = spaces.iter().find(|own| own.number.0 == space.number);
-            let fits = own.is_some_and(|own| {
+            let own = spaces.binary_search_by_key(&space.number, |own| own.number.0);
+            let fits = own.is_ok_and(|own| {
+                let own = &spaces[own];
                 let (place, device) = (own.place, places.get(&space.device));
                 (Some(&place.device), place.first) == (device, space.first)
                     && place.blocks >= space.blocks

@@ -230,7 +230,7 @@ impl Gauges {
         for (n, lane) in lanes.iter().enumerate() {
             let meter = self.meters.device(n);
             meter.tell(lane.submitted(), lane.scheduler().queued());
-            meter.tell_tokens(lane.scheduler().tokens());
+            meter.tell_tokens(lane.tokens());
         }
         let gauges = contract::Gauges {
             protocols: if open > 0 { self.protocols } else { [0; Protocol::ALL.len()] },

@@ -194,15 +194,29 @@ fn a_device_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() {
     let said = place.refused(&["device", "add", "f", "null:1MiB", "--model", "/nowhere"]);
     assert!(said.contains("device model \"/nowhere\""), "{said}");
     assert_eq!(place.devices(), ["first"]);
-    // Places are not used again, but those of refused ones are not taken either.
-    for n in 1..16 {
+    // Places of refused ones are not taken.
+    for n in 1..64 {
         place.told(&["device", "add", &format!("d{n}"), "null:1MiB"]);
     }
-    let said = place.refused(&["device", "add", "d16", "null:1MiB"]);
-    assert!(said.contains("16 devices"), "{said}");
-    let told = place.told(&["namespace", "add", "last", "512KiB", "--device", "d15"]);
-    assert!(told.contains("on d15"), "{told}");
+    let said = place.refused(&["device", "add", "d64", "null:1MiB"]);
+    assert!(said.contains("64 devices"), "{said}");
+    let told = place.told(&["namespace", "add", "last", "512KiB", "--device", "d63"]);
+    assert!(told.contains("on d63"), "{told}");
     assert_eq!(read(&server, 2).0, Status::Ok);
+    // The place of one that is gone is another's, for everybody.
+    for n in 64..68 {
+        place.told(&["device", "rm", &format!("d{}", n - 10)]);
+        let spec = format!("{}?size=1MiB", place.path(&format!("file{n}")).display());
+        let spec = format!("file:{spec}");
+        place.told(&["device", "add", &format!("d{n}"), &spec]);
+        let name = format!("on{n}");
+        place.told(&["namespace", "add", &name, "512KiB", "--device", &format!("d{n}")]);
+        let number = n - 61;
+        assert_eq!(read(&server, number), (Status::Ok, vec![0; 4096]));
+        write(&server, number, number as u8);
+        assert_eq!(read(&server, number), (Status::Ok, pattern(64, 8, number as u8)));
+    }
+    assert_eq!(place.devices().len(), 64);
 }
 
 #[test]

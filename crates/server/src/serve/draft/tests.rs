@@ -132,8 +132,8 @@ const TABLE: &[(&str, &str)] = &[
         "a.toml:5: subsystem 1: there is no namespace \"x\"",
     ),
     (
-        "[[subsystem]]\nnamespaces = [{ nsid = 2000, namespace = 1 }]\n",
-        "a.toml:4: subsystem 1: 2000 cannot number a namespace",
+        "[[subsystem]]\nnamespaces = [{ nsid = 70000, namespace = 1 }]\n",
+        "a.toml:4: subsystem 1: 70000 cannot number a namespace",
     ),
     ("[[host]]\nnqn = \"nqn.x:h\"\nkey = \"xx\"\n", "a.toml:6: host \"nqn.x:h\": its key is "),
     (
