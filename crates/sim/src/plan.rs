@@ -176,8 +176,8 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
         unsent_of_connection: any(chance, &[1_000, 20_000, 1 << 20]),
         direct_min: [1, 700, 8 << 10, DIRECT_BYTES_MIN][(in_flight / 16 + number) % 4],
         carried: any(chance, &[20_000, 200_000, 4 << 20]),
-        discard_blocks: [1 << 17, 3, 1, 2][(in_flight / 16 + number) % 4],
-        zeroes_blocks: [2048, 2, 5, 1][(in_flight / 16 + number) % 4],
+        discard_blocks: [1 << 17, 9, 3, 16][(in_flight / 16 + number) % 4],
+        zeroes_blocks: [2048, 5, 12, 2][(in_flight / 16 + number) % 4],
         stuck: seconds(chance, &[2, 5, 10]),
         stuck_under_pressure: seconds(chance, &[1, 2]),
         quieting: Duration::from_micros(

@@ -135,7 +135,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             Command::Barrier => self.front.answer_unstarted(slot, Status::Ok),
             _ => {
                 order.running += 1;
-                if self.lanes.get(device).enqueue(tenant, command, slot).is_err() {
+                let part = self.front.limits.part_of(command);
+                if self.lanes.get(device).enqueue(tenant, part, slot).is_err() {
                     self.end(slot, Status::Retry, None);
                 }
             }
@@ -148,8 +149,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Fails if the scheduler takes no more requests of the tenant.
     // Where this is called, the entry was just looked at: to look again would be a quarter of it.
     pub(crate) fn enqueue(&mut self, slot: Slot) -> Result<(), QueueFull> {
-        let entry = self.front.requests.get(slot);
-        self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, entry.command, slot)
+        let Frontend { requests, limits, .. } = &mut self.front;
+        let entry = requests.get(slot);
+        let part = limits.part_of(entry.command);
+        self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, part, slot)
     }
 
     /// Submits what the schedulers let go, while the devices have room.
@@ -248,8 +251,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                 (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
             }
             other => {
-                let (part, _) = limits.split(other);
-                let command = part.with_lba(entry.lba);
+                let command = limits.part_of(other).with_lba(entry.lba);
                 if command.kind() == Kind::Write
                     && let Err(outcome) = self.may_change(n, slot, command)
                 {
@@ -336,7 +338,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Gives back what a request has cost that no device gets.
     fn refund(&mut self, n: usize, slot: Slot) {
         let command = self.front.requests.get(slot).command;
-        self.lanes.get(n).refund(command);
+        self.lanes.get(n).refund(self.front.limits.part_of(command));
     }
 
     /// Answers what the devices have ended.

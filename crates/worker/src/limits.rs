@@ -61,6 +61,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Returns the part of a command that goes to its device at once.
+    pub(crate) const fn part_of(&self, command: Command) -> Command {
+        self.split(command).0
+    }
+
     /// Returns the part of a command that goes to its device at once, and what is left then.
     pub(crate) const fn split(&self, command: Command) -> (Command, Option<Command>) {
         match command {

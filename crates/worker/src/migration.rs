@@ -544,7 +544,7 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
 ) -> Vec<Slot> {
-    let Frontend { conns, requests, shared, .. } = &mut engine.front;
+    let Frontend { conns, requests, shared, limits, .. } = &mut engine.front;
     let Membership { grant, entered, handles } = &conns.peek(id).membership;
     let own = grant.as_ref().map(|grant| grant.tenant);
     let others = entered.iter().chain(handles.iter().flatten());
@@ -558,7 +558,7 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
             let first = taken.len();
             lane.unpark(requests, |entry| entry.conn == id, &mut taken);
             for slot in &taken[first..] {
-                lane.refund(requests.get(*slot).command);
+                lane.refund(limits.part_of(requests.get(*slot).command));
             }
         }
     }
