@@ -76,6 +76,7 @@ pub(in super::super) fn peers(context: &Context) -> Result<Verdict, String> {
         "--blockalign=4k",
         "--iodepth=16",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--size=32m",
         "--verify_fatal=1",
         "--loops=1000",
