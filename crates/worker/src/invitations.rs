@@ -97,7 +97,7 @@ impl Invitations {
     }
 
     /// Asks again for the payloads whose requests a connection that has moved, or stays, had put off.
-    /// What finds no frame to be refused with is asked for in a later turn.
+    /// Requests that find no frame to be refused with are asked for in a later turn.
     pub(crate) fn ask_again<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

@@ -241,7 +241,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
 
-/// What was counted in its place before stays counted, and is not the new device's.
+/// Counts of the device that had the place before go on, and are not the new device's.
 #[test]
 fn a_device_in_the_place_of_another_begins_anew() {
     let mut registry = registry();

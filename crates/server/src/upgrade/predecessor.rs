@@ -304,7 +304,7 @@ impl<'a> Predecessor<'a> {
     /// Hears for a moment what the other process says that serves, and notes how its talk ended.
     ///
     /// # Errors
-    /// It was killed, and this process cannot start in its place.
+    /// Fails if the other process was killed, and this one cannot start in its place.
     fn watch(&mut self, over: &mut Option<Over>) -> Result<(), String> {
         match self.departures.next_soon() {
             Some(Event::Heard(_, Err(why))) => *over = Some(why),

@@ -19,7 +19,7 @@ fn json(words: &str) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// What it says when it does not work.
+/// Returns the message of a `bench` that fails.
 fn refused(words: &str) -> String {
     let output = bench(words);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");

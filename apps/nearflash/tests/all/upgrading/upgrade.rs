@@ -252,7 +252,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     });
 }
 
-/// It starts as after a crash: nothing was handed over, and nobody else is there.
+/// The newer process starts as after a crash: nothing was handed over, and nobody else is there.
 #[test]
 fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
