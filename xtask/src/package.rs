@@ -1,4 +1,5 @@
-//! `cargo xtask package`: the portable binary, a tar archive and a Debian package of it.
+//! `cargo xtask package`: the portable binary, a tar archive and a Debian package of it, and those of the
+//! C library.
 //!
 //! The binary is linked statically, so that it runs on every distribution and in an empty container.
 //! What is deliberately not here: uploading anything anywhere.
@@ -6,6 +7,8 @@
 mod container;
 mod debian;
 mod files;
+mod library;
+mod manual;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +26,9 @@ pub(crate) struct PackageOptions {
     /// Put this program into the packages instead of building the portable one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Make the packages of the C library of this archive [default: it is built with the program]
+    #[arg(long, value_name = "FILE", requires = "binary")]
+    library: Option<PathBuf>,
     /// Try what was made: serve in the container, install, upgrade, remove and purge the Debian package
     #[arg(long)]
     try_out: bool,
@@ -30,6 +36,7 @@ pub(crate) struct PackageOptions {
 
 /// The files and their places: source in the repository, place in the file system, mode.
 const FILES: &[(&str, &str, u32)] = &[
+    ("packaging/debian/copyright", "usr/share/doc/nearflash/copyright", 0o644),
     ("packaging/systemd/nearflash.service", "usr/lib/systemd/system/nearflash.service", 0o644),
     ("packaging/nearflash.toml", "etc/nearflash/nearflash.toml", 0o640),
     ("packaging/logrotate/nearflash", "etc/logrotate.d/nearflash", 0o644),
@@ -56,16 +63,60 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
+    let built = Built::of(options)?;
     if options.try_out {
-        return try_out(options.binary.as_deref()).map(drop);
+        return try_out(&built).map(drop);
     }
     let out = shell::root().join("target/package");
-    let built = build(&out, options.binary.as_deref(), &SMALL)?;
-    for file in built {
-        let bytes = fs::metadata(&file).map_err(|e| say(&file, e))?.len();
+    let Made { files, library } = build(&out, &built, &SMALL)?;
+    for file in files.iter().chain(&library) {
+        let bytes = fs::metadata(file).map_err(|e| say(file, e))?.len();
         println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
     }
     Ok(())
+}
+
+/// The parts of packages that are compiled.
+pub(crate) struct Built {
+    program: PathBuf,
+    /// The archive of the C library, without which its packages are left out.
+    archive: Option<PathBuf>,
+}
+
+impl Built {
+    fn of(options: &PackageOptions) -> Result<Built, String> {
+        match &options.binary {
+            Some(program) => {
+                Ok(Built { program: program.clone(), archive: options.library.clone() })
+            }
+            None => Built::portable(),
+        }
+    }
+
+    /// Builds the program for this processor's architecture, with nothing to load at run time, and the
+    /// archive of the library.
+    pub(crate) fn portable() -> Result<Built, String> {
+        let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let words = ["build", "--profile", "dist", "--quiet", "--target", &target];
+        let packages = ["--package", "nearflash-cli", "--package", "nearflash-capi"];
+        let mut cargo = shell::cargo(&[&words[..], &packages].concat());
+        // The archive has only our own objects, so it may be linked with a shared C library all the same.
+        checked(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
+        Ok(Built::beside(&shell::root().join("target").join(target).join("dist/nearflash")))
+    }
+
+    /// Returns a program that is built already, and the archive beside it.
+    fn beside(program: &Path) -> Built {
+        let archive = program.with_file_name("libnearflash_capi.a");
+        Built { program: program.to_owned(), archive: Some(archive) }
+    }
+}
+
+/// The files that were made.
+struct Made {
+    files: Vec<PathBuf>,
+    /// The packages of the C library.
+    library: Vec<PathBuf>,
 }
 
 /// The compression of packages: options of tar and of dpkg-deb.
@@ -80,23 +131,16 @@ const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
 /// The compression of packages that are only checked: none.
 const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
 
-/// Makes everything in the folder `out`, around `binary` or a portable one built for it. The files.
-fn build(
-    out: &Path,
-    binary: Option<&Path>,
-    compression: &Compression,
-) -> Result<Vec<PathBuf>, String> {
-    let binary = match binary {
-        Some(binary) => binary.to_owned(),
-        None => portable()?,
-    };
+/// Makes everything in the folder `out`.
+fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, String> {
+    let Built { program: binary, archive: library } = built;
     let version = version()?;
     let tree = out.join("tree");
     if out.exists() {
         fs::remove_dir_all(out).map_err(|e| say(out, e))?;
     }
     let program = tree.join("usr/bin/nearflash");
-    install(&binary, &program, 0o755)?;
+    install(binary, &program, 0o755)?;
     for (from, to, mode) in FILES {
         install(&shell::root().join(from), &tree.join(to), *mode)?;
     }
@@ -105,7 +149,7 @@ fn build(
     pages(&program, &tree)?;
     container::directories(out)?;
     let alone = out.join("nearflash");
-    install(&binary, &alone, 0o755)?;
+    install(binary, &alone, 0o755)?;
     let archive = out.join(format!("nearflash-{version}-linux-{}.tar.gz", std::env::consts::ARCH));
     let mut tar = Command::new("tar");
     tar.args(["--owner=root", "--group=root", compression.tar])
@@ -114,24 +158,29 @@ fn build(
         .arg(&tree)
         .arg(".");
     checked(&mut tar)?;
-    let mut files = vec![alone, archive];
-    if shell::has_program("dpkg-deb") {
-        files.push(debian::build(out, &tree, &version, compression.debian)?);
-    } else {
-        println!("no dpkg-deb: the Debian package is left out");
+    let mut made = Made { files: vec![alone, archive], library: Vec::new() };
+    if !shell::has_program("dpkg-deb") {
+        println!("no dpkg-deb: the Debian packages are left out");
+        return Ok(made);
     }
-    Ok(files)
+    made.files.push(debian::build(out, &tree, &version, compression.debian)?);
+    match library {
+        Some(library) => made.library = library::build(out, library, &version, compression.debian)?,
+        None => println!("no --library: the packages of the C library are left out"),
+    }
+    Ok(made)
 }
 
-/// Makes packages around a program that is built already, and looks at what is in them. Its symbols are
-/// left out, as they are larger than all the rest.
+/// Makes packages around a program that is built already and the archive beside it, and looks at what is
+/// in them. The program's symbols are left out, as they are larger than all the rest.
 pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
     let out = shell::root().join("target/package-contents");
     let stripped = shell::root().join("target/nearflash-stripped");
     checked(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
-    build(&out, Some(&stripped), &NONE)?;
+    let built = Built { program: stripped, ..Built::beside(program) };
+    let made = build(&out, &built, &NONE)?;
     has_all_files(&out.join("tree"))?;
-    check(&out)
+    check(&out, &made)
 }
 
 /// Checks that everything that is to be installed has its place in the tree.
@@ -146,8 +195,11 @@ fn has_all_files(tree: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks the packaged configuration with the packaged program.
-fn check(out: &Path) -> Result<(), String> {
+/// Checks the packaged configuration with the packaged program, and the packages of the library.
+fn check(out: &Path, made: &Made) -> Result<(), String> {
+    if !made.library.is_empty() {
+        library::check(out, &made.library)?;
+    }
     let tree = out.join("tree");
     // Whoever builds may have nothing to write in where the service has.
     let packaged = tree.join("etc/nearflash/nearflash.toml");
@@ -161,18 +213,23 @@ fn check(out: &Path) -> Result<(), String> {
     checked(&mut check).map(drop)
 }
 
-/// Makes packages as shipped, around `binary` or a portable one built for them, [checks](check) them and
-/// tries them: the container without an engine, and the Debian package from its installation to its purge.
-/// Returns what could not be tried here, and why.
-pub(crate) fn try_out(binary: Option<&Path>) -> Result<Vec<String>, String> {
+/// Makes packages as shipped, [checks](check) them and tries them: the container without an engine, and
+/// the Debian packages from their installation to their purge. Returns what could not be tried here, and
+/// why.
+pub(crate) fn try_out(built: &Built) -> Result<Vec<String>, String> {
     let out = shell::root().join("target/package");
-    build(&out, binary, &SMALL)?;
-    check(&out)?;
+    let made = build(&out, built, &SMALL)?;
+    check(&out, &made)?;
     let tree = out.join("tree");
+    let library = match made.library.is_empty() {
+        true => Some("it was not made"),
+        false => library::try_out(&out, &made.library)?,
+    };
     let mut skipped = Vec::new();
     for (what, outcome) in [
         ("container", container::try_out(&out)?),
         ("Debian package", debian::try_out(&out, &tree, &version()?)?),
+        ("C library's Debian package", library),
     ] {
         match outcome {
             None => println!("    the {what} does what it should"),
@@ -183,24 +240,6 @@ pub(crate) fn try_out(binary: Option<&Path>) -> Result<Vec<String>, String> {
         println!("    {reason}");
     }
     Ok(skipped)
-}
-
-/// Builds the program for this processor's architecture, with nothing to load at run time.
-fn portable() -> Result<PathBuf, String> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let words = [
-        "build",
-        "--profile",
-        "dist",
-        "--quiet",
-        "--package",
-        "nearflash-cli",
-        "--target",
-        &target,
-    ];
-    let mut cargo = shell::cargo(&words);
-    checked(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
-    Ok(shell::root().join("target").join(target).join("dist/nearflash"))
 }
 
 /// Completions and manual pages, by the program's own word.

@@ -1,11 +1,12 @@
-//! The Debian package, and what happens to a machine when it comes, is replaced and goes.
+//! Debian packages, and what happens to a machine when they come, are replaced and go.
 
 use std::env::consts::ARCH;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::files::{LIMIT, checked, install, say};
+use super::files::{LIMIT, checked, say};
 use xtask::shell;
 
 /// The maintainer scripts, which run on the machine as root.
@@ -14,46 +15,85 @@ const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 /// Installs, upgrades, removes and purges two packages, and looks what is left each time.
 const TRIAL: &str = include_str!("debian/trial.sh");
 
-/// The script that runs the trial on a layer over this machine's files. Writes go to memory only.
+/// The script that runs a trial on a layer over this machine's files. Writes go to memory only.
 const ASIDE: &str = "mount -t tmpfs -o mode=755 none \"$1\" && cd \"$1\" && mkdir up work root && \
                      mount -t overlay -o lowerdir=/,upperdir=up,workdir=work none root && \
-                     mkdir root/packages && cp \"$2\" root/packages/this.deb && \
-                     cp \"$3\" root/packages/next.deb && exec chroot root sh -euc \"$4\"";
+                     cp -r \"$2\" root/packages && exec chroot root sh -euc \"$3\"";
 
-/// Makes the package of `tree` in the folder `out`; `compression` is a word for dpkg-deb.
+/// The file name of a package, and the control files beside it.
+pub(super) struct Control<'a> {
+    pub(super) name: &'a str,
+    pub(super) version: &'a str,
+    /// Lines of the file `control` beside those that are the same in all packages; the description is
+    /// the last of them.
+    pub(super) fields: String,
+    /// Name, text and mode of each further file.
+    pub(super) files: Vec<(&'a str, String, u32)>,
+}
+
+/// A package that a trial finds under this name.
+pub(super) struct Copied<'a> {
+    pub(super) file: &'a Path,
+    pub(super) name: &'a str,
+}
+
+/// Makes the package of the program, whose files are in `tree`, in the folder `out`; `compression` is a
+/// word for dpkg-deb.
 pub(super) fn build(
     out: &Path,
     tree: &Path,
     version: &str,
     compression: &str,
 ) -> Result<PathBuf, String> {
-    let control = tree.join("DEBIAN");
-    fs::create_dir_all(&control).map_err(|e| say(&control, e))?;
+    let fields = "Section: net\nDepends: adduser\n\
+         Description: share NVMe flash over an ordinary network\n \
+         Exports block devices over TCP at close to local speed and keeps the\n \
+         tail-latency and throughput objective of each tenant.\n";
+    let kept = "/etc/nearflash/nearflash.toml\n/etc/logrotate.d/nearflash\n";
+    let mut files = vec![("conffiles", kept.to_owned(), 0o644)];
+    for script in SCRIPTS {
+        let from = shell::root().join("packaging/debian").join(script);
+        files.push((script, fs::read_to_string(&from).map_err(|e| say(&from, e))?, 0o755));
+    }
+    pack(
+        out,
+        tree,
+        &Control { name: "nearflash", version, fields: fields.to_owned(), files },
+        compression,
+    )
+}
+
+/// Makes a package of the files in `tree` in the folder `out`.
+pub(super) fn pack(
+    out: &Path,
+    tree: &Path,
+    control: &Control,
+    compression: &str,
+) -> Result<PathBuf, String> {
+    let folder = tree.join("DEBIAN");
+    fs::create_dir_all(&folder).map_err(|e| say(&folder, e))?;
     let architecture = match ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => return Err(format!("no Debian architecture is known for {other}")),
     };
+    let Control { name, version, fields, files } = control;
     let about = format!(
-        "Package: nearflash\nVersion: {version}\nArchitecture: {architecture}\nSection: net\n\
-         Priority: optional\nDepends: adduser\nMaintainer: The nearflash authors\n\
-         Homepage: https://github.com/nearflash/nearflash\n\
-         Description: share NVMe flash over an ordinary network\n \
-         Exports block devices over TCP at close to local speed and keeps the\n \
-         tail-latency and throughput objective of each tenant.\n"
+        "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nPriority: optional\n\
+         Source: nearflash\nMaintainer: The nearflash authors\n\
+         Homepage: https://github.com/nearflash/nearflash\n{fields}"
     );
-    fs::write(control.join("control"), about).map_err(|e| say(&control, e))?;
-    let files = "/etc/nearflash/nearflash.toml\n/etc/logrotate.d/nearflash\n";
-    fs::write(control.join("conffiles"), files).map_err(|e| say(&control, e))?;
-    for script in SCRIPTS {
-        let from = shell::root().join("packaging/debian").join(script);
-        install(&from, &control.join(script), 0o755)?;
+    let all = files.iter().map(|(name, text, mode)| (*name, text, *mode));
+    for (file, text, mode) in all.chain([("control", &about, 0o644)]) {
+        let path = folder.join(file);
+        fs::write(&path, text).map_err(|e| say(&path, e))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(|e| say(&path, e))?;
     }
-    let package = out.join(format!("nearflash_{version}_{architecture}.deb"));
+    let package = out.join(format!("{name}_{version}_{architecture}.deb"));
     let mut build = Command::new("dpkg-deb");
     build.args(["--root-owner-group", compression, "--build"]);
     checked(build.arg(tree).arg(&package))?;
-    fs::remove_dir_all(&control).map_err(|e| say(&control, e))?;
+    fs::remove_dir_all(&folder).map_err(|e| say(&folder, e))?;
     Ok(package)
 }
 
@@ -64,35 +104,58 @@ pub(super) fn try_out(
     tree: &Path,
     version: &str,
 ) -> Result<Option<&'static str>, String> {
-    let programs = ["unshare", "dpkg", "dpkg-deb", "deb-systemd-helper", "systemctl", "adduser"];
-    if !shell::is_root() || !programs.iter().all(|program| shell::has_program(program)) {
-        return Ok(Some("that takes root, Debian's tools and systemctl"));
+    let programs = ["deb-systemd-helper", "systemctl", "adduser"];
+    if !programs.iter().all(|program| shell::has_program(program)) {
+        return Ok(Some("that takes systemctl, adduser and Debian's helper for services"));
     }
-    let place = out.join("machine");
-    fs::create_dir_all(&place).map_err(|e| say(&place, e))?;
-    if !can_overlay(&place)? {
-        return Ok(Some("this machine's files cannot be overlaid with others"));
+    // A folder for each, as they have one name if they have one version.
+    let made = out.join("trial");
+    let next = made.join("next");
+    fs::create_dir_all(&next).map_err(|e| say(&next, e))?;
+    let this = build(&made, tree, version, "-Znone")?;
+    let next = build(&next, tree, &format!("{version}+next"), "-Znone")?;
+    let copied =
+        [Copied { file: &this, name: "this.deb" }, Copied { file: &next, name: "next.deb" }];
+    let tried = try_aside(out, &copied, TRIAL);
+    fs::remove_dir_all(&made).map_err(|e| say(&made, e))?;
+    tried
+}
+
+/// Runs a trial with these packages in `/packages` of a copy of this machine. Returns `None`, or the
+/// reason why that could not be done.
+pub(super) fn try_aside(
+    out: &Path,
+    packages: &[Copied],
+    script: &str,
+) -> Result<Option<&'static str>, String> {
+    let programs = ["unshare", "dpkg", "dpkg-deb"];
+    if !shell::is_root() || !programs.iter().all(|program| shell::has_program(program)) {
+        return Ok(Some("that takes root and Debian's tools"));
     }
     // Beside the place, which is out of sight behind what is mounted there.
-    let packages = out.join("trial");
-    fs::create_dir_all(&packages).map_err(|e| say(&packages, e))?;
-    let this = build(&packages, tree, version, "-Znone")?;
-    let next = build(&packages, tree, &format!("{version}+next"), "-Znone")?;
-    let tried = checked(&mut aside(&place, &this, &next, TRIAL));
-    fs::remove_dir_all(&packages).map_err(|e| say(&packages, e))?;
+    let (place, folder) = (out.join("machine"), out.join("packages"));
+    for new in [&place, &folder] {
+        fs::create_dir_all(new).map_err(|e| say(new, e))?;
+    }
+    if !can_overlay(&place, &folder)? {
+        return Ok(Some("this machine's files cannot be overlaid with others"));
+    }
+    for Copied { file, name } in packages {
+        fs::copy(file, folder.join(name)).map_err(|e| say(file, e))?;
+    }
+    let tried = checked(&mut aside(&place, &folder, script));
+    fs::remove_dir_all(&folder).map_err(|e| say(&folder, e))?;
     tried.map(|_| None)
 }
 
 /// Returns true if this machine allows the trial's mounts. Some containers do not.
-fn can_overlay(place: &Path) -> Result<bool, String> {
-    let nothing = Path::new("/dev/null");
-    let mut command = aside(place, nothing, nothing, "true");
-    Ok(shell::capture(&mut command, LIMIT)?.ok)
+fn can_overlay(place: &Path, folder: &Path) -> Result<bool, String> {
+    Ok(shell::capture(&mut aside(place, folder, "true"), LIMIT)?.ok)
 }
 
-fn aside(place: &Path, this: &Path, next: &Path, script: &str) -> Command {
+fn aside(place: &Path, packages: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-euc", ASIDE, "sh"]).args([place, this, next]).arg(script);
+    command.args(["--mount", "sh", "-euc", ASIDE, "sh"]).args([place, packages]).arg(script);
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
