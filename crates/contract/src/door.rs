@@ -24,7 +24,7 @@ use loom::sync::{
 #[cfg(not(feature = "loom"))]
 use spin::{Mutex, MutexGuard};
 
-/// A value behind a door.
+/// A value that threads share, one at a time. A worker finds it free, or tries again later.
 pub struct Door<T> {
     room: Mutex<T>,
     /// The workers that found the door closed, one bit each. Workers above 63 share bits; they are

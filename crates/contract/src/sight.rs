@@ -1,5 +1,6 @@
 //! Removals of namespaces, and how much of them a connection knows: a number that is given again
-//! must mean nothing to whoever meant the namespace that had it before (docs/adr/0028).
+//! must mean nothing to whoever meant the namespace that had it before
+//! (docs/adr/0028-numbers-that-come-again.md).
 
 use alloc::vec::Vec;
 

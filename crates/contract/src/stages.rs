@@ -24,7 +24,7 @@ impl Stage {
     pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
 }
 
-/// Times by coarse bucket.
+/// A count of times for each coarse bucket of [`CoarseBucket`].
 pub type Coarse<T> = [T; COARSE_BUCKETS];
 
 /// Times of reads and of the others, by [`Stage`] and coarse bucket.

@@ -78,7 +78,7 @@ pub struct Trace {
 /// Number of words of a trace in the ring.
 const WORDS: usize = 3 + Seam::ALL.len();
 
-/// The ring of one worker.
+/// The traces of one worker: a ring buffer that the worker fills and the control plane empties.
 #[derive(Debug)]
 pub struct Traces {
     /// Sampling interval: every `one_in`th request is traced; zero for none.

@@ -27,7 +27,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the flow after an earlier one.
+    /// Returns the sum of this flow and an `earlier` one, which wraps as its counters do.
     #[must_use]
     pub fn after(self, earlier: Tokens) -> Tokens {
         Tokens {

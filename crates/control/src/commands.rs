@@ -92,7 +92,7 @@ pub struct ConnectionInfo {
     pub tenant: Option<String>,
 }
 
-/// A successful move.
+/// The place of a connection after its move to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Number of the new worker.

@@ -59,7 +59,8 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// The controller of a server's workers.
+/// The control plane's end of the workers' mailboxes: answers what they ask, tells them what
+/// changes, and closes the measurement windows.
 #[derive(Debug)]
 pub struct WorkerController {
     tenants: Tenants,

@@ -23,7 +23,7 @@ pub(crate) enum Mail {
     Report(Report),
 }
 
-/// A worker's mailbox.
+/// A worker's end of its queues to and from the control plane and the other workers.
 #[derive(Debug)]
 pub struct WorkerMailbox {
     asks: SyncSender<Mail>,

@@ -25,7 +25,7 @@ pub enum Skew {
     Zipf(f64),
 }
 
-/// A point of the surface.
+/// A load on a simulated volume whose write amplification is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Logical pages, about.

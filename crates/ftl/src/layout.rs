@@ -133,7 +133,8 @@ pub struct BatchHead {
     pub crc: U32,
 }
 
-/// An entry of a batch header.
+/// An entry of a batch header: the logical page that one data page of the batch holds, or a run of
+/// logical pages that a record is about.
 #[derive(
     Clone,
     Copy,

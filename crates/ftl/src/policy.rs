@@ -24,7 +24,7 @@ pub enum Victims {
     AgeBenefit,
 }
 
-/// Placement and victims.
+/// The policy of a volume: where it places pages, and which segment it collects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The placement.

@@ -17,7 +17,8 @@ use crate::reads::Reads;
 use crate::report::Report;
 use crate::store::Store;
 
-/// A volume in service.
+/// A volume that is open: turns requests into commands for its members, and their completions into
+/// replies.
 pub struct Volume {
     pub(crate) store: Store,
     reads: Reads,

@@ -72,7 +72,7 @@ enum Search {
     TryingMore { level: u32, bytes: u64 },
 }
 
-/// Tyche's batch level.
+/// Tyche's batch level: how many requests leave together, adapted to the throughput.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     /// `1 ≤ level ≤ LEVEL_MAX`.

@@ -15,21 +15,21 @@ pub struct Settings {
     pub packet_bytes: usize,
     /// The rule for the windows.
     pub control: Policy,
-    /// Associations.
+    /// Most associations.
     pub associations_max: usize,
-    /// Paths of all associations.
+    /// Most paths, of all associations together.
     pub paths_max: usize,
-    /// Paths with something in flight: each has a sent window of 3 KiB.
+    /// Most paths with something in flight: each has a sent window of 3 KiB.
     pub windows_max: usize,
-    /// Channels of all associations.
+    /// Most channels, of all associations together.
     pub channels_max: usize,
-    /// Messages on their way out.
+    /// Most messages on their way out.
     pub messages_max: usize,
-    /// Pieces of messages in flight.
+    /// Most pieces of messages in flight.
     pub pieces_max: usize,
-    /// Pieces of messages that arrived and were not given back.
+    /// Most pieces of messages that arrived and were not given back.
     pub holds_max: usize,
-    /// Chunks whose pieces were not given back. As many as the lanes have.
+    /// Most chunks whose pieces were not given back. As many as the lanes have.
     pub chunks_max: usize,
 }
 

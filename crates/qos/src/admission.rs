@@ -105,7 +105,7 @@ pub struct Ways {
     pub leave: Vec<TenantId>,
 }
 
-/// The answer of [`Registry::check`](crate::Registry::check).
+/// The decision whether an SLO would be admitted now, without admitting it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The SLO would be admitted.

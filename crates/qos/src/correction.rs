@@ -77,7 +77,7 @@ impl Adjustment {
     }
 }
 
-/// The controller of one device.
+/// The controller that corrects one device's rate and its price of writes.
 #[derive(Clone, Debug)]
 pub struct Correction {
     adjustment: Adjustment,

@@ -70,7 +70,7 @@ pub struct Seen {
     spent: u64,
 }
 
-/// The counts between two looks.
+/// The reads that ended, by delay, and the requests submitted, since a reader last looked.
 #[derive(Clone, Debug)]
 pub struct Since {
     /// Reads that ended, by class.

@@ -15,7 +15,7 @@ pub const DEPTH_MIN: u32 = 16;
 /// Late windows in a row before the bound goes down.
 const LATE: u32 = 2;
 
-/// The controller of one device.
+/// The controller that bounds how many requests are at one device at a time.
 #[derive(Clone, Debug, Default)]
 pub struct DepthBound {
     /// The bound; `None` before the first window with a latency to keep.

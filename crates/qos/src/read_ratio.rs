@@ -24,7 +24,7 @@ const ENTER: u64 = 1_000;
 /// A window ends the read-only load with more than one write among this many requests: 0.5 %.
 const LEAVE: u64 = 200;
 
-/// The estimate. Starts as [`Load::Mixed`].
+/// The estimate whether a device serves nothing but reads. Starts as [`Load::Mixed`].
 #[derive(Debug)]
 pub struct ReadRatio {
     window_start: AtomicU64,

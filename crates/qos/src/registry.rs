@@ -35,7 +35,7 @@ use grants::Grants;
 use probe::{Observation, Probe, View};
 use table::{Entry, Table};
 
-/// The result of an admission.
+/// The figures of an admitted tenant: the rate that it needs, and the rate that is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The tenant.
@@ -68,7 +68,8 @@ impl Default for Portion {
     }
 }
 
-/// The tenants of one device.
+/// The registry of one device: its tenants with their promises, its model, and the rates that
+/// follow.
 #[derive(Debug)]
 pub struct Registry {
     shared: Arc<Shared>,
@@ -403,7 +404,7 @@ impl Registry {
         adjustment
     }
 
-    /// Returns what the model is multiplied with at present.
+    /// Returns the factors that correct the model's rate and its price of writes at present.
     pub fn adjustment(&self) -> Adjustment {
         self.adjustment
     }

@@ -9,7 +9,7 @@ use crate::sync::{AcqRel, Acquire, AtomicU64};
 /// The most workers that share a device.
 pub const WORKERS_MAX: usize = 32;
 
-/// The effect of a mark.
+/// The state of the turn of all workers after one of them marked its round as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Others have yet to have a round.

@@ -58,7 +58,7 @@ struct Drive {
     idle_since: Option<(Instant, u64)>,
 }
 
-/// A world.
+/// A simulated world: workers, clients, network and devices on one virtual clock, from one seed.
 pub struct World {
     now: Instant,
     chance: Chance,

@@ -18,7 +18,8 @@ pub enum Pattern {
     },
 }
 
-/// A generator of places, numbered from zero.
+/// A generator of the places that a load visits. Places divide the load's range into pieces as large
+/// as a request, numbered from zero.
 #[derive(Clone, Debug)]
 pub struct Places {
     count: u64,

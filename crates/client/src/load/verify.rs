@@ -99,7 +99,8 @@ pub enum Found {
         /// Logical block address of the other sector.
         address: u64,
     },
-    /// A generation that is not allowed.
+    /// The data of a write, counted by its generation, that is older than the last acknowledged one
+    /// or newer than any that was sent.
     Generation {
         /// The generation found.
         generation: u32,

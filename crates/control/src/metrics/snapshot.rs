@@ -45,7 +45,7 @@ impl OfTenant {
     }
 }
 
-/// The figures of a scrape.
+/// The figures that one scrape of the metrics writes, copied out of the registry.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub(super) tenants: Vec<OfTenant>,

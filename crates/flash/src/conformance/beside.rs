@@ -23,7 +23,7 @@ pub struct Side<'a, D, P> {
     pub pass: P,
 }
 
-/// The counts of a reader.
+/// The numbers of blocks that a reader found torn, and of changes that it saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Blocks that mixed two generations of data.

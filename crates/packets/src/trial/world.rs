@@ -24,7 +24,7 @@ pub(crate) struct Weather {
 /// The way into a node by one lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
-    /// Bytes a second.
+    /// Bytes a second that the link carries.
     pub rate: u64,
     pub queue_bytes: u64,
     /// The delay in this direction.

@@ -65,7 +65,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the commands that sessions hold back.
+    /// Returns the commands that sessions hold back while another process takes over.
     pub fn held(&self) -> Held {
         Held::from_number(self.held.load(Ordering::SeqCst))
     }

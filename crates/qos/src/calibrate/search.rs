@@ -27,7 +27,7 @@ const FIRST_IOPS: f64 = 500.0;
 /// The highest load that is offered, in requests a second.
 const IOPS_MAX: f64 = 50e6;
 
-/// The length of runs.
+/// The requests and seconds that the runs of a calibration may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Requests of a short run.
@@ -74,7 +74,7 @@ pub struct Measured {
     pub outcome: Outcome,
 }
 
-/// The search on one curve.
+/// The search for the highest load that meets each latency goal, on one mix of reads and writes.
 #[derive(Clone, Debug)]
 pub struct Search {
     mix: Mix,
