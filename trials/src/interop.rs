@@ -7,10 +7,12 @@
 
 mod apt;
 mod archive;
+mod built;
 mod chance;
 mod commands;
 mod context;
 mod disk;
+pub(crate) mod fio;
 mod guest;
 mod handover;
 mod kernel;
@@ -33,6 +35,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use built::{build, target_folder};
 use clap::Args;
 use context::{Context, Verdict};
 use kernel::{Kernel, Qemu, Series};
@@ -41,7 +44,6 @@ use standby::{Standby, empty};
 use table::Table;
 
 use xtask::needs::{self, Need};
-use xtask::shell;
 
 /// Options of `cargo xtask interop`.
 #[derive(Args)]
@@ -249,20 +251,7 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
     context.tools.set(tools).map_err(|_| "the guest was prepared twice".to_owned())
 }
 
-/// Builds the program as it is shipped and returns its path.
-fn build() -> Result<PathBuf, String> {
-    let words = ["build", "--quiet", "--profile", "dist", "--package", "nearflash-cli"];
-    let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
-    if ran.ok { Ok(target_folder().join("dist/nearflash")) } else { Err(ran.output) }
-}
-
 /// Returns the folder that tests write to.
 fn interop_folder() -> PathBuf {
     target_folder().join("interop")
-}
-
-/// Returns cargo's target folder.
-fn target_folder() -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    shell::root().join(folder.unwrap_or_else(|| "target".into()))
 }

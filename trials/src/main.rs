@@ -1,5 +1,5 @@
-//! Trials that are too hard or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`
-//! and `way` hand on to this program.
+//! Trials that are too hard or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`,
+//! `way` and `fio-engine` hand on to this program.
 //!
 //! It starts the workspace's programs as processes and depends on none of them, so other chores do
 //! not have to build what only a trial needs.
@@ -33,6 +33,8 @@ enum Trial {
     Cost(cost::CostOptions),
     /// Lists the files that execute instructions in one read.
     Way(way::WayOptions),
+    /// Builds the engine for fio, and compares it with the program's own load.
+    FioEngine(interop::fio::EngineOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     Interop(interop::InteropOptions),
 }
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Trial::Takeover(options) => bench::takeover::run(&options),
         Trial::Cost(options) => cost::run(&options),
         Trial::Way(options) => way::run(&options),
+        Trial::FioEngine(options) => interop::fio::build(&options),
         Trial::Interop(options) => interop::run(&options),
     };
     match outcome {

@@ -1,7 +1,7 @@
 //! The project's chores: `cargo xtask ci`, `soak`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
-//! `interop`, `package`.
+//! `fio-engine`, `interop`, `package`.
 //!
-//! Nothing here is shipped. `bench`, `takeover`, `cost` and `interop` belong to the package `trials`,
+//! Nothing here is shipped. `bench`, `takeover`, `cost`, `fio-engine` and `interop` belong to the package `trials`,
 //! which is built when one of them is asked for. What a chore needs beyond Rust it installs (as root, on Debian) or
 //! names.
 
@@ -54,6 +54,9 @@ enum Chore {
     /// Lists the files that execute instructions in one read.
     #[command(disable_help_flag = true)]
     Way(trials::Words),
+    /// Builds the engine for fio, and compares it with the program's own load.
+    #[command(disable_help_flag = true)]
+    FioEngine(trials::Words),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     #[command(disable_help_flag = true)]
     Interop(trials::Words),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Chore::Takeover(options) => trials::run("takeover", &options),
         Chore::Cost(options) => trials::run("cost", &options),
         Chore::Way(options) => trials::run("way", &options),
+        Chore::FioEngine(options) => trials::run("fio-engine", &options),
         Chore::Interop(options) => trials::run("interop", &options),
         Chore::Package(options) => package::run(&options),
     };

@@ -74,6 +74,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         documents::named_paths,
         documents::changelog,
         vendored::check,
+        licences::files,
         claims::check,
         claims::invariants,
         shapes::check,

@@ -40,13 +40,25 @@ impl Apt {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
         let suite = format!("{codename}-backports");
-        let folder = cache.join(format!("apt-{suite}"));
+        Apt::apart(cache, &suite, &stanza(codename, &suite)?)
+    }
+
+    /// Uses the sources of the system's release.
+    pub(super) fn of_sources(cache: &Path) -> Result<Apt, String> {
+        let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
+        let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
+        let text = stanza(codename, codename)?.replace("Types: deb\n", "Types: deb-src\n");
+        Apt::apart(cache, &format!("{codename}-sources"), &text)
+    }
+
+    /// Uses what one stanza describes, with lists of its own below `cache`.
+    fn apart(cache: &Path, name: &str, stanza: &str) -> Result<Apt, String> {
+        let folder = cache.join(format!("apt-{name}"));
         let (parts, lists) = (folder.join("parts"), folder.join("lists"));
         for folder in [&parts, &lists.join("partial")] {
             fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         }
-        let file = parts.join("backports.sources");
-        fs::write(&file, stanza(codename, &suite)?).map_err(|e| e.to_string())?;
+        fs::write(parts.join("apart.sources"), stanza).map_err(|e| e.to_string())?;
         let option = |name: &str, value: &str| ["-o".to_owned(), format!("{name}={value}")];
         let options = [
             option("Dir::Etc::sourcelist", "/dev/null"),
@@ -58,6 +70,27 @@ impl Apt {
         let apt = Apt { options: options.concat(), scratch: cache.join("downloads") };
         apt.apt_get(&["update"])?;
         Ok(apt)
+    }
+
+    /// Downloads the source of `package` and unpacks it into `folder`, if it unpacks as `name`.
+    pub(super) fn unpack_source(
+        &self,
+        package: &str,
+        name: &str,
+        folder: &Path,
+    ) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        if self.scratch.exists() {
+            fs::remove_dir_all(&self.scratch).map_err(failed)?;
+        }
+        fs::create_dir_all(&self.scratch).map_err(failed)?;
+        println!("downloading the Debian source of {package}");
+        self.apt_get(&["source", package])?;
+        let unpacked = self.scratch.join(name);
+        if !unpacked.is_dir() {
+            return Err(format!("the mirror has no source of {name}"));
+        }
+        fs::rename(&unpacked, folder).map_err(failed)
     }
 
     /// Returns the packages that `package` depends on, the preferred alternative first.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::chance::Chance;
+use super::context::{Context, Verdict};
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, survey};
 use super::port::free_port;
 use super::reflex::Connection;
-use super::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::shell;
 
@@ -52,7 +52,8 @@ impl Report {
     }
 }
 
-fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
+/// Starts a server of a volume at a port, when its predecessor is gone.
+pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
     let mut command = Command::new(&context.nearflash);
     let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
     command.args(["serve", "--admin", "none", "--device", &device]);
@@ -110,11 +111,18 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
 /// must find no error. The volume is in memory, so that a disk kept busy by others does not look
 /// like a server that does not answer.
 pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
+    in_memory(|folder| bench_on(context, &folder.join("volume")))
+}
+
+/// Runs a test with a folder in memory, which is empty and then goes.
+pub(super) fn in_memory(
+    test: impl FnOnce(&Path) -> Result<Verdict, String>,
+) -> Result<Verdict, String> {
     let name = format!("nearflash-interop-{}", std::process::id());
     let folder = Path::new("/dev/shm").join(name);
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(failed)?;
-    let outcome = bench_on(context, &folder.join("volume"));
+    let outcome = test(&folder);
     fs::remove_dir_all(&folder).map_err(failed)?;
     outcome
 }

@@ -6,7 +6,7 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{commands, handover, kill_server, nbd, nvme, old_kernel, power_cut};
+use super::{commands, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nbd-boot", kernels: NEW, list: FULL, run: nbd::boot::boot },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
+    Test { name: "fio-engine", kernels: NONE, list: FULL, run: fio::engine },
     Test { name: "power-cut-sparse", kernels: NEW, list: SHORT, run: power_cut::sparse },
     Test { name: "power-cut-preallocated", kernels: NEW, list: FULL, run: power_cut::preallocated },
     Test { name: "power-cut-raw", kernels: NEW, list: FULL, run: power_cut::raw },

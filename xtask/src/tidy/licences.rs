@@ -1,5 +1,7 @@
-//! Checks that every linked package has a permissive licence.
+//! Checks that every linked package has a permissive licence, and that files under other licences are
+//! known ones, apart, with the text of their licence.
 
+use super::tree::Tree;
 use crate::manifest::Manifest;
 
 /// The allowed licences.
@@ -15,6 +17,40 @@ const ALLOWED: [&str; 10] = [
     "Zlib",
     "Unicode-3.0",
 ];
+
+/// The files under a licence that is not allowed for packages, and that licence. No package has them.
+const APART: [(&str, &str); 1] = [("contrib/fio/nearflash.c", "GPL-2.0-only")];
+
+/// The folder of files that belong to other projects' programs. Each says its licence.
+const CONTRIBUTED: &str = "contrib/";
+
+/// The name of a licence's text, beside the files that are under it.
+const TEXT: &str = "COPYING";
+
+/// The words before a file's licence. Spelled in two parts so that this file passes.
+const MARK: &str = concat!("SPDX-License-", "Identifier: ");
+
+/// Reports files under a licence that is neither allowed nor known, and those without their licence.
+pub(super) fn files(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in &tree.files {
+        let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let said = file.text.lines().find_map(|line| line.split_once(MARK));
+        let said = said.map(|(_, licence)| licence.trim_end_matches("*/").trim());
+        let is_apart = APART.iter().any(|(path, known)| *path == file.path && said == Some(*known));
+        let trouble = match said {
+            _ if is_apart && tree.has(&format!("{folder}/{TEXT}")) => continue,
+            _ if is_apart => format!("no {TEXT} beside it"),
+            None if file.path.starts_with(CONTRIBUTED) && name != TEXT => "says no licence".into(),
+            Some(licence) if !is_allowed(licence) => {
+                format!("licence {licence} is not on the list")
+            }
+            _ => continue,
+        };
+        found.push(format!("{}: {trouble}", file.path));
+    }
+    found
+}
 
 /// Reports packages that cannot be used under an allowed licence.
 pub(super) fn check(manifest: &Manifest) -> Vec<String> {
@@ -100,6 +136,21 @@ mod tests {
         for expression in bad {
             assert!(!is_allowed(expression), "{expression}");
         }
+    }
+
+    #[test]
+    fn files_under_other_licences_are_known_and_apart() {
+        let under = |licence: &str| format!("// {MARK}{licence}\nint x;\n");
+        let (ours, theirs) = (under("MIT"), under("GPL-2.0-only"));
+        let engine = ("contrib/fio/nearflash.c", theirs.as_str());
+        let text = ("contrib/fio/COPYING", "GNU");
+        let found = |all: &[(&str, &str)]| files(&Tree::of(all));
+        assert_eq!(found(&[engine, text, ("crates/a.c", &ours), ("b.rs", "")]), [""; 0]);
+        assert!(found(&[engine])[0].ends_with("no COPYING beside it"));
+        assert!(found(&[("crates/a.c", &theirs)])[0].contains("not on the list"));
+        assert!(found(&[("contrib/x/y.c", "int x;")])[0].ends_with("says no licence"));
+        let other = under("GPL-3.0-only");
+        assert!(found(&[("contrib/fio/nearflash.c", &other), text])[0].contains("GPL-3.0-only"));
     }
 
     #[test]
