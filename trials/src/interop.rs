@@ -28,6 +28,7 @@ mod power_cut;
 mod reflex;
 mod standby;
 mod table;
+mod ublk;
 
 use std::cell::OnceCell;
 use std::fs;
@@ -71,6 +72,9 @@ pub(crate) struct InteropOptions {
     /// Seed the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Kill so often in the tests of attached volumes [default: a few times]
+    #[arg(long, value_name = "TIMES")]
+    kills: Option<u32>,
 }
 
 /// The programs that guests take from the host's root.
@@ -159,6 +163,7 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
                 nearflash: nearflash.clone(),
                 quick: options.quick,
                 seed: options.seed,
+                kills: options.kills,
                 tools: OnceCell::new(),
                 standby: Rc::clone(&standby),
             };

@@ -38,6 +38,11 @@ pub(crate) struct PackageOptions {
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/debian/copyright", "usr/share/doc/nearflash/copyright", 0o644),
     ("packaging/systemd/nearflash.service", "usr/lib/systemd/system/nearflash.service", 0o644),
+    (
+        "packaging/systemd/nearflash-attach@.service",
+        "usr/lib/systemd/system/nearflash-attach@.service",
+        0o644,
+    ),
     ("packaging/nearflash.toml", "etc/nearflash/nearflash.toml", 0o640),
     ("packaging/logrotate/nearflash", "etc/logrotate.d/nearflash", 0o644),
     ("README.md", "usr/share/doc/nearflash/README.md", 0o644),

@@ -42,6 +42,7 @@ const SOAKS: &[Soak] = &[
     Soak { name: "kills", about: "A thousand kills amid changes, and the tests of killed servers, at full length.", commands: &[
         (&[("NEARFLASH_KILLS", "1000")], "test --release --package nearflash-cli --test all kills:: -- --test-threads 1 --show-output"),
         (&[], "run --package trials -- interop kill-server"),
+        (&[], "run --package trials -- interop ublk- --kills 200"),
     ] },
     Soak { name: "power-cuts", about: "Power cuts of every kind of disk, ten times, each from another seed.", commands: &[
         (&[], "run --package trials -- interop power-cut --seed 1"),

@@ -40,6 +40,8 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
     Connect(connect::Args),
+    /// Attach a volume as a block device of this machine (ublk), and serve it until it is detached
+    Attach(Box<attach::Args>),
     #[command(flatten)]
     Lab(lab::command::Command),
     /// Add, change, remove and show tenants of a running server
@@ -84,13 +86,10 @@ fn main() -> ExitCode {
         keep_secrets(&cli.command);
         print::run(|| run(cli.command))
     });
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            log::say(error);
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        log::say(error);
+        ExitCode::FAILURE
+    })
 }
 
 /// Servers have keys and data in their memory, commands at least tokens, and many of them keys.
@@ -107,6 +106,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Lab(command) => command.run(),
         Command::Connect(args) => connect::run(&args),
+        Command::Attach(args) => attach::run(&args, &|line| outln!("{line}")),
         Command::Tenant(args) => operate::tenant(&args),
         Command::Config(args) => inspect::run(&args),
         Command::Namespace(args) => operate::namespace(&args),

@@ -31,6 +31,7 @@ mod sockets;
 mod sockets_config;
 mod spread;
 mod thrift;
+pub mod ublk;
 mod unix;
 mod uring;
 mod waker;

@@ -127,6 +127,11 @@ impl Ring {
         !self.inner.borrow().inboxes[owner.index()].is_empty()
     }
 
+    /// Tells whether the kernel has taken every entry that was queued.
+    pub(crate) fn has_submitted_all(&self) -> bool {
+        self.inner.borrow_mut().uring.submission().is_empty()
+    }
+
     /// Registers the memory of `arena`, so that fixed reads and writes need no look-up of pages.
     ///
     /// # Errors

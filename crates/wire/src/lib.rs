@@ -15,3 +15,4 @@ pub mod nvme_tcp;
 pub mod packets;
 pub mod reflex_v1;
 pub mod reflex_v2;
+pub mod ublk;

@@ -23,6 +23,8 @@ pub(super) struct Context {
     pub(super) nearflash: PathBuf,
     pub(super) quick: bool,
     pub(super) seed: u64,
+    /// The number of kills, in tests that take one.
+    pub(super) kills: Option<u32>,
     pub(super) tools: OnceCell<(Qemu, Kernel)>,
     /// A guest with the test's kernel, which tests pass on to each other.
     pub(super) standby: Rc<Standby>,

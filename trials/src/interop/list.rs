@@ -6,7 +6,7 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{commands, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut};
+use super::{commands, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,11 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nbd-servers", kernels: NONE, list: FULL, run: nbd::servers::bench },
     Test { name: "nbd-kernel", kernels: BOTH, list: FULL, run: nbd::kernel::client },
     Test { name: "nbd-boot", kernels: NEW, list: FULL, run: nbd::boot::boot },
+    Test { name: "ublk-attach", kernels: NEW, list: FULL, run: ublk::devices::attach },
+    Test { name: "ublk-file-system", kernels: NEW, list: FULL, run: ublk::devices::file_system },
+    Test { name: "ublk-server-killed", kernels: NEW, list: FULL, run: ublk::failures::server_killed },
+    Test { name: "ublk-process-killed", kernels: NEW, list: FULL, run: ublk::failures::process_killed },
+    Test { name: "ublk-server-away", kernels: NEW, list: FULL, run: ublk::failures::server_away },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
     Test { name: "fio-engine", kernels: NONE, list: FULL, run: fio::engine },

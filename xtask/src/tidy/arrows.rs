@@ -30,6 +30,10 @@ const RULES: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearflash", &["nearflash-client", "nearflash-io", "nearflash-proto", "nearflash-contract"]),
+    (
+        "nearflash-attach",
+        &["nearflash-client", "nearflash-io", "nearflash-contract", "nearflash-wire"],
+    ),
     ("nearflash-capi", &["nearflash", "nearflash-io"]),
     (
         "nearflash-server",
@@ -66,6 +70,7 @@ const RULES: &[(&str, &[&str])] = &[
     (
         "nearflash-cli",
         &[
+            "nearflash-attach",
             "nearflash-client",
             "nearflash-control",
             "nearflash-flash",

@@ -24,6 +24,7 @@ mod serving {
 }
 
 mod operating {
+    mod attach;
     mod audit;
     mod checked;
     mod counted;

@@ -210,7 +210,7 @@ fn commands_of_the_documents_exist() {
             }
             let mut help = help_of(&words[..1]);
             let parts = listed_commands(&help);
-            if !parts.is_empty() {
+            if !parts.is_empty() && !words[1].contains("://") {
                 assert!(parts.contains(&words[1]), "{page}: {call}: there are {parts:?}");
                 help = help_of(&words[..2]);
             }

@@ -1,0 +1,184 @@
+//! The threads of a device, one for each queue, and what they tell.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use client::Loss;
+use contract::BufPool;
+use io::ublk::BlockQueue;
+use io::{Clock, Owner, Ring, SpinPolicy, carve, run};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::engine::{Engine, Terms, classes};
+use crate::survey::{Server, told};
+
+/// A message of a thread.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// The queue has a connection. What it had in flight on an earlier one has ended.
+    Connected { queue: u16 },
+    /// The queue has lost its connection, or could not make one.
+    Lost { queue: u16, why: Loss },
+    /// The queue has ended, without an error if the device was stopped.
+    Ended { queue: u16, outcome: Result<(), String> },
+    /// Somebody asks the process to end.
+    Asked,
+}
+
+/// The plan of a device's queues.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// Number of queues.
+    pub(crate) queues: u16,
+    /// Requests of each queue.
+    pub(crate) depth: u16,
+    /// The identity of the first queue at the server.
+    pub(crate) identity: u128,
+    /// The server.
+    pub(crate) server: Server,
+    /// The terms on which requests are served.
+    pub(crate) terms: Terms,
+}
+
+/// The threads that serve a device.
+pub(crate) struct Crew {
+    threads: Vec<JoinHandle<()>>,
+    messages: Receiver<Told>,
+    /// Queues that have had a connection, by number.
+    connected: Vec<bool>,
+    /// Queues that serve.
+    open: usize,
+}
+
+/// The reason that a crew's [`watch`](Crew::watch) came to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The device was stopped.
+    Stopped,
+    /// Somebody asks the process to end.
+    Asked,
+}
+
+impl Crew {
+    /// Starts the threads. Each makes its queue and waits for requests.
+    ///
+    /// # Errors
+    /// Fails if there can be no more threads, or no handler of signals.
+    pub(crate) fn start(plan: &Plan, file: &Arc<File>) -> Result<Crew, String> {
+        let (sender, messages) = channel();
+        let asked = sender.clone();
+        let mut signals = Signals::new([SIGINT, SIGTERM])
+            .map_err(|error| format!("cannot wait for signals: {error}"))?;
+        let listen = move || {
+            for _ in signals.forever() {
+                // The crew's end is the process's end.
+                let _ = asked.send(Told::Asked);
+            }
+        };
+        spawn("signals", listen)?;
+        let mut threads = Vec::new();
+        for queue in 0..plan.queues {
+            let (plan, file, sender) = (plan.clone(), Arc::clone(file), sender.clone());
+            threads.push(spawn(&format!("queue-{queue}"), move || {
+                let served = catch_unwind(AssertUnwindSafe(|| serve(queue, &plan, &file, &sender)));
+                drop(file);
+                let outcome = served.unwrap_or_else(|_| Err("the thread has panicked".to_owned()));
+                let _ = sender.send(Told::Ended { queue, outcome });
+            })?);
+        }
+        let connected = vec![false; usize::from(plan.queues)];
+        Ok(Crew { threads, messages, connected, open: usize::from(plan.queues) })
+    }
+
+    /// Waits until every queue has had a connection, for at most this time. Returns `true` if they
+    /// have.
+    ///
+    /// # Errors
+    /// Says which queue has failed.
+    pub(crate) fn await_connections(&mut self, limit: Duration) -> Result<bool, String> {
+        let clock = Clock::start();
+        let until = clock.now() + limit;
+        while self.connected.contains(&false) {
+            let left = until.since(clock.now());
+            match self.messages.recv_timeout(left) {
+                Ok(message) => {
+                    self.note(message)?;
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err("all threads ended".to_owned()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the end of the device, or for a signal.
+    ///
+    /// # Errors
+    /// Says which queue has failed.
+    pub(crate) fn watch(&mut self) -> Result<End, String> {
+        loop {
+            let message = self.messages.recv().map_err(|_| "all threads ended".to_owned())?;
+            if let Some(end) = self.note(message)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Waits for the threads of a device that was stopped.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            thread.join().expect("a thread catches its panics");
+        }
+    }
+
+    fn note(&mut self, message: Told) -> Result<Option<End>, String> {
+        match message {
+            Told::Connected { queue } => {
+                tracing::info!(queue, "connected");
+                self.connected[usize::from(queue)] = true;
+            }
+            Told::Lost { queue, why } => {
+                tracing::warn!(queue, "no connection: {}", told(why));
+            }
+            Told::Ended { queue, outcome } => {
+                outcome.map_err(|error| format!("queue {queue} has failed: {error}"))?;
+                self.open -= 1;
+                return Ok((self.open == 0).then_some(End::Stopped));
+            }
+            Told::Asked => return Ok(Some(End::Asked)),
+        }
+        Ok(None)
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map_err(|error| format!("cannot start the thread {name}: {error}"))
+}
+
+/// Serves one queue until the device is stopped.
+fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> Result<(), String> {
+    let ring = Ring::new().map_err(|e| e.to_string())?;
+    let identity = plan.identity + u128::from(number);
+    let initiator = plan.server.initiator(&ring, plan.depth, identity)?;
+    let arena = carve(&classes(plan.depth)).map_err(|e| e.to_string())?;
+    let queue = BlockQueue::open(file, &ring, Owner::device(0), number, plan.depth);
+    let queue = queue.map_err(|e| e.to_string())?;
+    let pool = BufPool::new(arena.bufs);
+    let place = (number, plan.depth);
+    let mut engine = Engine::new(place, plan.terms, queue, initiator, pool, sender.clone());
+    run(&ring, &Clock::start(), SpinPolicy::default(), |now| engine.turn(now));
+    engine.close();
+    match engine.failure() {
+        None => Ok(()),
+        Some(errno) => {
+            let why = std::io::Error::from_raw_os_error(errno);
+            Err(format!("the kernel refuses a command: {why}"))
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The engine of one queue: requests that the kernel gives go to the server, and answers go back.
+//!
+//! One thread and one ring serve sockets and block device, and leave in one system call a turn.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use client::block::{BlockError, BlockOperation, BlockRequest, block_error, is_repeated};
+use client::{Done, Initiator, Op, Report};
+use contract::{Buf, BufPool, Instant, NamespaceId, SizeClass, Turn};
+use io::Sockets;
+use io::ublk::{Arrival, BlockQueue, Need};
+use wire::ublk::{IoDescriptor, Operation};
+
+use crate::crew::Told;
+
+/// The pause before a request is made again that the server could not serve for the moment.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The sizes of a queue's buffers beside one of 4 KiB for each request. What is never used is not
+/// resident. Requests wait for buffers in the order in which they came.
+const LARGER: [SizeClass; 2] =
+    [SizeClass { bytes: 64 << 10, count: 32 }, SizeClass { bytes: 1 << 20, count: 8 }];
+
+/// Returns the sizes of the buffers of a queue with `depth` requests.
+pub(crate) fn classes(depth: u16) -> Vec<SizeClass> {
+    let small = SizeClass { bytes: 4096, count: usize::from(depth) };
+    [&[small], &LARGER[..]].concat()
+}
+
+/// The terms on which requests are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The namespace; `None` for the server's default.
+    pub(crate) namespace: Option<NamespaceId>,
+    /// `true` if changes are refused.
+    pub(crate) is_read_only: bool,
+    /// Time for which requests wait for an absent server.
+    pub(crate) fail_after: Duration,
+}
+
+/// A request that the kernel waits for.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    request: Result<BlockRequest, BlockError>,
+    came_at: Instant,
+}
+
+/// Serves the requests of one queue.
+pub(crate) struct Engine {
+    number: u16,
+    terms: Terms,
+    queue: BlockQueue,
+    initiator: Initiator<Sockets>,
+    pool: BufPool,
+    /// The requests, by their tags.
+    held: Vec<Option<Held>>,
+    /// The tags of requests at the initiator, by the indices of their tickets.
+    tags: Vec<u16>,
+    /// Requests that wait for a buffer, oldest first.
+    waiting: VecDeque<u16>,
+    /// Requests to make again, with the time for it, earliest first.
+    again: VecDeque<(Instant, u16, Option<Buf>)>,
+    crew: Sender<Told>,
+    arrivals: Vec<Arrival>,
+    freed: Vec<Buf>,
+    done: Vec<Done>,
+}
+
+impl Engine {
+    /// Returns the engine of the queue `number`, with `depth` requests.
+    pub(crate) fn new(
+        (number, depth): (u16, u16),
+        terms: Terms,
+        queue: BlockQueue,
+        initiator: Initiator<Sockets>,
+        pool: BufPool,
+        crew: Sender<Told>,
+    ) -> Engine {
+        let depth = usize::from(depth);
+        Engine {
+            number,
+            terms,
+            queue,
+            initiator,
+            pool,
+            held: vec![None; depth],
+            tags: vec![0; depth],
+            waiting: VecDeque::with_capacity(depth),
+            again: VecDeque::with_capacity(depth),
+            crew,
+            arrivals: Vec::with_capacity(depth),
+            freed: Vec::with_capacity(depth),
+            done: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Takes a turn; `None` once the device was stopped.
+    pub(crate) fn turn(&mut self, now: Instant) -> Option<Turn> {
+        let (mut arrivals, mut freed) =
+            (std::mem::take(&mut self.arrivals), std::mem::take(&mut self.freed));
+        self.queue.poll(&mut arrivals, &mut freed);
+        let mut progressed = !arrivals.is_empty() || !freed.is_empty();
+        freed.drain(..).for_each(|buf| self.pool.give(buf));
+        arrivals.drain(..).for_each(|arrival| self.arrive(now, arrival));
+        (self.arrivals, self.freed) = (arrivals, freed);
+        let mut done = std::mem::take(&mut self.done);
+        progressed |= self.initiator.turn(now, &mut done);
+        done.drain(..).for_each(|ended| self.end(now, ended));
+        self.done = done;
+        self.report();
+        self.repeat(now);
+        self.supply(now);
+        self.initiator.flush(now);
+        if self.queue.has_ended() {
+            return None;
+        }
+        let again = self.again.front().map(|(due, ..)| *due);
+        let wake_at = [again, self.initiator.wake_at()].into_iter().flatten().min();
+        Some(Turn { progressed, wake_at })
+    }
+
+    /// Returns the error number with which the driver refused a command, if it did.
+    pub(crate) fn failure(&self) -> Option<i32> {
+        self.queue.failure()
+    }
+
+    /// Closes the connections once the device was stopped.
+    pub(crate) fn close(&mut self) {
+        self.initiator.close();
+    }
+
+    fn arrive(&mut self, now: Instant, arrival: Arrival) {
+        let Arrival { tag, descriptor, need } = arrival;
+        let request = translated(&descriptor);
+        match need {
+            Need::Memory => {
+                self.held[usize::from(tag)] = Some(Held { request, came_at: now });
+                self.waiting.push_back(tag);
+            }
+            // A write, with the data that it has waited for.
+            Need::Service(Some(buf)) => self.start(now, tag, Some(buf)),
+            Need::Service(None) => {
+                self.held[usize::from(tag)] = Some(Held { request, came_at: now });
+                match request {
+                    Ok(request) if request.data_bytes() > 0 => self.waiting.push_back(tag),
+                    _ => self.start(now, tag, None),
+                }
+            }
+        }
+    }
+
+    /// Gives buffers to requests that wait for them.
+    fn supply(&mut self, now: Instant) {
+        while let Some(&tag) = self.waiting.front() {
+            let held = self.held[usize::from(tag)].expect("what waits is held");
+            let bytes = held.request.map_or(0, BlockRequest::data_bytes);
+            let Some(buf) = self.pool.take(bytes.min(self.pool.largest())) else { return };
+            self.waiting.pop_front();
+            match held.request {
+                Ok(BlockRequest { operation: BlockOperation::Read, .. }) => {
+                    self.start(now, tag, Some(buf));
+                }
+                _ => self.queue.ask(tag, buf),
+            }
+        }
+    }
+
+    /// Gives a request to the initiator, or completes it with an error.
+    fn start(&mut self, now: Instant, tag: u16, buf: Option<Buf>) {
+        let held = self.held[usize::from(tag)].expect("a request is held until it is completed");
+        let command = held.request.and_then(|request| request.command(self.terms.is_read_only));
+        match command {
+            Err(error) => self.fail(tag, error, buf),
+            Ok(command) => {
+                let op = Op { namespace: self.terms.namespace, ..Op::new(command, buf) };
+                let ticket = self.initiator.submit(now, op);
+                let ticket = ticket.expect("there is room for each tag of the queue");
+                self.tags[ticket.index()] = tag;
+            }
+        }
+    }
+
+    fn end(&mut self, now: Instant, done: Done) {
+        let tag = self.tags[done.ticket.index()];
+        let held = self.held[usize::from(tag)].expect("a request is held until it is completed");
+        let Some(error) = block_error(done.status) else {
+            let bytes = held.request.map_or(0, BlockRequest::data_bytes);
+            let is_read = matches!(done.command, contract::Command::Read(_));
+            self.complete(tag, bytes as i32, done.buf, is_read);
+            return;
+        };
+        let fail_after = self.terms.fail_after;
+        let is_reached = self.initiator.is_connected(0);
+        if is_repeated(done.status, is_reached, held.came_at, now, fail_after) {
+            self.again.push_back((now + PAUSE, tag, done.buf));
+        } else {
+            self.fail(tag, error, done.buf);
+        }
+    }
+
+    /// Makes the requests again whose time has come.
+    fn repeat(&mut self, now: Instant) {
+        while self.again.front().is_some_and(|(due, ..)| *due <= now) {
+            let (_, tag, buf) = self.again.pop_front().expect("it was just seen");
+            self.start(now, tag, buf);
+        }
+    }
+
+    fn fail(&mut self, tag: u16, error: BlockError, buf: Option<Buf>) {
+        self.complete(tag, -error.errno(), buf, false);
+    }
+
+    fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>, has_data: bool) {
+        self.held[usize::from(tag)] = None;
+        match buf {
+            Some(buf) if has_data => self.queue.complete(tag, result, Some(buf)),
+            buf => {
+                buf.into_iter().for_each(|buf| self.pool.give(buf));
+                self.queue.complete(tag, result, None);
+            }
+        }
+    }
+
+    /// Tells the crew of connections.
+    fn report(&mut self) {
+        let reports: Vec<Report> = self.initiator.reports().collect(); // allocates nothing if empty
+        for report in reports {
+            let told = match report {
+                Report::Connected { .. } => Told::Connected { queue: self.number },
+                Report::Lost { why, .. } => Told::Lost { queue: self.number, why },
+                Report::Info(..)
+                | Report::Tenant(..)
+                | Report::Notice { .. }
+                | Report::Pong(..) => {
+                    continue;
+                }
+            };
+            // The crew's end is the process's end.
+            let _ = self.crew.send(told);
+        }
+    }
+}
+
+/// Returns the kernel's request in our words.
+fn translated(descriptor: &IoDescriptor) -> Result<BlockRequest, BlockError> {
+    let operation = match descriptor.operation() {
+        Operation::READ => BlockOperation::Read,
+        Operation::WRITE => BlockOperation::Write,
+        Operation::FLUSH => BlockOperation::Flush,
+        Operation::DISCARD => BlockOperation::Discard,
+        Operation::WRITE_ZEROES => BlockOperation::WriteZeroes,
+        _ => return Err(BlockError::Unsupported),
+    };
+    Ok(BlockRequest {
+        operation,
+        sector: descriptor.sector.get(),
+        sectors: descriptor.sectors.get(),
+        is_durable: descriptor.is_durable(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_requests_have_our_words() {
+        let descriptor = |operation: u32| IoDescriptor {
+            operation_and_flags: operation.into(),
+            sectors: 8.into(),
+            sector: 16.into(),
+            address: 0.into(),
+        };
+        let request = translated(&descriptor(1 | 1 << 13)).unwrap();
+        let wanted = BlockRequest {
+            operation: BlockOperation::Write,
+            sector: 16,
+            sectors: 8,
+            is_durable: true,
+        };
+        assert_eq!(request, wanted);
+        assert_eq!(translated(&descriptor(13)), Err(BlockError::Unsupported), "of zoned devices");
+    }
+
+    #[test]
+    fn every_request_of_a_queue_has_a_small_buffer_and_some_have_the_largest() {
+        let classes = classes(128);
+        assert_eq!((classes[0].bytes, classes[0].count), (4096, 128));
+        assert_eq!(classes.last().map(|class| class.bytes), Some(contract::REQUEST_BYTES_MAX));
+    }
+}

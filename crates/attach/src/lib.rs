@@ -1,0 +1,22 @@
+//! `nearflash attach`: volumes of a server as block devices of this machine, through the kernel's
+//! driver `ublk_drv` (docs/adr/0034-attach.md).
+//!
+//! A process serves a device, with a thread, a ring and a connection for each queue. The device
+//! outlives the process: requests wait for a successor, which repeats what was in flight under the
+//! identity of its predecessor.
+//!
+//! What is deliberately not here: the translation of requests (`client::block`) and the commands of
+//! the kernel's driver (`io::ublk`).
+#![forbid(unsafe_code)]
+
+mod command;
+mod crew;
+mod daemon;
+mod devices;
+mod engine;
+mod notify;
+mod options;
+mod record;
+mod survey;
+
+pub use command::{Args, run};

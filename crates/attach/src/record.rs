@@ -1,0 +1,244 @@
+//! The records of attached devices: what a successor has to know that takes a device over, kept in a
+//! folder that does not outlive the kernel.
+//!
+//! The folder is not below `/run/nearflash`, which ends with the server of this machine.
+
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The folder of the records.
+pub(crate) const FOLDER: &str = "/run/nearflash-attach";
+
+/// The time that a process which was killed has to end, before it counts as one that serves.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The pause between two looks at it.
+const STEP: Duration = Duration::from_millis(20);
+
+/// An attached device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The device's number: `N` of `/dev/ublkbN`.
+    pub(crate) device: u32,
+    /// The process that serves the device, or was the last to do so.
+    pub(crate) process: u32,
+    /// The identity of the first queue at the server, in hexadecimal digits; those of the others
+    /// follow. Whoever has it may repeat what was in flight.
+    pub(crate) client: String,
+    /// The volume, as it was asked for.
+    #[serde(flatten)]
+    pub(crate) volume: Volume,
+}
+
+/// A volume of a server, and how to reach and serve it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    /// The server.
+    pub(crate) url: String,
+    /// The namespace's number; `None` for the server's default.
+    pub(crate) namespace: Option<u16>,
+    /// The tenant; empty for the server's choice.
+    pub(crate) tenant: String,
+    /// The file with the token, if there is one.
+    pub(crate) token_file: Option<PathBuf>,
+    /// `true` if payloads have checksums.
+    pub(crate) checksums: bool,
+    /// Seconds for which requests wait for an absent server.
+    pub(crate) fail_after: u64,
+    /// `true` if the device refuses changes.
+    pub(crate) read_only: bool,
+}
+
+impl Volume {
+    /// Returns `true` if both are one volume of one server, for one tenant.
+    pub(crate) fn is_same(&self, other: &Volume) -> bool {
+        let key = |volume: &Volume| (volume.url.clone(), volume.namespace, volume.tenant.clone());
+        key(self) == key(other)
+    }
+}
+
+impl Record {
+    /// Returns the identity of the first queue.
+    ///
+    /// # Errors
+    /// Says that the record is damaged.
+    pub(crate) fn identity(&self) -> Result<u128, String> {
+        u128::from_str_radix(&self.client, 16)
+            .map_err(|error| format!("the record of device {} is damaged: {error}", self.device))
+    }
+
+    /// Writes the record, as a whole or not at all.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), String> {
+        let path = place(folder, self.device);
+        let fresh = path.with_extension("new");
+        let text = serde_json::to_string_pretty(self).expect("a record has a form");
+        fs::write(&fresh, text + "\n")
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Reads the record of a device; `None` if there is none.
+    ///
+    /// # Errors
+    /// Says that the record is damaged.
+    pub(crate) fn read(folder: &Path, device: u32) -> Result<Option<Record>, String> {
+        let path = place(folder, device);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+        };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| format!("{} is damaged: {error}", path.display()))
+    }
+
+    /// Reads all records, by the numbers of the devices.
+    ///
+    /// # Errors
+    /// Says which record is damaged.
+    pub(crate) fn all(folder: &Path) -> Result<Vec<Record>, String> {
+        let mut devices = Vec::new();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            devices.extend(name.strip_suffix(".json").and_then(|name| name.parse::<u32>().ok()));
+        }
+        devices.sort_unstable();
+        let mut records = Vec::new();
+        for device in devices {
+            records.extend(Record::read(folder, device)?);
+        }
+        Ok(records)
+    }
+
+    /// Removes the record of a device, if there is one.
+    pub(crate) fn remove(folder: &Path, device: u32) {
+        // A record without a device is overwritten by the next one with the number.
+        let _ = fs::remove_file(place(folder, device));
+    }
+}
+
+fn place(folder: &Path, device: u32) -> PathBuf {
+    folder.join(format!("{device}.json"))
+}
+
+/// The right to serve a device, which one process has until it ends.
+#[derive(Debug)]
+pub(crate) struct Right {
+    _file: File,
+}
+
+impl Right {
+    /// Takes the right, and waits a moment for a process that is about to end. Returns `None` if
+    /// another process has the right.
+    ///
+    /// # Errors
+    /// Names the file that stands for the right.
+    pub(crate) fn await_free(folder: &Path, device: u32) -> Result<Option<Right>, String> {
+        Right::await_for(folder, device, PATIENCE)
+    }
+
+    /// Takes the right once the process that has it has ended, or returns `None` if it has not after
+    /// this time.
+    ///
+    /// # Errors
+    /// Names the file that stands for the right.
+    pub(crate) fn await_for(
+        folder: &Path,
+        device: u32,
+        limit: Duration,
+    ) -> Result<Option<Right>, String> {
+        for _ in 0..limit.as_millis() / STEP.as_millis() {
+            if let Some(right) = Right::take(folder, device)? {
+                return Ok(Some(right));
+            }
+            std::thread::sleep(STEP);
+        }
+        Right::take(folder, device)
+    }
+
+    /// Takes the right; `None` if another process has it.
+    ///
+    /// # Errors
+    /// Names the file that stands for the right.
+    fn take(folder: &Path, device: u32) -> Result<Option<Right>, String> {
+        let path = folder.join(format!("{device}.lock"));
+        let failed = |error: std::io::Error| format!("cannot lock {}: {error}", path.display());
+        fs::create_dir_all(folder).map_err(failed)?;
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Right { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(device: u32) -> Record {
+        Record {
+            device,
+            process: 7,
+            client: format!("{:032x}", 1_u128 << 100),
+            volume: Volume {
+                url: "reflex://127.0.0.1:7420".to_owned(),
+                namespace: Some(2),
+                tenant: "gold".to_owned(),
+                token_file: None,
+                checksums: true,
+                fail_after: 600,
+                read_only: false,
+            },
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Record::read(folder.path(), 3), Ok(None));
+        record(10).write(folder.path()).unwrap();
+        record(3).write(folder.path()).unwrap();
+        assert_eq!(Record::read(folder.path(), 3), Ok(Some(record(3))));
+        assert_eq!(record(3).identity(), Ok(1 << 100));
+        assert_eq!(Record::all(folder.path()), Ok(vec![record(3), record(10)]));
+        Record::remove(folder.path(), 3);
+        assert_eq!(Record::all(folder.path()), Ok(vec![record(10)]));
+    }
+
+    #[test]
+    fn a_damaged_record_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("4.json"), "{").unwrap();
+        assert!(Record::read(folder.path(), 4).unwrap_err().contains("4.json is damaged"));
+        let damaged = Record { client: "x".to_owned(), ..record(5) };
+        assert!(damaged.identity().unwrap_err().contains("device 5"));
+    }
+
+    #[test]
+    fn one_process_at_a_time_has_the_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let right = Right::take(folder.path(), 0).unwrap();
+        assert!(right.is_some());
+        assert!(Right::take(folder.path(), 0).unwrap().is_none());
+        assert!(Right::take(folder.path(), 1).unwrap().is_some());
+        drop(right);
+        assert!(Right::take(folder.path(), 0).unwrap().is_some());
+    }
+
+    #[test]
+    fn another_tenant_has_another_volume() {
+        let one = record(1).volume;
+        assert!(one.is_same(&Volume { fail_after: 1, ..one.clone() }));
+        assert!(!one.is_same(&Volume { tenant: "other".to_owned(), ..one.clone() }));
+    }
+}

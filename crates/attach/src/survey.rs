@@ -1,0 +1,183 @@
+//! The server: where it is, how a queue connects to it, and what it says of the namespace.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use client::{Address, Initiator, Loss, Options, Report, ServerEndpoint, Version};
+use contract::{Control, NamespaceId, NamespaceInfo};
+use io::{Clock, Endpoint, Network, Reactor, Ring, Sockets, SocketsConfig, UnixPath};
+
+use crate::record::Volume;
+
+/// The longest time to wait for the server before there is a device.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, and the options of connections to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    endpoint: Endpoint,
+    options: Options,
+}
+
+impl Server {
+    /// Looks the server of a volume up.
+    ///
+    /// # Errors
+    /// Says what is wrong with the address, or with the file of the token.
+    pub(crate) fn find(volume: &Volume) -> Result<Server, String> {
+        let url = &volume.url;
+        let address: Address = url.parse().map_err(|e| format!("`{url}`: {e}"))?;
+        if address.version == Version::One {
+            return Err(format!("`{url}`: version 1 has no writes that are safe to repeat"));
+        }
+        let token = match &volume.token_file {
+            None => Box::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+                text.trim().as_bytes().into()
+            }
+        };
+        let options = Options {
+            checksums: volume.checksums,
+            token,
+            tenant: volume.tenant.clone().into(),
+            outage_max: Duration::from_secs(volume.fail_after),
+            reissues_max: u8::MAX,
+            ..Options::default()
+        };
+        Ok(Server { endpoint: endpoint(&address.place)?, options })
+    }
+
+    /// Returns an initiator with one connection and `depth` requests, over the sockets of `ring`,
+    /// with this identity at the server.
+    ///
+    /// # Errors
+    /// Fails if the machine has no memory or descriptors for it.
+    pub(crate) fn initiator(
+        &self,
+        ring: &Ring,
+        depth: u16,
+        client: u128,
+    ) -> Result<Initiator<Sockets>, String> {
+        let depth = usize::from(depth);
+        let config = SocketsConfig {
+            connections_max: 5,
+            receive_buffers: 64,
+            frames_max: depth + 4,
+            ..SocketsConfig::default()
+        };
+        let mut sockets = Sockets::new(ring, config).map_err(|e| e.to_string())?;
+        sockets.dial_to(self.endpoint.clone());
+        let options =
+            Options { client, in_flight_max: depth, seed: chance(), ..self.options.clone() };
+        Ok(Initiator::new(sockets, options))
+    }
+
+    /// Asks for the properties of a namespace.
+    ///
+    /// # Errors
+    /// Says why the server has not answered.
+    pub(crate) fn survey(&self, namespace: Option<u16>) -> Result<NamespaceInfo, String> {
+        let ring = Ring::new().map_err(|e| e.to_string())?;
+        let mut initiator = self.initiator(&ring, 4, identity())?;
+        let clock = Clock::start();
+        let question = Control::Info { tag: 0, namespace: namespace.map(NamespaceId) };
+        initiator.control(clock.now(), None, question).expect("nothing else is in flight");
+        let until = clock.now() + PATIENCE.min(self.options.outage_max);
+        let (mut done, mut last) = (Vec::new(), None);
+        loop {
+            let now = clock.now();
+            initiator.turn(now, &mut done);
+            let reports: Vec<Report> = initiator.reports().collect();
+            for report in reports {
+                match report {
+                    Report::Info(_, Ok(info)) => return Ok(info),
+                    Report::Info(_, Err(status)) => {
+                        return Err(format!("the server answered: {status}"));
+                    }
+                    Report::Lost { why, .. } => last = Some(why),
+                    _ => {}
+                }
+            }
+            if now >= until {
+                let why = last.map_or("it does not answer".to_owned(), told);
+                return Err(format!("cannot reach the server: {why}"));
+            }
+            ring.enter(Some(Some(Duration::from_millis(20))));
+        }
+    }
+}
+
+/// Returns the reason of a loss in words.
+pub(crate) fn told(why: Loss) -> String {
+    match why.errno() {
+        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+        None => why.to_string(),
+    }
+}
+
+/// Returns a new identity, with room behind it for the further queues of a device.
+pub(crate) fn identity() -> u128 {
+    let top = u128::from(chance()) << 64 | u128::from(chance());
+    top & !0xffff | 1 << 127
+}
+
+/// Returns random bits. Each hasher has random keys: the only chance in the standard library.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn endpoint(place: &ServerEndpoint) -> Result<Endpoint, String> {
+    match place {
+        ServerEndpoint::Unix(path) => {
+            UnixPath::new(path).map(Endpoint::from).map_err(|e| e.to_string())
+        }
+        ServerEndpoint::Network(name) => {
+            let found = name.to_socket_addrs().map(|mut found| found.next());
+            match found.map_err(|e| format!("cannot find `{name}`: {e}"))? {
+                Some(address) => Ok(address.into()),
+                None => Err(format!("cannot find `{name}`: it has no address")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(url: &str) -> Volume {
+        Volume {
+            url: url.to_owned(),
+            namespace: None,
+            tenant: String::new(),
+            token_file: None,
+            checksums: false,
+            fail_after: 1,
+            read_only: false,
+        }
+    }
+
+    #[test]
+    fn identities_differ_and_leave_room_for_queues() {
+        let (one, other) = (identity(), identity());
+        assert_ne!(one, other);
+        assert_eq!((one | other) & 0xffff, 0);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        let error = Server::find(&volume("http://x")).unwrap_err();
+        assert!(error.contains("reflex://"), "{error}");
+        let error = Server::find(&volume("reflex://127.0.0.1:1?v=1")).unwrap_err();
+        assert!(error.contains("version 1"), "{error}");
+        let missing = Volume {
+            token_file: Some("/nonexistent/token".into()),
+            ..volume("reflex://127.0.0.1:1")
+        };
+        let error = Server::find(&missing).unwrap_err();
+        assert!(error.contains("/nonexistent/token"), "{error}");
+    }
+}

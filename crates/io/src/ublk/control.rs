@@ -1,0 +1,198 @@
+//! The control device: makes, starts, stops and removes block devices.
+
+// UNSAFETY: a submission entry carries a pointer to a buffer of the caller's, who waits.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use wire::ublk::{
+    ANY_DEVICE, CONTROL_PATH, ControlCode, ControlCommand, DeviceInfo, NO_QUEUE, Parameters,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::{Error, probe};
+
+/// Returns `true` if the kernel's driver is loaded.
+pub fn is_there() -> bool {
+    Path::new(CONTROL_PATH).exists()
+}
+
+/// The control device. Each method waits for the driver, which can take as long as the program's own
+/// queues take.
+pub struct Control {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: File,
+}
+
+impl Control {
+    /// Opens the control device.
+    ///
+    /// # Errors
+    /// Says that the driver is missing, or who may use it.
+    pub fn open() -> Result<Control, Error> {
+        let file = File::options().read(true).write(true).open(CONTROL_PATH);
+        let file = file.map_err(|e| Error::system(format!("cannot open {CONTROL_PATH}"), e))?;
+        let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(4);
+        Ok(Control { ring: ring.map_err(probe::explain_setup)?, file })
+    }
+
+    /// Returns the driver's features; none from a driver that cannot tell them.
+    ///
+    /// # Errors
+    /// Fails if the program lacks a right.
+    pub fn features(&mut self) -> io::Result<u64> {
+        let mut features = [0; 8];
+        let command = blank(ANY_DEVICE);
+        match self.exchange(ControlCode::GET_FEATURES, command, &mut features) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(0),
+            asked => asked.map(|()| u64::from_ne_bytes(features)),
+        }
+    }
+
+    /// Makes a device with the queues, depth, size of requests and flags of `info`. The driver changes
+    /// `info` to what it has made.
+    ///
+    /// # Errors
+    /// Fails with `EEXIST` if the number is taken.
+    pub fn add(&mut self, info: &mut DeviceInfo) -> io::Result<()> {
+        let command = blank(info.device.get());
+        self.exchange(ControlCode::ADD_DEVICE, command, info.as_mut_bytes())
+    }
+
+    /// Returns the properties of a device.
+    ///
+    /// # Errors
+    /// Fails with `ENODEV` if there is none.
+    pub fn info(&mut self, device: u32) -> io::Result<DeviceInfo> {
+        let mut info = DeviceInfo::new_zeroed();
+        self.exchange(ControlCode::GET_DEVICE_INFO, blank(device), info.as_mut_bytes())?;
+        Ok(info)
+    }
+
+    /// Sets the parameters of a device that was not started.
+    ///
+    /// # Errors
+    /// Fails if the driver refuses them.
+    pub fn set_parameters(&mut self, device: u32, parameters: &Parameters) -> io::Result<()> {
+        let mut parameters = *parameters;
+        parameters.len = (size_of::<Parameters>() as u32).into();
+        self.exchange(ControlCode::SET_PARAMETERS, blank(device), parameters.as_mut_bytes())
+    }
+
+    /// Returns the parameters of a device.
+    ///
+    /// # Errors
+    /// Fails with `ENODEV` if there is no device.
+    pub fn parameters(&mut self, device: u32) -> io::Result<Parameters> {
+        let mut parameters = Parameters::new_zeroed();
+        parameters.len = (size_of::<Parameters>() as u32).into();
+        self.exchange(ControlCode::GET_PARAMETERS, blank(device), parameters.as_mut_bytes())?;
+        Ok(parameters)
+    }
+
+    /// Makes the block device of a device whose queues are served by this process. The kernel reads
+    /// the partition table meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the driver refuses.
+    pub fn start(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::START_DEVICE, device, u64::from(std::process::id()))
+    }
+
+    /// Takes the block device off, also under open files. Its requests end before.
+    ///
+    /// # Errors
+    /// Fails with `ENODEV` if there is none.
+    pub fn stop(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::STOP_DEVICE, device, 0)
+    }
+
+    /// Removes a device, and waits until nobody has it open.
+    ///
+    /// # Errors
+    /// Fails with `ENODEV` if there is none.
+    pub fn delete(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::DELETE_DEVICE, device, 0)
+    }
+
+    /// Removes a device that this process may still have open, and does not wait.
+    ///
+    /// # Errors
+    /// Fails with `ENODEV` if there is none.
+    pub fn delete_later(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::DELETE_DEVICE_LATER, device, 0)
+    }
+
+    /// Prepares a device for this process, whose predecessor has ended.
+    ///
+    /// # Errors
+    /// Fails with `EBUSY` while the kernel has not yet taken the end of the predecessor in.
+    pub fn start_recovery(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::START_RECOVERY, device, 0)
+    }
+
+    /// Lets the requests of a device go to the queues of this process.
+    ///
+    /// # Errors
+    /// Fails if the device waits for nobody.
+    pub fn end_recovery(&mut self, device: u32) -> io::Result<()> {
+        self.tell(ControlCode::END_RECOVERY, device, u64::from(std::process::id()))
+    }
+
+    /// Changes the size of a device that serves, in sectors.
+    ///
+    /// # Errors
+    /// Fails if the driver cannot do it.
+    pub fn resize(&mut self, device: u32, sectors: u64) -> io::Result<()> {
+        self.tell(ControlCode::UPDATE_SIZE, device, sectors)
+    }
+
+    fn tell(&mut self, code: ControlCode, device: u32, data: u64) -> io::Result<()> {
+        let command = ControlCommand { data: data.into(), ..blank(device) };
+        self.exchange(code, command, &mut [])
+    }
+
+    /// Carries the command out and waits for its end, through signals too: until then the driver may
+    /// use the buffer.
+    fn exchange(
+        &mut self,
+        code: ControlCode,
+        mut command: ControlCommand,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
+        if !buffer.is_empty() {
+            command.address = (buffer.as_mut_ptr().addr() as u64).into();
+            command.len = u16::try_from(buffer.len()).expect("a structure is small").into();
+        }
+        let mut bytes = [0; 80];
+        bytes[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
+        let fd = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::UringCmd80::new(fd, code.0).cmd(bytes).build();
+        // SAFETY: the buffer is the caller's, and this method does not return before the completion.
+        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("io_uring_enter failed: {error}"),
+            }
+            if let Some(done) = self.ring.completion().next() {
+                return match done.result() {
+                    0.. => Ok(()),
+                    failed => Err(io::Error::from_raw_os_error(-failed)),
+                };
+            }
+        }
+    }
+}
+
+fn blank(device: u32) -> ControlCommand {
+    let mut command = ControlCommand::new_zeroed();
+    command.device = device.into();
+    command.queue = NO_QUEUE.into();
+    command
+}

@@ -1,0 +1,66 @@
+//! Protection of a program that serves a block device from waiting for the device itself: the kernel
+//! writes pages out to the device when memory is short, and the program may need memory to let it.
+
+// UNSAFETY: calls prctl(2), whose option the safe wrappers do not know.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MlockAllFlags, mlockall};
+
+use crate::Error;
+
+/// Option of prctl(2): the kernel frees no memory for this thread by way of file systems or disks.
+const SET_IO_FLUSHER: libc::c_int = 57;
+
+/// Keeps this process out of the way of its own device: memory that it uses once stays, the kernel
+/// reclaims nothing through disks on its behalf, and no shortage of memory ends it. Holds for threads
+/// that are started later.
+///
+/// # Errors
+/// Names the protection that is missing; the others hold.
+pub fn guard_memory() -> Result<(), Error> {
+    let mut first = Ok(());
+    let mut note = |done: Result<(), Error>| {
+        if first.is_ok() {
+            first = done;
+        }
+    };
+    // SAFETY: the option takes numbers only.
+    let flusher = unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
+    note(match flusher {
+        0 => Ok(()),
+        _ => Err(Error::system("cannot become a flusher (prctl)", io::Error::last_os_error())),
+    });
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    note(mlockall(flags).map_err(|e| Error::system("cannot lock memory (mlockall)", e)));
+    let score = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    note(score.map_err(|e| Error::system("cannot set /proc/self/oom_score_adj", e)));
+    first
+}
+
+/// A block device that is held so that nobody mounts it.
+#[derive(Debug)]
+pub struct Hold {
+    _file: OwnedFd,
+}
+
+impl Hold {
+    /// Holds a block device that nobody uses.
+    ///
+    /// # Errors
+    /// Fails with `EBUSY` if it is mounted, or part of another device.
+    pub fn take(path: &Path) -> io::Result<Hold> {
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(Hold { _file: rustix::fs::open(path, flags, Mode::empty())? })
+    }
+}
+
+/// Opens the file by which a device's queues are served.
+pub(super) fn open_device(device: u32) -> io::Result<File> {
+    File::options().read(true).write(true).open(format!("/dev/ublkc{device}"))
+}

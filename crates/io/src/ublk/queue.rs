@@ -1,0 +1,268 @@
+//! A queue of a block device, served through the ring that serves a thread's sockets.
+//!
+//! Each tag of the queue has one command at the driver or one request with the program. The driver
+//! copies a write's data into memory that the program names when it asks for the data, and a read's
+//! data out of memory that is named with the completion.
+
+// UNSAFETY: maps memory that the kernel writes, and names buffers to the kernel in entries.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::Arc;
+
+use contract::{BLOCK_BYTES, Buf};
+use io_uring::{opcode, types};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use wire::ublk::{
+    DESCRIPTORS_STRIDE, IoCode, IoCommand, IoDescriptor, Operation, RESULT_ABORT,
+    RESULT_NEED_GET_DATA, RESULT_OK,
+};
+use zerocopy::IntoBytes;
+
+use super::guard::open_device;
+use crate::{Error, Owner, Ring, RingEvent};
+
+/// The size of a page, of which the mapping has whole ones.
+const PAGE: usize = 4096;
+
+/// A request that the driver has given to the program.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The request's tag, which names it until its completion.
+    pub tag: u16,
+    /// The request.
+    pub descriptor: IoDescriptor,
+    /// The next need of the request.
+    pub need: Need,
+}
+
+/// The next need of a request.
+#[derive(Debug)]
+pub enum Need {
+    /// Memory for the data of a write, by [`BlockQueue::ask`].
+    Memory,
+    /// Service. A write has its data in the buffer.
+    Service(Option<Buf>),
+}
+
+/// The holder of a tag.
+#[derive(Debug)]
+enum Tag {
+    /// The driver, until there is a request.
+    Fetching,
+    /// The driver, which copies a write's data into the buffer.
+    Asking(Buf),
+    /// The program.
+    Served,
+    /// Nobody: the device was stopped.
+    Ended,
+}
+
+/// A queue of a block device. It only writes entries and drains its inbox, as the devices of a worker
+/// do; the outer loop enters the kernel.
+pub struct BlockQueue {
+    ring: Ring,
+    owner: Owner,
+    file: Arc<File>,
+    number: u16,
+    descriptors: Descriptors,
+    tags: Vec<Tag>,
+    /// Number of tags that have not ended.
+    open: usize,
+    /// Buffers of completed reads, until the kernel has taken the entries that name them.
+    leaving: Vec<Buf>,
+    events: Vec<RingEvent>,
+    /// The first error of the driver's, if there was one.
+    failure: Option<i32>,
+}
+
+/// The descriptions of a queue's requests, in memory that the kernel writes.
+struct Descriptors {
+    base: *const IoDescriptor,
+    bytes: usize,
+}
+
+impl BlockQueue {
+    /// Opens the file of a device, by which one process at a time serves all its queues.
+    ///
+    /// # Errors
+    /// Fails if another process serves the device.
+    pub fn file(device: u32) -> Result<Arc<File>, Error> {
+        let opened = open_device(device);
+        let named = |e| Error::system(format!("cannot open /dev/ublkc{device}"), e);
+        opened.map(Arc::new).map_err(named)
+    }
+
+    /// Returns the queue `number` with `depth` tags of the device with this file, for the calling
+    /// thread, as `owner` of completions of its ring. All tags wait for requests.
+    ///
+    /// # Errors
+    /// Fails if the kernel's memory cannot be mapped.
+    pub fn open(
+        file: &Arc<File>,
+        ring: &Ring,
+        owner: Owner,
+        number: u16,
+        depth: u16,
+    ) -> Result<BlockQueue, Error> {
+        let mut queue = BlockQueue {
+            ring: ring.clone(),
+            owner,
+            file: Arc::clone(file),
+            number,
+            descriptors: Descriptors::map(file, number, depth)?,
+            tags: (0..depth).map(|_| Tag::Fetching).collect(),
+            open: usize::from(depth),
+            leaving: Vec::with_capacity(usize::from(depth)),
+            events: Vec::with_capacity(usize::from(depth)),
+            failure: None,
+        };
+        for tag in 0..depth {
+            queue.push(IoCode::FETCH, tag, 0, ptr::null());
+        }
+        Ok(queue)
+    }
+
+    /// Appends the requests that have come to `arrivals`, and the buffers of reads that are free again
+    /// to `freed`.
+    ///
+    /// # Panics
+    /// If the driver completes a command that it does not have.
+    pub fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
+        if !self.leaving.is_empty() && self.ring.has_submitted_all() {
+            freed.append(&mut self.leaving);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        self.ring.drain(self.owner, &mut events);
+        for event in events.drain(..) {
+            self.take(event, arrivals);
+        }
+        self.events = events;
+    }
+
+    fn take(&mut self, event: RingEvent, arrivals: &mut Vec<Arrival>) {
+        let tag = event.data as u16;
+        let held = &mut self.tags[usize::from(tag)];
+        let buf = match std::mem::replace(held, Tag::Served) {
+            Tag::Fetching => None,
+            Tag::Asking(buf) => Some(buf),
+            Tag::Served | Tag::Ended => panic!("the driver has no command of tag {tag}"),
+        };
+        let need = match event.result {
+            RESULT_OK => Need::Service(buf),
+            RESULT_NEED_GET_DATA => Need::Memory,
+            result => {
+                *held = Tag::Ended;
+                self.open -= 1;
+                if result != RESULT_ABORT && self.failure.is_none() {
+                    self.failure = Some(-result);
+                }
+                self.leaving.extend(buf);
+                return;
+            }
+        };
+        let descriptor = self.descriptors.read(tag);
+        arrivals.push(Arrival { tag, descriptor, need });
+    }
+
+    /// Asks for the data of a write, which the driver copies into `buf`. The request comes again.
+    ///
+    /// # Panics
+    /// If the buffer is too small for the data.
+    pub fn ask(&mut self, tag: u16, buf: Buf) {
+        let sectors = self.descriptors.read(tag).sectors.get() as usize;
+        assert!(
+            sectors * BLOCK_BYTES <= buf.capacity(),
+            "the kernel's request is larger than agreed"
+        );
+        let bytes = buf.bytes().as_ptr();
+        let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Asking(buf));
+        assert!(matches!(before, Tag::Served), "the program has the request");
+        self.push(IoCode::GET_DATA, tag, 0, bytes);
+    }
+
+    /// Completes a request: with the bytes that were read or written, zero for what has no data, or
+    /// minus an error number. A read that succeeds has its data in `buf`, which a later
+    /// [`poll`](BlockQueue::poll) frees. The tag waits for its next request.
+    ///
+    /// # Panics
+    /// If the data is not in the buffer.
+    pub fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
+        let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Fetching);
+        assert!(matches!(before, Tag::Served), "the program has the request");
+        let is_read = self.descriptors.read(tag).operation() == Operation::READ;
+        let address = match &buf {
+            Some(buf) => buf.bytes().as_ptr(),
+            // The driver wants an address for each read, and looks at that of a good one only.
+            None if is_read => self.descriptors.base.cast(),
+            None => ptr::null(),
+        };
+        let has_bytes = buf.as_ref().map_or(0, |buf| buf.capacity() as i32);
+        assert!(!is_read || result <= has_bytes, "the data of a read is in its buffer");
+        self.leaving.extend(buf);
+        self.push(IoCode::COMMIT_AND_FETCH, tag, result, address);
+    }
+
+    /// Returns `true` once the device was stopped and has no command of this queue any more.
+    pub fn has_ended(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Returns the first error number with which the driver refused a command.
+    pub fn failure(&self) -> Option<i32> {
+        self.failure
+    }
+
+    /// Returns `true` if a [`poll`](BlockQueue::poll) would find something.
+    pub fn has_events(&self) -> bool {
+        self.ring.has_events(self.owner)
+    }
+
+    fn push(&mut self, code: IoCode, tag: u16, result: i32, address: *const u8) {
+        let command = IoCommand {
+            queue: self.number.into(),
+            tag: tag.into(),
+            result: result.into(),
+            address: (address.addr() as u64).into(),
+        };
+        let mut bytes = [0; size_of::<IoCommand>()];
+        bytes.copy_from_slice(command.as_bytes());
+        let fd = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::UringCmd16::new(fd, code.0).cmd(bytes).build();
+        // SAFETY: the entry names a buffer of at least the request's size that `tags` holds until the completion, or one in `leaving`,
+        // which the driver reads only while it takes the entry; the buffer stays in `leaving` until
+        // that has happened. Memory of buffers is never unmapped.
+        unsafe { self.ring.push(self.owner, u64::from(tag), entry) };
+    }
+}
+
+impl Descriptors {
+    fn map(file: &File, queue: u16, depth: u16) -> Result<Descriptors, Error> {
+        let bytes = (usize::from(depth) * size_of::<IoDescriptor>()).next_multiple_of(PAGE);
+        let offset = u64::from(queue) * DESCRIPTORS_STRIDE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe {
+            let flags = MapFlags::SHARED | MapFlags::POPULATE;
+            mmap(ptr::null_mut(), bytes, ProtFlags::READ, flags, file, offset)
+        };
+        let base = base.map_err(|e| Error::system("cannot map a queue of the block device", e))?;
+        Ok(Descriptors { base: base.cast_const().cast(), bytes })
+    }
+
+    fn read(&self, tag: u16) -> IoDescriptor {
+        assert!((usize::from(tag) + 1) * size_of::<IoDescriptor>() <= self.bytes);
+        // SAFETY: the description lies in the mapping. The kernel writes it before it completes the
+        // tag's command, and not while the program has the request; any bytes are a description.
+        unsafe { ptr::read_volatile(self.base.add(usize::from(tag))) }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing refers to it any more.
+        let unmapped = unsafe { munmap(self.base.cast_mut().cast(), self.bytes) };
+        unmapped.expect("a whole mapping can be unmapped");
+    }
+}

@@ -1,0 +1,345 @@
+//! The interface of the Linux kernel's driver `ublk_drv` to the programs that serve its block
+//! devices (`linux/ublk_cmd.h`): control commands, the commands of a queue, and the description of a
+//! request.
+//!
+//! All numbers have the byte order of the machine. In each structure, the number before a field is
+//! its byte offset, which is asserted.
+//!
+//! This module deliberately leaves out zoned devices, zero copy and the commands without ioctl
+//! encoding, and what a program does with a request.
+
+use zerocopy::native_endian::{I32, U16, U32, U64};
+
+/// The path of the driver's control device.
+pub const CONTROL_PATH: &str = "/dev/ublk-control";
+
+/// The number of a device that the driver is to choose, and of a queue where none is meant.
+pub const ANY_DEVICE: u32 = u32::MAX;
+
+/// The number of a queue in commands that concern none.
+pub const NO_QUEUE: u16 = u16::MAX;
+
+/// The largest number of requests of a queue.
+pub const QUEUE_DEPTH_MAX: u16 = 4096;
+
+/// Offset in a device's file, per queue, at which the descriptions of its requests are mapped.
+pub const DESCRIPTORS_STRIDE: u64 =
+    (QUEUE_DEPTH_MAX as u64 * size_of::<IoDescriptor>() as u64).next_multiple_of(4096);
+
+/// Features of the driver, and flags of a device.
+pub mod feature {
+    /// The program asks for the data of each write, with the memory that it has then.
+    pub const NEED_GET_DATA: u64 = 1 << 2;
+    /// The device stays when its program ends, and waits for a successor.
+    pub const USER_RECOVERY: u64 = 1 << 3;
+    /// Requests that the program had not completed are given to its successor.
+    pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
+    /// Users other than root may make devices.
+    pub const UNPRIVILEGED: u64 = 1 << 5;
+    /// Commands are numbered as ioctls are.
+    pub const IOCTL_ENCODING: u64 = 1 << 6;
+    /// The size of a device may change while it serves.
+    pub const UPDATE_SIZE: u64 = 1 << 10;
+}
+
+/// States of a device.
+pub mod state {
+    /// The block device does not exist, or not any more.
+    pub const DEAD: u16 = 0;
+    /// The program serves the block device.
+    pub const LIVE: u16 = 1;
+    /// The program has ended; requests wait for its successor.
+    pub const QUIESCED: u16 = 2;
+}
+
+/// Attributes of a block device.
+pub mod attribute {
+    /// Writes are refused.
+    pub const READ_ONLY: u32 = 1 << 0;
+    /// Completed writes are durable only after a flush.
+    pub const VOLATILE_CACHE: u32 = 1 << 2;
+    /// Single writes can be made durable.
+    pub const FUA: u32 = 1 << 3;
+}
+
+/// Kinds of parameters in [`Parameters`].
+pub mod parameter {
+    /// [`Basic`](super::Basic).
+    pub const BASIC: u32 = 1 << 0;
+    /// [`Discard`](super::Discard).
+    pub const DISCARD: u32 = 1 << 1;
+}
+
+/// Flags of a request, in the upper bits of [`IoDescriptor::operation_and_flags`].
+pub mod request_flag {
+    /// Force unit access: durable before the completion.
+    pub const FUA: u32 = 1 << 13;
+}
+
+/// Result of a command of a queue: a request is there, with its data if the program asked for it.
+pub const RESULT_OK: i32 = 0;
+
+/// Result of a command of a queue: a write is there, and its data has to be asked for.
+pub const RESULT_NEED_GET_DATA: i32 = 1;
+
+/// Result of a command of a queue: the device stops (`-ENODEV`).
+pub const RESULT_ABORT: i32 = -19;
+
+/// The letter of the driver's ioctl numbers.
+const LETTER: u32 = b'u' as u32;
+
+/// Returns the number of a command that reads (2), or reads and writes (3), `bytes` bytes.
+const fn ioctl(direction: u32, number: u32, bytes: usize) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | LETTER << 8 | number
+}
+
+const fn control(direction: u32, number: u32) -> u32 {
+    ioctl(direction, number, size_of::<ControlCommand>())
+}
+
+const fn queue(number: u32) -> u32 {
+    ioctl(3, number, size_of::<IoCommand>())
+}
+
+open_number! {
+    /// A command of the control device.
+    pub struct ControlCode(u32) {
+        /// Reads a device's [`DeviceInfo`].
+        GET_DEVICE_INFO = control(2, 0x02),
+        /// Makes a device.
+        ADD_DEVICE = control(3, 0x04),
+        /// Removes a device, and waits until it is gone.
+        DELETE_DEVICE = control(3, 0x05),
+        /// Makes the block device, once all queues have fetched.
+        START_DEVICE = control(3, 0x06),
+        /// Takes the block device off.
+        STOP_DEVICE = control(3, 0x07),
+        /// Sets a device's [`Parameters`] before its start.
+        SET_PARAMETERS = control(3, 0x08),
+        /// Reads a device's [`Parameters`].
+        GET_PARAMETERS = control(2, 0x09),
+        /// Prepares a device for a successor of its program.
+        START_RECOVERY = control(3, 0x10),
+        /// Gives a device to the successor, once all queues have fetched.
+        END_RECOVERY = control(3, 0x11),
+        /// Reads the driver's features.
+        GET_FEATURES = control(2, 0x13),
+        /// Removes a device, whose number is free when nobody has it open any more.
+        DELETE_DEVICE_LATER = control(2, 0x14),
+        /// Changes the size of a device that serves.
+        UPDATE_SIZE = control(3, 0x15),
+    }
+}
+
+open_number! {
+    /// A command of a queue.
+    pub struct IoCode(u32) {
+        /// Waits for a first request.
+        FETCH = queue(0x20),
+        /// Completes a request, and waits for the next one with its tag.
+        COMMIT_AND_FETCH = queue(0x21),
+        /// Asks for the data of a write.
+        GET_DATA = queue(0x22),
+    }
+}
+
+open_number! {
+    /// The operation of a request, in the lowest byte of [`IoDescriptor::operation_and_flags`].
+    pub struct Operation(u8) {
+        /// Reads the sectors.
+        READ = 0,
+        /// Writes the sectors.
+        WRITE = 1,
+        /// Makes completed writes durable.
+        FLUSH = 2,
+        /// Discards the sectors.
+        DISCARD = 3,
+        /// Writes zeroes to the sectors.
+        WRITE_ZEROES = 5,
+    }
+}
+
+layout! {
+    /// A command of the control device, inside its submission entry.
+    pub struct ControlCommand: 32 {
+        /// The device.
+        [0] device: U32,
+        /// The queue, or [`NO_QUEUE`].
+        [4] queue: U16,
+        /// Length of the buffer.
+        [6] len: U16,
+        /// Address of the buffer.
+        [8] address: U64,
+        /// The command's number: a process, or a size in sectors.
+        [16] data: U64,
+        /// Length of a path in the buffer.
+        [24] path_len: U16,
+        /// Not used.
+        [26] padding: U16,
+        /// Not used.
+        [28] reserved: U32,
+    }
+}
+
+layout! {
+    /// The properties of a device.
+    pub struct DeviceInfo: 64 {
+        /// Number of queues.
+        [0] queues: U16,
+        /// Requests of each queue.
+        [2] queue_depth: U16,
+        /// One of [`state`].
+        [4] state: U16,
+        /// Not used.
+        [6] padding: U16,
+        /// The largest request in bytes.
+        [8] request_bytes_max: U32,
+        /// The device's number.
+        [12] device: U32,
+        /// The process that serves the device.
+        [16] process: I32,
+        /// Not used.
+        [20] padding_2: U32,
+        /// Of [`feature`].
+        [24] flags: U64,
+        /// The program's own.
+        [32] program_flags: U64,
+        /// The user who made the device.
+        [40] owner: U32,
+        /// The group of the user.
+        [44] group: U32,
+        /// Not used.
+        [48] reserved: U64,
+        /// Not used.
+        [56] reserved_2: U64,
+    }
+}
+
+layout! {
+    /// Parameters that every block device has.
+    pub struct Basic: 32 {
+        /// Of [`attribute`].
+        [0] attributes: U32,
+        /// Logical block size, as a power of two.
+        [4] logical_block_shift: u8,
+        /// Physical block size, as a power of two.
+        [5] physical_block_shift: u8,
+        /// Best size of a request, as a power of two.
+        [6] io_best_shift: u8,
+        /// Smallest good size of a request, as a power of two.
+        [7] io_min_shift: u8,
+        /// The largest request in sectors.
+        [8] sectors_max: U32,
+        /// Sectors at whose multiples requests are cut; zero for nowhere.
+        [12] chunk_sectors: U32,
+        /// Size of the device in sectors.
+        [16] sectors: U64,
+        /// Mask of addresses at which memory may have gaps; zero for anywhere.
+        [24] gap_mask: U64,
+    }
+}
+
+layout! {
+    /// Parameters of discards and writes of zeroes.
+    pub struct Discard: 20 {
+        /// Offset of the first granule in bytes.
+        [0] alignment: U32,
+        /// Size of a granule in bytes.
+        [4] granularity: U32,
+        /// The largest discard in sectors.
+        [8] discard_sectors_max: U32,
+        /// The largest write of zeroes in sectors.
+        [12] write_zeroes_sectors_max: U32,
+        /// Ranges of a discard.
+        [16] segments_max: U16,
+        /// Not used.
+        [18] reserved: U16,
+    }
+}
+
+layout! {
+    /// The parameters of a device; the kernel's structure has more behind them.
+    pub struct Parameters: 60 {
+        /// Length of the structure that the program knows.
+        [0] len: U32,
+        /// Of [`parameter`].
+        [4] kinds: U32,
+        /// What every device has.
+        [8] basic: Basic,
+        /// Discards and writes of zeroes.
+        [40] discard: Discard,
+    }
+}
+
+layout! {
+    /// A command of a queue, inside its submission entry.
+    pub struct IoCommand: 16 {
+        /// The queue.
+        [0] queue: U16,
+        /// The request's tag.
+        [2] tag: U16,
+        /// Bytes done, or minus an error number.
+        [4] result: I32,
+        /// Address of the request's memory.
+        [8] address: U64,
+    }
+}
+
+layout! {
+    /// The description of a request, in memory that the kernel shares.
+    pub struct IoDescriptor: 24 {
+        /// An [`Operation`], and [`request_flag`] from bit 8 on.
+        [0] operation_and_flags: U32,
+        /// Number of sectors of 512 bytes.
+        [4] sectors: U32,
+        /// First sector.
+        [8] sector: U64,
+        /// Address of the request's memory.
+        [16] address: U64,
+    }
+}
+
+impl IoDescriptor {
+    /// Returns the operation.
+    pub fn operation(&self) -> Operation {
+        Operation(self.operation_and_flags.get() as u8)
+    }
+
+    /// Returns `true` if the request is to be durable before its completion.
+    pub fn is_durable(&self) -> bool {
+        self.operation_and_flags.get() & request_flag::FUA != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that a C program printed which includes the kernel's header.
+    #[test]
+    fn commands_have_the_numbers_of_the_kernels_header() {
+        assert_eq!(ControlCode::ADD_DEVICE.0, 0xc020_7504);
+        assert_eq!(ControlCode::GET_DEVICE_INFO.0, 0x8020_7502);
+        assert_eq!(ControlCode::GET_FEATURES.0, 0x8020_7513);
+        assert_eq!(ControlCode::DELETE_DEVICE_LATER.0, 0x8020_7514);
+        assert_eq!(ControlCode::END_RECOVERY.0, 0xc020_7511);
+        assert_eq!(IoCode::FETCH.0, 0xc010_7520);
+        assert_eq!(IoCode::COMMIT_AND_FETCH.0, 0xc010_7521);
+        assert_eq!(IoCode::GET_DATA.0, 0xc010_7522);
+        assert_eq!(DESCRIPTORS_STRIDE, 98_304);
+    }
+
+    #[test]
+    fn operations_are_apart_from_flags() {
+        let mut descriptor = IoDescriptor {
+            operation_and_flags: (1 | 1 << 13 | 1 << 11).into(),
+            sectors: 8.into(),
+            sector: 0.into(),
+            address: 0.into(),
+        };
+        assert_eq!((descriptor.operation(), descriptor.is_durable()), (Operation::WRITE, true));
+        descriptor.operation_and_flags = 5.into();
+        assert_eq!(descriptor.operation(), Operation::WRITE_ZEROES);
+        assert!(!descriptor.is_durable());
+    }
+}

@@ -1,0 +1,7 @@
+//! Volumes as block devices of a guest through its kernel's driver ublk_drv: data that is verified,
+//! partitions and file systems, refusals, and kills of the server and of the process that serves the
+//! device.
+
+mod bed;
+pub(super) mod devices;
+pub(super) mod failures;

@@ -1,0 +1,169 @@
+//! A server on this machine, and a guest that attaches its volume.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::guest::{Guest, Output};
+use super::super::port::free_port;
+use super::super::{Context, Verdict};
+use crate::bench::process::Server;
+use xtask::needs::{self, Need};
+
+/// The address at which the guest reaches this machine's loopback interface.
+const HOST: &str = "10.0.2.2";
+
+/// The time limit of what a guest does quickly on an idle machine.
+pub(super) const SOON: Duration = Duration::from_secs(120);
+
+/// The time limit of work that keeps an emulated processor busy.
+pub(super) const LATER: Duration = Duration::from_secs(400);
+
+/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
+/// stay locked until the kernel has freed its ring.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The file in the guest whose existence ends the load.
+const ENOUGH: &str = "/run/enough";
+
+/// A server that can be killed, and a guest with the driver loaded.
+pub(super) struct Bed<'a> {
+    context: &'a Context,
+    pub(super) guest: Guest,
+    device: String,
+    port: u16,
+    log: PathBuf,
+    server: Option<Server>,
+}
+
+/// Installs what the guest needs. Returns the reason to skip if that fails.
+pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
+    let fio = Need { program: "fio", package: "fio" };
+    needs::provide(&[&[fio], more].concat()).err().map(Verdict::Skipped)
+}
+
+impl<'a> Bed<'a> {
+    /// Starts a server with this device, and takes a guest.
+    pub(super) fn start(context: &'a Context, device: &str) -> Result<Bed<'a>, String> {
+        let (qemu, kernel) = context.tools()?;
+        let guest = context.standby.take(qemu, kernel)?;
+        let mut bed = Bed {
+            context,
+            guest,
+            device: device.to_owned(),
+            port: free_port()?,
+            log: context.folder.join("server.log"),
+            server: None,
+        };
+        bed.serve()?;
+        bed.must("modprobe ublk_drv && dmesg --clear")?;
+        Ok(bed)
+    }
+
+    /// Returns the command that attaches the volume with these options.
+    pub(super) fn attach(&self, options: &str) -> String {
+        let program = self.context.nearflash.display();
+        format!("exec {program} attach reflex://{HOST}:{} {options}", self.port)
+    }
+
+    /// Attaches the volume with these options, and waits until the device can be used.
+    pub(super) fn attached(&mut self, options: &str) -> Result<(), String> {
+        let script = self.attach(options);
+        self.guest.serve(&script, SOON).map(drop)
+    }
+
+    /// Runs a command of the program in the guest, which must succeed.
+    pub(super) fn program(&mut self, words: &str) -> Result<String, String> {
+        let program = self.context.nearflash.display().to_string();
+        self.must(&format!("{program} {words}"))
+    }
+
+    /// Runs a command of the program in the guest, which must fail with this text.
+    pub(super) fn refused(&mut self, script: &str, text: &str) -> Result<(), String> {
+        let Output { status, text: said } = self.guest.run(script, SOON)?;
+        match status != 0 && said.contains(text) {
+            true => Ok(()),
+            false => Err(format!("`{script}` ended with {status}, without {text:?}:\n{said}")),
+        }
+    }
+
+    /// Returns the path of the program.
+    pub(super) fn path(&self) -> &Path {
+        &self.context.nearflash
+    }
+
+    pub(super) fn must(&mut self, script: &str) -> Result<String, String> {
+        self.guest.must(script, SOON)
+    }
+
+    /// Kills the server with SIGKILL.
+    pub(super) fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts the server, after killing the running one if there is one.
+    pub(super) fn serve(&mut self) -> Result<(), String> {
+        self.kill_server();
+        let mut command = Command::new(&self.context.nearflash);
+        command.args(["serve", "--admin", "none", "--device", &self.device]);
+        command.args(["--listen", &format!("reflex://127.0.0.1:{}", self.port)]);
+        let started = Instant::now();
+        loop {
+            let log = File::options().create(true).append(true).open(&self.log);
+            let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
+            match Server::start_with(&mut command, log.into()) {
+                Ok(server) => {
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Err(error) if started.elapsed() > START_LIMIT => {
+                    let log = fs::read_to_string(&self.log).unwrap_or_default();
+                    return Err(format!("{error}:\n{log}"));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Starts load that runs round after round in the background, and waits until it writes.
+    pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
+        self.must(&format!("rm -f {ENOUGH}"))?;
+        let rounds = format!("while :; do {round} || exit 1; [ -e {ENOUGH} ] && exit 0; done");
+        let load = self.guest.start(&rounds)?;
+        self.await_writes(200)?;
+        Ok(load)
+    }
+
+    /// Waits until the device has written this many sectors more.
+    pub(super) fn await_writes(&mut self, sectors: u64) -> Result<(), String> {
+        self.must(&format!(
+            "count() {{ awk '{{ print $7 }}' /sys/block/ublkb0/stat; }}\n\
+             before=$(count)\n\
+             for n in $(seq 1000); do \
+               [ $(count) -gt $((before + {sectors})) ] && exit 0; sleep 0.05; \
+             done\n\
+             echo nothing is written; exit 1"
+        ))?;
+        Ok(())
+    }
+
+    /// Ends the load after its current round, and asserts that no round ended in an error.
+    pub(super) fn end_load(&mut self, load: &Path) -> Result<(), String> {
+        self.must(&format!("touch {ENOUGH}"))?;
+        self.guest.finish(load, LATER)?;
+        Ok(())
+    }
+
+    /// Detaches the device, and asserts that nothing of it is left and the kernel had no complaint.
+    pub(super) fn end(mut self) -> Result<(), String> {
+        self.program("attach detach 0")?;
+        self.must(
+            "[ ! -e /dev/ublkb0 ] && [ ! -e /dev/ublkc0 ] && [ ! -e /run/nearflash-attach/0.json ]",
+        )?;
+        // The process that has served the device may still have the driver open.
+        self.must("for n in $(seq 400); do rmmod ublk_drv && exit 0; sleep 0.05; done; exit 1")?;
+        self.context.standby.give(self.guest)
+    }
+}

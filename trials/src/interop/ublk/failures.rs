@@ -1,0 +1,94 @@
+//! Kills of the server and of the process that serves a device, and a server that stays away.
+
+use std::thread;
+use std::time::Duration;
+
+use super::super::chance::Chance;
+use super::super::{Context, Verdict};
+use super::bed::{Bed, SOON, provide};
+
+/// A round of load: some seconds of writing on any machine, then verification.
+const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \
+     --size=32m --io_size=8m --rate=4m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
+     --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/fio";
+
+/// Prints the number of the process that serves the device.
+const PROCESS: &str = r#"sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflash-attach/0.json"#;
+
+/// Kills the server under load and starts it again with the same file.
+pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let volume = context.folder.join("volume");
+    let mut bed = Bed::start(context, &format!("file:{}?size=64MiB", volume.display()))?;
+    bed.attached("")?;
+    let load = bed.start_load(ROUND)?;
+    let mut chance = Chance::new(context.seed ^ 44);
+    let kills = context.kills.unwrap_or(3);
+    for _ in 0..kills {
+        thread::sleep(Duration::from_millis(chance.below(1000)));
+        bed.kill_server();
+        thread::sleep(Duration::from_millis(chance.below(500)));
+        bed.serve()?;
+        bed.await_writes(200)?;
+    }
+    bed.end_load(&load)?;
+    bed.end()?;
+    Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
+}
+
+/// Kills the process that serves the device under load. A successor takes the device over, by its
+/// number or by the command that attached it.
+pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let mut bed = Bed::start(context, "mem:64MiB")?;
+    bed.attached("")?;
+    let load = bed.start_load(ROUND)?;
+    let mut chance = Chance::new(context.seed ^ 88);
+    let kills = context.kills.unwrap_or(4);
+    for number in 0..kills {
+        thread::sleep(Duration::from_millis(chance.below(1000)));
+        bed.must(&format!(
+            "process=$({PROCESS}); kill -KILL $process || exit 1\n\
+             for n in $(seq 1000); do [ -e /proc/$process ] || exit 0; sleep 0.05; done; exit 1"
+        ))?;
+        match number % 2 {
+            0 => bed.attached("")?,
+            _ => {
+                let recover = format!("exec {} attach recover 0", bed.path().display());
+                bed.guest.serve(&recover, SOON)?;
+            }
+        }
+        bed.await_writes(200)?;
+    }
+    bed.end_load(&load)?;
+    bed.end()?;
+    Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
+}
+
+/// Lets a server stay away for longer than I/O waits: I/O fails, and the device serves again once the
+/// server is back.
+pub(in super::super) fn server_away(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let volume = context.folder.join("volume");
+    let mut bed = Bed::start(context, &format!("file:{}?size=64MiB", volume.display()))?;
+    bed.attached("--fail-after 2")?;
+    bed.must("dd if=/usr/bin/fio of=/dev/ublkb0 bs=64k count=16 oflag=direct 2>/dev/null")?;
+    bed.kill_server();
+    let away = "dd if=/dev/ublkb0 of=/dev/null bs=4k count=1 iflag=direct";
+    bed.refused(away, "Input/output error")?;
+    bed.serve()?;
+    bed.must(&format!(
+        "for n in $(seq 200); do {away} 2>/dev/null && break; sleep 0.1; done\n\
+         echo 3 >/proc/sys/vm/drop_caches; cmp -n 1048576 /usr/bin/fio /dev/ublkb0"
+    ))?;
+    bed.end()?;
+    Ok(Verdict::Passed(
+        "an error after two seconds, and the data when the server is back".to_owned(),
+    ))
+}
