@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <nearflash.h>
@@ -25,6 +26,7 @@ struct engine_options {
 	void *pad;
 	char *url;
 	char *tenant;
+	char *token;
 	unsigned int connections;
 	unsigned int spin_us;
 	unsigned int outage_s;
@@ -58,6 +60,15 @@ static struct fio_option options[] = {
 		.type = FIO_OPT_STR_STORE,
 		.off1 = offsetof(struct engine_options, tenant),
 		.help = "Tenant of the connections",
+		.category = FIO_OPT_C_ENGINE,
+		.group = FIO_OPT_G_INVALID,
+	},
+	{
+		.name = "token",
+		.lname = "Token",
+		.type = FIO_OPT_STR_STORE,
+		.off1 = offsetof(struct engine_options, token),
+		.help = "Token to present when connecting",
 		.category = FIO_OPT_C_ENGINE,
 		.group = FIO_OPT_G_INVALID,
 	},
@@ -110,6 +121,8 @@ static nf_options library_options(struct thread_data *td)
 	all.outage_ns = o->outage_s * INT64_C(1000000000);
 	all.spin_ns = o->spin_us ? o->spin_us * INT64_C(1000) : -1;
 	all.tenant = o->tenant;
+	all.token = o->token;
+	all.token_bytes = o->token ? strlen(o->token) : 0;
 	return all;
 }
 

@@ -36,6 +36,12 @@ pub(crate) struct EngineOptions {
     /// Put the engine here
     #[arg(short, long, value_name = "FILE", default_value = "target/fio-nearflash.so")]
     output: PathBuf,
+    /// Put this archive of the library into it [default: it is built]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Compare with this program [default: it is built]
+    #[arg(long, value_name = "PATH", requires = "compare")]
+    nearflash: Option<PathBuf>,
     /// Compare the engine with `nearflash bench` on two quiet processors, in so many rounds
     #[arg(long, value_name = "ROUNDS")]
     compare: Option<usize>,
@@ -45,14 +51,19 @@ pub(crate) struct EngineOptions {
 pub(crate) fn build(options: &EngineOptions) -> Result<(), String> {
     let target = target_folder();
     let sources = engine::sources(&target.join("interop-cache"))?;
-    let archive = engine::archive("dist", &target)?;
+    let archive = match &options.library {
+        Some(archive) => archive.clone(),
+        None => engine::archive("dist", &target)?,
+    };
     let output = shell::root().join(&options.output);
     engine::compile(&sources, &archive, &output)?;
     println!("{}", output.display());
-    match options.compare {
-        Some(rounds) => compare::compare(&built::build()?, &output, rounds.max(1)),
-        None => Ok(()),
-    }
+    let Some(rounds) = options.compare else { return Ok(()) };
+    let nearflash = match &options.nearflash {
+        Some(program) => program.clone(),
+        None => built::build()?,
+    };
+    compare::compare(&nearflash, &output, rounds.max(1))
 }
 
 /// Loads of one run each, as words for fio.
@@ -117,6 +128,7 @@ pub(super) fn engine(context: &Context) -> Result<Verdict, String> {
     let fio = Fio { context, engine: context.folder.join("fio-nearflash.so") };
     engine::compile(&sources, &archive, &fio.engine)?;
     guide(&fio)?;
+    rights(&fio)?;
     kill_server::in_memory(|folder| runs(&fio, &folder.join("volume")))
 }
 
@@ -196,6 +208,30 @@ fn guide(fio: &Fio) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs fio where only a token lets in, and only to one tenant.
+fn rights(fio: &Fio) -> Result<(), String> {
+    let (folder, port) = (&fio.context.folder, free_port()?);
+    let config = folder.join("rights.toml");
+    let text = format!(
+        "[[device]]\nname = \"m\"\nspec = \"mem:16MiB\"\n[[tenant]]\nname = \"gold\"\n\
+         [[access]]\ntoken = \"secret\"\ntenant = \"gold\"\nrights = \"read-write\"\n\
+         [[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n"
+    );
+    fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+    let mut serve = Command::new(&fio.context.nearflash);
+    serve.args(["serve", "--admin", "none", "--state", "none", "--config"]).arg(&config);
+    let _server = Server::start(&mut serve)?;
+    let words = "--rw=randread --bs=4k --number_ios=50";
+    succeed(&mut fio.command(port, &[words, "--tenant=gold --token=secret"]))?;
+    for wrong in ["--tenant=gold", "--tenant=other --token=secret"] {
+        let ran = shell::capture(&mut fio.command(port, &[words, wrong]), LIMIT)?;
+        if ran.ok || !ran.output.contains("access denied") {
+            return Err(format!("fio with {wrong} was not refused:\n{}", ran.output));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the commands of a guide that run fio or the bench, each in one line.
 fn commands_of(guide: &str) -> Vec<String> {
     let joined = guide.replace("\\\n", " ");
@@ -217,6 +253,18 @@ fn commands_of(guide: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_option_of_the_engine_is_in_the_guide() {
+        let read = |path: &str| fs::read_to_string(shell::root().join(path)).unwrap();
+        let (source, guide) = (read("contrib/fio/nearflash.c"), read(GUIDE));
+        let names = source.lines().filter_map(|line| line.split_once(".name = \""));
+        let names: Vec<&str> = names.filter_map(|(_, rest)| rest.split('"').next()).collect();
+        assert!(names.len() > 5, "{names:?}");
+        for name in names.iter().filter(|name| **name != "nearflash") {
+            assert!(guide.contains(&format!("\n| `{name}` |")), "{name} is not in {GUIDE}");
+        }
+    }
 
     #[test]
     fn commands_of_a_guide_are_found() {
