@@ -90,19 +90,26 @@ pub struct WorkerFlow {
     pub moves: [u64; 3],
     /// The current gauges.
     pub gauges: Gauges,
-    /// Requests per second in the last window.
+    /// The activity in the last window.
+    pub last: WorkerWindow,
+}
+
+/// The activity of a worker in the last window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerWindow {
+    /// Requests per second.
     pub iops: f64,
-    /// Bytes read, and bytes written, per second in the last window.
+    /// Bytes read, and bytes written, per second.
     pub byte_rates: [f64; 2],
-    /// Sampled reads of the last window, by [`Stage`].
+    /// Sampled reads, by [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
-    /// Turns per second in the last window.
+    /// Turns per second.
     pub turn_rate: f64,
-    /// Share of the last window in which the worker was busy, 0 to 1.
+    /// Share of the window in which the worker was busy, 0 to 1.
     pub busy_share: f64,
-    /// Share of the last window for which the worker's thread was ready to run and did not, 0 to 1.
+    /// Share of the window for which the worker's thread was ready to run and did not, 0 to 1.
     pub waited_share: f64,
-    /// Parts of the busy time in the last window, each from 0 to 1; all zero if nothing was timed.
+    /// Parts of the busy time, each from 0 to 1; all zero if nothing was timed.
     pub shares: [f64; Part::ALL.len()],
 }
 
@@ -292,15 +299,15 @@ impl TokenFlow {
 impl WorkerFlow {
     fn end(&mut self, before: &WorkerReading, after: &WorkerReading, seconds: f64) {
         let busy = (after.busy_nanos - before.busy_nanos) as f64 / 1e9;
-        self.turn_rate = (after.turns - before.turns) as f64 / seconds;
-        self.busy_share = (busy / seconds).min(1.0);
+        self.last.turn_rate = (after.turns - before.turns) as f64 / seconds;
+        self.last.busy_share = (busy / seconds).min(1.0);
         let waited = after.waited_nanos.saturating_sub(before.waited_nanos) as f64 / 1e9;
-        self.waited_share = (waited / seconds).min(1.0);
+        self.last.waited_share = (waited / seconds).min(1.0);
         self.waited = after.waited_nanos as f64 / 1e9;
         (self.turns, self.busy) = (after.turns, after.busy_nanos as f64 / 1e9);
         let new = |n: usize| (after.parts[n] - before.parts[n]) as f64;
         let all: f64 = (0..Part::ALL.len()).map(new).sum();
-        self.shares = std::array::from_fn(|n| if all > 0.0 { new(n) / all } else { 0.0 });
+        self.last.shares = std::array::from_fn(|n| if all > 0.0 { new(n) / all } else { 0.0 });
         self.parts = after.parts.map(|nanos| nanos as f64 / 1e9);
         let add = |sums: &mut [u64], after: &[u32], before: &[u32]| {
             for ((sum, after), before) in sums.iter_mut().zip(after).zip(before) {
@@ -316,14 +323,14 @@ impl WorkerFlow {
     /// Ends a window with this work.
     fn end_work(&mut self, new: Work, seconds: f64) {
         self.done.add(&new);
-        (self.iops, self.byte_rates) = new.rates(seconds);
-        self.recent = new.reads();
+        (self.last.iops, self.last.byte_rates) = new.rates(seconds);
+        self.last.recent = new.reads();
     }
 
     /// Returns the time per stage of the last window's reads in microseconds, as in
     /// [`DeviceFlow::recent_percentile_us`].
     pub fn recent_percentiles_us(&self, tenths: u16) -> [Option<f64>; Stage::ALL.len()] {
-        self.recent.map(|histogram| percentile_us(&histogram, tenths))
+        self.last.recent.map(|histogram| percentile_us(&histogram, tenths))
     }
 }
 
@@ -374,7 +381,8 @@ mod tests {
         assert_eq!((device.token_rates.generated, device.tokens.generated), (15.0, 30.0));
         assert_eq!(device.recent_percentile_us(950), Some(131.072));
         let worker = flows.workers()[0];
-        assert_eq!((worker.busy_share, worker.shares[0], worker.shares[4]), (0.2, 0.75, 0.25));
+        let last = worker.last;
+        assert_eq!((last.busy_share, last.shares[0], last.shares[4]), (0.2, 0.75, 0.25));
         read(&meters[0], 7, 1, 1);
         flows.end(&meters, &[made], at(3));
         let shortest = contract::coarse_edge(0).map(|nanos| nanos as f64 / 1e3);
@@ -385,7 +393,7 @@ mod tests {
             (device.iops, device.done.requests[0], device.recent_percentile_us(950)),
             (0.0, 201, None)
         );
-        assert_eq!((flows.workers()[1].busy_share, flows.workers()[1].busy), (0.0, 0.4));
+        assert_eq!((flows.workers()[1].last.busy_share, flows.workers()[1].busy), (0.0, 0.4));
     }
 
     #[test]
@@ -405,7 +413,7 @@ mod tests {
         assert_eq!(of(&workers[0].done), (20, 20 * 512, [2, 2, 0]));
         assert_eq!(of(&workers[1].done), (50, 50 * 512, [4, 4, 0]));
         let stages = workers[1].recent_percentiles_us(950);
-        assert_eq!((workers[1].iops, stages), (25.0, [Some(16.384), Some(131.072), None]));
+        assert_eq!((workers[1].last.iops, stages), (25.0, [Some(16.384), Some(131.072), None]));
         let devices = flows.devices().iter().map(|flow| of(&flow.done)).collect::<Vec<_>>();
         assert_eq!(devices, [(30, 30 * 512, [4, 4, 0]), (40, 40 * 512, [2, 2, 0])]);
         let namespaces = flows.namespaces();

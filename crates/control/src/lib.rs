@@ -39,7 +39,7 @@ pub use commands::{
 };
 pub use compliance::{BURST, Compliance};
 pub use controller::{Account, GRACE, GiveBack, NOTICE_PERIOD, WINDOW, WorkerController};
-pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
+pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow, WorkerWindow};
 pub use info::{
     Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
 };

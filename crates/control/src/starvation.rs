@@ -23,7 +23,7 @@ impl Starvation {
     /// Returns the worker that waited longest, if latencies of the window are not those of the
     /// devices.
     pub(crate) fn of(workers: &[WorkerFlow]) -> Option<Starvation> {
-        let shares = workers.iter().map(|flow| flow.waited_share).enumerate();
+        let shares = workers.iter().map(|flow| flow.last.waited_share).enumerate();
         let most = shares.max_by(|(_, a), (_, b)| a.total_cmp(b));
         most.filter(|(_, share)| *share > WAITS_MAX)
             .map(|(worker, share)| Starvation { worker, share })
@@ -45,9 +45,11 @@ impl fmt::Display for Starvation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flows::WorkerWindow;
 
     fn flow(waited_share: f64) -> WorkerFlow {
-        WorkerFlow { waited_share, ..WorkerFlow::default() }
+        let last = WorkerWindow { waited_share, ..WorkerWindow::default() };
+        WorkerFlow { last, ..WorkerFlow::default() }
     }
 
     #[test]

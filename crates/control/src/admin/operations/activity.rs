@@ -43,17 +43,17 @@ pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
     });
     let workers = workers.into_iter().enumerate().map(|(number, flow)| FlowOfWorker {
         number,
-        busy_percent: flow.busy_share * 100.0,
-        waited_percent: flow.waited_share * 100.0,
-        turns: flow.turn_rate,
-        iops: flow.iops,
-        read_bytes: flow.byte_rates[0],
-        written_bytes: flow.byte_rates[1],
+        busy_percent: flow.last.busy_share * 100.0,
+        waited_percent: flow.last.waited_share * 100.0,
+        turns: flow.last.turn_rate,
+        iops: flow.last.iops,
+        read_bytes: flow.last.byte_rates[0],
+        written_bytes: flow.last.byte_rates[1],
         stages: flow.recent_percentiles_us(950).into(),
         connections: flow.gauges.protocols.iter().sum(),
         in_flight: flow.gauges.in_flight,
         buffers: flow.gauges.buffers,
-        parts: flow.shares.map(|share| share * 100.0),
+        parts: flow.last.shares.map(|share| share * 100.0),
     });
     let namespaces = namespaces.into_iter().map(|(number, flow)| FlowOfNamespace {
         number: number.0,

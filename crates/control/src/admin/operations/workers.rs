@@ -97,7 +97,7 @@ fn number_of(call: &Call) -> Result<usize, Problem> {
 /// Returns the current workers as the API's type.
 fn shown_workers(api: &Api) -> Vec<Worker> {
     let (_, flows, _) = api.tenants.registry().activity().flows();
-    let waited = |number: usize| flows.get(number).map_or(0.0, |flow| flow.waited_share);
+    let waited = |number: usize| flows.get(number).map_or(0.0, |flow| flow.last.waited_share);
     let each = api.commands.workers().into_iter().map(|info| Worker {
         number: info.number,
         cpu: api.parts.cpu(info.number),
