@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flows::{DeviceFlow, TokenFlow};
 use crate::info::DeviceInfo;
+use crate::measured::Measured;
 use crate::standing::Standing;
 
 /// Number of windows that are kept.
@@ -61,6 +62,14 @@ impl Default for Window {
 }
 
 impl Window {
+    /// Adds the rates of a tenant.
+    pub(crate) fn add_measured(&mut self, measured: &Measured) {
+        self.requests += measured.iops;
+        self.bytes[0] += measured.read_bytes;
+        self.bytes[1] += measured.written_bytes;
+        self.failures += measured.failures;
+    }
+
     /// Adds the reads of a tenant.
     pub(crate) fn add_reads(&mut self, between: &Reading) {
         for (n, count) in between.reads.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -275,6 +275,8 @@ pub struct TenantInfo {
     pub promise: Promise,
     /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
+    /// Free text of the operators.
+    pub note: Option<String>,
     /// The measurements of the last window.
     pub measured: Measured,
     /// Connections that belong to the tenant or hold a handle on it.
@@ -290,6 +292,7 @@ impl TenantInfo {
             name: self.name.clone(),
             promise: self.promise,
             device: Some(self.device.clone()),
+            note: self.note.clone(),
             nth: Nth::default(),
         }
     }

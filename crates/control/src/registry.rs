@@ -192,6 +192,7 @@ impl TenantRegistry {
             device: place,
             promise,
             tokens_needed: tokens_up(admission.needed),
+            note: None,
             pinned_by: None,
             window: Window::start(self.meters.reading(tenant), now),
             answers: self.meters.answers(tenant),
@@ -330,10 +331,7 @@ impl TenantRegistry {
             let between = entry.window.end(reading, usage, workers, now, promised);
             all.add_reads(&between);
             let measured = &entry.window.measured;
-            all.requests += measured.iops;
-            all.bytes[0] += measured.read_bytes;
-            all.bytes[1] += measured.written_bytes;
-            all.failures += measured.failures;
+            all.add_measured(measured);
             let standing = Standing::with(entry.state, slo, entry.tokens_needed, measured);
             all.standings[standing as usize] += 1;
             self.activity.count(entry.class(), &between);
@@ -393,6 +391,7 @@ impl TenantRegistry {
             device: self.devices.at(entry.device).name.clone(),
             promise: entry.promise,
             tokens_needed: entry.tokens_needed,
+            note: entry.note.clone(),
             measured: entry.window.measured.clone(),
             connections: self.meters.connections(tenant),
             in_flight: self.meters.in_flight(tenant),

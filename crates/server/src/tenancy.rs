@@ -5,10 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use contract::{Promise, TenantId};
-use control::{Clock, DeviceSetup, Origin, Refusal, Switches, TenantRegistry, Tenants};
+use control::{
+    Batch, Clock, DeviceSetup, Origin, Refusal, Switches, TenantChange, TenantRegistry, Tenants,
+};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
+use spec::Tenant;
 use worker::{Lead, Stands};
 
 use crate::config::{Config, Mistakes, Place};
@@ -48,12 +51,11 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
             mistakes.add(tenant.nth.key("tenant", "name"), what);
             continue;
         }
-        let device = tenant.device.as_deref();
         let configured =
             said.contains(tenant.name.as_str()) || tenant.name == TenantRegistry::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
         let registered = register_again(&mut registry, &tenant.name, now, |registry| {
-            registry.register(&tenant.name, tenant.promise, device, origin, now)
+            register(registry, tenant, origin, now)
         });
         if let Err(refusal) = registered {
             if are_known || matches!(refusal, Refusal::NoDevice { .. }) {
@@ -61,7 +63,9 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
                 mistakes.add(tenant.nth.key("tenant", key_of(&refusal)), what);
             }
             // Whoever names it is right.
-            let _ = registry.register(&tenant.name, Promise::default(), None, origin, now);
+            let promise = Promise::default();
+            let plain = Tenant { promise, device: None, ..tenant.clone() };
+            let _ = register(&mut registry, &plain, origin, now);
         }
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
@@ -122,6 +126,22 @@ fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: cont
             tracing::warn!(device, why, "the measured model is not used");
         }
     }
+}
+
+/// Registers a tenant as its specification says.
+///
+/// # Errors
+/// Fails if the promise is not admitted, or there is no room for the tenant.
+pub(crate) fn register(
+    registry: &mut TenantRegistry,
+    tenant: &Tenant,
+    origin: Origin,
+    now: contract::Instant,
+) -> Result<(), control::Refusal> {
+    let mut batch = Batch::default();
+    batch.add(registry, &TenantChange::Add(tenant.clone()), origin, now)?;
+    batch.end(registry, now);
+    Ok(())
 }
 
 /// Registers a tenant again. A promise that stayed although it did not fit into the measured model

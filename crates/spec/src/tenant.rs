@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::Nth;
 use crate::text::NAME_BYTES_MAX;
 
+/// Maximum length of a note, in characters.
+const NOTE_CHARS_MAX: usize = 200;
+
 /// A tenant and the promise to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "Written")]
@@ -17,6 +20,8 @@ pub struct Tenant {
     pub promise: Promise,
     /// Device that the promise holds for; `None` for the first.
     pub device: Option<String>,
+    /// Free text of the operators about the tenant; never empty.
+    pub note: Option<String>,
     /// The position of the entry in its file.
     pub nth: Nth,
 }
@@ -47,13 +52,16 @@ struct Written {
     weight: Option<u32>,
     /// Best effort only: most tokens a second that the tenant gets. By default unlimited.
     cap_tokens: Option<u64>,
+    /// Free text about the tenant, at most 200 characters. By default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Tenant {
     /// Returns a best-effort tenant with the default share.
     pub fn new(name: &str) -> Tenant {
         let promise = Promise::default();
-        Tenant { name: name.to_owned(), promise, device: None, nth: Nth::default() }
+        Tenant { name: name.to_owned(), promise, device: None, note: None, nth: Nth::default() }
     }
 
     /// Checks whether a tenant may have this name.
@@ -71,6 +79,20 @@ impl Tenant {
             false => Err(format!(
                 "{name:?} is no name of a tenant: 1 to {NAME_BYTES_MAX} bytes without quotes, \
                  control characters, and blanks at its ends"
+            )),
+        }
+    }
+
+    /// Checks whether a text may be the note of a tenant. An empty text is none.
+    ///
+    /// # Errors
+    /// Fails with what was expected.
+    pub fn check_note(note: &str) -> Result<(), String> {
+        match note.chars().count() {
+            0..=NOTE_CHARS_MAX if !note.contains(char::is_control) => Ok(()),
+            count => Err(format!(
+                "a note of {count} characters; expected at most {NOTE_CHARS_MAX} in one line, without \
+                 control characters"
             )),
         }
     }
@@ -102,7 +124,10 @@ impl TryFrom<Written> for Tenant {
         let promise = Promise::of(slo, has_share.then_some(Share { weight, cap_tokens }));
         let promise = promise.map_err(|why| format!("tenant {name:?}: {why}"))?;
         let promise = promise.over(Share::default());
-        Ok(Tenant { name, promise, device: written.device, nth: Nth::default() })
+        let note = written.note.filter(|note| !note.is_empty());
+        let checked = note.as_deref().map_or(Ok(()), Tenant::check_note);
+        checked.map_err(|why| format!("tenant {name:?}: {why}"))?;
+        Ok(Tenant { name, promise, device: written.device, note, nth: Nth::default() })
     }
 }
 
@@ -122,6 +147,7 @@ impl From<Tenant> for Written {
             device: tenant.device,
             weight: share.map(|share| share.weight),
             cap_tokens: share.and_then(|share| share.cap_tokens),
+            note: tenant.note,
         }
     }
 }
@@ -140,6 +166,7 @@ mod tests {
             "",
             "weight = 3\ncap_tokens = 9",
             "latency_us = 500\niops = 7",
+            "note = \"ticket 7, ask Ana – before noon\"",
             "latency_us = 500\npercentile = 99.9\niops = 7\nread_percent = 80\ndevice = \"d\"",
         ] {
             let tenant = parse(text).unwrap();
@@ -158,6 +185,18 @@ mod tests {
     fn a_latency_and_a_share_exclude_each_other() {
         let error = parse("latency_us = 500\niops = 7\nweight = 2").unwrap_err().to_string();
         assert!(error.contains("tenant \"gold\": weight and cap_tokens are of best"), "{error}");
+    }
+
+    #[test]
+    fn a_note_is_one_line_of_bounded_length() {
+        let note = |text: &str| parse(&format!("note = {text:?}")).map(|tenant| tenant.note);
+        let longest = "é".repeat(200);
+        assert_eq!(note(&longest).unwrap(), Some(longest));
+        assert_eq!((note("").unwrap(), parse("").unwrap().note), (None, None));
+        for bad in ["é".repeat(201), "two\nlines".to_owned()] {
+            let error = note(&bad).unwrap_err().to_string();
+            assert!(error.contains("tenant \"gold\": a note of"), "{error}");
+        }
     }
 
     #[test]

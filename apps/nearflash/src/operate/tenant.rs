@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use control::admin::{
-    Admitted, ChangeTenants, ChangedTenants, Check, Client, NewTenant, Share, Slo, State,
-    TenantPatch, TenantStatus, Verdict, parse_percentile,
+    Admitted, ChangeTenants, ChangedTenants, Check, NewTenant, Share, Slo, State, TenantPatch,
+    TenantStatus, Verdict, parse_percentile,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub(crate) enum TenantCommand {
         #[command(flatten)]
         portion: Portion,
     },
-    /// Change a tenant's promise or share. Omitted options keep their value
+    /// Change a tenant's promise, share or note. Omitted options keep their value
     Set {
         /// Name of the tenant
         name: String,
@@ -126,7 +126,7 @@ impl Promise {
     }
 }
 
-/// The options of a best-effort tenant's share: its weight and its cap.
+/// The options of a best-effort tenant's share, its weight and its cap, and a tenant's note.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Portion {
     /// Best effort: weight of the tenant's share of what is left, 1 to 1000 [default: 1]
@@ -135,6 +135,9 @@ pub(crate) struct Portion {
     /// Best effort: maximum of tokens a second: 20000, 20k, or `none` [default: none]
     #[arg(long, value_name = "TOKENS", value_parser = parse_cap)]
     cap: Option<Cap>,
+    /// Free text about the tenant, at most 200 characters; "" removes it
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
 }
 
 /// A bound of tokens a second, or none.
@@ -165,12 +168,13 @@ impl TenantCommand {
             TenantCommand::Add { name, device, promise, portion } => {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
-                let (name, device) = (name.clone(), device.clone());
-                let admitted = client.send(&NewTenant { name, device, slo, share })?;
+                let (name, device, note) = (name.clone(), device.clone(), portion.note.clone());
+                let admitted = client.send(&NewTenant { name, device, slo, share, note })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
             TenantCommand::Set { name, best_effort, promise, portion } => {
-                let admitted = set(client, name, *best_effort, promise, portion)?;
+                let to = patch(&client.get(name)?, *best_effort, promise, portion)?;
+                let admitted = client.send_to(name, &to)?;
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
             TenantCommand::Rm { name } => {
@@ -211,28 +215,24 @@ fn read_changes(file: &Path) -> Result<ChangeTenants, String> {
     serde_json::from_str(&text).map_err(|error| format!("{from}: {error}"))
 }
 
-fn set(
-    client: &mut Client,
-    name: &str,
+/// The change of a tenant that the options of `tenant set` name.
+fn patch(
+    before: &TenantStatus,
     best_effort: bool,
     promise: &Promise,
     portion: &Portion,
-) -> Result<Admitted, Failure> {
-    let before = client.get::<TenantStatus>(name)?;
-    let share = portion.over(&before.share);
-    let slo = match best_effort {
-        true => None,
-        false => {
-            let slo = promise.over(before.slo.clone())?;
-            if slo == before.slo && share.is_none() {
-                let text = "nothing to change: name --latency, --iops or another part of the \
-                            promise, --weight or --cap, or --best-effort";
-                return Err(text.to_owned().into());
-            }
-            slo
-        }
-    };
-    Ok(client.send_to(name, &TenantPatch { slo, share })?)
+) -> Result<TenantPatch, String> {
+    let (share, note) = (portion.over(&before.share), portion.note.clone());
+    if best_effort {
+        return Ok(TenantPatch { slo: None, share, note });
+    }
+    let slo = promise.over(before.slo.clone())?;
+    if slo == before.slo && share.is_none() && note.is_none() {
+        let text = "nothing to change: name --latency, --iops or another part of the promise, \
+                    --weight, --cap or --note, or --best-effort";
+        return Err(text.to_owned());
+    }
+    Ok(TenantPatch { slo, share, note })
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
@@ -286,18 +286,17 @@ fn show(tenant: &TenantStatus) -> String {
     );
     let holds =
         format!("{} connections, {} requests in flight", tenant.connections, tenant.in_flight);
-    facts(
-        &format!("tenant {}", tenant.name),
-        &[
-            ("state", status(tenant)),
-            ("device", tenant.device.clone()),
-            ("promise", promise),
-            ("share", tenant.share.text(number_text)),
-            ("now", now),
-            ("not done", not_done),
-            ("holds", holds),
-        ],
-    )
+    let mut each = vec![
+        ("state", status(tenant)),
+        ("device", tenant.device.clone()),
+        ("promise", promise),
+        ("share", tenant.share.text(number_text)),
+        ("now", now),
+        ("not done", not_done),
+        ("holds", holds),
+    ];
+    each.extend(tenant.note.clone().map(|note| ("note", note)));
+    facts(&format!("tenant {}", tenant.name), &each)
 }
 
 /// Formats a table of tenants with measured values beside promised ones.
@@ -439,6 +438,7 @@ mod tests {
             tokens_needed: if slo.is_some() { 120_000 } else { 0 },
             slo,
             share: Share { weight: 1, cap_tokens: None },
+            note: None,
             measured,
             connections: 4,
             in_flight: 0,
@@ -509,9 +509,19 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
     }
 
     #[test]
+    fn a_note_alone_is_a_change() {
+        let gold = tenant("gold", Some(slo()), Measured::default());
+        let portion = |note| Portion { note, ..Portion::default() };
+        let to = |note| patch(&gold, false, &Promise::default(), &portion(note));
+        let note = Some("ticket 7".to_owned());
+        assert_eq!(to(note.clone()), Ok(TenantPatch { slo: Some(slo()), share: None, note }));
+        assert!(to(None).unwrap_err().contains("--note"));
+    }
+
+    #[test]
     fn a_share_keeps_what_it_does_not_name() {
         let before = Share { weight: 3, cap_tokens: Some(20_000) };
-        let over = |weight, cap| Portion { weight, cap }.over(&before);
+        let over = |weight, cap| Portion { weight, cap, note: None }.over(&before);
         assert_eq!(over(None, None), None);
         assert_eq!(over(Some(2), None), Some(Share { weight: 2, ..before.clone() }));
         assert_eq!(over(None, Some(Cap::None)), Some(Share { cap_tokens: None, ..before.clone() }));

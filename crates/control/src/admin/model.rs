@@ -108,9 +108,13 @@ pub struct NewTenant {
     /// The share of a best-effort tenant; by default, an equal share without a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// Free text about the tenant, at most 200 characters.
+    #[schemars(length(max = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
-/// A change of a tenant's SLO.
+/// A change of a tenant's SLO, share and note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SetTenant")]
@@ -123,6 +127,11 @@ pub struct TenantPatch {
     /// The share of a best-effort tenant; unchanged by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// Free text about the tenant, at most 200 characters; unchanged by default. An empty text
+    /// removes it.
+    #[schemars(length(max = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Changes of tenants that are made together, or not at all.
@@ -141,13 +150,13 @@ pub struct ChangeTenants {
 pub enum ChangeTenant {
     /// Adds a tenant.
     Add(NewTenant),
-    /// Changes the SLO of a tenant.
+    /// Changes the SLO, the share and the note of a tenant.
     Set(SetNamed),
     /// Removes a tenant.
     Remove(RemoveNamed),
 }
 
-/// A change of a named tenant's SLO.
+/// A change of a named tenant's SLO, share and note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamed {
@@ -160,6 +169,11 @@ pub struct SetNamed {
     /// The share of a best-effort tenant; unchanged by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// Free text about the tenant, at most 200 characters; unchanged by default. An empty text
+    /// removes it.
+    #[schemars(length(max = 200))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A tenant to remove.
@@ -277,6 +291,9 @@ pub struct TenantStatus {
     pub tokens_needed: u64,
     /// The share of a best-effort tenant.
     pub share: Share,
+    /// Free text about the tenant; left out if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The measurements of the last second.
     pub measured: Measured,
     /// Number of its connections.
@@ -484,6 +501,7 @@ mod translation {
                 slo,
                 tokens_needed: info.tokens_needed,
                 share: Share { weight: share.weight, cap_tokens: share.cap_tokens },
+                note: info.note,
                 measured: info.measured,
                 connections: info.connections,
                 in_flight: info.in_flight,
@@ -502,18 +520,27 @@ mod translation {
         Ok(Promise::of(slo, share)?)
     }
 
+    /// Checks the note of a request.
+    fn checked(note: Option<String>) -> Result<Option<String>, String> {
+        note.as_deref().map_or(Ok(()), spec::Tenant::check_note)?;
+        Ok(note)
+    }
+
     impl TryFrom<ChangeTenant> for TenantChange {
         type Error = String;
 
         /// Converts a change to the registry's form.
         fn try_from(change: ChangeTenant) -> Result<TenantChange, String> {
             Ok(match change {
-                ChangeTenant::Add(NewTenant { name, device, slo, share }) => {
+                ChangeTenant::Add(NewTenant { name, device, slo, share, note }) => {
                     let promise = promise(slo.as_ref(), share)?.over(contract::Share::default());
-                    TenantChange::Add(spec::Tenant { promise, device, ..spec::Tenant::new(&name) })
+                    let note = checked(note)?.filter(|note| !note.is_empty());
+                    let plain = spec::Tenant::new(&name);
+                    TenantChange::Add(spec::Tenant { promise, device, note, ..plain })
                 }
-                ChangeTenant::Set(SetNamed { name, slo, share }) => {
-                    TenantChange::Set { name, to: promise(slo.as_ref(), share)? }
+                ChangeTenant::Set(SetNamed { name, slo, share, note }) => {
+                    let to = promise(slo.as_ref(), share)?;
+                    TenantChange::Set { name, to, note: checked(note)? }
                 }
                 ChangeTenant::Remove(RemoveNamed { name }) => TenantChange::Remove { name },
             })

@@ -14,12 +14,14 @@ use crate::info::{Origin, Refusal};
 pub enum TenantChange {
     /// Registers a tenant.
     Add(Tenant),
-    /// Changes the promise of a tenant.
+    /// Changes the promise and the note of a tenant.
     Set {
         /// Name of the tenant.
         name: String,
         /// The new promise.
         to: Promise<Option<Share>>,
+        /// The new note; an empty text removes it, and `None` leaves it as it is.
+        note: Option<String>,
     },
     /// Unregisters a tenant.
     Remove {
@@ -38,12 +40,13 @@ impl TenantChange {
     }
 }
 
-/// A tenant's state before a batch: its promise, the tokens that it needs, and its lot on each
-/// device.
+/// A tenant's state before a batch: its promise, the tokens that it needs, its note, and its lot on
+/// each device.
 #[derive(Debug)]
 struct Before {
     promise: Promise,
     tokens_needed: u64,
+    note: Option<String>,
     lots: Vec<Lot>,
 }
 
@@ -102,14 +105,25 @@ impl Batch {
         now: Instant,
     ) -> Result<(), Refusal> {
         match change {
-            TenantChange::Add(Tenant { name, promise, device, .. }) => {
+            TenantChange::Add(Tenant { name, promise, device, note, .. }) => {
                 let added = registry.register(name, *promise, device.as_deref(), origin, now)?;
+                registry.tenants.entry_mut(added.tenant).note.clone_from(note);
                 self.begun.push((name.clone(), added.tenant, None));
             }
-            TenantChange::Set { name, to } => {
+            TenantChange::Set { name, to, note } => {
                 let tenant = registry.tenants.known(name)?;
                 let before = Before::of(registry, tenant);
-                registry.change_of(tenant, *to, now)?;
+                let promise = registry.tenants.entry(tenant).promise;
+                let stays = note.is_some() && to.over(promise.share()) == promise;
+                match stays {
+                    // The promise is not to be admitted again for a note.
+                    true => registry.check_thawed()?,
+                    false => registry.change_of(tenant, *to, now).map(drop)?,
+                }
+                if let Some(note) = note {
+                    let is_any = !note.is_empty();
+                    registry.tenants.entry_mut(tenant).note = is_any.then(|| note.clone());
+                }
                 self.begun.push((name.clone(), tenant, Some(before)));
             }
             TenantChange::Remove { name } => {
@@ -129,13 +143,13 @@ impl Batch {
                 if registry.find(&name) != Some(tenant) {
                     continue;
                 }
-                let Some(Before { promise, tokens_needed, lots }) = before else {
+                let Some(Before { promise, tokens_needed, note, lots }) = before else {
                     registry.dismiss(tenant, now);
                     continue;
                 };
                 registry.devices.put_back(tenant, lots, now);
                 let entry = registry.tenants.entry_mut(tenant);
-                (entry.promise, entry.tokens_needed) = (promise, tokens_needed);
+                (entry.promise, entry.tokens_needed, entry.note) = (promise, tokens_needed, note);
             }
         });
     }
@@ -159,6 +173,7 @@ impl Before {
         Before {
             promise: entry.promise,
             tokens_needed: entry.tokens_needed,
+            note: entry.note.clone(),
             lots: registry.devices.lots_of(tenant),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) device: usize,
     pub(crate) promise: Promise,
     pub(crate) tokens_needed: u64,
+    /// Free text of the operators.
+    pub(crate) note: Option<String>,
     /// The configuration item that names the tenant and so prevents its removal.
     pub(super) pinned_by: Option<String>,
     pub(crate) window: Window,
@@ -253,6 +255,7 @@ mod tests {
             device: 0,
             promise: Promise::default(),
             tokens_needed: 0,
+            note: None,
             pinned_by: None,
             window: Window::start(Reading::default(), Instant::ZERO),
             answers: 0,

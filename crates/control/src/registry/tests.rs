@@ -276,7 +276,7 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     use crate::registry::batch::TenantChange;
     let strict = Some(Slo::new(500, 100_000, 100));
     let changes = [
-        TenantChange::Set { name: "gold".to_owned(), to: None.into() },
+        TenantChange::Set { name: "gold".to_owned(), to: None.into(), note: Some("new".into()) },
         TenantChange::Add(Tenant { promise: strict.into(), ..Tenant::new("new") }),
         TenantChange::Remove { name: "gone".to_owned() },
     ];
@@ -286,6 +286,8 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
         add(&mut registry, "gone", None).unwrap();
         let begun = Batch::begin(&mut registry, &changes, NOW).unwrap();
         registry.freeze(true);
+        let noted = |registry: &TenantRegistry| registry.info(registry.find("gold").unwrap()).note;
+        assert_eq!(noted(&registry).as_deref(), Some("new"));
         let promised = |registry: &TenantRegistry, name: &str| {
             let tenant = registry.find(name)?;
             Some(registry.info(tenant).promise.slo().map_or(0, |slo| slo.latency_us))
@@ -300,13 +302,46 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
         } else {
             // No such tenant would be admitted now.
             begun.undo(&mut registry, NOW);
-            assert_eq!(promised(&registry, "new"), None);
+            assert_eq!((promised(&registry, "new"), noted(&registry)), (None, None));
             assert_eq!(
                 (promised(&registry, "gold"), promised(&registry, "gone")),
                 (Some(500), Some(0))
             );
         }
     }
+}
+
+/// A note needs no new admission of a promise that does not fit into the model any more.
+#[test]
+fn a_note_changes_beside_a_promise_that_would_be_refused() {
+    use crate::registry::batch::TenantChange;
+    let mut registry = registry();
+    let strict = Slo::new(500, 100_000, 100);
+    let gold = add(&mut registry, "gold", Some(strict)).unwrap().tenant;
+    let fresh = DeviceModel::device_a();
+    let tenth = |point: &qos::RatePoint| qos::RatePoint {
+        mixed: point.mixed / 10,
+        read_only: point.read_only / 10,
+        ..*point
+    };
+    let points = fresh.points().iter().map(tenth).collect();
+    let worn = DeviceModel::new(fresh.cost().clone(), points, fresh.rate_max() / 10).unwrap();
+    registry.set_model("a", worn, NOW).unwrap();
+    let set = |note: Option<&str>| TenantChange::Set {
+        name: "gold".to_owned(),
+        to: Some(strict).into(),
+        note: note.map(str::to_owned),
+    };
+    let (_, refusal) = Batch::begin(&mut registry, &[set(None)], NOW).unwrap_err();
+    assert!(matches!(refusal, Refusal::TooMuch { .. }), "{refusal}");
+    for (note, shown) in [("worn out", Some("worn out")), ("", None)] {
+        Batch::begin(&mut registry, &[set(Some(note))], NOW).unwrap().end(&mut registry, NOW);
+        assert_eq!(registry.info(gold).note.as_deref(), shown);
+        assert_eq!(registry.info(gold).promise, Some(strict).into());
+    }
+    registry.freeze(true);
+    let (_, refusal) = Batch::begin(&mut registry, &[set(Some("late"))], NOW).unwrap_err();
+    assert_eq!(refusal, Refusal::Upgrading);
 }
 
 /// Tests that a tenant that ended during a batch stays ended after its undo: its number may belong
@@ -317,7 +352,7 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let mine = Some(Slo::new(500, 100_000, 100));
     let tenant = add(&mut registry, "gold", mine).unwrap().tenant;
     let name = "gold".to_owned();
-    let changes = [TenantChange::Set { name, to: None.into() }];
+    let changes = [TenantChange::Set { name, to: None.into(), note: None }];
     let ends = |registry: &mut TenantRegistry| {
         let begun = Batch::begin(registry, &changes, NOW).unwrap();
         registry.unregister("gold", NOW).unwrap();

@@ -115,7 +115,7 @@ fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
 }
 
 fn add(name: &str, slo: Option<Slo>) -> NewTenant {
-    NewTenant { name: name.to_owned(), device: None, slo, share: None }
+    NewTenant { name: name.to_owned(), device: None, slo, share: None, note: None }
 }
 
 fn to_contract(slo: Option<Slo>) -> Option<contract::Slo> {
@@ -123,7 +123,7 @@ fn to_contract(slo: Option<Slo>) -> Option<contract::Slo> {
 }
 
 fn to(slo: Option<Slo>) -> TenantPatch {
-    TenantPatch { slo, share: None }
+    TenantPatch { slo, share: None, note: None }
 }
 
 #[test]
@@ -161,16 +161,38 @@ fn a_share_stays_until_it_is_changed() {
     client.send_to("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
     client.send_to("heavy", &to(None)).unwrap();
     assert_eq!(client.get::<TenantStatus>("heavy").unwrap().share, share(3, Some(9_000)));
-    let lighter = TenantPatch { slo: None, share: Some(share(2, None)) };
+    let lighter = TenantPatch { share: Some(share(2, None)), ..to(None) };
     client.send_to("heavy", &lighter).unwrap();
     assert_eq!(client.get::<TenantStatus>("heavy").unwrap().share, share(2, None));
-    let wrong = TenantPatch { slo: Some(slo(500, 1_000, 100)), share: Some(share(2, None)) };
+    let wrong = TenantPatch { share: Some(share(2, None)), ..to(Some(slo(500, 1_000, 100))) };
     assert_eq!(client.send_to("heavy", &wrong).unwrap_err().code(), Some(Code::Invalid));
     assert_eq!(
         client.get::<TenantStatus>("heavy").unwrap().slo,
         None,
         "nothing is changed by halves"
     );
+}
+
+#[test]
+fn a_note_stays_until_it_is_changed_or_removed() {
+    let api = Api::start();
+    let mut client = api.client();
+    let note = |text: &str| Some(text.to_owned());
+    client.send(&NewTenant { note: note("team storage"), ..add("gold", None) }).unwrap();
+    let changes =
+        [(None, Some("team storage")), (note("ticket 7"), Some("ticket 7")), (note(""), None)];
+    for (change, shown) in changes {
+        let patch = TenantPatch { note: change, ..to(Some(slo(500, 1_000, 100))) };
+        client.send_to("gold", &patch).unwrap();
+        let gold = client.get::<TenantStatus>("gold").unwrap();
+        assert_eq!((gold.note.as_deref(), gold.slo), (shown, Some(slo(500, 1_000, 100))));
+    }
+    for bad in ["é".repeat(201), "two\nlines".to_owned()] {
+        let refused = client.send_to("gold", &TenantPatch { note: note(&bad), ..to(None) });
+        assert_eq!(refused.unwrap_err().code(), Some(Code::Invalid));
+        let refused = client.send(&NewTenant { note: note(&bad), ..add("silver", None) });
+        assert_eq!(refused.unwrap_err().code(), Some(Code::Invalid));
+    }
 }
 
 #[test]

@@ -142,7 +142,10 @@ impl Reload<'_> {
                 continue;
             }
             let change = match before {
-                Some(_) => TenantChange::Set { name, to: tenant.promise.into() },
+                Some(_) => {
+                    let note = Some(tenant.note.clone().unwrap_or_default());
+                    TenantChange::Set { name, to: tenant.promise.into(), note }
+                }
                 None => TenantChange::Add(tenant.clone()),
             };
             match begun.add(&mut tenants.registry(), &change, Origin::Configured, now) {

@@ -135,7 +135,8 @@ fn changed_tenants(
     // Made because a rule, a listener or nobody names it.
     let is_made = |info: &TenantInfo| {
         let is_default = info.name == TenantRegistry::DEFAULT;
-        (info.origin == Origin::Configured || is_default) && info.promise == Promise::default()
+        let is_plain = info.promise == Promise::default() && info.note.is_none();
+        (info.origin == Origin::Configured || is_default) && is_plain
     };
     let counts = |info: &&TenantInfo| names.contains(info.name.as_str()) || !is_made(info);
     let lasting = list.iter().filter(|info| is_lasting(info)).filter(counts);

@@ -16,7 +16,7 @@ use crate::config::Space;
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
 use crate::places::Disk;
-use crate::tenancy::{lead, register_again};
+use crate::tenancy::{lead, register, register_again};
 use crate::volumes::Volume;
 
 /// The identity of the process that asks to take over.
@@ -415,9 +415,8 @@ impl ServerInventory {
             };
             let maker = registry.find(maker);
             let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
-            let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
             register_again(registry, &tenant.name, now, |registry| {
-                registry.register(&tenant.name, tenant.promise, device, origin, now)
+                register(registry, tenant, Origin::Client(maker), now)
             })
             .map_err(|refusal| refused(refusal.to_string()))?;
         }

@@ -37,6 +37,7 @@ fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> TenantStat
         tokens_needed: if is_promised { 120_000 } else { 0 },
         slo,
         share: Share { weight: 1, cap_tokens: None },
+        note: None,
         measured: Measured {
             iops,
             tokens: iops,

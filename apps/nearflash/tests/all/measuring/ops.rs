@@ -397,11 +397,12 @@ fn tenants_by_the_ten_thousand() {
     let name = |n: usize| format!("t{n}");
     let quiet = p95_of_gold(&place, &server, 4.0);
     let add = |client: &mut Client, n| {
-        let tenant = NewTenant { name: name(n), device: None, slo: Some(slo(1)), share: None };
+        let tenant =
+            NewTenant { name: name(n), device: None, slo: Some(slo(1)), share: None, note: None };
         client.send(&tenant).map(drop)
     };
     let set = |client: &mut Client, n| {
-        let to = TenantPatch { slo: Some(slo(2)), share: None };
+        let to = TenantPatch { slo: Some(slo(2)), share: None, note: None };
         client.send_to(&name(n), &to).map(drop)
     };
     let remove = |client: &mut Client, n| client.delete::<TenantStatus>(&name(n));

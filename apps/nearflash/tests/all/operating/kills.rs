@@ -136,10 +136,16 @@ fn share(weight: u32) -> Option<Share> {
 
 fn batch(new: &[(String, u32)], others: &[(String, u32)], gone: &[String]) -> ChangeTenants {
     let new = new.iter().cloned().map(|(name, weight)| {
-        ChangeTenant::Add(NewTenant { name, device: None, slo: None, share: share(weight) })
+        ChangeTenant::Add(NewTenant {
+            name,
+            device: None,
+            slo: None,
+            share: share(weight),
+            note: None,
+        })
     });
     let others = others.iter().cloned().map(|(name, weight)| {
-        ChangeTenant::Set(SetNamed { name, slo: None, share: share(weight) })
+        ChangeTenant::Set(SetNamed { name, slo: None, share: share(weight), note: None })
     });
     let gone = gone.iter().cloned().map(|name| ChangeTenant::Remove(RemoveNamed { name }));
     ChangeTenants { changes: new.chain(others).chain(gone).collect() }
@@ -248,10 +254,12 @@ impl Change {
         match self {
             Change::AddTenant(name, weight) => {
                 let (name, share) = (name.clone(), share(*weight));
-                client.send(&NewTenant { name, device: None, slo: None, share }).map(drop)
+                client
+                    .send(&NewTenant { name, device: None, slo: None, share, note: None })
+                    .map(drop)
             }
             Change::SetTenant(name, weight) => {
-                let to = TenantPatch { slo: None, share: share(*weight) };
+                let to = TenantPatch { slo: None, share: share(*weight), note: None };
                 client.send_to(name, &to).map(drop)
             }
             Change::RemoveTenant(name) => client.delete::<TenantStatus>(name),

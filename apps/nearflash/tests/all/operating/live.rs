@@ -178,6 +178,42 @@ fn keys_are_kept_and_never_shown() {
 }
 
 #[test]
+fn a_note_of_a_tenant_stays_until_it_is_removed() {
+    let place = Place::new();
+    let configured = "[[tenant]]\nname = \"gold\"\nnote = \"team storage\"\n";
+    place.configure_disk(&format!("{configured}[[tenant]]\nname = \"tin\"\n"));
+    let mut server = place.configured().start();
+    place.told(&["tenant", "add", "silver", "--note", "ticket 7"]);
+    place.told(&["tenant", "set", "tin", "--note", "ask Ana"]);
+    let notes = || -> Vec<(String, Option<String>)> {
+        let list = place.json(&["tenant", "list"])["tenants"].clone();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let one = |one: &Value| Some((text(&one["name"])?, text(&one["note"])));
+        let mut all: Vec<_> = list.as_array().unwrap().iter().filter_map(one).collect();
+        all.sort();
+        all.retain(|(name, _)| name != "default");
+        all
+    };
+    let expect = |gold: Option<&str>| {
+        let each = [("gold", gold), ("silver", Some("ticket 7")), ("tin", Some("ask Ana"))];
+        let each = each.map(|(name, note)| (name.to_owned(), note.map(str::to_owned)));
+        assert_eq!(notes(), each);
+    };
+    expect(Some("team storage"));
+    server.kill();
+    let mut server = place.configured().start();
+    expect(Some("team storage"));
+    let shown = place.told(&["tenant", "show", "silver"]);
+    assert!(shown.contains("note      ticket 7"), "{shown}");
+    place.told(&["tenant", "set", "gold", "--note", ""]);
+    server.kill();
+    let _server = place.configured().start();
+    expect(None);
+    let said = place.refused(&["tenant", "set", "gold", "--note", &"x".repeat(201)]);
+    assert!(said.contains("a note of 201 characters; expected at most 200"), "{said}");
+}
+
+#[test]
 fn what_was_changed_stays_over_a_restart() {
     let place = Place::new();
     place.configure_disk(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
@@ -322,7 +358,7 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
     // Of names that are as long as they may be, so that the log is full now and then.
     let name = |n| format!("{n:064}");
-    let tenant = |n| NewTenant { name: name(n), device: None, slo: None, share: None };
+    let tenant = |n| NewTenant { name: name(n), device: None, slo: None, share: None, note: None };
     kill_at_random(
         config,
         |client| {
@@ -503,7 +539,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     let client = || place.client();
     let add = |n: u32| {
         let name = format!("t{n}");
-        ChangeTenant::Add(NewTenant { name, device: None, slo: None, share: None })
+        ChangeTenant::Add(NewTenant { name, device: None, slo: None, share: None, note: None })
     };
     let remove = |name: &str| ChangeTenant::Remove(RemoveNamed { name: name.to_owned() });
     let apply = |changes: Vec<ChangeTenant>| client().send(&ChangeTenants { changes });

@@ -238,8 +238,13 @@ fn a_thousand_tenants_come_and_go_under_load() {
     };
     let begun = now();
     for n in 0..1_000 {
-        let tenant =
-            NewTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()), share: None };
+        let tenant = NewTenant {
+            name: format!("t{n}"),
+            device: None,
+            slo: Some(slo.clone()),
+            share: None,
+            note: None,
+        };
         client.send(&tenant).unwrap();
     }
     assert_eq!(client.read::<Devices>().unwrap().devices[0].tokens_promised, 1_000);
@@ -254,7 +259,9 @@ fn a_thousand_tenants_come_and_go_under_load() {
     polite.is_served();
     println!("the longest request beside it took {:.1?}", polite.dismiss());
     // The table still takes as many as it did.
-    client.send(&NewTenant { name: "last".into(), device: None, slo: None, share: None }).unwrap();
+    client
+        .send(&NewTenant { name: "last".into(), device: None, slo: None, share: None, note: None })
+        .unwrap();
 }
 
 #[test]
@@ -362,7 +369,8 @@ fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
     assert_eq!(client.tenants().unwrap()[0].name, "default");
     let slo =
         Slo { latency_us: 500, percentile: 95.0, iops: 1, read_percent: 100, request_bytes: 4096 };
-    let add = NewTenant { name: "gold".into(), device: None, slo: Some(slo), share: None };
+    let add =
+        NewTenant { name: "gold".into(), device: None, slo: Some(slo), share: None, note: None };
     assert_eq!(client.send(&add).unwrap_err().code(), Some(Code::NoModel));
     let held = V2::connect(server.address());
     assert_eq!(client.workers().unwrap().workers[0].connections, 1);

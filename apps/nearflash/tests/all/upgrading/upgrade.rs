@@ -357,7 +357,8 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     assert!(kept < all && (kept > 0) == some_stayed, "{kept} of {all}: {}", old.log());
     assert!(some_stayed || clients.alive() == 0, "they had been given to it: {}", old.log());
     is_served(&old);
-    let tenant = NewTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let tenant =
+        NewTenant { name: "late".to_owned(), slo: None, share: None, device: None, note: None };
     place.client().send(&tenant).unwrap();
     assert!(place.client().tenants().unwrap().iter().any(|tenant| tenant.name == "late"));
     is_served(&place.take_over());
@@ -422,7 +423,8 @@ fn what_operators_changed_is_not_lost_by_another_state_file() {
     let state = |name: &str| place.path(name).display().to_string();
     let with_state = |name: &str| place.launch().with("--state").with(&state(name));
     let old = with_state("state").start();
-    let tenant = NewTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let tenant =
+        NewTenant { name: "late".to_owned(), slo: None, share: None, device: None, note: None };
     place.client().send(&tenant).unwrap();
     for launch in [place.launch(), with_state("other")] {
         let (code, said) = launch.with("--upgrade").fail();
@@ -574,7 +576,8 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     let mut one = V2::connect(old.address());
     let mut new = begin(place.staying(place.launch(), "successor:prepare"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
-    let tenant = NewTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let tenant =
+        NewTenant { name: "late".to_owned(), slo: None, share: None, device: None, note: None };
     let refused = place.client().send(&tenant).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Busy));
     let mut client = place.client();
@@ -701,7 +704,8 @@ fn operators_are_answered_while_the_new_process_hesitates() {
     let mut clients = Clients::connect(&old);
     let new = begin(place.staying(place.launch(), "successor:commit"));
     new.await_log("stays at successor:commit");
-    let tenant = NewTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let tenant =
+        NewTenant { name: "late".to_owned(), slo: None, share: None, device: None, note: None };
     let refused = place.client().send(&tenant).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Busy));
     assert!(refused.to_string().contains("try again"), "{refused}");

@@ -37,8 +37,8 @@ pub(super) fn add(call: &Call, Body(wanted): Body<NewTenant>) -> Result<Admitted
 }
 
 pub(super) fn set(call: &Call, Body(to): Body<TenantPatch>) -> Result<Admitted, Problem> {
-    let (name, TenantPatch { slo, share }) = (call.name.clone(), to);
-    let change = meant(ChangeTenant::Set(SetNamed { name, slo, share }))?;
+    let (name, TenantPatch { slo, share, note }) = (call.name.clone(), to);
+    let change = meant(ChangeTenant::Set(SetNamed { name, slo, share, note }))?;
     let before = promise_of(call);
     let admission = make(&call.api, &change)?;
     call.note.before(&before);
@@ -125,7 +125,7 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
             Some(slo) => api.tenants.check(slo, tenant.device.as_deref()),
             None => return problem,
         },
-        TenantChange::Set { name, to: Promise::LatencyCritical(slo) } => {
+        TenantChange::Set { name, to: Promise::LatencyCritical(slo), .. } => {
             api.tenants.check_change(name, *slo)
         }
         _ => return problem,
@@ -139,7 +139,7 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
 /// Returns the configured part of the call's tenant.
 fn promise_of(call: &Call) -> Option<TenantPatch> {
     let shown = TenantStatus::from(call.api.tenants.get(&call.name)?);
-    Some(TenantPatch { slo: shown.slo, share: Some(shown.share) })
+    Some(TenantPatch { slo: shown.slo, share: Some(shown.share), note: shown.note })
 }
 
 /// Converts a change of a tenant to the registry's form.
