@@ -134,7 +134,10 @@ fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
     assert_eq!(lines[7]["who"], json!({ "signal": "SIGHUP" }));
     let text = std::fs::read_to_string(audited.path("audit.log")).unwrap();
     assert!(!(text + &audited.server.log()).contains(&KEY[10..30]));
-    assert!(audited.server.log().matches("control change").count() == 8, "the log has them too");
+    // The log is read by a thread of this test, which may come later.
+    wait_until("the log has them too", PATIENCE, || {
+        audited.server.log().matches("control change").count() == 8
+    });
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(audited.path("audit.log")).unwrap().permissions(),
     );
