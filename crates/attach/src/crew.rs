@@ -163,7 +163,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 
 /// Serves one queue until the device is stopped.
 fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> Result<(), String> {
-    let ring = Ring::new().map_err(|e| e.to_string())?;
+    let ring = Ring::for_block_device().map_err(|e| e.to_string())?;
     let identity = plan.identity + u128::from(number);
     let initiator = plan.server.initiator(&ring, plan.depth, identity)?;
     let arena = carve(&classes(plan.depth)).map_err(|e| e.to_string())?;

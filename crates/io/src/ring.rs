@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{Builder, IoUring, cqueue, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::reactor::Bell;
@@ -86,9 +86,21 @@ impl Ring {
     /// # Errors
     /// Names the kernel feature that is missing, or what forbids io_uring.
     pub fn new() -> Result<Ring, Error> {
-        let mut uring = IoUring::builder()
+        Ring::of(IoUring::builder().setup_defer_taskrun())
+    }
+
+    /// Returns a ring of the calling thread for a queue of a block device (docs/adr/0034-attach.md).
+    /// Completions are worked on in any system call of the thread.
+    ///
+    /// # Errors
+    /// Fails as [`Ring::new`] does.
+    pub fn for_block_device() -> Result<Ring, Error> {
+        Ring::of(IoUring::builder().setup_coop_taskrun())
+    }
+
+    fn of(builder: &mut Builder) -> Result<Ring, Error> {
+        let mut uring = builder
             .setup_single_issuer()
-            .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(16384)
