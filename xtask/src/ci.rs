@@ -7,6 +7,7 @@
 mod end_to_end;
 mod floor;
 mod programs;
+mod python;
 mod skips;
 mod slices;
 mod step;

@@ -10,6 +10,7 @@ use xtask::needs::Need;
 use xtask::shell;
 
 use super::programs::built;
+use super::python::{self, PYTHON};
 use super::slices;
 use super::step::{Counts, Lane, List, Outcome, Run, Step};
 use super::steps::APP;
@@ -22,6 +23,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "interop", list: List::Short, lane: Lane::Left, needs: &[], run: interop },
     // In the lane of what it may repeat a part of.
     Step { name: "slice", list: List::OnlyShort, lane: Lane::Left, needs: &[], run: slices::run },
+    Step { name: "python", list: List::Short, lane: Lane::Right, needs: PYTHON, run: python::run },
     Step { name: "dashboard", list: List::Short, lane: Lane::Right, needs: BROWSER, run: dashboard },
     Step { name: "package contents", list: List::Short, lane: Lane::Right, needs: PACKAGER, run: contents },
     Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: PACKAGER, run: shipped },

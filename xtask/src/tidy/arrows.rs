@@ -35,6 +35,7 @@ const RULES: &[(&str, &[&str])] = &[
         &["nearflash-client", "nearflash-io", "nearflash-contract", "nearflash-wire"],
     ),
     ("nearflash-capi", &["nearflash", "nearflash-io"]),
+    ("nearflash-python", &["nearflash", "nearflash-io"]),
     (
         "nearflash-server",
         &[
