@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use client::block::{BlockForm, RANGE_BLOCKS_MAX};
 use contract::{NamespaceId, REQUEST_BYTES_MAX};
-use io::ublk::{BlockQueue, Control, Hold, guard_memory, is_there};
+use io::ublk::{BlockQueue, Control, guard_memory, is_there};
 use wire::ublk::{
     ANY_DEVICE, Basic, DeviceInfo, Discard, Parameters, attribute, feature, parameter, state,
 };
@@ -21,6 +21,7 @@ use crate::notify;
 use crate::options::Attach;
 use crate::record::{Record, Right, Volume};
 use crate::survey::{Server, identity};
+use crate::usage;
 
 /// The features that a device needs, with their names.
 const NEEDED: [(u64, &str); 4] = [
@@ -307,9 +308,12 @@ fn serve(
 ) -> Result<(), String> {
     notify::ready();
     while crew.watch()? == End::Asked {
-        let Ok(hold) = Hold::take(&path(device)) else {
-            tracing::warn!("{} is in use: its requests wait for a successor", name(device));
-            return Ok(());
+        let hold = match usage::hold(device) {
+            Ok(hold) => hold,
+            Err(error) => {
+                tracing::warn!("{error}; its requests wait for a successor of this process");
+                return Ok(());
+            }
         };
         let stopped = control.stop(device);
         drop(hold);

@@ -1,15 +1,18 @@
 //! The commands about devices that are attached: list, show, resize and detach.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use io::ublk::{Control, Hold};
+use io::ublk::Control;
 use wire::ublk::{feature, state};
 
 use crate::daemon::{open_control, path};
 use crate::record::{Record, Right};
 use crate::survey::Server;
+use crate::usage;
+
+/// The longest time for a process to end whose device was stopped.
+const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// Prints a line for each attached volume.
 pub(crate) fn list(folder: &Path, print: &dyn Fn(&str)) -> Result<(), String> {
@@ -123,20 +126,11 @@ pub(crate) fn detach(
 /// Stops a device that nobody uses.
 fn stop(control: &mut Control, device: u32) -> Result<(), String> {
     let place = path(device);
-    let hold = Hold::take(&place).map_err(|error| match error.kind() {
-        ErrorKind::ResourceBusy => format!(
-            "{} is in use: unmount it, or take it out of the device above it, first",
-            place.display()
-        ),
-        _ => format!("cannot open {}: {error}", place.display()),
-    })?;
+    let hold = usage::hold(device)?;
     let stopped = control.stop(device);
     drop(hold);
     stopped.map_err(|error| format!("{} does not stop: {error}", place.display()))
 }
-
-/// The longest time for a process to end whose device was stopped.
-const STOP_MAX: Duration = Duration::from_secs(30);
 
 fn read(folder: &Path, device: u32) -> Result<Record, String> {
     let record = Record::read(folder, device)?;

@@ -18,5 +18,6 @@ mod notify;
 mod options;
 mod record;
 mod survey;
+mod usage;
 
 pub use command::{Args, run};

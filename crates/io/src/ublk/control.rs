@@ -24,7 +24,6 @@ pub fn is_there() -> bool {
 /// The control device. Each method waits for the driver, which can take as long as the program's own
 /// queues take.
 pub struct Control {
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: File,
 }
 
@@ -36,8 +35,8 @@ impl Control {
     pub fn open() -> Result<Control, Error> {
         let file = File::options().read(true).write(true).open(CONTROL_PATH);
         let file = file.map_err(|e| Error::system(format!("cannot open {CONTROL_PATH}"), e))?;
-        let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(4);
-        Ok(Control { ring: ring.map_err(probe::explain_setup)?, file })
+        drop(ring().map_err(probe::explain_setup)?);
+        Ok(Control { file })
     }
 
     /// Returns the driver's features; none from a driver that cannot tell them.
@@ -156,8 +155,7 @@ impl Control {
         self.exchange(code, command, &mut [])
     }
 
-    /// Carries the command out and waits for its end, through signals too: until then the driver may
-    /// use the buffer.
+    /// Carries the command out and waits for its end: until then the driver may use the buffer.
     fn exchange(
         &mut self,
         code: ControlCode,
@@ -168,24 +166,38 @@ impl Control {
             command.address = (buffer.as_mut_ptr().addr() as u64).into();
             command.len = u16::try_from(buffer.len()).expect("a structure is small").into();
         }
-        let mut bytes = [0; 80];
-        bytes[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
-        let fd = types::Fd(self.file.as_raw_fd());
-        let entry = opcode::UringCmd80::new(fd, code.0).cmd(bytes).build();
-        // SAFETY: the buffer is the caller's, and this method does not return before the completion.
-        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        loop {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("io_uring_enter failed: {error}"),
-            }
-            if let Some(done) = self.ring.completion().next() {
-                return match done.result() {
-                    0.. => Ok(()),
-                    failed => Err(io::Error::from_raw_os_error(-failed)),
-                };
-            }
+        // The kernel gives a thread whose commands wait a worker, which wakes again and again until
+        // the thread ends.
+        let file = &self.file;
+        let carried_out =
+            std::thread::scope(|scope| scope.spawn(move || carry_out(file, code, &command)).join());
+        carried_out.expect("a command of the control device does not panic")
+    }
+}
+
+fn ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    IoUring::builder().build(4)
+}
+
+/// Carries a command out, whose caller keeps the buffer until then, and waits through signals too.
+fn carry_out(file: &File, code: ControlCode, command: &ControlCommand) -> io::Result<()> {
+    let mut ring = ring()?;
+    let mut bytes = [0; 80];
+    bytes[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
+    let entry = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), code.0).cmd(bytes).build();
+    // SAFETY: the caller keeps the buffer, and this function does not return before the completion.
+    unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("io_uring_enter failed: {error}"),
+        }
+        if let Some(done) = ring.completion().next() {
+            return match done.result() {
+                0.. => Ok(()),
+                failed => Err(io::Error::from_raw_os_error(-failed)),
+            };
         }
     }
 }

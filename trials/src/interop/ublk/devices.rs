@@ -94,11 +94,12 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
         return Err(format!("`attach list` and `show` say:\n{listed}{shown}"));
     }
     bed.must("umount /mnt/volume")?;
+    bed.refused(&format!("exec 9</dev/ublkb0; {program} attach detach 0"), "is open in process")?;
     bed.program("attach detach 0")?;
     bed.attached("--read-only")?;
     bed.must("[ $(blockdev --getro /dev/ublkb0) -eq 1 ]")?;
     bed.refused("dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1 oflag=direct", "ublkb0")?;
     bed.guest.must(LOOK, LATER)?;
     bed.end()?;
-    Ok(Verdict::Passed("partitions, ext4 made and found again, and eight refusals".to_owned()))
+    Ok(Verdict::Passed("partitions, ext4 made and found again, and nine refusals".to_owned()))
 }

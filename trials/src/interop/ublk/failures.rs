@@ -38,8 +38,8 @@ pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// Kills the process that serves the device under load. A successor takes the device over, by its
-/// number or by the command that attached it.
+/// Kills the process that serves the device under load, or tells it to end. A successor takes the
+/// device over, by its number or by the command that attached it.
 pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -51,8 +51,9 @@ pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, Str
     let kills = context.kills.unwrap_or(4);
     for number in 0..kills {
         thread::sleep(Duration::from_millis(chance.below(1000)));
+        let signal = if number % 4 == 2 { "TERM" } else { "KILL" };
         bed.must(&format!(
-            "process=$({PROCESS}); kill -KILL $process || exit 1\n\
+            "process=$({PROCESS}); kill -{signal} $process || exit 1\n\
              for n in $(seq 1000); do [ -e /proc/$process ] || exit 0; sleep 0.05; done; exit 1"
         ))?;
         match number % 2 {
