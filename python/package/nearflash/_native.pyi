@@ -3,6 +3,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+__all__ = ["Queue", "close_all", "forked", "forks"]
+
 @final
 class Queue:
     def __new__(

@@ -133,7 +133,7 @@ impl Tools {
         types.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(place("mypy"));
         succeed(types.args(["package/nearflash", "tests", "tools", "examples/blocking.py"]))?;
         let mut stubs = self.python();
-        stubs.args(["-m", "mypy.stubtest", "nearflash"]).env("PYTHONPATH", package);
+        stubs.args(["-m", "mypy.stubtest", "nearflash._native"]).env("PYTHONPATH", package);
         succeed(&mut stubs)
     }
 
