@@ -131,7 +131,7 @@ impl Tools {
     fn check_types(&self, package: &Path) -> Result<(), String> {
         let mut types = self.python();
         types.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(place("mypy"));
-        succeed(types.args(["package/nearflash", "tests", "tools", "examples/blocking.py"]))?;
+        succeed(types.args(["package/nearflash", "tests", "tools", "benches"]))?;
         let mut stubs = self.python();
         stubs.args(["-m", "mypy.stubtest", "nearflash._native"]).env("PYTHONPATH", package);
         succeed(&mut stubs)
