@@ -119,10 +119,13 @@ def test_a_signal_ends_a_wait(own_server: Server) -> None:
         main = threading.main_thread().ident
         assert main is not None
         timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-        timer.start()
+        queue = volume._queue()
+        job = queue.start_fill(((0, into),))
         with pytest.raises(KeyboardInterrupt):
-            volume.readinto(0, into)
+            timer.start()
+            queue.wait(job)
         timer.join()
+        queue.abandon(job)  # for a signal that came before the wait
         with pytest.raises(BufferError):
             into.append(0)  # the read is still under way
         os.kill(own_server.pid, signal.SIGCONT)
