@@ -21,6 +21,7 @@ mod predecessor;
 mod socket;
 mod step;
 mod successor;
+mod take_over;
 mod talk;
 mod thread;
 
