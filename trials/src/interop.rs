@@ -13,6 +13,7 @@ mod commands;
 mod context;
 mod disk;
 pub(crate) mod fio;
+mod disk_identity;
 mod guest;
 mod handover;
 mod kernel;

@@ -39,12 +39,14 @@ pub enum Source {
         /// Size in bytes, a multiple of 512.
         bytes: u64,
     },
-    /// `file:PATH[?size=SIZE]`: a regular file or a block device.
+    /// `file:PATH[?size=SIZE&disk=IDENTITY]`: a regular file or a block device.
     File {
         /// Path of the file; everything up to the first `?`.
         path: String,
         /// Size in bytes of a file that must be created, a multiple of 512.
         bytes: Option<u64>,
+        /// The identity that the disk must have, or `any`.
+        disk: Option<String>,
     },
     /// `sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]`: a device in this process's memory, with the
     /// latencies of simulated flash. The [seed](Decorations::seed) determines its random decisions.
@@ -118,6 +120,7 @@ const DECORATION_KEYS: &str = "delay, fail_reads, fail_writes, seed";
 const DELAY_FORM: &str = "a duration like 100us, 5ms or 1s, or two of them like 80us..120us";
 const AGE_FORM: &str = "a number from 1 (new) to 100, like 1.5";
 const SLOW_FORM: &str = "a whole number from 1 (as fast as the drive) to 1000, like 4";
+const DISK_FORM: &str = "the identity of a disk without spaces, or `any`";
 const SHARE_FORM: &str = "a share from 0 to 1, like 0.01";
 
 impl FromStr for Spec {
@@ -135,7 +138,7 @@ impl FromStr for Spec {
             "null" => Source::Null { bytes: size_of(scheme, body)? },
             "mem" => Source::Mem { bytes: size_of(scheme, body)? },
             "file" if body.is_empty() => return Err(SpecError::NoPath),
-            "file" => Source::File { path: body.to_owned(), bytes: None },
+            "file" => Source::File { path: body.to_owned(), bytes: None, disk: None },
             "sim" => match Preset::named(body) {
                 Some(preset) => Source::Sim { preset, bytes: SIM_BYTES, age: 1.0, slow: 1 },
                 None => return Err(SpecError::UnknownModel { model: body.to_owned() }),
@@ -154,6 +157,7 @@ impl FromStr for Spec {
             }
             match (&mut source, key) {
                 (Source::File { bytes, .. }, "size") => *bytes = Some(size_of(scheme, value)?),
+                (Source::File { disk, .. }, "disk") => *disk = Some(identity_of(key, value)?),
                 (Source::Sim { bytes, .. }, "size") => *bytes = size_of(scheme, value)?,
                 (Source::Sim { age, .. }, "age") => {
                     *age = parse_age(value).ok_or_else(|| SpecError::BadValue {
@@ -202,6 +206,17 @@ impl Decorations {
             }
         }
         Ok(())
+    }
+}
+
+fn identity_of(key: &str, value: &str) -> Result<String, SpecError> {
+    match value.is_empty() || value.contains(char::is_whitespace) {
+        false => Ok(value.to_owned()),
+        true => Err(SpecError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected: DISK_FORM,
+        }),
     }
 }
 
@@ -369,7 +384,7 @@ impl fmt::Display for SpecError {
             }
             SpecError::UnknownKey { scheme, key } => {
                 let (own, between) = match scheme.as_str() {
-                    "file" => ("size", ", "),
+                    "file" => ("size, disk", ", "),
                     "sim" => ("size, age, slow", ", "),
                     "ftl" => (ftl::KEYS, ", "),
                     _ => ("", ""),
@@ -422,10 +437,14 @@ mod tests {
         assert_eq!(spec("null:512").source, Source::Null { bytes: 512 });
         assert_eq!(spec("null:2TiB").source, Source::Null { bytes: 2 << 40 });
         assert_eq!(spec("mem:64M").source, Source::Mem { bytes: 64 << 20 });
-        let file = |path: &str, bytes| Source::File { path: path.to_owned(), bytes };
+        let file = |path: &str, bytes| Source::File { path: path.to_owned(), bytes, disk: None };
         assert_eq!(spec("file:/dev/vdb").source, file("/dev/vdb", None));
         assert_eq!(spec("file:./a:b?size=1GiB").source, file("./a:b", Some(1 << 30)));
         assert!(spec("file:a?size=4KiB").decorations.is_empty());
+        let disk = Some("eui.0025-part1".to_owned());
+        let path = "/dev/a".to_owned();
+        let expected = Source::File { path, bytes: None, disk };
+        assert_eq!(spec("file:/dev/a?disk=eui.0025-part1").source, expected);
         let sim = |preset, bytes, age| Source::Sim { preset, bytes, age, slow: 1 };
         assert_eq!(spec("sim:a").source, sim(Preset::A, SIM_BYTES, 1.0));
         let Spec { source, decorations } = spec("sim:cloud?size=1GiB&age=1.5&seed=9");
@@ -438,7 +457,8 @@ mod tests {
     #[test]
     fn decorations_go_with_every_source() {
         let Spec { source, decorations } = spec("file:x?delay=80us..1ms&size=1M&fail_reads=0.5");
-        assert_eq!(source, Source::File { path: "x".to_owned(), bytes: Some(1 << 20) });
+        let path = "x".to_owned();
+        assert_eq!(source, Source::File { path, bytes: Some(1 << 20), disk: None });
         let (min, max) = (Duration::from_micros(80), Duration::from_millis(1));
         assert_eq!(decorations.delay, Some(Delay { min, max }));
         assert_eq!(decorations.fail_reads, 0.5);
@@ -504,7 +524,7 @@ mod tests {
         );
         assert_eq!(
             complaint("file:a?siz=1"),
-            "unknown option `siz` of a `file:` device; known: size, delay, fail_reads, \
+            "unknown option `siz` of a `file:` device; known: size, disk, delay, fail_reads, \
              fail_writes, seed"
         );
         assert_eq!(

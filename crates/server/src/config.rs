@@ -97,6 +97,9 @@ pub struct Config {
     /// Measured models that replace the named ones, by device.
     #[serde(skip)]
     pub(crate) measured_models: BTreeMap<String, KeptModel>,
+    /// Identities of the disks that served before, by device.
+    #[serde(skip)]
+    pub(crate) known_disks: BTreeMap<String, String>,
 }
 
 impl Config {

@@ -132,6 +132,11 @@ impl Live {
         self.reconciler.set_older(is_there);
     }
 
+    /// Keeps the identities of the disks that serve, which the next start compares.
+    pub(crate) fn keep_disks(&self) {
+        disks::keep_identities(&self.reconciler.ground.places, &mut self.lock());
+    }
+
     /// Returns the NVMe fabric, if a listener speaks NVMe or ever has.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.reconciler.fabric()

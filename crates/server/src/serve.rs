@@ -263,6 +263,8 @@ fn serve(
     if let Some(successor) = successor {
         live.set_removals(successor.removals()?);
         live.set_departed(plan.check_successor(successor, &live, &listen_at)?);
+    } else {
+        live.keep_disks();
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
@@ -360,10 +362,12 @@ fn plan(
     if let Some(successor) = &mut successor {
         successor.find_devices(&specs)?;
     }
-    let mut open = |(n, (name, spec))| {
+    let mut open = |(n, (name, spec)): (usize, (String, &flash::Spec))| {
         let files = successor.as_mut().and_then(|successor| successor.files(n));
         let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
-        volume.map(|volume| (name, volume))
+        let volume = volume?;
+        volume.check_kept_disk(&name, config.known_disks.get(&name))?;
+        Ok((name, volume))
     };
     let named = config.device_names().into_iter().zip(&specs).enumerate();
     let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;

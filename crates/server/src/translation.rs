@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 1 << 20;
 fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlWishes), String> {
     match &spec.source {
         Source::Ftl { member, wishes } => match &**member {
-            Source::File { path, bytes } => Ok((Path::new(path), *bytes, wishes)),
+            Source::File { path, bytes, .. } => Ok((Path::new(path), *bytes, wishes)),
             _ => Err("a volume in memory is made when it is opened; expected ftl:file:PATH".into()),
         },
         _ => Err("the device has no volume of flash translation; expected ftl:file:PATH".into()),

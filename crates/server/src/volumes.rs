@@ -1,6 +1,7 @@
 //! The devices that a spec can name, opened: a closed set behind one type, for the server and for
 //! local measurements alike.
 
+mod disk;
 mod translated;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -86,7 +87,7 @@ impl Volume {
                 let model = preset.model().slowed(*slow);
                 Storage::Sim { volume: SimVolume::new(model, blocks, *age, seed), blocks }
             }
-            Source::File { path, bytes } => {
+            Source::File { path, bytes, .. } => {
                 let volume = FileVolume::open(Path::new(path), *bytes, FileOptions::default())
                     .map_err(|error| error.to_string())?;
                 for note in volume.notes() {
@@ -98,7 +99,9 @@ impl Volume {
                 Storage::Ftl(Translated::open(member, wishes, &spec.decorations)?)
             }
         };
-        Ok(Volume::of(storage, spec))
+        let volume = Volume::of(storage, spec);
+        volume.check_asked_disk()?;
+        Ok(volume)
     }
 
     fn of(storage: Storage, spec: &Spec) -> Volume {
@@ -113,11 +116,13 @@ impl Volume {
 
     /// Opens the device of a spec that another process has open, with the files that it passes on.
     pub fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
-        let Source::File { path, bytes } = &spec.source else { return Volume::open(spec) };
+        let Source::File { path, bytes, .. } = &spec.source else { return Volume::open(spec) };
         let options = FileOptions::default();
         let volume = FileVolume::adopt(Path::new(path), *bytes, options, files);
         let storage = Storage::File(volume.map_err(|error| error.to_string())?);
-        Ok(Volume::of(storage, spec))
+        let volume = Volume::of(storage, spec);
+        volume.check_asked_disk()?;
+        Ok(volume)
     }
 
     /// Returns the files that another process needs to [adopt](Volume::adopt) the device.
@@ -175,7 +180,7 @@ impl Volume {
     pub fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
         let bytes = match &spec.source {
             Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. } => *bytes,
-            Source::File { path, bytes } => {
+            Source::File { path, bytes, .. } => {
                 let foreseen = FileVolume::foresee(path, *bytes).map_err(|e| e.to_string())?;
                 match foreseen {
                     Some(bytes) => bytes,

@@ -6,7 +6,7 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{commands, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
+use super::{commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "power-cut-raw", kernels: NEW, list: FULL, run: power_cut::raw },
     Test { name: "power-cut-nvme", kernels: NEW, list: FULL, run: power_cut::nvme },
     Test { name: "power-cut-lying-disk", kernels: NEW, list: FULL, run: power_cut::lying_disk },
+    Test { name: "disk-identity", kernels: NEW, list: FULL, run: disk_identity::swapped },
     Test { name: "old-kernel", kernels: OLD, list: FULL, run: old_kernel::io_uring },
     Test { name: "no-io-uring", kernels: NEW, list: FULL, run: old_kernel::without_io_uring },
     Test { name: "nvme-discover", kernels: BOTH, list: FULL, run: nvme::commands::discover },

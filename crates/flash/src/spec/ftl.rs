@@ -95,6 +95,11 @@ pub(super) fn parse(rest: &str) -> Result<Spec, SpecError> {
         }
     }
     let Spec { source, decorations } = member.parse()?;
+    if let Source::File { disk: Some(_), .. } = source {
+        // Its superblocks identify the volume.
+        let scheme = "ftl".to_owned();
+        return Err(SpecError::UnknownKey { scheme, key: "disk".to_owned() });
+    }
     if matches!(source, Source::Ftl { .. } | Source::Null { .. }) {
         return Err(SpecError::BadMember { member: body.to_owned() });
     }
@@ -110,7 +115,8 @@ mod tests {
     fn options_of_the_member_and_of_the_volume() {
         let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6&ftl.segment=4MiB";
         let Spec { source, decorations } = spec(text);
-        let member = Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30) });
+        let member =
+            Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30), disk: None });
         let wishes =
             FtlWishes { spare_per_mille: Some(75), segment_bytes: Some(4 << 20), streams: Some(6) };
         assert_eq!(source, Source::Ftl { member, wishes });

@@ -6,6 +6,7 @@
 
 mod align;
 mod blocking;
+mod disk;
 mod file;
 mod flight;
 mod foresee;

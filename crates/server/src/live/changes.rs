@@ -51,6 +51,9 @@ pub struct Changes {
     /// Models that were measured, by device.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) models: BTreeMap<String, KeptModel>,
+    /// The identities of the disks that have served, by device.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) disks: BTreeMap<String, String>,
 }
 
 impl Changes {
@@ -114,6 +117,7 @@ impl Changes {
         config.host = over(config.host, &self.hosts, |host| host.nqn.clone());
         config.measured_models = self.models.clone();
         config.named_models = self.named_models.clone();
+        config.known_disks = self.disks.clone();
         config.is_settled = true;
         config
     }

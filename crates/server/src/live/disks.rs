@@ -20,6 +20,27 @@ use crate::places::{Disk, Places};
 use crate::tenancy;
 use crate::volumes::{ONE_WORKER, Volume};
 
+/// Keeps the identities of the disks that serve, where they are not kept yet.
+pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
+    let mut changes = inner.changes.clone();
+    for name in inner.world.config.device_names() {
+        match places.find(&name).and_then(|disk| disk.volume.disk()) {
+            Some(found) => changes.disks.insert(name, found),
+            None => changes.disks.remove(&name),
+        };
+    }
+    if changes.disks == inner.changes.disks {
+        return;
+    }
+    if let Err(problem) = inner.keep(changes) {
+        let error = problem.message;
+        tracing::warn!(
+            error,
+            "the identities of disks are not kept: the next start cannot compare"
+        );
+    }
+}
+
 /// Opens and closes the devices of a server.
 pub(super) struct Devices<'a>(pub(super) &'a Reconciler);
 
@@ -49,6 +70,8 @@ impl Devices<'_> {
             changes.named_models.extend(model.ok().map(|text| (config.name.clone(), text)));
         }
         changes.devices.insert(config.name.clone(), Some(config.clone()));
+        changes.disks.remove(&config.name);
+        changes.disks.extend(disk.volume.disk().map(|found| (config.name.clone(), found)));
         let world = self.0.world(inner, &changes, &inner.open);
         let kept = world.and_then(|world| inner.keep(changes).map(|()| world));
         match kept {
@@ -93,6 +116,7 @@ impl Devices<'_> {
         };
         changes.models.remove(name);
         changes.named_models.remove(name);
+        changes.disks.remove(name);
         let world = self.0.world(inner, &changes, &inner.open);
         let kept = world.and_then(|world| inner.keep(changes).map(|()| world));
         match kept {

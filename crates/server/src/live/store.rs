@@ -23,9 +23,13 @@ use super::files::{self, BYTES_MAX, Directory, Written, digest, directory_of};
 /// The beginning of the first line; behind it stands the version.
 const FORMAT: &str = "nearflash-state ";
 
-/// The version that is written. The second has listeners and devices, and a log beside it: a program that
-/// knows of none would start without the changes in that, so it is to refuse the file.
-const VERSION: u32 = 2;
+/// The newest version. The second has listeners and devices, and a log beside it: a program that
+/// knows of none would start without the changes in that, so it is to refuse the file. The third has
+/// the identities of disks, and is written only if there are some.
+const VERSION: u32 = 3;
+
+/// The version of a file without identities of disks.
+const VERSION_WITHOUT_DISKS: u32 = 2;
 
 /// The versions that are understood.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
@@ -164,7 +168,8 @@ impl Store {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
         let sum = digest(&body);
-        let head = format!("{FORMAT}{VERSION} generation {generation} sha256 {sum}\n");
+        let version = if changes.disks.is_empty() { VERSION_WITHOUT_DISKS } else { VERSION };
+        let head = format!("{FORMAT}{version} generation {generation} sha256 {sum}\n");
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
         let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
@@ -378,6 +383,19 @@ mod tests {
         let (store, changes) = Store::open(&path, true).unwrap();
         assert_eq!((changes, store.generation), (with_key("one"), 2));
         assert_eq!(Store::open(&path, false).unwrap().1, with_key("one"));
+    }
+
+    #[test]
+    fn a_file_with_identities_of_disks_is_of_a_version_that_older_programs_refuse() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("state");
+        let (mut store, mut changes) = Store::open(&path, false).unwrap();
+        store.save(&changes).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("nearflash-state 2 "));
+        changes.disks.insert("fast".to_owned(), "eui.0025".to_owned());
+        store.save(&changes).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("nearflash-state 3 "));
+        assert_eq!(Store::open(&path, false).unwrap().1, changes);
     }
 
     #[test]

@@ -1,0 +1,607 @@
+//! The newer process receives the older one's connections, then serves in its place.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
+use io::{Listener, Process};
+use proto::nvme::{ExportedController, Held, PortId};
+use proto::nvme_tcp::{ControllerSession, WorkerFabric};
+use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
+use worker::{Adopted, FenceName, Hold};
+
+use super::anew::{ends, start_anew};
+use super::event::Event;
+use super::grounds::Grounds;
+use super::hand_over::HandOver;
+use super::inventory::{HeldAt, Left};
+use super::notify;
+use super::step::{AFTERMATH, PREPARE_MAX, step, step_with};
+use super::talk::{Message, Over, Talk, unexpected};
+use crate::log;
+use crate::sessions::AnySession;
+
+/// The longest time that a connection waits for a place on its way to a worker, and the pause
+/// between two looks.
+const PLACE_MAX: Duration = Duration::from_secs(5);
+const PLACE_PAUSE: Duration = Duration::from_millis(1);
+
+/// The reason that a connection is refused for lack of a place.
+const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
+
+/// The number of times that a connection is offered to workers before it is given up.
+const OFFERS_MAX: usize = 100;
+
+/// The last words of this process, by which the older one knows that it was not killed.
+const FAREWELL: &str = "the new process has everything";
+
+/// The longest plausible travel time of a message. A longer one shows that the clocks of the two
+/// processes cannot be compared.
+const WAY_NANOS_MAX: u64 = 10_000_000_000;
+
+/// A sender of the first part's result, for the code that waits to serve.
+pub(super) type Told = Sender<Result<(), String>>;
+
+/// Checks that the session expects the rest of the payload that the connection reports as begun,
+/// since it would be received into that place.
+fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
+    let expected = match session {
+        AnySession::Reflex(session) => session.expects(),
+        AnySession::NvmeTcp(session) => session.expects(),
+        AnySession::Nbd(session) => session.expects(),
+    };
+    let left = expected.map_or(0, |expected| expected.bytes);
+    let begun = parcel.requests.last().and_then(|request| match &request.payload {
+        Payload::Begun(bytes) => Some(request.command.payload_bytes() - bytes.len()),
+        Payload::Whole(_) => None,
+    });
+    let waits = parcel.waiting.as_ref().map(|request| request.payload_bytes);
+    if begun.or(waits).is_some_and(|bytes| bytes != left) {
+        return Err("its payload is not what its session expects".to_owned());
+    }
+    let begun = parcel.requests.iter().map(|request| request.tag);
+    let waiting = parcel.waiting.iter().chain(parcel.put_off.iter().map(|(request, _)| request));
+    let is_answered = match session {
+        AnySession::Reflex(_) | AnySession::Nbd(_) => true,
+        AnySession::NvmeTcp(session) => session.answers(begun.chain(waiting.map(|one| one.tag))),
+    };
+    if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }
+}
+
+/// A connection that the older process has shown and not given, with its socket and its name.
+pub(super) type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
+
+/// A connection that was taken, until a worker has it.
+pub(super) struct Landing {
+    /// A guard that keeps the tenant registered while the connection is offered.
+    _adopted: Option<Adopted>,
+    offers: usize,
+}
+
+/// The state of the predecessor's final report.
+enum Ended {
+    /// The predecessor runs no more requests.
+    Rest,
+    /// The predecessor ended without a report.
+    Gone,
+}
+
+/// The newer process while it takes over.
+pub(super) struct TakeOver<'a> {
+    pub(super) grounds: std::sync::Arc<Grounds>,
+    pub(super) hand_over: &'a mut HandOver,
+    pub(super) talk: Talk,
+    pub(super) owner: Process,
+    pub(super) listeners: HashMap<u16, ListenerId>,
+    pub(super) modes: HashMap<ListenerId, u32>,
+    /// The places of devices in this process, by their places in the older one.
+    pub(super) places: HashMap<usize, usize>,
+    /// Sockets of the older process that this one has no use for: their files go when it serves.
+    pub(super) unwanted: Vec<Listener>,
+    /// Connections that are the older process's still.
+    pub(super) shown: HashMap<u64, Shown>,
+    /// NVMe controllers among them: identifier and tickets, by the first of these.
+    pub(super) controllers: HashMap<u64, (u16, Vec<u64>)>,
+    pub(super) landing: HashMap<Ticket, Landing>,
+    pub(super) pauses: Vec<Duration>,
+    pub(super) began: Instant,
+    /// The time from the first sight of the predecessor at rest until this process served.
+    pub(super) took: Duration,
+    /// True once the predecessor has committed the take-over.
+    pub(super) serves: bool,
+    /// Connections that stayed with the older process, until that was told.
+    pub(super) left: Option<usize>,
+}
+
+impl TakeOver<'_> {
+    /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
+    pub(super) fn go(&mut self, told: &Told) -> Result<(), String> {
+        let fences = &self.grounds.shared.fences;
+        fences.hold_hellos(Hold::All);
+        fences.hold_exclusives(true);
+        // It may end hosts' controllers, and lose their connections, with writes at the devices.
+        fences.hold_kin(true);
+        self.hold(Held::Connects);
+        step("successor", "prepare");
+        let still = match self.await_still() {
+            // Its requests were not stopped: what it has left is to be cleared up as after a crash.
+            Err(Over::Ended) if self.is_alone() => {
+                return start_anew("the old process was killed").map(|never| match never {});
+            }
+            still => still?,
+        };
+        self.began = self.grounds.clock.now();
+        if !still.body.is_empty() {
+            let held = serde_json::from_slice(&still.body)
+                .map_err(|error| format!("what tenants hold is told otherwise: {error}"))?;
+            self.inherit(held);
+        }
+        step("successor", "still");
+        self.talk.report_to(self.hand_over.sender.clone(), u64::MAX)?;
+        let mut is_leaving = false;
+        let ended = loop {
+            if self.serves && self.grounds.orders.stops() && !is_leaving {
+                is_leaving = true;
+                self.take_leave();
+            }
+            match self.hand_over.next_soon() {
+                Some(Event::Heard(_, Ok(message))) => {
+                    if let Some(ended) = self.take_message(message, told)? {
+                        break ended;
+                    }
+                }
+                Some(Event::Heard(_, Err(over))) if self.serves => {
+                    tracing::warn!(%over, "the old process does not answer any more");
+                    break Ended::Gone;
+                }
+                // Nobody else serves: all is ours.
+                Some(Event::Heard(_, Err(Over::Ended))) if self.is_alone() => break Ended::Gone,
+                Some(Event::Heard(_, Err(over))) => return Err(over.into()),
+                _ => {}
+            }
+            self.take_mail();
+            if let Some(left) = self.left.take_if(|_| self.landing.is_empty()) {
+                self.tell(left);
+            }
+        };
+        self.shown.clear();
+        for (_, (cntlid, _)) in self.controllers.drain() {
+            self.grounds.live.fabric().iter().for_each(|fabric| fabric.cancel_import(cntlid));
+        }
+        self.end(&ended, told);
+        self.take_leave();
+        Ok(())
+    }
+
+    /// Says that this process is ready, and waits until the older one stands still.
+    fn await_still(&self) -> Result<Message, Over> {
+        self.talk.say(Kind::Ready, &[])?;
+        self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
+        step("successor", "ready");
+        self.talk.expect(Kind::Still)
+    }
+
+    /// Tells the older process that the end of this one is an end in order from now on.
+    fn take_leave(&self) {
+        let _ = self.talk.say(Kind::Stop, FAREWELL.as_bytes()); // it may have ended
+    }
+
+    /// Returns true if the predecessor, whose link is closed, ends. A predecessor that lives on has
+    /// taken back everything that it had not handed over.
+    fn is_alone(&self) -> bool {
+        ends(&self.owner)
+    }
+
+    fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
+        match message.kind {
+            Kind::Parcels if !self.serves => self.look_at_all(message)?,
+            Kind::Fabric if !self.serves => {
+                // The last listener of NVMe may have been removed; what is to be kept of it is in the
+                // state file.
+                if let Some(fabric) = self.grounds.live.fabric() {
+                    fabric.import_reservations(&message.body).map_err(|unfit| unfit.to_string())?;
+                }
+            }
+            Kind::Controller if !self.serves => self.look_at_controller(message)?,
+            Kind::Yours => {
+                let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
+                self.admit(&tickets).ok_or_else(|| unexpected(&message))?;
+                for ticket in &tickets {
+                    let shown = self.shown.remove(ticket);
+                    let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
+                    self.land(parcel, socket, adopted);
+                }
+                step_with("successor", "yours", tickets.len());
+            }
+            Kind::Commit if !self.serves => {
+                step("successor", "commit");
+                let mut left: Left = serde_json::from_slice(&message.body)
+                    .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
+                self.inherit(std::mem::take(&mut left.spent));
+                let held = self.names(&left);
+                // Before the older one ends, which would look like the end of the service.
+                notify::ready();
+                // First: the older one takes everything back from who ends without having said so. One
+                // that lives and does not hear it takes everything back, too.
+                if let Err(over) = self.talk.say(Kind::Committed, &[])
+                    && !self.is_alone()
+                {
+                    return Err(over.into());
+                }
+                self.serve(Hold::Names(held), told);
+                step("successor", "committed");
+                self.left = Some(left.connections);
+            }
+            Kind::Rest if self.serves => return Ok(Some(Ended::Rest)),
+            _ => return Err(unexpected(&message).into()),
+        }
+        Ok(None)
+    }
+
+    /// Gives tenants the tokens and debts that they had in the predecessor.
+    fn inherit(&self, held: Vec<HeldAt>) {
+        let now = self.grounds.tenants.now();
+        let mut registry = self.grounds.tenants.registry();
+        for held in held.into_iter().filter_map(|held| held.here(&self.places)) {
+            if !registry.inherit(&held, now) {
+                tracing::warn!(
+                    tenant = held.tenant,
+                    "a tenant's tokens are dropped: it does not exist in this process"
+                );
+            }
+        }
+    }
+
+    fn hold(&self, held: Held) {
+        self.grounds.live.fabric().iter().for_each(|fabric| fabric.hold(held));
+    }
+
+    /// Imports the controller whose connections this process owns from now on. Returns `None` if
+    /// they are only a part of its connections.
+    fn admit(&mut self, tickets: &[u64]) -> Option<()> {
+        let Some((cntlid, all)) = tickets.first().and_then(|first| self.controllers.remove(first))
+        else {
+            return Some(());
+        };
+        let now = self.grounds.clock.now();
+        let fabric = self.grounds.live.fabric()?;
+        (all == tickets && fabric.import(cntlid, now)).then_some(())
+    }
+
+    /// Answers what was shown.
+    fn look_at_all(&mut self, message: Message) -> Result<(), String> {
+        let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
+        let mut sockets = message.files.into_iter();
+        let (mut room, sent_at) = (self.room(), self.sent_at(message.ticket));
+        let mut taken = Vec::new();
+        for (ticket, bytes) in parcels {
+            let socket = sockets.next();
+            let shown = match room {
+                0 => Err(NO_ROOM.to_owned()),
+                _ => self.look_at(bytes, socket, sent_at, |packed| AnySession::unpack(packed)),
+            };
+            match shown {
+                Ok(shown) => {
+                    self.shown.insert(ticket, shown);
+                    room -= 1;
+                    taken.push(ticket);
+                }
+                // An end shows where messages are heard.
+                Err(why) => drop(self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[])),
+            }
+        }
+        step_with("successor", "taken", taken.len());
+        if !taken.is_empty() {
+            let _ = self.talk.say(Kind::Taken, &put_tickets(&taken)); // as above
+        }
+        Ok(())
+    }
+
+    /// Answers a controller that was shown, with all of its connections or none.
+    fn look_at_controller(&mut self, message: Message) -> Result<(), String> {
+        let (bytes, parcels) = controller(&message.body).map_err(|unfit| unfit.to_string())?;
+        let sent_at = self.sent_at(message.ticket);
+        let first = parcels.first().ok_or("a controller without a connection")?.0;
+        let sockets = message.files;
+        match self.expect(bytes, &parcels, sockets, sent_at) {
+            Ok((cntlid, shown)) => {
+                let tickets: Vec<u64> = parcels.iter().map(|(ticket, _)| *ticket).collect();
+                self.shown.extend(tickets.iter().copied().zip(shown));
+                let taken = put_tickets(&tickets);
+                self.controllers.insert(first, (cntlid, tickets));
+                step_with("successor", "controller", parcels.len());
+                let _ = self.talk.say(Kind::Taken, &taken); // an end shows where messages are heard
+            }
+            // As above.
+            Err(why) => drop(self.talk.send(Kind::Refused, first, why.as_bytes(), &[])),
+        }
+        Ok(())
+    }
+
+    /// Prepares the import of a controller with its connections.
+    fn expect(
+        &self,
+        bytes: &[u8],
+        parcels: &[(u64, &[u8])],
+        sockets: Vec<OwnedFd>,
+        sent_at: Instant,
+    ) -> Result<(u16, Vec<Shown>), String> {
+        let fabric = self.grounds.live.fabric().ok_or("no listener speaks NVMe/TCP")?;
+        let mut exported =
+            ExportedController::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
+        let cntlid = exported.cntlid();
+        let listener = self.listeners.get(&exported.port_mut().0);
+        let port = PortId(listener.ok_or("its listener is not known")?.0);
+        *exported.port_mut() = port;
+        if exported.queues() != parcels.len() {
+            return Err("some of its connections are missing".to_owned());
+        }
+        if self.room() < parcels.len() {
+            return Err(NO_ROOM.to_owned());
+        }
+        let numbers = fabric.prepare_import(exported).map_err(|unwelcome| unwelcome.to_string())?;
+        let desk = Rc::new(WorkerFabric::new(fabric.clone(), 0));
+        let mut sockets = sockets.into_iter();
+        let mut shown = Vec::new();
+        for ((_, bytes), number) in parcels.iter().zip(numbers.into_values()) {
+            let unpack = |packed: &mut Vec<u8>| {
+                let desk = Rc::clone(&desk);
+                let (session, own) =
+                    ControllerSession::from_other_process(desk, packed, number, port)?;
+                *packed = own;
+                Some(AnySession::NvmeTcp(session))
+            };
+            match self.look_at(bytes, sockets.next(), sent_at, unpack) {
+                Ok(one) => shown.push(one),
+                Err(why) => {
+                    fabric.cancel_import(cntlid);
+                    return Err(why);
+                }
+            }
+        }
+        Ok((cntlid, shown))
+    }
+
+    /// Connections that there is room for.
+    fn room(&self) -> usize {
+        let connections: usize = self.grounds.spread.connections().iter().sum();
+        self.grounds.connections_max.saturating_sub(connections + self.shown.len())
+    }
+
+    /// Converts the time at which a message was sent to this process's clock.
+    fn sent_at(&self, machine_nanos: u64) -> Instant {
+        let now = self.grounds.clock.now();
+        let way = self.grounds.clock.machine_nanos().saturating_sub(machine_nanos);
+        Instant::from_nanos(now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX)))
+    }
+
+    /// Makes a connection of the bytes that the older process has shown, unless they do not fit.
+    /// `unpack` finds the session in the bytes and makes it one of this process.
+    fn look_at(
+        &self,
+        bytes: &[u8],
+        socket: Option<OwnedFd>,
+        sent_at: Instant,
+        unpack: impl FnOnce(&mut Vec<u8>) -> Option<AnySession>,
+    ) -> Result<Shown, String> {
+        let grounds = &self.grounds;
+        let hand_over = grounds.spread.hand_over_number() as u16;
+        let mut parcel = {
+            let registry = grounds.tenants.registry();
+            let decoded = decode(bytes, hand_over, sent_at, |name| registry.member(name));
+            Box::new(decoded.map_err(|unfit| unfit.to_string())?)
+        };
+        let session = unpack(&mut parcel.session).ok_or("its session makes no sense")?;
+        check_payload(&parcel, &session)?;
+        let listener = self.listeners.get(&parcel.listener.0);
+        parcel.listener = *listener.ok_or("its listener is not known")?;
+        for request in &mut parcel.requests {
+            let place = self.places.get(&usize::from(request.device));
+            let place = place.ok_or("it has a request for a device that is not there")?;
+            request.device = *place as u8;
+        }
+        let socket = socket.ok_or("its socket did not come along (ulimit -n)")?;
+        let mut adopted = None;
+        if let Some(place) = &mut parcel.place {
+            let (own, kept) = grounds.shared.fences.adopt(*place);
+            (*place, adopted) = (own, Some(kept));
+        }
+        Ok((parcel, socket, adopted))
+    }
+
+    /// Gives a connection that this process owns to a worker.
+    fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
+        let Some((ticket, worker)) = self.find_place(socket) else {
+            tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
+            return self.lose(&parcel);
+        };
+        parcel.ticket = ticket;
+        self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
+        self.hand_over.post(worker, Tell::Arrive(parcel));
+    }
+
+    fn take_mail(&mut self) {
+        while let Some(tell) = self.hand_over.mail() {
+            match tell {
+                Tell::Landed { ticket, pause, .. } => {
+                    self.landing.remove(&ticket);
+                    self.pauses.push(pause);
+                }
+                Tell::Returned(parcel) => self.offer_again(parcel),
+                Tell::Arrive(parcel) => self.hand_over.give_back(parcel),
+                _ => {}
+            }
+        }
+    }
+
+    /// Offers a connection to the next worker, because one had no room.
+    fn offer_again(&mut self, parcel: Box<Parcel>) {
+        let workers = self.grounds.wakers.len();
+        let Some(landing) = self.landing.get_mut(&parcel.ticket) else { return };
+        landing.offers += 1;
+        let offers = landing.offers;
+        if offers > OFFERS_MAX {
+            tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
+            self.landing.remove(&parcel.ticket);
+            self.lose(&parcel);
+            return self.grounds.spread.discard(parcel.ticket);
+        }
+        self.hand_over.post(offers % workers, Tell::Arrive(parcel));
+    }
+
+    /// Finds a place for a socket that a worker is to take. Waits for one if too many are under way.
+    fn find_place(&self, mut socket: OwnedFd) -> Option<(Ticket, usize)> {
+        let until = self.grounds.clock.now() + PLACE_MAX;
+        loop {
+            match self.grounds.spread.land(socket) {
+                Ok(landed) => return Some(landed),
+                Err(_) if self.grounds.clock.now() >= until => return None,
+                Err(back) => socket = back,
+            }
+            std::thread::sleep(PLACE_PAUSE);
+        }
+    }
+
+    /// Ends what else there is of a connection that no worker gets.
+    fn lose(&self, parcel: &Parcel) {
+        if let Some(fabric) = self.grounds.live.fabric()
+            && let Some(number) = ControllerSession::number(&parcel.session)
+        {
+            fabric.drop_queue(number);
+        }
+    }
+
+    /// Returns the names that the older process's connections still have.
+    fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
+        let registry = self.grounds.tenants.registry();
+        let name = |(tenant, client, connection): &(String, String, u32)| {
+            let client = u128::from_str_radix(client, 16).ok()?;
+            Some((registry.find(tenant)?, client, *connection))
+        };
+        left.names.iter().filter_map(name).collect()
+    }
+
+    /// Starts to serve: everything now belongs to this process, except what the predecessor keeps.
+    fn serve(&mut self, hold: Hold, told: &Told) {
+        let grounds = &self.grounds;
+        grounds.give_away(false);
+        self.unwanted.drain(..).for_each(|listener| listener.keep().give_away(false));
+        grounds.shared.fences.hold_hellos(hold);
+        let listeners = std::mem::take(&mut *grounds.listeners.lock().expect("nobody panics"));
+        for (id, listener) in &listeners {
+            if let Some(Err(error)) = self.modes.get(id).map(|mode| listener.set_mode(*mode)) {
+                tracing::warn!(%error, "a socket keeps its permissions");
+            }
+        }
+        self.hold(Held::Reservations);
+        grounds.live.set_older(true);
+        grounds.orders.listen(listeners, &grounds.wakers);
+        grounds.hold_apis(false);
+        self.grounds.live.fabric().iter().for_each(|fabric| fabric.store_imported_reservations());
+        self.serves = true;
+        self.took = grounds.clock.now() - self.began;
+        let _ = told.send(Ok(())); // the process may be ending already
+    }
+
+    fn tell(&mut self, left: usize) {
+        self.pauses.sort();
+        let count = self.pauses.len();
+        let us = |n: usize| {
+            let pause = self.pauses.get((count * n / 100).min(count.saturating_sub(1)));
+            pause.map_or(0, |pause| pause.as_micros())
+        };
+        log::tell(format!(
+            "took over {} connections in {} ms (half of them paused for at most {} µs, 99 of \
+             100 for {} µs, the longest for {} µs); {left} end with the older process",
+            count,
+            self.took.as_millis(),
+            us(50),
+            us(99),
+            us(100),
+        ));
+    }
+
+    /// Ends the take-over, once the predecessor can no longer interfere.
+    fn end(&mut self, ended: &Ended, told: &Told) {
+        if !self.serves {
+            log::tell("the old process ended early; this process takes over everything".to_owned());
+            notify::ready();
+            self.serve(Hold::All, told);
+        }
+        if let Ended::Gone = ended {
+            let mut until = self.grounds.clock.now() + AFTERMATH;
+            while self.grounds.clock.now() < until {
+                if !self.owner.has_ended() {
+                    until = self.grounds.clock.now() + AFTERMATH;
+                }
+                let _ = self.hand_over.next_soon();
+                self.take_mail();
+            }
+        }
+        while !self.landing.is_empty() {
+            let _ = self.hand_over.next_soon();
+            self.take_mail();
+        }
+        if let Some(left) = self.left.take() {
+            self.tell(left);
+        }
+        let fences = &self.grounds.shared.fences;
+        fences.hold_exclusives(false);
+        fences.hold_kin(false);
+        fences.hold_hellos(Hold::Nobody);
+        self.hold(Held::Nothing);
+        self.grounds.live.set_older(false);
+        self.grounds.live.keep_disks();
+        self.grounds.wakers.iter().for_each(io::Waker::wake);
+        step("successor", "rest");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{Command, NamespaceId, Peer, Range, Request, Sight, Status};
+    use proto::reflex::ServerSession;
+
+    fn parcel(waiting: Option<Request>) -> Parcel {
+        Parcel {
+            from: 0,
+            ticket: Ticket(0),
+            peer: Peer::Local { uid: 0 },
+            listener: ListenerId(0),
+            sight: Sight::new(NamespaceId(1), 0),
+            session: Vec::new(),
+            grant: None,
+            entered: None,
+            handles: Vec::new(),
+            place: None,
+            requests: Vec::new(),
+            waiting,
+            discards: false,
+            put_off: Vec::new(),
+            unparsed: Vec::new(),
+            paused_at: Instant::ZERO,
+        }
+    }
+
+    /// Such a payload would be received where it has no room.
+    #[test]
+    fn a_payload_that_the_session_does_not_expect_is_refused() {
+        assert!(AnySession::unpack(b"x").is_none());
+        let session = AnySession::Reflex(ServerSession::new());
+        assert!(check_payload(&parcel(None), &session).is_ok());
+        let request = Request {
+            tag: 1,
+            stream: 0,
+            namespace: None,
+            tenant: 0,
+            command: Command::Write { range: Range::new(0, 8), fua: false },
+            payload_bytes: 4096,
+            verdict: Status::Ok,
+        };
+        assert!(check_payload(&parcel(Some(request)), &session).is_err());
+    }
+}
