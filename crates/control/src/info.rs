@@ -224,6 +224,8 @@ pub enum Verdict {
         tokens_needed: u64,
         /// Tokens per second that would be left for best effort.
         tokens_left: u64,
+        /// The number of such tenants that there is room for, this one included.
+        fits: usize,
     },
     /// The SLO would be refused.
     Refused {

@@ -38,6 +38,11 @@ function refused(form, verdict) {
   tell("bad", "▲", "It would be refused.", h("p", {}, `${message}.`), h("p", { class: "ways" }, ...buttons));
 }
 
+/** Returns a sentence about how many such tenants there is room for. */
+function fit(fits) {
+  return fits === 1 ? "No second one like it fits." : `${count(fits)} such tenants fit.`;
+}
+
 async function ask(form) {
   const button = form.querySelector("button");
   button.disabled = true;
@@ -46,7 +51,7 @@ async function ask(form) {
     draw(verdict.tokens_needed);
     if (!verdict.admitted) return refused(form, verdict);
     tell("good", "✓", "It would be admitted.",
-      h("p", {}, `It needs ${count(verdict.tokens_needed)} tokens/s; ${count(verdict.tokens_left)} would be left for best effort.`));
+      h("p", {}, `It needs ${count(verdict.tokens_needed)} tokens/s; ${count(verdict.tokens_left)} would be left for best effort. ${fit(verdict.fits)}`));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     tell("bad", "▲", "It cannot be told.", h("p", {}, `${error.message}.`));

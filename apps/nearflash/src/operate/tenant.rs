@@ -69,6 +69,9 @@ pub(crate) enum TenantCommand {
         tenant: Option<String>,
         #[command(flatten)]
         promise: Promise,
+        /// Print only how many new tenants with this SLO fit
+        #[arg(long, conflicts_with = "tenant")]
+        count: bool,
     },
 }
 
@@ -191,12 +194,15 @@ impl TenantCommand {
             TenantCommand::List => {
                 common.print(&client.tenant_list()?, |all| list(&all.tenants) + &all.verdict());
             }
-            TenantCommand::Check { device, tenant, promise } => {
+            TenantCommand::Check { device, tenant, promise, count } => {
                 let slo = promise.over(None)?;
                 let slo = slo.ok_or_else(|| "a check needs --latency and --iops".to_owned())?;
                 let question = Check { device: device.clone(), tenant: tenant.clone(), slo };
                 let verdict = client.send(&question)?;
-                common.print(&verdict, judged);
+                match verdict.fits.filter(|_| *count) {
+                    Some(fits) => common.print(&fits, usize::to_string),
+                    None => common.print(&verdict, judged),
+                }
                 return Ok(ExitCode::from(u8::from(!verdict.admitted)));
             }
         }
@@ -253,7 +259,12 @@ fn judged(verdict: &Verdict) -> String {
     match &verdict.refusal {
         None => {
             let (needed, left) = (tokens(verdict.tokens_needed), tokens(verdict.tokens_left));
-            format!("would be admitted: needs {needed} tokens/s, {left} would be left")
+            let fits = match verdict.fits {
+                None => String::new(),
+                Some(1) => "; no second one like it fits".to_owned(),
+                Some(fits) => format!("; {} such tenants fit", number_text(fits as f64)),
+            };
+            format!("would be admitted: needs {needed} tokens/s, {left} would be left{fits}")
         }
         Some(problem) => format!("would be refused: {}", problem.message),
     }

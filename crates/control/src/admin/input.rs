@@ -2,7 +2,8 @@
 //! inputs are JSON, like all other errors.
 
 use axum::Json;
-use axum::extract::rejection::{QueryRejection, RawPathParamsRejection};
+use axum::body::Bytes;
+use axum::extract::rejection::{JsonRejection, QueryRejection, RawPathParamsRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query as AxumQuery, Request};
 use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -65,6 +66,14 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
     }
 
     async fn take(request: Request) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let whole = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(whole, &()).await.map_err(JsonRejection::from)?;
+        // serde takes a list for an object, by the order of the members.
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return Err(Problem::new(Code::Invalid, "the body: expected an object, not a list"));
+        }
+        let request = Request::from_parts(parts, bytes.into());
         Ok(Body(Json::from_request(request, &()).await?.0))
     }
 }
@@ -117,6 +126,20 @@ mod tests {
         let request = request.body(HttpBody::from(body.to_owned())).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(Patch::take(request)).map(|Patch(to)| to)
+    }
+
+    #[test]
+    fn a_body_is_an_object_and_no_list_of_its_members() {
+        let take = |body: &str| {
+            let request = Request::builder().header(CONTENT_TYPE, "application/json");
+            let request = request.body(HttpBody::from(body.to_owned())).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(Body::<NamespacePatch>::take(request)).map(|Body(to)| to)
+        };
+        assert_eq!(take(r#" {"bytes": 1024}"#).unwrap().bytes, Some(1_024));
+        for wrong in ["[]", " [null, null]", "", "null", "1"] {
+            assert_eq!(take(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
+        }
     }
 
     #[test]

@@ -218,6 +218,10 @@ pub struct Verdict {
     pub tokens_needed: Option<u64>,
     /// Tokens per second that would be left for best effort; on refusal, the available tokens.
     pub tokens_left: Option<u64>,
+    /// The number of new tenants with this SLO that would be admitted one after another; `null` if
+    /// the question is about a tenant that exists.
+    #[serde(default)]
+    pub fits: Option<usize>,
     /// The reason for a refusal.
     pub refusal: Option<super::Problem>,
 }

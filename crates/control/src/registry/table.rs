@@ -204,6 +204,11 @@ impl TenantTable {
         free.copied().ok_or(Refusal::TableFull { tenants_max: self.entries.len() })
     }
 
+    /// Returns the number of tenants that the table has room for, besides the default one.
+    pub(super) fn vacancies(&self) -> usize {
+        self.free.range(TenantId(1)..).count()
+    }
+
     /// Adds a tenant under a [free number](TenantTable::room).
     pub(super) fn add(&mut self, tenant: TenantId, entry: Entry) {
         self.names.insert(entry.name.clone(), tenant);

@@ -15,7 +15,9 @@ pub(super) fn tokens_up(units: u64) -> u64 {
 pub(super) fn verdict(tenants: &TenantTable, verdict: admission::Verdict) -> Verdict {
     match verdict {
         admission::Verdict::Admitted { needed, left } => {
-            Verdict::Admitted { tokens_needed: tokens_up(needed), tokens_left: left / TOKEN }
+            let more = left.checked_div(needed).map_or(usize::MAX, |more| more as usize);
+            let fits = more.saturating_add(1).min(tenants.vacancies());
+            Verdict::Admitted { tokens_needed: tokens_up(needed), tokens_left: left / TOKEN, fits }
         }
         admission::Verdict::Refused { refusal, ways } => Verdict::Refused {
             refusal: named(tenants, refusal),

@@ -242,8 +242,10 @@ fn a_check_changes_nothing() {
     let fits = client.send(&question(None, slo(500, 100_000, 100))).unwrap();
     assert!(fits.admitted && fits.refusal.is_none());
     assert_eq!((fits.tokens_needed, fits.tokens_left), (Some(100_000), Some(320_000)));
+    assert_eq!(fits.fits, Some(4), "420 000 tokens/s in all");
     let not = client.send(&question(None, slo(500, 1_000_000, 100))).unwrap();
     assert!(!not.admitted);
+    assert_eq!(not.fits, Some(0));
     assert_eq!(not.refusal.unwrap().ways.unwrap().iops, Some(420_000));
     let disk = client.send(&question(Some("disk"), slo(500, 1, 100))).unwrap();
     assert_eq!(disk.refusal.unwrap().code, Code::NoModel);
@@ -255,7 +257,9 @@ fn a_check_changes_nothing() {
         tenant: Some(tenant.to_owned()),
         ..question(device, slo(500, 420_000, 100))
     };
-    assert!(client.send(&change(None, "gold")).unwrap().admitted, "its own share counts as free");
+    let changed = client.send(&change(None, "gold")).unwrap();
+    assert!(changed.admitted, "its own share counts as free");
+    assert_eq!(changed.fits, None, "there is one already");
     let nobody = client.send(&change(None, "nobody")).unwrap_err();
     assert_eq!(nobody.code(), Some(Code::NoTenant));
     let both = client.send(&change(Some("disk"), "gold")).unwrap_err();

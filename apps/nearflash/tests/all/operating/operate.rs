@@ -83,7 +83,11 @@ fn a_tenant_is_added_shown_changed_checked_and_removed() {
     let devices = place.told(&["device", "list"]);
     assert!(devices.contains("4 000") && devices.contains("500 µs of gold"), "{devices}");
     let fits = place.told(&["tenant", "check", "--latency", "2ms", "--iops", "1200"]);
-    assert_eq!(fits, "would be admitted: needs 1 200 tokens/s, 0 would be left\n");
+    let (first, then) = fits.split_once("; ").unwrap();
+    assert_eq!(first, "would be admitted: needs 1 200 tokens/s, 0 would be left");
+    assert_eq!(then, "no second one like it fits\n");
+    let ask = ["tenant", "check", "--latency", "2ms", "--iops", "400", "--count"];
+    assert_eq!(place.told(&ask), "3\n");
     assert_eq!(place.told(&["tenant", "rm", "gold"]), "removed gold\n");
     // Whoever belonged to it is told, and lets nobody else pay.
     wait_until("the end of the tenant", PATIENCE, || gold.call(read(), &[]).0 == Status::NoTenant);

@@ -59,6 +59,7 @@ pub(super) fn remove(call: &Call, (): ()) -> Result<(), Problem> {
 
 pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict, Problem> {
     let tenants = &call.api.tenants;
+    let is_new = question.tenant.is_none();
     let slo = question.slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why))?;
     let verdict = match (&question.tenant, question.device.as_deref()) {
         (None, device) => tenants.check(slo, device)?,
@@ -69,10 +70,11 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
         }
     };
     Ok(match verdict {
-        info::Verdict::Admitted { tokens_needed, tokens_left } => Verdict {
+        info::Verdict::Admitted { tokens_needed, tokens_left, fits } => Verdict {
             admitted: true,
             tokens_needed: Some(tokens_needed),
             tokens_left: Some(tokens_left),
+            fits: is_new.then_some(fits),
             refusal: None,
         },
         info::Verdict::Refused { refusal, ways } => {
@@ -82,6 +84,7 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
                 admitted: false,
                 tokens_needed: shortage.map(|s| s.tokens_needed),
                 tokens_left: shortage.map(|s| s.tokens_available),
+                fits: is_new.then_some(0),
                 refusal: Some(problem),
             }
         }
