@@ -5,6 +5,7 @@
 //! virtualisation. As root, they install or unpack the Debian packages and kernels that they need,
 //! and say so. A test that cannot run is skipped with the reason.
 
+mod api;
 mod apt;
 mod archive;
 mod built;

@@ -6,7 +6,7 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
+use super::{api, commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ const FULL: List = List::Full;
 #[rustfmt::skip]
 pub(super) const TESTS: &[Test] = &[
     Test { name: "commands", kernels: NONE, list: SHORT, run: commands::all },
+    Test { name: "api-schema", kernels: NONE, list: FULL, run: api::schema },
     Test { name: "takeover-reflex", kernels: NONE, list: SHORT, run: handover::reflex },
     Test { name: "takeover-nvme", kernels: NONE, list: SHORT, run: handover::nvme },
     Test { name: "nbd-copies", kernels: NONE, list: SHORT, run: nbd::tools::copies },

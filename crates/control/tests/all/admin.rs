@@ -294,7 +294,7 @@ fn nonsense_is_answered_with_what_to_do() {
     for (method, path, body, status, words) in [
         ("POST", "/v1/tenants", "", 400, "EOF"),
         ("POST", "/v1/tenants", "{", 400, "EOF"),
-        ("POST", "/v1/tenants", "[1]", 400, "invalid"),
+        ("POST", "/v1/tenants", "[1]", 400, "expected an object, not a list"),
         ("POST", "/v1/tenants", r#"{"nome": "x"}"#, 400, "unknown field `nome`"),
         ("POST", "/v1/tenants", r#"{"name": ""}"#, 400, "1 to 64 bytes"),
         ("POST", "/v1/tenants", &long, 400, "1 to 64 bytes"),
