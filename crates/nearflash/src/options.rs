@@ -22,7 +22,7 @@ pub struct Options {
     /// If `true`, the client asks for checksums of payloads on the network.
     pub checksums: bool,
     /// Maximum time that requests wait for an unreachable server before they end as
-    /// [`Error::ConnectionLost`].
+    /// [`Error::ConnectionLost`](crate::Error::ConnectionLost).
     pub outage_max: Duration,
     /// Time that the client's thread, or a poll of a queue, looks for more work before it sleeps.
     /// Longer spinning trades processor time for latency.
