@@ -257,6 +257,9 @@ fn a_check_changes_nothing() {
         tenant: Some(tenant.to_owned()),
         ..question(device, slo(500, 420_000, 100))
     };
+    let large = Slo { request_bytes: (1 << 20) + 1, ..slo(500, 1, 100) };
+    let nonsense = client.send(&question(None, large)).unwrap_err();
+    assert_eq!(nonsense.code(), Some(Code::Invalid), "as when such a tenant is added");
     let changed = client.send(&change(None, "gold")).unwrap();
     assert!(changed.admitted, "its own share counts as free");
     assert_eq!(changed.fits, None, "there is one already");

@@ -79,6 +79,9 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
         },
         info::Verdict::Refused { refusal, ways } => {
             let problem = Problem::refused(refusal, ways);
+            if problem.code == Code::Invalid {
+                return Err(problem);
+            }
             let shortage = problem.shortage.as_ref();
             Verdict {
                 admitted: false,
