@@ -6,7 +6,10 @@
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
-use super::{api, commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut, ublk};
+use super::{
+    api, commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut,
+    ublk,
+};
 
 /// The runs of `cargo xtask ci` that include a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
