@@ -91,15 +91,20 @@ pub struct Config {
     /// the default ones.
     #[serde(skip)]
     pub(crate) is_settled: bool,
-    /// Texts of the models that operators named while the server ran, by device.
+    /// The facts about devices that earlier servers kept.
     #[serde(skip)]
+    pub(crate) known: KnownDevices,
+}
+
+/// The facts about devices that the state file keeps, by the devices' names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct KnownDevices {
+    /// Texts of the models that operators named while the server ran.
     pub(crate) named_models: BTreeMap<String, String>,
-    /// Measured models that replace the named ones, by device.
-    #[serde(skip)]
+    /// Measured models that replace the named ones.
     pub(crate) measured_models: BTreeMap<String, KeptModel>,
-    /// Identities of the disks that served before, by device.
-    #[serde(skip)]
-    pub(crate) known_disks: BTreeMap<String, String>,
+    /// Identities of the disks that served before.
+    pub(crate) disks: BTreeMap<String, String>,
 }
 
 impl Config {

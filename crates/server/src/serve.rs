@@ -78,16 +78,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks that this server can go on with the predecessor's connections. Returns the
-    /// predecessor's listeners that this server does not have.
+    /// Checks that this server can go on with the predecessor's connections, and takes over what the
+    /// predecessor knows of removed namespaces and listeners.
     fn check_successor(
         &self,
         successor: &mut Successor,
         live: &Live,
         listen_at: &[ListenAt],
-    ) -> Result<Vec<ListenAt>, String> {
-        let listeners = &self.shared.listeners;
-        successor.check(&live.spaces(), listen_at, self.room, &self.tenants, listeners)
+    ) -> Result<(), String> {
+        let (listeners, spaces) = (&self.shared.listeners, live.spaces());
+        live.set_removals(successor.removals()?);
+        let departed = successor.check(&spaces, listen_at, self.room, &self.tenants, listeners)?;
+        live.set_departed(departed);
+        Ok(())
     }
 
     /// Makes the scheduler of a worker's queue to a device.
@@ -260,11 +263,9 @@ fn serve(
     let fabric_wakers = Wakers::default();
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
-    if let Some(successor) = successor {
-        live.set_removals(successor.removals()?);
-        live.set_departed(plan.check_successor(successor, &live, &listen_at)?);
-    } else {
-        live.keep_disks();
+    match successor {
+        Some(successor) => plan.check_successor(successor, &live, &listen_at)?,
+        None => live.keep_disks(),
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
@@ -366,7 +367,7 @@ fn plan(
         let files = successor.as_mut().and_then(|successor| successor.files(n));
         let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
         let volume = volume?;
-        volume.check_kept_disk(&name, config.known_disks.get(&name))?;
+        volume.check_kept_disk(&name, config.known.disks.get(&name))?;
         Ok((name, volume))
     };
     let named = config.device_names().into_iter().zip(&specs).enumerate();

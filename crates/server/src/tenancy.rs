@@ -117,7 +117,7 @@ fn key_of(refusal: &Refusal) -> &'static str {
 
 /// Makes devices use the models that were measured while servers ran.
 fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: contract::Instant) {
-    for (device, kept) in &config.measured_models {
+    for (device, kept) in &config.known.measured_models {
         let Ok(configured) = registry.devices().configured_model(device) else { continue };
         let set = kept.over(configured).and_then(|model| {
             registry.set_model(device, model, now).map_err(|refusal| refusal.to_string())
@@ -247,7 +247,7 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     let setups = each.iter().zip(specs).map(|(device, spec)| {
         are_known &= device.spec.parse::<Spec>().is_ok();
         let key = if device.model.is_some() { "model" } else { "" };
-        let read = config.named_models.get(&device.name);
+        let read = config.known.named_models.get(&device.name);
         let made = mistakes.take(device.nth.key("device", key), setup_again(device, spec, read));
         are_known &= made.is_some();
         made.unwrap_or_else(|| DeviceSetup {

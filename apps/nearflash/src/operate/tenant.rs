@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use control::admin::{
     Admitted, ChangeTenants, ChangedTenants, Check, NewTenant, Share, Slo, State, TenantPatch,
-    TenantStatus, Verdict, parse_percentile,
+    TenantStatus, Verdict, parse_iops, parse_latency, parse_percentile,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -384,29 +384,6 @@ fn status(tenant: &TenantStatus) -> String {
     word.to_owned()
 }
 
-/// A time with its unit, in whole microseconds.
-fn parse_latency(text: &str) -> Result<u32, String> {
-    let units = [("µs", 1.0), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
-    let split = units.iter().find_map(|(unit, micros)| Some((text.strip_suffix(unit)?, micros)));
-    let micros =
-        split.and_then(|(number, micros)| Some(number.trim().parse::<f64>().ok()? * micros));
-    match micros {
-        Some(us) if (1.0..=f64::from(u32::MAX)).contains(&us) => Ok(us.round() as u32),
-        _ => Err("a time with its unit, from 1us: 500us, 2ms".to_owned()),
-    }
-}
-
-fn parse_iops(text: &str) -> Result<u32, String> {
-    let (number, factor) = match text.strip_suffix(['k', 'K']) {
-        Some(number) => (number, 1e3),
-        None => text.strip_suffix('M').map_or((text, 1.0), |number| (number, 1e6)),
-    };
-    match number.parse::<f64>().map(|number| number * factor) {
-        Ok(iops) if (1.0..=f64::from(u32::MAX)).contains(&iops) => Ok(iops.round() as u32),
-        _ => Err("requests a second, from 1: 120000, 120k, 1.5M".to_owned()),
-    }
-}
-
 fn parse_cap(text: &str) -> Result<Cap, String> {
     if text == "none" {
         return Ok(Cap::None);
@@ -565,22 +542,7 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
     }
 
     #[test]
-    fn quantities_have_units() {
-        for (text, us) in
-            [("500us", 500), ("500µs", 500), ("2ms", 2_000), ("0.5 ms", 500), ("1s", 1_000_000)]
-        {
-            assert_eq!(parse_latency(text), Ok(us), "{text}");
-        }
-        for bad in ["", "500", "ms", "0us", "-1ms", "1h", "9999999s", "nans"] {
-            assert!(parse_latency(bad).is_err(), "{bad}");
-        }
-        assert_eq!(
-            [parse_iops("120k"), parse_iops("1.5M"), parse_iops("7")],
-            [Ok(120_000), Ok(1_500_000), Ok(7)]
-        );
-        for bad in ["", "k", "0", "-1", "1e12", "NaN", "5G"] {
-            assert!(parse_iops(bad).is_err(), "{bad}");
-        }
+    fn a_typical_request_has_whole_blocks() {
         assert_eq!(parse_bytes("4KiB"), Ok(4096));
         assert!(parse_bytes("4").is_err() && parse_bytes("1TiB").is_err());
     }

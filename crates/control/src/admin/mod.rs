@@ -34,6 +34,7 @@ mod scrape;
 mod seat;
 mod server;
 mod settings;
+mod terms;
 mod tls;
 mod tokens;
 mod warning;
@@ -61,7 +62,7 @@ pub use listeners::ListenerPatch;
 pub use model::{
     Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Correction, DeviceStatus,
     Devices, Drift, DriftState, NewTenant, Origin, RemoveNamed, SetNamed, Share, Slo, Strictest,
-    TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers, parse_percentile,
+    TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers,
 };
 pub use openapi::document;
 pub use operations::in_batch;
@@ -72,6 +73,7 @@ pub use routes::router;
 pub use scrape::scrape_router;
 pub use server::{AdminListener, Running, start, start_audited};
 pub use settings::{Automatic, DevicePatch, DeviceSettings};
+pub use terms::{parse_iops, parse_latency, parse_percentile};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
 pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages};

@@ -76,16 +76,6 @@ impl Default for Share {
     }
 }
 
-/// Parses the percentile of an SLO, such as 95 or 99.9.
-///
-/// # Errors
-/// Fails with what was expected.
-pub fn parse_percentile(text: &str) -> Result<f64, String> {
-    let percentile = text.trim_start_matches('p').parse().ok();
-    let good = percentile.filter(|percentile| (0.1..=99.9).contains(percentile));
-    good.ok_or_else(|| "expected a number from 0.1 to 99.9, such as 95".to_owned())
-}
-
 /// Returns the schema of a member that must be there, although it may be `null`.
 fn slo_or_null(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<Option<Slo>>()
@@ -601,19 +591,6 @@ mod translation {
                     cap_tokens: admission.share.cap_tokens,
                 },
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_a_number_below_100() {
-        assert_eq!(["95", "p99", "99.9"].map(parse_percentile), [Ok(95.0), Ok(99.0), Ok(99.9)]);
-        for bad in ["NaN", "inf", "100", "0", "-1", "", "many"] {
-            assert!(parse_percentile(bad).unwrap_err().contains("0.1 to 99.9"), "{bad}");
         }
     }
 }

@@ -12,18 +12,15 @@ use super::file::FileVolume;
 const IDENTITIES: [&str; 6] =
     ["wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid"];
 
-impl FileVolume {
-    /// Returns the identity of the disk, as the kernel tells it, with `-partN` behind it for a
-    /// partition. Returns `None` for a regular file, and for a disk that the kernel tells no
-    /// identity of.
-    pub fn disk(&self) -> Option<String> {
-        let status = fstat(&self.shared.file).ok()?;
-        if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
-            return None;
-        }
-        let device = (major(status.st_rdev), minor(status.st_rdev));
-        identity(Path::new("/sys"), device)
+/// Returns the identity of a volume's disk, as the kernel tells it, with `-partN` behind it for a
+/// partition. Returns `None` for a regular file, and for a disk that the kernel tells no identity
+/// of.
+pub fn disk_identity(volume: &FileVolume) -> Option<String> {
+    let status = fstat(&volume.shared.file).ok()?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+        return None;
     }
+    identity(Path::new("/sys"), (major(status.st_rdev), minor(status.st_rdev)))
 }
 
 /// Returns the identity of a block device by its numbers, in this sysfs.
@@ -97,7 +94,7 @@ mod tests {
     fn a_regular_file_has_no_identity() {
         let path = std::env::temp_dir().join(format!("nearflash-no-disk-{}", std::process::id()));
         let volume = FileVolume::open(&path, Some(1 << 20), Default::default()).unwrap();
-        assert_eq!(volume.disk(), None);
+        assert_eq!(disk_identity(&volume), None);
         drop(volume);
         let _ = fs::remove_file(super::super::journal::path_of(&path));
         fs::remove_file(path).unwrap();

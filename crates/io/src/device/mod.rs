@@ -18,6 +18,7 @@ mod resize;
 mod threads;
 
 pub use blocking::Blocking;
+pub use disk::disk_identity;
 pub use file::{FileOptions, FileVolume};
 pub use queue::FileQueue;
 pub use threads::ThreadedQueue;

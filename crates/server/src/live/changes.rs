@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spec::{Ana, Changed, Device, Host, Listener, Namespace, Subsystem, Tenant, over};
 
 use super::kept_reservation::KeptReservation;
-use crate::config::{Config, KeptModel};
+use crate::config::{Config, KeptModel, KnownDevices};
 use crate::listen::{ListenAt, Protocol};
 
 /// The change of a listener.
@@ -115,9 +115,11 @@ impl Changes {
         let subsystems = self.subsystems_over(&config.listen);
         config.subsystem = over(base.subsystems_named(own), &subsystems, nqn);
         config.host = over(config.host, &self.hosts, |host| host.nqn.clone());
-        config.measured_models = self.models.clone();
-        config.named_models = self.named_models.clone();
-        config.known_disks = self.disks.clone();
+        config.known = KnownDevices {
+            named_models: self.named_models.clone(),
+            measured_models: self.models.clone(),
+            disks: self.disks.clone(),
+        };
         config.is_settled = true;
         config
     }

@@ -4,6 +4,7 @@
 //! identity of each device's disk, and a start compares it before anything is written.
 
 use flash::{Source, Spec};
+use io::device::disk_identity;
 
 use super::{Storage, Volume};
 
@@ -16,7 +17,7 @@ impl Volume {
     pub(crate) fn disk(&self) -> Option<String> {
         match &self.storage {
             Storage::File(_) if asked_for(&self.spec) == Some(ANY) => None,
-            Storage::File(file) => file.disk(),
+            Storage::File(file) => disk_identity(file),
             _ => None,
         }
     }
