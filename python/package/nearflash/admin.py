@@ -1442,6 +1442,10 @@ class Verdict(TypedDict):
     #: `true` if the SLO would be admitted.
     admitted: bool
 
+    #: The number of new tenants with this SLO that would be admitted one after another; `null` if
+    #: the question is about a tenant that exists.
+    fits: NotRequired[int | None]
+
     #: The reason for a refusal.
     refusal: NotRequired[Problem | None]
 
