@@ -85,7 +85,7 @@ mod tests {
     const PATIENCE: i64 = 60_000;
 
     fn is_readable(readiness: &Readiness, millis: i64) -> bool {
-        let limit = Timespec { tv_sec: 0, tv_nsec: millis * 1_000_000 };
+        let limit = Timespec { tv_sec: millis / 1_000, tv_nsec: millis % 1_000 * 1_000_000 };
         let mut polled = [PollFd::from_borrowed_fd(readiness.fd(), PollFlags::IN)];
         poll(&mut polled, Some(&limit)).unwrap() == 1
     }
