@@ -53,6 +53,8 @@ pub(super) struct Link {
     pub(super) heard: Instant,
     /// Number of failed attempts in a row.
     pub(super) failures: u32,
+    /// `true` from a hello's answer until the connection is lost.
+    pub(super) was_up: bool,
     /// Time since which no connection has answered.
     pub(super) down_since: Instant,
 }
@@ -67,6 +69,7 @@ impl Link {
             draining: false,
             heard: Instant::ZERO,
             failures: 0,
+            was_up: false,
             down_since: Instant::ZERO,
         }
     }

@@ -64,6 +64,7 @@ impl<T: Dial> Initiator<T> {
     ) {
         let owner = &mut self.links[link];
         owner.state = LinkState::Up { conn };
+        owner.was_up = hello.is_some();
         owner.heard = now;
         self.requests.report(Report::Connected { link, hello });
         self.requests.rouse(link);
@@ -86,7 +87,8 @@ impl<T: Dial> Initiator<T> {
     /// yet.
     pub(super) fn lose(&mut self, now: Instant, link: usize, why: Loss) {
         let owner = &mut self.links[link];
-        if owner.failures == 0 {
+        // A connection that was answered ends an outage, even if no request was sent on it.
+        if owner.failures == 0 || std::mem::take(&mut owner.was_up) {
             owner.down_since = now;
         }
         owner.failures = owner.failures.saturating_add(1);

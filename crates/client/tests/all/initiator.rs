@@ -312,6 +312,23 @@ fn pauses_grow_and_requests_give_up_after_the_outage() {
 }
 
 #[test]
+fn an_outage_begins_when_a_connection_is_lost_even_if_no_request_went_over_it() {
+    let options = Options { outage_max: std::time::Duration::from_secs(5), ..options() };
+    let (mut world, conn) = World::connected(options);
+    world.reset(conn);
+    world.pass(1500);
+    let conn = world.come_up();
+    world.pass(60_000);
+    // The second outage is a minute after the first, and younger than five seconds.
+    submit(&mut world, read(1));
+    world.reset(conn);
+    assert_eq!(world.ends(), [], "the request waits for the next connection");
+    world.pass(1500);
+    let conn = world.come_up();
+    assert_eq!(world.commands(conn), [read(1)]);
+}
+
+#[test]
 fn a_server_that_is_silent_is_left() {
     let (mut world, conn) = World::connected(options());
     submit(&mut world, read(1));
