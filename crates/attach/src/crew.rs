@@ -107,7 +107,9 @@ impl Crew {
             let left = until.since(clock.now());
             match self.messages.recv_timeout(left) {
                 Ok(message) => {
-                    self.note(message)?;
+                    if let Some(End::Asked) = self.note(message)? {
+                        return Err("a signal ended the wait for the server".to_owned());
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(RecvTimeoutError::Disconnected) => return Err("all threads ended".to_owned()),

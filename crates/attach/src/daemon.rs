@@ -41,6 +41,9 @@ const BUSY: i32 = 16;
 /// The pause between two questions whether it has.
 const STEP: Duration = Duration::from_millis(20);
 
+/// The time that each queue of a new device has to get a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+
 /// Returns the path of a block device.
 pub(crate) fn path(device: u32) -> PathBuf {
     format!("/dev/ublkb{device}").into()
@@ -75,7 +78,15 @@ pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Res
     check_features(&mut control)?;
     let volume = asked.volume();
     if let Some(record) = abandoned(&mut control, folder, &volume, asked.device)? {
-        return take_over(control, folder, record, print);
+        if record.volume.read_only != volume.read_only {
+            let device = name(record.device);
+            return Err(format!(
+                "{device} waits for a process and was attached with another --read-only: take it over \
+                 as it is (`attach recover {}`), or give up what waits (`attach detach --force {}`)",
+                record.device, record.device
+            ));
+        }
+        return take_over(control, folder, Record { volume, ..record }, print);
     }
     let server = Server::find(&volume)?;
     let info = server.survey(volume.namespace)?;
@@ -193,7 +204,11 @@ fn make(
     let refused = |error: Error| format!("the kernel refuses the device: {error}");
     control.set_parameters(device, &parameters).map_err(refused)?;
     let plan = plan(made, server, client, volume, form.is_read_only);
-    let (crew, file) = crew(&plan, device)?;
+    let (mut crew, file) = crew(&plan, device)?;
+    // The start reads the partition table, and the kernel's driver waits for that with its lock held.
+    if !crew.await_connections(CONNECT_MAX)? {
+        return Err(format!("the server does not answer each queue within {CONNECT_MAX:?}"));
+    }
     control.start(device).map_err(refused)?;
     print(&format!("ready: {}", name(device)));
     serve(control, folder, device, crew, file)
@@ -310,9 +325,9 @@ fn serve(
     while crew.watch()? == End::Asked {
         let hold = match usage::hold(device) {
             Ok(hold) => hold,
+            // A failure, so that the service manager starts the successor.
             Err(error) => {
-                tracing::warn!("{error}; its requests wait for a successor of this process");
-                return Ok(());
+                return Err(format!("{error}; its requests wait for a successor of this process"));
             }
         };
         let stopped = control.stop(device);
@@ -333,7 +348,8 @@ fn parameters(form: BlockForm) -> Parameters {
     if form.is_read_only {
         attributes |= attribute::READ_ONLY;
     }
-    if form.has_cache {
+    if !form.is_read_only {
+        // Of what the server may serve the volume from later nothing is known.
         attributes |= attribute::VOLATILE_CACHE | attribute::FUA;
     }
     let ranges = if form.is_read_only { 0 } else { RANGE_BLOCKS_MAX };
@@ -366,8 +382,7 @@ fn parameters(form: BlockForm) -> Parameters {
 mod tests {
     use super::*;
 
-    const FORM: BlockForm =
-        BlockForm { sectors: 4096, physical_shift: 12, is_read_only: false, has_cache: true };
+    const FORM: BlockForm = BlockForm { sectors: 4096, physical_shift: 12, is_read_only: false };
 
     #[test]
     fn a_device_has_the_parameters_of_its_form() {
@@ -381,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_read_only_device_discards_nothing() {
-        let parameters = parameters(BlockForm { is_read_only: true, has_cache: false, ..FORM });
+        let parameters = parameters(BlockForm { is_read_only: true, ..FORM });
         assert_eq!(parameters.basic.attributes, attribute::READ_ONLY);
         assert_eq!(parameters.discard.discard_sectors_max, 0);
         assert_eq!(parameters.discard.write_zeroes_sectors_max, 0);

@@ -98,6 +98,11 @@ pub(crate) fn detach(
     let place = place.display();
     let found = control.info(device);
     let found = found.map_err(|error| format!("there is no {place}: {error}"))?;
+    if !force && Record::read(folder, device)?.is_none() {
+        return Err(format!(
+            "{place} was made by another program; --force takes it off nevertheless"
+        ));
+    }
     if found.state.get() == state::LIVE {
         stop(&mut control, device)?;
         // The process that serves the device removes it.

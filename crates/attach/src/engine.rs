@@ -113,7 +113,8 @@ impl Engine {
         self.repeat(now);
         self.supply(now);
         self.initiator.flush(now);
-        if self.queue.has_ended() {
+        // A command that the driver refused leaves its request with nobody.
+        if self.queue.has_ended() || self.queue.failure().is_some() {
             return None;
         }
         let again = self.again.front().map(|(due, ..)| *due);
@@ -139,8 +140,13 @@ impl Engine {
                 self.held[usize::from(tag)] = Some(Held { request, came_at: now });
                 self.waiting.push_back(tag);
             }
-            // A write, with the data that it has waited for.
-            Need::Service(Some(buf)) => self.start(now, tag, Some(buf)),
+            // A write, with the data that it has waited for: less than was asked for if the kernel
+            // could not copy all. It makes another request of the rest.
+            Need::Service(Some(buf)) => {
+                let came_at = self.held[usize::from(tag)].map_or(now, |held| held.came_at);
+                self.held[usize::from(tag)] = Some(Held { request, came_at });
+                self.start(now, tag, Some(buf));
+            }
             Need::Service(None) => {
                 self.held[usize::from(tag)] = Some(Held { request, came_at: now });
                 match request {

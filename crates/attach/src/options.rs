@@ -1,6 +1,6 @@
 //! The options of a volume to attach.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::record::Volume;
 
@@ -48,6 +48,11 @@ pub(crate) struct Attach {
     fail_after: u64,
 }
 
+/// Returns a path that means the same file to a successor with another working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 impl Attach {
     /// Returns the volume that is asked for.
     pub(crate) fn volume(&self) -> Volume {
@@ -55,7 +60,7 @@ impl Attach {
             url: self.url.clone(),
             namespace: self.namespace,
             tenant: self.tenant.clone().unwrap_or_default(),
-            token_file: self.token_file.clone(),
+            token_file: self.token_file.as_deref().map(absolute),
             checksums: self.checksums,
             fail_after: self.fail_after,
             read_only: self.read_only,

@@ -4,7 +4,8 @@
 //! The folder is not below `/run/nearflash`, which ends with the server of this machine.
 
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,9 +80,13 @@ impl Record {
         let path = place(folder, self.device);
         let fresh = path.with_extension("new");
         let text = serde_json::to_string_pretty(self).expect("a record has a form");
-        fs::write(&fresh, text + "\n")
-            .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+        let write = || -> std::io::Result<()> {
+            let options = &mut File::options();
+            let options = options.create(true).truncate(true).write(true).mode(0o600);
+            options.open(&fresh)?.write_all((text + "\n").as_bytes())?;
+            fs::rename(&fresh, &path)
+        };
+        write().map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// Reads the record of a device; `None` if there is none.
@@ -170,7 +175,8 @@ impl Right {
     fn take(folder: &Path, device: u32) -> Result<Option<Right>, String> {
         let path = folder.join(format!("{device}.lock"));
         let failed = |error: std::io::Error| format!("cannot lock {}: {error}", path.display());
-        fs::create_dir_all(folder).map_err(failed)?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(failed)?;
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(failed)?;
         match file.try_lock() {

@@ -28,6 +28,9 @@ pub(crate) fn hold(device: u32) -> Result<Hold, String> {
         ),
         _ => format!("cannot open {}: {error}", place.display()),
     })?;
+    if let Some(above) = loop_device(Path::new("/sys/block"), &place) {
+        return Err(format!("{} is in use: {above} is made of it", place.display()));
+    }
     let mut looks = 1;
     while let Some(user) = opener(Path::new("/proc"), &place) {
         if looks == LOOKS {
@@ -39,12 +42,24 @@ pub(crate) fn hold(device: u32) -> Result<Hold, String> {
     Ok(hold)
 }
 
+/// Returns `true` if the path names the device or one of its partitions.
+fn is_place(path: &Path, place: &Path) -> bool {
+    let rest = path.to_str().zip(place.to_str()).and_then(|(path, place)| path.strip_prefix(place));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
+}
+
+/// Returns the loop device whose backing file is the device: the kernel has that open, no process.
+fn loop_device(blocks: &Path, place: &Path) -> Option<String> {
+    let mut blocks = fs::read_dir(blocks).into_iter().flatten().flatten();
+    let found = blocks.find(|block| {
+        let backing = fs::read_to_string(block.path().join("loop/backing_file"));
+        backing.is_ok_and(|backing| is_place(Path::new(backing.trim_end()), place))
+    })?;
+    Some(found.file_name().to_string_lossy().into_owned())
+}
+
 /// Returns the process, other than this one, that has the device or one of its partitions open.
 fn opener(processes: &Path, place: &Path) -> Option<String> {
-    let is_place = |target: &Path| {
-        let rest = target.to_str()?.strip_prefix(place.to_str()?)?;
-        (rest.is_empty() || rest.starts_with('p')).then_some(())
-    };
     for process in fs::read_dir(processes).into_iter().flatten().flatten() {
         // There are folders of other names, too, such as `self`.
         let number = process.file_name().to_string_lossy().parse::<u32>();
@@ -54,7 +69,7 @@ fn opener(processes: &Path, place: &Path) -> Option<String> {
         // A process may end meanwhile.
         let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
         let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
-        if targets.any(|target| is_place(&target).is_some()) {
+        if targets.any(|target| is_place(&target, place)) {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             let number = process.file_name().to_string_lossy().into_owned();
             return Some(format!("process {number} ({})", name.trim()));
@@ -67,6 +82,19 @@ fn opener(processes: &Path, place: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_loop_device_above_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("loop3/loop");
+        fs::create_dir_all(&made).unwrap();
+        fs::create_dir_all(folder.path().join("sda")).unwrap();
+        let found = || loop_device(folder.path(), Path::new("/dev/ublkb1"));
+        fs::write(made.join("backing_file"), "/dev/ublkb12\n").unwrap();
+        assert_eq!(found(), None);
+        fs::write(made.join("backing_file"), "/dev/ublkb1p2\n").unwrap();
+        assert_eq!(found().as_deref(), Some("loop3"));
+    }
 
     #[test]
     fn whoever_has_a_device_open_is_named() {

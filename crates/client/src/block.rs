@@ -130,6 +130,8 @@ pub fn is_repeated(
     let is_passing = match status {
         Status::Retry => true,
         Status::ConnectionLost => is_reached,
+        // A hello that was refused: the server may be about to know the tenant again.
+        Status::Denied | Status::NoTenant | Status::NoNamespace => !is_reached,
         _ => false,
     };
     is_passing && now.since(came_at) < fail_after
@@ -144,8 +146,6 @@ pub struct BlockForm {
     pub physical_shift: u8,
     /// `true` if the device refuses changes.
     pub is_read_only: bool,
-    /// `true` if completed writes are durable only after a flush.
-    pub has_cache: bool,
 }
 
 impl BlockForm {
@@ -163,7 +163,6 @@ impl BlockForm {
             sectors: info.blocks,
             physical_shift: physical.ilog2() as u8,
             is_read_only: read_only || !info.rights.write,
-            has_cache: info.volatile_cache,
         })
     }
 }
@@ -235,6 +234,9 @@ mod tests {
         assert!(is_repeated(Status::ConnectionLost, true, came, soon, limit));
         assert!(!is_repeated(Status::ConnectionLost, false, came, soon, limit), "nobody is there");
         assert!(!is_repeated(Status::MediaError, true, came, soon, limit));
+        assert!(is_repeated(Status::NoTenant, false, came, soon, limit), "of the hello");
+        assert!(!is_repeated(Status::NoTenant, false, came, late, limit));
+        assert!(!is_repeated(Status::Denied, true, came, soon, limit), "of the request");
     }
 
     #[test]
@@ -248,7 +250,7 @@ mod tests {
             volatile_cache: true,
         };
         let form = BlockForm::of(&info, false).unwrap();
-        assert_eq!((form.sectors, form.physical_shift, form.has_cache), (1000, 12, true));
+        assert_eq!((form.sectors, form.physical_shift), (1000, 12));
         assert!(!form.is_read_only && BlockForm::of(&info, true).unwrap().is_read_only);
         let fine = NamespaceInfo { physical_block_bytes: 0, ..info };
         assert_eq!(BlockForm::of(&fine, false).unwrap().physical_shift, 9);

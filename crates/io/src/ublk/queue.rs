@@ -150,10 +150,20 @@ impl BlockQueue {
             Tag::Asking(buf) => Some(buf),
             Tag::Served | Tag::Ended => panic!("the driver has no command of tag {tag}"),
         };
-        let need = match event.result {
-            RESULT_OK => Need::Service(buf),
-            RESULT_NEED_GET_DATA => Need::Memory,
-            result => {
+        let need = match (event.result, buf) {
+            (RESULT_OK, Some(buf))
+                if self.descriptors.read(tag).operation() != Operation::WRITE =>
+            {
+                // The kernel could copy nothing, makes the write anew, and gave its tag away.
+                self.leaving.push(buf);
+                Need::Service(None)
+            }
+            (RESULT_OK, buf) => Need::Service(buf),
+            (RESULT_NEED_GET_DATA, buf) => {
+                self.leaving.extend(buf);
+                Need::Memory
+            }
+            (result, buf) => {
                 *held = Tag::Ended;
                 self.open -= 1;
                 if result != RESULT_ABORT && self.failure.is_none() {
