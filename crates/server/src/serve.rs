@@ -367,7 +367,8 @@ fn plan(
         let files = successor.as_mut().and_then(|successor| successor.files(n));
         let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
         let volume = volume?;
-        volume.check_kept_disk(&name, config.known.disks.get(&name))?;
+        let known = config.known.disks.get(&name).filter(|_| !args.accept_disk.contains(&name));
+        volume.check_kept_disk(&name, known)?;
         Ok((name, volume))
     };
     let named = config.device_names().into_iter().zip(&specs).enumerate();

@@ -13,18 +13,13 @@ const SOON: Duration = Duration::from_secs(60);
 /// message about it says.
 pub(super) fn swapped(context: &Context) -> Result<Verdict, String> {
     let mut guest = boot(context)?;
-    let serves = |guest: &mut Guest, spec: &str| -> Result<(), String> {
-        guest.serve(&serve(context, spec), SOON)?;
-        let stop = "kill -TERM $(cat /run/server) && while [ -d /proc/$(cat /run/server) ]; do \
-                    sleep 0.05; done";
-        guest.must(stop, SOON).map(drop)
-    };
+    let serves = |guest: &mut Guest, spec: &str| serves_by(guest, &serve(context, spec));
     serves(&mut guest, "file:/dev/nvme0n1")?;
     serves(&mut guest, "file:/dev/nvme0n1")?;
     let refused = guest.run(&serve(context, "file:/dev/nvme1n1"), SOON)?;
     let identity = guest.must("cat /sys/block/nvme1n1/wwid", SOON)?.trim().replace(' ', "_");
-    let way_out = format!("`file:/dev/nvme1n1?disk={identity}`");
-    if refused.status == 0 || !refused.text.contains(&way_out) {
+    let way_out = "`--accept-disk fast`";
+    if refused.status == 0 || !refused.text.contains(way_out) || !refused.text.contains(&identity) {
         return Err(format!("no word of {way_out}: {}, {}", refused.status, refused.text));
     }
     let other = guest.run(&serve(context, "file:/dev/nvme0n1?disk=eui.1"), SOON)?;
@@ -37,8 +32,19 @@ pub(super) fn swapped(context: &Context) -> Result<Verdict, String> {
     if refused.status == 0 {
         return Err("the disk of before is served, although another one took its place".to_owned());
     }
+    let accepted = serve(context, "file:/dev/nvme0n1") + " --accept-disk fast";
+    serves_by(&mut guest, &accepted)?;
+    serves(&mut guest, "file:/dev/nvme0n1")?;
     guest.stop()?;
     Ok(Verdict::Passed(format!("a swapped disk is refused, and served as {identity}")))
+}
+
+/// Starts a server by a script, and ends it.
+fn serves_by(guest: &mut Guest, script: &str) -> Result<(), String> {
+    guest.serve(script, SOON)?;
+    let stop = "kill -TERM $(cat /run/server) && while [ -d /proc/$(cat /run/server) ]; do \
+                sleep 0.05; done";
+    guest.must(stop, SOON).map(drop)
 }
 
 /// Returns the script of a server of one named device.

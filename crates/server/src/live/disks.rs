@@ -23,7 +23,9 @@ use crate::volumes::{ONE_WORKER, Volume};
 /// Keeps the identities of the disks that serve, where they are not kept yet.
 pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
     let mut changes = inner.changes.clone();
-    for name in inner.world.config.device_names() {
+    let names = inner.world.config.device_names();
+    changes.disks.retain(|name, _| names.contains(name));
+    for name in names {
         match places.find(&name).and_then(|disk| disk.volume.disk()) {
             Some(found) => changes.disks.insert(name, found),
             None => changes.disks.remove(&name),

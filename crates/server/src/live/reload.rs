@@ -7,7 +7,7 @@ use control::admin::{Code, Problem};
 use control::{Batch, Origin, TenantChange};
 use spec::{Tenant, diff};
 
-use super::disks::Devices;
+use super::disks::{Devices, keep_identities};
 use super::growth::{self, Growth};
 use super::listeners::Listeners;
 use super::reconciler::Reconciler;
@@ -54,6 +54,7 @@ impl Reload<'_> {
         devices.follow_devices(&before_devices, &inner.world.config.all_devices());
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
+        keep_identities(&self.0.ground.places, inner);
         self.0.show(inner);
         Ok(Reloaded { later, overruled })
     }

@@ -110,6 +110,8 @@ impl Store {
         }
         found.apply(&mut changes);
         if previous {
+            // Which disks there are is no change to go back to.
+            changes.disks.clear();
             // The broken one stays in its place until the other takes that: with no file there, a
             // server would start as if nothing had ever been kept.
             let put = store.put(&changes, "broken");

@@ -42,6 +42,9 @@ pub struct Args {
     /// Start once with the previous state file, because the current one is broken
     #[arg(long, conflicts_with = "check")]
     pub(super) previous_state: bool,
+    /// Serve a device although its disk is not the one that it had before; from now on it is
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) accept_disk: Vec<String>,
     /// Take over the listeners and connections of the running server instead of binding
     #[arg(long, conflicts_with = "previous_state")]
     pub(super) upgrade: bool,

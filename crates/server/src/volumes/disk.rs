@@ -72,16 +72,16 @@ fn is_asked_for(path: &str, asked: &str, found: Option<&str>) -> Result<(), Stri
 }
 
 fn is_kept(device: &str, path: &str, kept: &str, found: Option<&str>) -> Result<(), String> {
-    let (is, value) = match found {
+    let is = match found {
         Some(found) if found == kept => return Ok(()),
-        Some(found) => (format!("is the disk {found}"), found),
-        None => ("cannot be identified".to_owned(), ANY),
+        Some(found) => format!("is the disk {found}"),
+        None => "cannot be identified".to_owned(),
     };
     Err(format!(
         "device {device:?}: {path} {is}, and the disk {kept} served under this name before; names \
          in /dev may mean another disk after a boot: name the disk as `ls -l /dev/disk/by-id` shows \
-         it; if the disk was replaced, serve `file:{path}?disk={value}`, and what is on it is served \
-         as this device's blocks"
+         it; if the disk was replaced, start once with `--accept-disk {device}`, and what is on it \
+         is served as this device's blocks"
     ))
 }
 
@@ -94,12 +94,11 @@ mod tests {
         let kept = "eui.1";
         assert_eq!(is_kept("fast", "/dev/nvme0n1", kept, Some("eui.1")), Ok(()));
         let said = is_kept("fast", "/dev/nvme0n1", kept, Some("eui.2")).unwrap_err();
-        for part in ["\"fast\"", "eui.1", "by-id", "`file:/dev/nvme0n1?disk=eui.2`"] {
+        for part in ["\"fast\"", "eui.1", "by-id", "`--accept-disk fast`"] {
             assert!(said.contains(part), "{said}");
         }
         let said = is_kept("fast", "/dev/loop0", kept, None).unwrap_err();
         assert!(said.contains("cannot be identified"), "{said}");
-        assert!(said.contains("?disk=any`"), "{said}");
     }
 
     #[test]
