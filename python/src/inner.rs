@@ -90,12 +90,13 @@ impl Inner {
         while self.queue.room() > 0
             && let Some(name) = self.line.front()
         {
-            let job = self.jobs.get_mut(name).expect("jobs in the line have not ended");
-            let Some(piece) = job.piece() else {
+            // A job that has failed may end while it stands in the line.
+            let Some(piece) = self.jobs.get_mut(name).and_then(Job::piece) else {
                 self.line.pop_front();
                 continue;
             };
             let bytes = piece.command.buffer_bytes();
+            let job = &self.jobs[name];
             let buf = job.segments[piece.segment].memory.as_ref().map(|memory| {
                 self.number = self.number.wrapping_add(1);
                 // SAFETY: the job, and with it the memory, stays in the table until all its
@@ -137,7 +138,6 @@ impl Inner {
         if !job.is_over() {
             return;
         }
-        self.line.retain(|other| *other != name);
         let job = self.jobs.remove(&name).expect("it was just there");
         if job.is_abandoned {
             self.left.push(job);
@@ -181,10 +181,16 @@ impl Inner {
         std::mem::take(&mut self.ended)
     }
 
-    /// Gives up the answer of a job. Its memory stays until it has ended.
+    /// Gives up the answer of a job, and what of it was not submitted. Its memory stays until the
+    /// rest has ended.
     pub(crate) fn abandon(&mut self, name: u64) {
         if let Some(job) = self.jobs.get_mut(&name) {
             job.is_abandoned = true;
+            job.stop();
+            self.line.retain(|other| *other != name);
+            if job.is_over() {
+                self.left.extend(self.jobs.remove(&name));
+            }
         } else if let Some(Ended::Job(job)) = self.take(name) {
             self.left.push(job);
         }

@@ -155,6 +155,11 @@ impl Job {
         Some(Piece { command, segment, from: (sent * BLOCK_BYTES) as usize })
     }
 
+    /// Leaves out what was not sent yet.
+    pub(crate) fn stop(&mut self) {
+        self.next = (self.segments.len(), 0);
+    }
+
     /// Takes the end of one of its requests. Returns `true` if the job may have another one to send.
     pub(crate) fn end(&mut self, segment: usize, status: Status) -> bool {
         self.in_flight -= 1;

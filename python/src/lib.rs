@@ -12,7 +12,7 @@ mod memory;
 mod queue;
 
 /// Queues of requests in flight.
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 

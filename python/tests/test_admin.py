@@ -97,6 +97,11 @@ def test_places() -> None:
     for wrong in ("relative/path", "ftp://host", "http://"):
         with pytest.raises(nearflash.AddressError):
             nearflash.Admin(wrong)
+    with pytest.raises(nearflash.AddressError, match="clear text"):
+        nearflash.Admin("http://flash-1:7443", token="secret")
+    with pytest.raises(nearflash.AddressError) as told:
+        nearflash.Admin("https://flash-1:7443", token="sec\nret")
+    assert "ret" not in str(told.value)
     with pytest.raises(nearflash.ConnectError, match="nonexistent"):
         nearflash.Admin("/nonexistent/socket").list_tenants()
     assert issubclass(nearflash.ConnectError, OSError)

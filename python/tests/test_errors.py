@@ -138,3 +138,21 @@ def test_a_signal_ends_a_wait(own_server: Server) -> None:
             except BufferError:
                 continue
         assert len(into) == 4097
+
+
+def test_an_abandoned_write_sends_no_more(own_server: Server) -> None:
+    few = nearflash.open(own_server.url, in_flight_max=4)  # of requests of 1 MiB at most
+    with few as volume, nearflash.open(own_server.url) as other:
+        size = volume.size
+        assert size > 8 << 20
+        queue = volume._queue()
+        volume.read(0, 512)  # the connection is there
+        os.kill(own_server.pid, signal.SIGSTOP)
+        job = queue.start_write(((0, bytes([1]) * size),), False)
+        queue.abandon(job)
+        os.kill(own_server.pid, signal.SIGCONT)
+        end = size - 512
+        other.write(end // 512, bytes([2]) * 512)
+        volume.flush()  # would send what is left of the write
+        volume.read(0, 512)
+        assert other.read(end // 512, 512) == bytes([2]) * 512

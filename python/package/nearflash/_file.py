@@ -60,9 +60,10 @@ class File(io.RawIOBase):
             count = max(0, min(len(view), self._size - self._at))
             first, inside = divmod(self._at, _BLOCK)
             whole = _round_up(inside + count)
-            if count > 0 and inside == 0 and whole == count:
-                with view[:count] as target:
-                    self._volume.readinto(first, target)
+            is_whole = inside == 0 and whole == count
+            # The views of `io`'s buffered objects keep no memory alive, so none is lent.
+            if count > 0 and is_whole and any_view.obj is not None:
+                self._volume.readinto(first, view[:count])
             elif count > 0:
                 view[:count] = self._volume.read(first, whole)[inside : inside + count]
         self._at += count
@@ -79,8 +80,7 @@ class File(io.RawIOBase):
             if count == 0 and len(view) > 0:
                 raise OSError(errno.ENOSPC, "the position is at the end of the volume")
             if count > 0:
-                with view[:count] as part:
-                    self._write(part)
+                self._write(view[:count])
         self._at += count
         return count
 
@@ -88,18 +88,15 @@ class File(io.RawIOBase):
         first, inside = divmod(self._at, _BLOCK)
         whole = _round_up(inside + len(part))
         if inside == 0 and whole == len(part):
-            self._volume.write(first, part)
+            self._volume.write(first, part if part.obj is not None else bytes(part))
             return
         blocks = bytearray(whole)
         edges = {0, whole - _BLOCK}
-        with memoryview(blocks) as view:
-            requests = [(first + edge // _BLOCK, view[edge : edge + _BLOCK]) for edge in edges]
-            try:
-                self._volume.read_many(requests)
-            finally:
-                for _, edge_view in requests:
-                    edge_view.release()
-        blocks[inside : inside + len(part)] = part
+        # Views that an interrupted read has lent cannot be released, and go by themselves.
+        view = memoryview(blocks)
+        edge_views = [(first + edge // _BLOCK, view[edge : edge + _BLOCK]) for edge in edges]
+        self._volume.read_many(edge_views)
+        view[inside : inside + len(part)] = part
         self._volume.write(first, blocks)
 
     def flush(self) -> None:

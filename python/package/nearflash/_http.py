@@ -15,6 +15,17 @@ from ._errors import AddressError, AdminError, of
 _Query = Mapping[str, str | int | float | bool | None]
 
 
+def _checked(token: str) -> str:
+    stripped = token.strip()  # as a file has it, with the end of its line
+    if not stripped.isascii() or not stripped.isprintable():
+        raise AddressError("the token has characters that no token has")
+    return stripped
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 class _UnixConnection(http.client.HTTPConnection):
     """A connection over a Unix socket."""
 
@@ -56,6 +67,10 @@ class Http:
         ):
             text = f"`{place}` is no admin API: the path of a socket, http://… or https://…"
             raise AddressError(text)
+        if token is not None:
+            self._token = _checked(token)
+            if self._url.scheme == "http" and not _is_loopback(self._url.hostname or ""):
+                raise AddressError(f"`{place}` would carry the token in clear text: use https://…")
 
     def openapi(self) -> Any:
         """Return the server's description of the API."""
