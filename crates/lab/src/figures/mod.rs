@@ -11,6 +11,7 @@ mod fairness;
 pub(crate) mod fig5;
 mod fig6;
 mod figure;
+mod flashnet_wa;
 mod hostile;
 mod models;
 mod stalls;
@@ -24,6 +25,7 @@ pub use fairness::fairness;
 pub use fig5::fig5;
 pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
+pub use flashnet_wa::flashnet_wa;
 pub use hostile::{hostile_best_effort, hostile_critical};
 pub use stalls::stalls;
 pub use switches::switches;
@@ -32,7 +34,7 @@ pub use switches::switches;
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by name.
-pub const ALL: [(&str, Maker); 12] = [
+pub const ALL: [(&str, Maker); 13] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -45,4 +47,5 @@ pub const ALL: [(&str, Maker); 12] = [
     ("ageing", ageing),
     ("stalls", stalls),
     ("switches", switches),
+    ("flashnet-wa", flashnet_wa),
 ];
