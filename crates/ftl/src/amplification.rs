@@ -44,6 +44,14 @@ pub struct Case {
     pub overwrites: u32,
 }
 
+impl Case {
+    /// Returns the pages of the member, with those of checkpoints.
+    fn member_pages(&self) -> u64 {
+        let physical = u64::from(self.pages) * u64::from(1000 + self.spare_per_mille) / 1000;
+        physical + physical / 500 + 64
+    }
+}
+
 /// A member that keeps the pages that a volume without data writes.
 #[derive(Default)]
 struct Headers {
@@ -190,8 +198,7 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
 /// # Panics
 /// When the case is no possible volume.
 pub fn measure(case: &Case) -> Report {
-    let physical = u64::from(case.pages) * u64::from(1000 + case.spare_per_mille) / 1000;
-    let mut media = Headers { pages: physical + physical / 500 + 64, kept: BTreeMap::new() };
+    let mut media = Headers { pages: case.member_pages(), kept: BTreeMap::new() };
     let shape = Shape {
         uuid: *b"an amplification",
         segment_pages: case.segment_pages,
@@ -239,6 +246,7 @@ fn write(volume: &mut Volume, media: &mut Headers, page: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::Geometry;
 
     fn amplification(skew: Skew, policy: Policy) -> f64 {
         let case = Case {
@@ -251,6 +259,43 @@ mod tests {
             overwrites: 3,
         };
         measure(&case).amplification()
+    }
+
+    /// Returns the case of the least spare space, in steps of half a per cent, that a volume of this
+    /// policy can have.
+    fn tightest(policy: Policy) -> Case {
+        let of = |spare_per_mille| Case {
+            pages: 8_192,
+            segment_pages: 64,
+            spare_per_mille,
+            skew: Skew::Uniform,
+            policy,
+            depth: 128,
+            overwrites: 2,
+        };
+        let fits = |case: &Case| {
+            let shape = Shape {
+                uuid: [0; 16],
+                segment_pages: case.segment_pages,
+                spare_per_mille: case.spare_per_mille,
+                policy,
+            };
+            Geometry::plan(&shape, &[case.member_pages()]).is_ok()
+        };
+        (20..1_000).step_by(5).map(of).find(fits).expect("some spare space is enough")
+    }
+
+    /// A volume that was created takes writes for ever: no placement of its pages leaves it without
+    /// a victim and without room.
+    #[test]
+    fn the_tightest_volumes_take_writes() {
+        for policy in [Policy::of_streams(1), Policy::HEAT3, Policy::HEAT6] {
+            for skew in [Skew::Uniform, Skew::Zipf(0.8), Skew::Zipf(0.95)] {
+                let case = Case { skew, ..tightest(policy) };
+                let report = measure(&case);
+                assert!(!report.read_only && report.amplification() > 1.0, "{case:?}");
+            }
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Geometry {
             let logical = physical * 1000 / (1000 + u64::from(shape.spare_per_mille));
             geometry.pages = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
         }
-        if geometry.is_sound() { Ok(geometry) } else { Err(Error::TooSmall) }
+        if geometry.leaves_room() { Ok(geometry) } else { Err(Error::TooSmall) }
     }
 
     /// Returns the geometry that a superblock states, or `None` if it contradicts itself.
@@ -107,6 +107,15 @@ impl Geometry {
         let dense = u64::from(self.dense_pages());
         let room = segments.saturating_sub(reserve + 2) * dense;
         self.pages > 0 && u64::from(self.pages) <= room && places < u64::from(u32::MAX) - 1
+    }
+
+    /// Returns `true` if writes always find room: with all pages written and packed densely, so that
+    /// no segment gives space, the reserve and two segments are free beside the open segment of each
+    /// log.
+    fn leaves_room(&self) -> bool {
+        let taken = self.reserve() + u32::from(self.streams) + 2;
+        let room = u64::from(self.segments().saturating_sub(taken));
+        self.is_sound() && u64::from(self.pages) <= room * u64::from(self.dense_pages())
     }
 
     /// Returns the number of data pages that a segment holds at most, in batches as large as can be.

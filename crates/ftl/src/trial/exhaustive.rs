@@ -11,7 +11,7 @@ const SIZES: Sizes = Sizes {
     members: 1,
     member_pages: 130,
     segment_pages: 8,
-    spare_per_mille: 1200,
+    spare_per_mille: 1500,
     policy: Policy::baseline(10),
 };
 

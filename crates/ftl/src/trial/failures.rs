@@ -19,12 +19,12 @@ const SIZES: Sizes = Sizes {
     members: 2,
     member_pages: 260,
     segment_pages: 8,
-    spare_per_mille: 1200,
+    spare_per_mille: 1500,
     policy: Policy::HEAT3,
 };
 
 fn shape(uuid: &[u8; 16]) -> Shape {
-    Shape { uuid: *uuid, segment_pages: 8, spare_per_mille: 1200, policy: Policy::HEAT3 }
+    Shape { uuid: *uuid, segment_pages: 8, spare_per_mille: 1500, policy: Policy::HEAT3 }
 }
 
 fn created(uuid: &[u8; 16], count: usize) -> Members {
