@@ -74,7 +74,7 @@ fn name_of_status(status: Status) -> &'static str {
         Status::NoNamespace | Status::NoTenant => "NotFound",
         Status::NoResources => "ResourceError",
         Status::CompareFailed => "CompareFailed",
-        Status::BadChecksum | Status::MediaError => "MediaError",
+        Status::BadChecksum | Status::MediaError | Status::WritesLost => "MediaError",
         Status::NoSpace => "NoSpace",
         Status::ReadOnly => "ReadOnly",
         Status::Retry => "Busy",

@@ -24,6 +24,8 @@ pub(crate) enum Told {
     Connected { queue: u16 },
     /// The queue has lost its connection, or could not make one.
     Lost { queue: u16, why: Loss },
+    /// The queue has told the kernel of lost changes.
+    WritesLost { queue: u16 },
     /// The queue has ended, without an error if the device was stopped.
     Ended { queue: u16, outcome: Result<(), String> },
     /// Somebody asks the process to end.
@@ -58,6 +60,8 @@ pub(crate) struct Crew {
 /// The reason that a crew's [`watch`](Crew::watch) came to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
+    /// A successor of this process may have another storage epoch to know.
+    Epoch,
     /// The device was stopped.
     Stopped,
     /// Somebody asks the process to end.
@@ -118,7 +122,7 @@ impl Crew {
         Ok(true)
     }
 
-    /// Waits for the end of the device, or for a signal.
+    /// Waits for the end of the device, for a signal, or for another storage epoch.
     ///
     /// # Errors
     /// Says which queue has failed.
@@ -143,9 +147,18 @@ impl Crew {
             Told::Connected { queue } => {
                 tracing::info!(queue, "connected");
                 self.connected[usize::from(queue)] = true;
+                return Ok(Some(End::Epoch));
             }
             Told::Lost { queue, why } => {
                 tracing::warn!(queue, "no connection: {}", told(why));
+            }
+            Told::WritesLost { queue } => {
+                tracing::error!(
+                    queue,
+                    "the server's machine started anew and lost writes that were not flushed: a \
+                     flush has failed"
+                );
+                return Ok(Some(End::Epoch));
             }
             Told::Ended { queue, outcome } => {
                 outcome.map_err(|error| format!("queue {queue} has failed: {error}"))?;

@@ -197,6 +197,7 @@ fn make(
         device,
         process: std::process::id(),
         client: format!("{client:032x}"),
+        storage_epoch: None,
         volume: volume.clone(),
     };
     record.write(folder)?;
@@ -211,7 +212,7 @@ fn make(
     }
     control.start(device).map_err(refused)?;
     print(&format!("ready: {}", name(device)));
-    serve(control, folder, device, crew, file)
+    serve(control, folder, device, crew, file, &plan.server)
 }
 
 /// Serves a device whose process has ended. Its requests go to the server again under the identity
@@ -231,7 +232,7 @@ fn take_over(
     let parameters = control.parameters(device);
     let parameters = parameters.map_err(|e| format!("cannot ask for {}: {e}", name(device)))?;
     let is_read_only = parameters.basic.attributes.get() & attribute::READ_ONLY != 0;
-    let server = Server::find(&record.volume)?;
+    let server = Server::find(&record.volume)?.after(record.storage_epoch);
     let plan = plan(&info, server, record.identity()?, &record.volume, is_read_only);
     start_recovery(&mut control, device)?;
     let (mut crew, file) = crew(&plan, device)?;
@@ -242,7 +243,7 @@ fn take_over(
     let refused = |e: Error| format!("the kernel does not hand {} over: {e}", name(device));
     control.end_recovery(device).map_err(refused)?;
     print(&format!("ready: {} (taken over)", name(device)));
-    serve(&mut control, folder, device, crew, file)
+    serve(&mut control, folder, device, crew, file, &plan.server)
 }
 
 /// Waits until the kernel has taken the predecessor's end in.
@@ -320,9 +321,19 @@ fn serve(
     device: u32,
     mut crew: Crew,
     file: Arc<File>,
+    server: &Server,
 ) -> Result<(), String> {
     notify::ready();
-    while crew.watch()? == End::Asked {
+    loop {
+        let epoch = server.durability().settled_epoch();
+        if let Err(error) = Record::keep_epoch(folder, device, epoch) {
+            tracing::warn!("a successor may tell of lost writes without cause: {error}");
+        }
+        match crew.watch()? {
+            End::Stopped => break,
+            End::Epoch => continue,
+            End::Asked => {}
+        }
         let hold = match usage::hold(device) {
             Ok(hold) => hold,
             // A failure, so that the service manager starts the successor.

@@ -1,6 +1,6 @@
 //! The engine of one queue: requests that the kernel gives go to the server, and answers go back.
 //!
-//! One thread and one ring serve sockets and block device, and leave in one system call a turn.
+//! A thread with one ring serves the sockets and the block device, in one system call a turn.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use client::block::{BlockError, BlockOperation, BlockRequest, block_error, is_repeated};
 use client::{Done, Initiator, Op, Report};
-use contract::{Buf, BufPool, Instant, NamespaceId, SizeClass, Turn};
+use contract::{Buf, BufPool, Instant, NamespaceId, SizeClass, Status, Turn};
 use io::Sockets;
 use io::ublk::{Arrival, BlockQueue, Need};
 use wire::ublk::{IoDescriptor, Operation};
@@ -197,6 +197,10 @@ impl Engine {
             self.complete(tag, bytes as i32, done.buf, is_read);
             return;
         };
+        if done.status == Status::WritesLost {
+            // The crew's end is the process's end.
+            let _ = self.crew.send(Told::WritesLost { queue: self.number });
+        }
         let fail_after = self.terms.fail_after;
         let is_reached = self.initiator.is_connected(0);
         if is_repeated(done.status, is_reached, held.came_at, now, fail_after) {

@@ -5,8 +5,8 @@
 //! outlives the process: requests wait for a successor, which repeats what was in flight under the
 //! identity of its predecessor.
 //!
-//! What is deliberately not here: the translation of requests (`client::block`) and the commands of
-//! the kernel's driver (`io::ublk`).
+//! This crate deliberately leaves out the translation of requests (`client::block`) and the commands
+//! of the kernel's driver (`io::ublk`).
 #![forbid(unsafe_code)]
 
 mod command;

@@ -30,6 +30,10 @@ pub(crate) struct Record {
     /// The identity of the first queue at the server, in hexadecimal digits; those of the others
     /// follow. Whoever has it may repeat what was in flight.
     pub(crate) client: String,
+    /// The storage epoch of the server, up to which no loss is left to be told; `None` if the server
+    /// has given none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) storage_epoch: Option<u32>,
     /// The volume, as it was asked for.
     #[serde(flatten)]
     pub(crate) volume: Volume,
@@ -87,6 +91,19 @@ impl Record {
             fs::rename(&fresh, &path)
         };
         write().map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Keeps the storage epoch of a device's server for a successor.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub(crate) fn keep_epoch(folder: &Path, device: u32, epoch: Option<u32>) -> Result<(), String> {
+        match Record::read(folder, device)? {
+            Some(record) if epoch.is_some() && record.storage_epoch != epoch => {
+                Record { storage_epoch: epoch, ..record }.write(folder)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads the record of a device; `None` if there is none.
@@ -196,6 +213,7 @@ mod tests {
             device,
             process: 7,
             client: format!("{:032x}", 1_u128 << 100),
+            storage_epoch: Some(7),
             volume: Volume {
                 url: "reflex://127.0.0.1:7420".to_owned(),
                 namespace: Some(2),
@@ -217,6 +235,11 @@ mod tests {
         assert_eq!(Record::read(folder.path(), 3), Ok(Some(record(3))));
         assert_eq!(record(3).identity(), Ok(1 << 100));
         assert_eq!(Record::all(folder.path()), Ok(vec![record(3), record(10)]));
+        Record::keep_epoch(folder.path(), 3, None).unwrap();
+        assert_eq!(Record::read(folder.path(), 3), Ok(Some(record(3))), "nothing is known");
+        Record::keep_epoch(folder.path(), 3, Some(9)).unwrap();
+        let kept = Record { storage_epoch: Some(9), ..record(3) };
+        assert_eq!(Record::read(folder.path(), 3), Ok(Some(kept)));
         Record::remove(folder.path(), 3);
         assert_eq!(Record::all(folder.path()), Ok(vec![record(10)]));
     }

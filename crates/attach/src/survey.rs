@@ -2,9 +2,10 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::ToSocketAddrs;
+use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Address, Initiator, Loss, Options, Report, ServerEndpoint, Version};
+use client::{Address, Durability, Initiator, Loss, Options, Report, ServerEndpoint, Version};
 use contract::{Control, NamespaceId, NamespaceInfo};
 use io::{Clock, Endpoint, Network, Reactor, Ring, Sockets, SocketsConfig, UnixPath};
 
@@ -48,6 +49,19 @@ impl Server {
             ..Options::default()
         };
         Ok(Server { endpoint: endpoint(&address.place)?, options })
+    }
+
+    /// Returns the server for a successor of a client that knew this storage epoch.
+    #[must_use]
+    pub(crate) fn after(mut self, storage_epoch: Option<u32>) -> Server {
+        self.options.durability =
+            Arc::new(storage_epoch.map(Durability::after).unwrap_or_default());
+        self
+    }
+
+    /// Returns what all connections to the server know of the durability of changes.
+    pub(crate) fn durability(&self) -> &Durability {
+        &self.options.durability
     }
 
     /// Returns an initiator with one connection and `depth` requests, over the sockets of `ring`,

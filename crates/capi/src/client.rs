@@ -141,7 +141,7 @@ pub unsafe extern "C" fn nf_pwrite(
     unsafe { on(client, write) }
 }
 
-/// Makes acknowledged writes durable.
+/// Makes acknowledged writes durable. Fails once with `EIO` if the server's machine has lost some.
 ///
 /// # Safety
 /// The handle is null or open.

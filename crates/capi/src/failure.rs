@@ -69,7 +69,7 @@ pub(crate) fn errno_of_status(status: Status) -> c_int {
         Status::NoNamespace | Status::NoTenant => ENOENT,
         Status::NoResources => EDQUOT,
         Status::CompareFailed => EILSEQ,
-        Status::BadChecksum | Status::MediaError => EIO,
+        Status::BadChecksum | Status::MediaError | Status::WritesLost => EIO,
         Status::NoSpace => ENOSPC,
         Status::ReadOnly => EROFS,
         Status::Retry => EAGAIN,

@@ -1,7 +1,7 @@
 //! Requests of a block device of the operating system, as commands for a server, and the server's
 //! statuses as the errors that a block device has.
 //!
-//! What is deliberately not here: which operating system, and where a request's data is.
+//! This module knows neither the operating system nor the place of a request's data.
 
 use core::time::Duration;
 

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod durability;
 mod initiator;
 mod random;
 
@@ -21,5 +22,6 @@ pub mod nbd;
 pub mod nvme;
 
 pub use address::{Address, AddressError, ServerEndpoint};
+pub use durability::Durability;
 pub use initiator::{Done, Initiator, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 pub use random::Random;

@@ -178,6 +178,9 @@ pub struct HelloReply {
     pub namespaces: u16,
     /// The default namespace of requests that name none.
     pub namespace: u16,
+    /// The storage epoch, with which acknowledged changes that were not flushed may be lost; zero if
+    /// the server has none.
+    pub storage_epoch: u32,
 }
 
 /// A request to register or to change a tenant.

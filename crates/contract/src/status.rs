@@ -45,11 +45,14 @@ pub enum Status {
     ConnectionLost = 16,
     /// The server has an internal error, described in its log.
     Internal = 17,
+    /// A flush came too late for changes that were acknowledged before: they were lost with the
+    /// machine of the server (made by clients, never on the wire).
+    WritesLost = 18,
 }
 
 impl Status {
     /// Every status, in the order of its number.
-    pub const ALL: [Status; 18] = [
+    pub const ALL: [Status; 19] = [
         Status::Ok,
         Status::Unsupported,
         Status::Invalid,
@@ -68,6 +71,7 @@ impl Status {
         Status::AtomicTooLarge,
         Status::ConnectionLost,
         Status::Internal,
+        Status::WritesLost,
     ];
 
     /// Returns the number on the wire (protocol `reflex` version 2).
@@ -123,6 +127,9 @@ impl fmt::Display for Status {
             Status::AtomicTooLarge => "larger than the device writes atomically",
             Status::ConnectionLost => "connection lost",
             Status::Internal => "internal error",
+            Status::WritesLost => {
+                "writes that were not flushed are lost: the server's machine started anew"
+            }
         })
     }
 }

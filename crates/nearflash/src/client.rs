@@ -150,10 +150,11 @@ impl Client {
         wait_for_all(answers).await
     }
 
-    /// Makes all previously acknowledged writes durable.
+    /// Makes all previously acknowledged writes of the client durable.
     ///
     /// # Errors
-    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    /// [`Error::Failed`] or [`Error::ConnectionLost`]. `Failed(Status::WritesLost)`, once, if the
+    /// server's machine started anew and lost some of them.
     pub async fn flush(&self) -> Result<(), Error> {
         self.send(Command::Flush, Vec::new()).await?.await.map(drop)
     }

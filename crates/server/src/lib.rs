@@ -23,6 +23,7 @@ mod places;
 mod recalibrate;
 pub mod serve;
 mod sessions;
+mod storage_epoch;
 mod tenancy;
 pub mod translation;
 pub mod upgrade;

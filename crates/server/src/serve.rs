@@ -46,6 +46,7 @@ use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::ByListener;
+use crate::storage_epoch;
 use crate::upgrade::{
     Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
     tell_why_anew,
@@ -348,6 +349,14 @@ pub fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
     Draft::of(base, config, Beside::default()).map(drop)
 }
 
+/// Returns the number of workers if so many can serve these devices.
+fn check_workers(workers: usize, specs: &[flash::Spec]) -> Result<usize, String> {
+    match workers > 1 && specs.iter().any(Volume::is_of_one_worker) {
+        true => Err(format!("{workers} workers: {ONE_WORKER}")),
+        false => Ok(workers),
+    }
+}
+
 fn plan(
     args: &Args,
     base: &Config,
@@ -356,10 +365,7 @@ fn plan(
     mut successor: Option<&mut Successor>,
 ) -> Result<(Plan, WorkerController, WorkerMailbox), String> {
     let Draft { listen, size, limits, specs, clock, tenants } = draft;
-    let workers = size.most;
-    if workers > 1 && specs.iter().any(Volume::is_of_one_worker) {
-        return Err(format!("{workers} workers: {ONE_WORKER}"));
-    }
+    let workers = check_workers(size.most, &specs)?;
     if let Some(successor) = &mut successor {
         successor.find_devices(&specs)?;
     }
@@ -374,12 +380,15 @@ fn plan(
     let named = config.device_names().into_iter().zip(&specs).enumerate();
     let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
     let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
+    let storage_epoch = storage_epoch::of(named.iter().map(|(_, volume)| volume));
     let places = Arc::new(Places::of(named));
     // Sizes are known now that were not, such as those of block devices.
     let shared = draft::parts(base, config, &listen, &blocks, &tenants);
     let mut shared = shared.map_err(|mistakes| located(args, &mistakes))?;
+    shared.storage_epoch = storage_epoch;
     if let Some(successor) = successor {
         shared.namespaces = shared.namespaces.after(&successor.removals()?);
+        shared.storage_epoch = successor.storage_epoch().unwrap_or(storage_epoch);
     }
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");

@@ -193,8 +193,8 @@ layout! {
         [12] request_bytes_max: U32,
         /// The agreed features: [`FEATURE_CHECKSUMS`].
         [16] features: U32,
-        /// Zero.
-        [20] reserved_tail: U32,
+        /// The storage epoch; zero for none.
+        [20] storage_epoch: U32,
     }
 }
 

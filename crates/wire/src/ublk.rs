@@ -188,7 +188,7 @@ layout! {
         [0] queues: U16,
         /// Requests of each queue.
         [2] queue_depth: U16,
-        /// One of [`state`].
+        /// The state, a value of [`state`].
         [4] state: U16,
         /// Not used.
         [6] padding: U16,
@@ -264,7 +264,7 @@ layout! {
         [0] len: U32,
         /// Of [`parameter`].
         [4] kinds: U32,
-        /// What every device has.
+        /// The parameters that every device has.
         [8] basic: Basic,
         /// Discards and writes of zeroes.
         [40] discard: Discard,

@@ -13,4 +13,6 @@ pub struct Parts {
     pub listeners: Listeners,
     /// The fences.
     pub fences: Fences,
+    /// The storage epoch, which clients are told; zero for none.
+    pub storage_epoch: u32,
 }

@@ -428,6 +428,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             checksums: hello.checksums,
             namespaces: self.engine.namespaces.last(),
             namespace: self.engine.front.conns.get(id).sight.namespace.0,
+            storage_epoch: self.engine.front.shared.storage_epoch,
         }
     }
 

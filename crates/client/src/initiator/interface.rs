@@ -2,11 +2,14 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::sync::Arc;
 
 use contract::{
     Buf, CloseReason, Command, DIRECT_BYTES_MIN, Fatal, HelloReply, NamespaceId, NamespaceInfo,
     Notice, Slot, Status, TenantReply,
 };
+
+use crate::Durability;
 
 /// The identifier of a request from its submission to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -191,6 +194,8 @@ pub struct Options {
     pub silence_max: Duration,
     /// Seed of the jitter.
     pub seed: u64,
+    /// Changes that no flush has made durable, shared by all initiators of one volume.
+    pub durability: Arc<Durability>,
 }
 
 impl Default for Options {
@@ -211,6 +216,7 @@ impl Default for Options {
             reissues_max: 8,
             silence_max: Duration::from_secs(30),
             seed: 0,
+            durability: Arc::default(),
         }
     }
 }

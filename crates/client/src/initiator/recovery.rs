@@ -65,6 +65,9 @@ impl<T: Dial> Initiator<T> {
         let owner = &mut self.links[link];
         owner.state = LinkState::Up { conn };
         owner.was_up = hello.is_some();
+        if let Some(hello) = hello {
+            self.options.durability.meet(hello.storage_epoch);
+        }
         owner.heard = now;
         self.requests.report(Report::Connected { link, hello });
         self.requests.rouse(link);

@@ -1,12 +1,15 @@
 //! The requests in flight: the queue of each link, their order, and their ends.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use contract::{
     Buf, Command, Control, Fatal, Frame, FrameHead, Kind, NamespaceId, Slot, SlotTable, Status,
     Tag, TenantReply,
 };
 use proto::reflex::ClientSession;
+
+use crate::Durability;
 
 use super::interface::{Done, Options, Report, Ticket, Version};
 
@@ -35,6 +38,7 @@ pub(super) struct Requests {
     reissues_max: u8,
     /// `true` if the server ends the requests of an old connection before it accepts a new one.
     fenced: bool,
+    durability: Arc<Durability>,
 }
 
 /// The requests of a link.
@@ -67,6 +71,8 @@ pub(super) struct Flight {
     lent: Option<BufName>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
+    /// The span of changes that a flush ends.
+    span: u64,
 }
 
 impl Flight {
@@ -142,6 +148,7 @@ impl Requests {
             order: 0,
             reissues_max: options.reissues_max,
             fenced: options.version == Version::Two && options.client != 0,
+            durability: options.durability.clone(),
         }
     }
 
@@ -190,8 +197,16 @@ impl Requests {
         let order = self.order;
         self.order += 1;
         self.queues[link].load += 1;
-        let flight =
-            Flight { link, order, work, sent: false, reissues: 0, lent: None, answer: None };
+        let flight = Flight {
+            link,
+            order,
+            work,
+            sent: false,
+            reissues: 0,
+            lent: None,
+            answer: None,
+            span: 0,
+        };
         self.flights.insert(flight).expect("the caller asked for room")
     }
 
@@ -232,6 +247,9 @@ impl Requests {
         let Work::Data { command, stream, namespace, buf } = &mut flight.work else {
             unreachable!("the caller looked")
         };
+        if *command == Command::Flush {
+            flight.span = self.durability.begin_flush();
+        }
         let bytes = command.payload_bytes();
         let payload = match buf {
             Some(buf) if bytes > 0 => &buf.bytes()[..bytes],
@@ -335,7 +353,7 @@ impl Requests {
             return None;
         }
         let flight = self.retire(slot);
-        let status = flight.outcome(status);
+        let status = flight.outcome(self.durable(&flight, status));
         match flight.work {
             Work::Data { command, buf, .. } => {
                 self.done.push(Done { ticket: Ticket(slot), command, status, buf });
@@ -343,6 +361,19 @@ impl Requests {
             Work::Control(control) => self.report(unanswered(Ticket(slot), &control, status)),
         }
         flight.sent.then_some(flight.link)
+    }
+
+    /// Returns the status of a request that ended with this one at the server, in view of what has
+    /// become of the changes before it.
+    fn durable(&self, flight: &Flight, status: Status) -> Status {
+        match flight.work.place() {
+            Some((Command::Flush, _)) if status.is_ok() => self.durability.end_flush(flight.span),
+            Some((command, _)) if status.is_ok() && is_open_change(command) => {
+                self.durability.change();
+                status
+            }
+            _ => status,
+        }
     }
 
     /// Removes the request from the tables.
@@ -477,6 +508,19 @@ impl Requests {
         let later = ready.iter().position(|&other| flights.get(other).order > order);
         ready.insert(later.unwrap_or(ready.len()), slot);
         self.rouse(link);
+    }
+}
+
+/// Returns `true` if an acknowledged command has changed data that only a flush makes durable.
+fn is_open_change(command: Command) -> bool {
+    match command {
+        Command::Write { fua, .. } | Command::WriteZeroes { fua, .. } => !fua,
+        Command::Discard(_) | Command::CompareAndWrite(_) => true,
+        Command::WriteAtomic(_)
+        | Command::Read(_)
+        | Command::Compare(_)
+        | Command::Flush
+        | Command::Barrier => false,
     }
 }
 

@@ -582,3 +582,40 @@ fn version_one_serves_reads_and_writes() {
     world.turn();
     assert_eq!(world.ends(), [(Command::Flush, Status::Unsupported)]);
 }
+
+/// Has the server of `conn` answer everything with `Ok`, and returns how the requests ended.
+fn answer_all(world: &mut World, conn: contract::ConnId) -> Vec<(Command, Status)> {
+    world.turn();
+    for seen in world.seen(conn) {
+        let data = vec![0; seen.command.reply_bytes()];
+        world.end(conn, &seen, Status::Ok, &data);
+    }
+    world.ends()
+}
+
+/// Returns how a flush ends after `command`, where the server comes back with another epoch.
+fn flush_after(command: Command) -> Status {
+    let mut world = World::new(options());
+    world.storage_epoch = 7;
+    let conn = world.come_up();
+    submit(&mut world, command);
+    assert_eq!(answer_all(&mut world, conn), [(command, Status::Ok)]);
+    world.reset(conn);
+    world.storage_epoch = 8;
+    world.pass(20);
+    let again = world.come_up();
+    submit(&mut world, Command::Flush);
+    let ends = answer_all(&mut world, again);
+    submit(&mut world, Command::Flush);
+    assert_eq!(answer_all(&mut world, again), [(Command::Flush, Status::Ok)], "told once");
+    ends[0].1
+}
+
+#[test]
+fn a_flush_tells_of_writes_that_the_servers_machine_has_lost() {
+    let range = Range::new(1, 1);
+    assert_eq!(flush_after(write(1)), Status::WritesLost);
+    assert_eq!(flush_after(Command::Discard(range)), Status::WritesLost);
+    assert_eq!(flush_after(Command::Write { range, fua: true }), Status::Ok, "it was durable");
+    assert_eq!(flush_after(read(1)), Status::Ok);
+}

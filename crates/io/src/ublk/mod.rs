@@ -1,8 +1,8 @@
 //! The kernel's block devices that a program serves (`ublk_drv`): the control device, the queues of a
 //! device, and what keeps a program from waiting for its own device.
 //!
-//! What is deliberately not here: which requests a device takes and how they are served. The choice
-//! of how data is copied is docs/adr/0034-attach.md.
+//! This module knows neither the requests that a device takes nor how they are served. The way of
+//! data is chosen in docs/adr/0034-attach.md.
 
 mod control;
 mod guard;

@@ -78,6 +78,7 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
                 in_flight_max: job.shape.in_flight_max(),
                 client: options.client.wrapping_add(n as u128),
                 seed: options.seed.wrapping_add(n as u64),
+                durability: Arc::default(),
                 ..options.clone()
             };
             let (server, namespace) = (endpoint.clone(), *namespace);

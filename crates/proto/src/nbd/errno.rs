@@ -15,7 +15,9 @@ pub(super) fn of(status: Status, kind: Kind) -> u32 {
         Status::NoResources | Status::NoTenant => errno::ENOMEM,
         // NBD has no word for "try again". The namespace is gone, or the server will be.
         Status::Retry | Status::NoNamespace => errno::ESHUTDOWN,
-        Status::MediaError | Status::Internal | Status::ConnectionLost => errno::EIO,
+        Status::MediaError | Status::Internal | Status::ConnectionLost | Status::WritesLost => {
+            errno::EIO
+        }
         _ => errno::EINVAL,
     }
 }

@@ -130,11 +130,10 @@ fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>
     Ok(heads(&[head.as_bytes(), body.as_bytes(), register.name.as_bytes()]))
 }
 
-/// Returns the status of a reply. `ConnectionLost` is for clients to report, so a server's becomes
-/// `Internal`.
+/// Returns the status of a reply. Some are for clients to report; a server's become `Internal`.
 pub(super) fn status(head: &ReplyHead) -> Status {
     match Status::from_code(head.status.get()) {
-        Status::ConnectionLost => Status::Internal,
+        Status::ConnectionLost | Status::WritesLost => Status::Internal,
         status => status,
     }
 }
@@ -199,6 +198,7 @@ fn hello_reply(body: &HelloBody) -> HelloReply {
         checksums: body.features.get() & FEATURE_CHECKSUMS != 0,
         namespaces: body.namespaces.get(),
         namespace: body.namespace.get(),
+        storage_epoch: body.storage_epoch.get(),
     }
 }
 

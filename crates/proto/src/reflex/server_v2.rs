@@ -267,7 +267,7 @@ fn hello_body(reply: &HelloReply, checksums: bool) -> HelloBody {
         queue_depth: reply.queue_depth.into(),
         request_bytes_max: reply.request_bytes_max.into(),
         features: if checksums { FEATURE_CHECKSUMS } else { 0 }.into(),
-        reserved_tail: 0.into(),
+        storage_epoch: reply.storage_epoch.into(),
     }
 }
 

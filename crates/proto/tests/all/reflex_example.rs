@@ -42,6 +42,7 @@ fn the_example_is_what_both_ends_say() {
         checksums: false,
         namespaces: 1,
         namespace: 1,
+        storage_epoch: 0x9ab4_03d1,
     };
     let reply = Reply::Hello { tag: 1, status: Status::Ok, reply };
     let welcome = server.reply(&reply, &[]).expect("a reply");

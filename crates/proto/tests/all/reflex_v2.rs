@@ -32,7 +32,7 @@ const HELLO_REPLY: &str = "
     00000000 00000000
     0200 0300 0100 0000          ; version 2, 3 namespaces, the default is 1
     40000000 00001000            ; 64 requests, 1 MiB
-    01000000 00000000            ; checksums";
+    01000000 78563412            ; checksums, the storage epoch";
 
 fn hello() -> Hello {
     Hello {
@@ -53,6 +53,7 @@ fn limits() -> HelloReply {
         checksums: true,
         namespaces: 3,
         namespace: 1,
+        storage_epoch: 0x1234_5678,
     }
 }
 

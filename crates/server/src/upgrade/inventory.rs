@@ -54,6 +54,9 @@ pub(super) struct ServerInventory {
     pub(super) state: Option<StateAt>,
     /// A service manager watches it.
     is_watched: bool,
+    /// The storage epoch that clients were told.
+    #[serde(default)]
+    pub(super) storage_epoch: Option<u32>,
 }
 
 /// A device, and how many descriptors it is passed with.
@@ -225,6 +228,7 @@ impl ServerInventory {
             connections: 0,
             state: None,
             is_watched: notify::is_watched(),
+            storage_epoch: None,
         })
     }
 

@@ -201,6 +201,11 @@ impl Successor {
         removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())
     }
 
+    /// Returns the storage epoch of the older process, if it says one: nothing is lost by a take-over.
+    pub(crate) fn storage_epoch(&self) -> Option<u32> {
+        self.inventory.storage_epoch
+    }
+
     /// Gives up: the older process goes on.
     pub(crate) fn stop(&self, why: &str) {
         self.talk.stop(why);

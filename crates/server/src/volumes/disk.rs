@@ -32,10 +32,10 @@ impl Volume {
         }
     }
 
-    /// Checks that the disk of the named device is the one that served before.
+    /// Checks that the named device is on the disk that served it before.
     ///
     /// # Errors
-    /// It is another one, or none that can be identified.
+    /// Fails if the device is on another disk, or on a disk that cannot be identified.
     pub(crate) fn check_kept_disk(
         &self,
         device: &str,

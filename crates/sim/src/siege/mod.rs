@@ -356,5 +356,6 @@ fn parts(tenants: &[TenantId]) -> Arc<Parts> {
         namespaces: Namespaces::new(vec![namespace]),
         listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
+        storage_epoch: 0,
     })
 }

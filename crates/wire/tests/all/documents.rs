@@ -57,7 +57,7 @@ fn tables_of_the_documents_are_the_structs() {
             tenant payload_crc32c reserved_tail),
         fields!(ReplyHead: opcode flags status body_bytes tag body_crc32c reserved),
         fields!(HelloBody: version namespaces namespace reserved queue_depth request_bytes_max
-            features reserved_tail),
+            features storage_epoch),
         fields!(InfoBody: blocks physical_block_bytes atomic_blocks_max namespace rights flags
             reserved),
         fields!(SloBody: latency_us iops request_bytes percentile_tenths read_percent name_bytes),

@@ -179,7 +179,7 @@ fn scratch_stays_while_a_probe_may_still_write_there() {
     place.told(&["device", "recalibrate", "disk", "--scratch", "scratch"]);
     let mut client = Client::new(place.admin().parse().unwrap()).unwrap();
     // What probes have been sent is at the device for long.
-    wait_until("probes that are paid for", PATIENCE, || {
+    wait_until("probes that are paid for", 3 * PATIENCE, || {
         let probes = |one: &TenantStatus| one.name.starts_with("(recalibration");
         let tenants = client.tenants().unwrap_or_default();
         tenants.iter().any(|one| probes(one) && one.measured.tokens > 0.0)

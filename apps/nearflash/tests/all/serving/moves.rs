@@ -117,6 +117,7 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
 
 /// The server finds the load and its end by itself.
 #[test]
+#[ignore = "full: a load is one only where the machine has processors for it"]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {
     let place = Place::new().of_workers("1..2");
     let server = place.start();

@@ -29,7 +29,11 @@ impl Place {
     }
 
     fn launch(&self, query: &str) -> Launch {
-        Launch::new(&["--device", "mem:16MiB", "--listen", &format!("{}{query}", self.url())])
+        self.launch_with("mem:16MiB", query)
+    }
+
+    fn launch_with(&self, device: &str, query: &str) -> Launch {
+        Launch::new(&["--device", device, "--listen", &format!("{}{query}", self.url())])
     }
 
     /// A server with this access rule and these options of the listener.
@@ -198,4 +202,26 @@ fn a_client_without_a_server_is_told() {
     let said = said(&ran);
     assert!(!ran.status.success() && said.contains("nearflash serve"), "{said}");
     assert!(said.contains(&place.url()), "{said}");
+}
+
+/// Returns how flushes end before and after a kill of a server that has this device.
+fn flushes_around_a_kill(device: &str) -> [Result<(), Error>; 3] {
+    let place = Place::new();
+    let mut server = place.launch_with(device, "").start();
+    let client = Client::connect(&place.url(), Options::default()).unwrap();
+    client.write(0, &[1; 4096]).unwrap();
+    let before = client.flush();
+    client.write(8, &[2; 4096]).unwrap();
+    server.kill();
+    let _server = place.launch_with(device, "").start();
+    [before, client.flush(), client.flush()]
+}
+
+#[test]
+fn a_flush_tells_of_writes_that_ended_with_the_process() {
+    let lost = Err(Error::Failed(Status::WritesLost));
+    assert_eq!(flushes_around_a_kill("mem:1MiB"), [Ok(()), lost, Ok(())]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("file:{}?size=1MiB", folder.path().join("volume").display());
+    assert_eq!(flushes_around_a_kill(&file), [Ok(()), Ok(()), Ok(())], "files outlive it");
 }

@@ -91,6 +91,8 @@ pub(crate) struct World {
     pub(crate) done: Vec<Done>,
     pub(crate) reports: Vec<Report>,
     servers: Vec<(ConnId, ServerSession)>,
+    /// The storage epoch with which the server answers hellos.
+    pub(crate) storage_epoch: u32,
 }
 
 /// A request as the server received it.
@@ -113,6 +115,7 @@ impl World {
             done: Vec::new(),
             reports: Vec::new(),
             servers: Vec::new(),
+            storage_epoch: 0,
         }
     }
 
@@ -173,7 +176,11 @@ impl World {
             }
         });
         for tag in tags {
-            let reply = HelloReply { queue_depth: 128, ..HelloReply::default() };
+            let reply = HelloReply {
+                queue_depth: 128,
+                storage_epoch: self.storage_epoch,
+                ..HelloReply::default()
+            };
             self.reply(conn, &Reply::Hello { tag, status, reply }, &[]);
         }
     }
