@@ -148,6 +148,10 @@ fn endpoint(place: &ServerEndpoint) -> Result<Endpoint, String> {
         ServerEndpoint::Unix(path) => {
             UnixPath::new(path).map(Endpoint::from).map_err(|e| e.to_string())
         }
+        ServerEndpoint::Packets(name) => Err(format!(
+            "reflex+udp://{name}: block devices are attached over streams alone; expected \
+             reflex://HOST:PORT or reflex+unix:PATH"
+        )),
         ServerEndpoint::Network(name) => {
             let found = name.to_socket_addrs().map(|mut found| found.next());
             match found.map_err(|e| format!("cannot find `{name}`: {e}"))? {

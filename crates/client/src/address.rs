@@ -1,5 +1,5 @@
-//! Addresses of servers: `reflex://HOST:PORT`, or `reflex+unix:PATH` on the same machine, with
-//! `?v=1` for version 1 of the protocol.
+//! Addresses of servers: `reflex://HOST:PORT`, `reflex+udp://HOST:PORT` for packets instead of TCP,
+//! or `reflex+unix:PATH` on the same machine, with `?v=1` for version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
@@ -20,6 +20,8 @@ pub struct Address {
 pub enum ServerEndpoint {
     /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
     Network(String),
+    /// A network endpoint that receives packets over UDP, `HOST:PORT`.
+    Packets(String),
     /// The path of a Unix socket.
     Unix(String),
 }
@@ -28,6 +30,7 @@ impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
+            ServerEndpoint::Packets(host_and_port) => write!(f, "reflex+udp://{host_and_port}"),
             ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
         }
     }
@@ -36,7 +39,7 @@ impl fmt::Display for ServerEndpoint {
 /// The reason that a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// The text begins neither with `reflex://` nor with `reflex+unix:`.
+    /// The text begins with none of `reflex://`, `reflex+udp://` and `reflex+unix:`.
     Scheme,
     /// The port is missing or invalid.
     Port,
@@ -49,9 +52,10 @@ pub enum AddressError {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AddressError::Scheme => {
-                f.write_str("a server is written reflex://HOST:PORT or reflex+unix:PATH")
-            }
+            AddressError::Scheme => f.write_str(
+                "a server is written reflex://HOST:PORT, reflex+udp://HOST:PORT or \
+                 reflex+unix:PATH",
+            ),
             AddressError::Port => f.write_str("a port is missing, as in reflex://127.0.0.1:7420"),
             AddressError::Path => {
                 f.write_str("a path is missing, as in reflex+unix:/run/nearflash/data.sock")
@@ -71,7 +75,9 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let place = if let Some(host) = place.strip_prefix("reflex://") {
-            network(host.strip_suffix('/').unwrap_or(host))?
+            ServerEndpoint::Network(network(host)?)
+        } else if let Some(host) = place.strip_prefix("reflex+udp://") {
+            ServerEndpoint::Packets(network(host)?)
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path)?
         } else {
@@ -86,10 +92,12 @@ impl FromStr for Address {
     }
 }
 
-fn network(host: &str) -> Result<ServerEndpoint, AddressError> {
+/// Parses `HOST:PORT`, which a slash may follow.
+fn network(host: &str) -> Result<String, AddressError> {
+    let host = host.strip_suffix('/').unwrap_or(host);
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(ServerEndpoint::Network(host.to_owned()))
+            Ok(host.to_owned())
         }
         _ => Err(AddressError::Port),
     }
@@ -123,6 +131,8 @@ mod tests {
             "reflex://127.0.0.1:7420",
             "reflex://[::1]:7420?v=1",
             "reflex://host:1",
+            "reflex+udp://host:1",
+            "reflex+udp://[::1]:7420?v=1",
             "reflex+unix:/run/a.sock",
             "reflex+unix:./a:b?v=1",
         ] {
@@ -138,6 +148,7 @@ mod tests {
         let error = |text: &str| text.parse::<Address>().unwrap_err();
         assert_eq!(error("http://localhost:80"), AddressError::Scheme);
         assert_eq!(error("reflex://localhost"), AddressError::Port);
+        assert_eq!(error("reflex+udp://localhost"), AddressError::Port);
         assert_eq!(error("reflex://:80"), AddressError::Port);
         assert_eq!(error("reflex://h:99999"), AddressError::Port);
         assert_eq!(error("reflex+unix:"), AddressError::Path);

@@ -22,13 +22,15 @@ pub enum Endpoint {
     Internet(SocketAddr),
     /// Through a socket in this machine's file system.
     Unix(UnixPath),
+    /// In packets over UDP (docs/adr/0035-udp.md).
+    Packets(SocketAddr),
 }
 
 impl Endpoint {
     /// Returns the address on the network, if it is one.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
-            Endpoint::Internet(address) => Some(*address),
+            Endpoint::Internet(address) | Endpoint::Packets(address) => Some(*address),
             Endpoint::Unix(_) => None,
         }
     }
@@ -39,17 +41,17 @@ impl Endpoint {
     }
 
     pub(crate) fn family(&self) -> AddressFamily {
-        match self {
-            Endpoint::Internet(SocketAddr::V4(_)) => AddressFamily::INET,
-            Endpoint::Internet(SocketAddr::V6(_)) => AddressFamily::INET6,
-            Endpoint::Unix(_) => AddressFamily::UNIX,
+        match self.internet() {
+            Some(SocketAddr::V4(_)) => AddressFamily::INET,
+            Some(SocketAddr::V6(_)) => AddressFamily::INET6,
+            None => AddressFamily::UNIX,
         }
     }
 
     /// Returns the peer of a dialled connection.
     pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
         match self {
-            Endpoint::Internet(address) => Peer::Internet(*address),
+            Endpoint::Internet(address) | Endpoint::Packets(address) => Peer::Internet(*address),
             // What listens has a user; a socket that cannot say which is not connected any more.
             Endpoint::Unix(_) => Peer::Local { uid: peer_uid(socket).unwrap_or(u32::MAX) },
         }
@@ -71,7 +73,7 @@ impl From<UnixPath> for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Internet(address) => address.fmt(f),
+            Endpoint::Internet(address) | Endpoint::Packets(address) => address.fmt(f),
             Endpoint::Unix(path) => path.fmt(f),
         }
     }

@@ -142,6 +142,19 @@ impl Listener {
         Ok(Listener { file: Some(file), socket: Arc::new(socket), endpoint: path.clone().into() })
     }
 
+    /// Receives packets at `address`, over UDP; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// Says which address and what is in the way.
+    pub fn bind_packets(address: SocketAddr) -> Result<Listener, Error> {
+        let socket = crate::datagram::bind(address)?;
+        let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
+        let any = rustix::net::getsockname(&socket).map_err(fail)?;
+        let address = SocketAddr::try_from(any).map_err(fail)?;
+        let endpoint = Endpoint::Packets(address);
+        Ok(Listener { file: None, socket: Arc::new(socket), endpoint })
+    }
+
     /// Returns another handle to the socket, for callers that accept in their own way; the file of
     /// a Unix socket stays with this listener.
     ///
@@ -157,13 +170,19 @@ impl Listener {
     /// # Errors
     /// Fails if the socket does not listen, or is none.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
+        if let Endpoint::Packets(address) = endpoint {
+            return Err(Error::new(format!(
+                "connections over packets at {address} cannot be taken over: stop the server that \
+                 runs, and start the new one"
+            )));
+        }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
             return Err(Error::new(format!("what was passed for {endpoint} does not listen")));
         }
         let file = match &endpoint {
-            Endpoint::Internet(_) => None,
             Endpoint::Unix(path) => SocketFile::of(path),
+            _ => None,
         };
         Ok(Listener { file, socket: Arc::new(socket), endpoint })
     }

@@ -29,7 +29,9 @@ impl Owner {
     const BEFORE_SOCKETS: usize = 1;
     /// The sockets.
     pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
-    const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 1;
+    /// The lane of packets.
+    pub(crate) const PACKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8 + 1);
+    const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 2;
 
     /// Returns the owner of the `n`-th device's completions.
     ///

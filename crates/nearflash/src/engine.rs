@@ -3,15 +3,15 @@
 //! This module deliberately leaves out who waits for an answer: the caller keeps that by ticket.
 
 use std::collections::VecDeque;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
 use contract::{Control, Instant, NamespaceId};
 use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, Reactor, Readiness, Ring, Sockets,
-    SocketsConfig, UnixPath, Waker,
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Readiness, Ring,
+    Sockets, SocketsConfig, UnixPath, Waker,
 };
 
 use crate::options::Options;
@@ -99,17 +99,23 @@ pub(crate) struct Engine<N: Network> {
     is_foreign: bool,
 }
 
-/// An engine over either kernel interface.
+/// An engine over either kernel interface, and over packets.
 pub(crate) enum AnyEngine {
     Ring(Box<Engine<Sockets>>),
     Epoll(Box<Engine<EpollSockets>>),
+    Packets(Box<Engine<PacketSockets>>),
 }
 
 impl AnyEngine {
     /// Returns an engine that dials with its first poll. Containers often forbid io_uring; epoll
-    /// costs some speed and nothing else.
+    /// costs some speed and nothing else. Packets need io_uring.
     pub(crate) fn new(address: &Address, options: &Options) -> Result<AnyEngine, Error> {
+        let in_packets = matches!(address.place, ServerEndpoint::Packets(_));
         match Ring::new() {
+            Ok(ring) if in_packets => {
+                Engine::new(ring, address, options).map(Box::new).map(AnyEngine::Packets)
+            }
+            Err(no_ring) if in_packets => Err(Error::System(no_ring.to_string())),
             Ok(ring) => Engine::new(ring, address, options).map(Box::new).map(AnyEngine::Ring),
             Err(no_ring) => match EpollReactor::new() {
                 Ok(epoll) => {
@@ -345,13 +351,15 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
             Ok(path) => Ok(path.into()),
             Err(error) => Err(Error::Address(error.to_string())),
         },
-        ServerEndpoint::Network(name) => {
-            let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
-            let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-            let address = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
-            Ok(address.into())
-        }
+        ServerEndpoint::Network(name) => look_up(name).map(Endpoint::Internet),
+        ServerEndpoint::Packets(name) => look_up(name).map(Endpoint::Packets),
     }
+}
+
+fn look_up(name: &str) -> Result<SocketAddr, Error> {
+    let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
+    let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    found.next().ok_or_else(|| unknown("it has no address".to_owned()))
 }
 
 fn unreachable_text(address: &Address, why: Loss) -> String {

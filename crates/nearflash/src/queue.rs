@@ -54,6 +54,7 @@ macro_rules! engine {
         match $any {
             AnyEngine::Ring($engine) => $call,
             AnyEngine::Epoll($engine) => $call,
+            AnyEngine::Packets($engine) => $call,
         }
     };
 }

@@ -34,6 +34,10 @@ const PACED_PACKETS: u32 = 8;
 /// between packets.
 const LEAST_PART: u32 = 64;
 
+/// The longest pause between two packets: round trips of a busy machine are no sign of a queue that
+/// long.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
 /// The window of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
@@ -105,7 +109,7 @@ impl Control {
             return None;
         }
         let nanos = smoothed.as_nanos() as u64 * u64::from(bytes) / u64::from(self.window);
-        Some(Duration::from_nanos(nanos))
+        Some(Duration::from_nanos(nanos).min(PAUSE_MAX))
     }
 
     /// Begins anew with a short window: packets have another size from now on, so the least round

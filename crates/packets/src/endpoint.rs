@@ -26,9 +26,6 @@ use crate::station::Station;
 /// Answers of the handshake that wait for their turn to leave.
 const ANSWERS_MAX: usize = 64;
 
-/// The least packet that an endpoint speaks: a hello fits.
-const PACKET_BYTES_MIN: usize = wire::packets::HELLO_BYTES;
-
 /// A packet that a lane received. Its buffer is lent until [`Endpoint::take_back`] returns it.
 #[derive(Debug)]
 pub struct Arrived {
@@ -73,7 +70,10 @@ impl Endpoint {
     /// Panics if packets are smaller than a hello or larger than the format allows.
     pub fn new(settings: Settings) -> Endpoint {
         let bytes = settings.packet_bytes;
-        assert!((PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&bytes), "packets of {bytes} bytes");
+        assert!(
+            (Settings::PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&bytes),
+            "packets of {bytes} bytes"
+        );
         let max = settings.associations_max;
         Endpoint {
             associations: Slab::new(max),
@@ -188,12 +188,9 @@ impl Endpoint {
     /// # Panics
     /// Panics without [`room`](Endpoint::room).
     pub fn send(&mut self, conn: ConnId, frame: Frame, strict: bool) {
-        let may = |state| matches!(state, ChannelState::Opening | ChannelState::Open);
-        let place = self.pools.place(conn).filter(|place| may(self.pools.channels[*place].state));
-        let Some(place) = place else {
+        let Some(place) = self.pools.place(conn).filter(|_| self.may_send(conn)) else {
             let buf = frame.body.map(crate::event::BufOf);
-            self.pools.events.extend(buf.map(|buf| Event::Sent { conn, buf }));
-            return;
+            return self.pools.events.push_back(Event::Sent { conn, buf });
         };
         let association = self.pools.channels[place].association;
         self.associations[association].words.queue(
@@ -204,6 +201,13 @@ impl Endpoint {
             strict,
         );
         self.refresh(association);
+    }
+
+    /// Returns `true` if messages of a channel are sent: neither end has ended it.
+    pub fn may_send(&self, conn: ConnId) -> bool {
+        let place = self.pools.place(conn);
+        let state = place.map(|place| self.pools.channels[place].state);
+        matches!(state, Some(ChannelState::Opening | ChannelState::Open))
     }
 
     /// Ends our direction after the queued messages. The peer's end follows, then
@@ -336,6 +340,16 @@ impl Endpoint {
     /// Returns the next event.
     pub fn event(&mut self) -> Option<Event> {
         self.pools.events.pop_front()
+    }
+
+    /// Returns `true` if there is an event.
+    pub fn has_events(&self) -> bool {
+        !self.pools.events.is_empty()
+    }
+
+    /// Answers hellos from now on, or no more.
+    pub fn accept(&mut self, accepts: bool) {
+        self.settings.accepts = accepts;
     }
 
     /// Returns the bytes of a delivery.

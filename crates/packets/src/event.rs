@@ -67,8 +67,8 @@ pub enum Event {
     Sent {
         /// The channel.
         conn: ConnId,
-        /// The body.
-        buf: BufOf,
+        /// The body, if the message had one.
+        buf: Option<BufOf>,
     },
     /// A channel has ended. No further event of it follows but `Sent`.
     Closed {

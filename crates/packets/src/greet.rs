@@ -261,6 +261,36 @@ impl Endpoint {
     }
 }
 
+/// Makes the packet that tells a peer that its association is over: the first at or above the
+/// place `at`, which goes on behind it. Returns `false` if there is none.
+pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -> bool {
+    while (*at as usize) < endpoint.settings.associations_max {
+        let place = *at;
+        *at += 1;
+        let Some(association) = endpoint.associations.get(place) else { continue };
+        if !association.is_up() {
+            continue;
+        }
+        // What the peer would hear from us if it asked after we had forgotten it.
+        let ours = u32::from(endpoint.settings.worker) << 24 | place;
+        let (lane, to) = {
+            let path = &endpoint.pools.paths[association.paths[0]];
+            (path.lane, path.to)
+        };
+        let reset = ResetBody {
+            cookie: association.cookie.into(),
+            association: ours.into(),
+            reserved: 0.into(),
+            proof: reset_proof(association.cookie, ours),
+        };
+        packet.begin(lane, to, endpoint.settings.packet_bytes);
+        packet.append(reset.as_bytes());
+        packet.finish(without_number(PacketKind::RESET, (0, 0), 0), &endpoint.pools.messages);
+        return true;
+    }
+    false
+}
+
 /// Returns the head of a packet that belongs to no path.
 fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: u16) -> Head {
     Head {

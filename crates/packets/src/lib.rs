@@ -6,6 +6,8 @@
 //! sessions. A message is delivered exactly once, in any order down to a *floor* that its sender
 //! sets.
 //!
+//! [`Packets`] makes the port [`Transport`](contract::Transport) of an endpoint above a [`Lane`].
+//!
 //! This crate deliberately leaves out lanes, clocks and chance. Time and secrets come in as
 //! arguments, and the caller carries the packets.
 #![no_std]
@@ -18,6 +20,7 @@ extern crate std;
 mod association;
 pub mod batch;
 mod channel;
+mod conns;
 mod control;
 mod credits;
 mod deadlines;
@@ -29,6 +32,7 @@ mod greet;
 mod head;
 mod hear;
 mod incoming;
+mod lane;
 mod loss;
 mod message;
 mod outgoing;
@@ -47,6 +51,7 @@ mod settings;
 mod slab;
 mod speak;
 mod station;
+mod transport;
 #[cfg(test)]
 mod trial;
 mod window;
@@ -57,7 +62,9 @@ pub use control::Policy;
 pub use endpoint::{Arrived, Endpoint};
 pub use event::{AssociationId, BufOf, Delivery, Down, Event};
 pub use head::PACKET_BYTES_MAX;
+pub use lane::Lane;
 pub use packet::{Lent, PARTS_MAX, Packet};
 pub use pools::Counters;
 pub use settings::Settings;
 pub use station::Station;
+pub use transport::{Packets, TransportSettings};

@@ -14,6 +14,9 @@ use crate::station::Station;
 /// Bodies up to this size are copied behind their heads.
 const COPIED_BYTES_MAX: usize = 512;
 
+/// Bytes of a reset.
+pub(crate) const RESET_BYTES: usize = HEAD_BYTES + size_of::<wire::packets::ResetBody>();
+
 /// Parts that a packet has at most.
 pub const PARTS_MAX: usize = 32;
 

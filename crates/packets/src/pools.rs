@@ -154,8 +154,9 @@ impl Pools {
         let message = self.messages.give(place);
         let (channel, bytes) = (message.channel, message.bytes);
         let conn = self.conn(channel);
-        if let Some(buf) = message.into_body() {
-            self.events.push_back(Event::Sent { conn, buf: BufOf(buf) });
+        if message.kind == crate::piece::Kind::Data {
+            let buf = message.into_body().map(BufOf);
+            self.events.push_back(Event::Sent { conn, buf });
         }
         let channel_of = &mut self.channels[channel];
         channel_of.messages -= 1;

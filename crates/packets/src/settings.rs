@@ -34,6 +34,9 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Bytes of the smallest largest packet: a hello fits.
+    pub const PACKET_BYTES_MIN: usize = wire::packets::HELLO_BYTES;
+
     /// The sizes of a worker, without a secret.
     pub const WORKER: Settings = Settings {
         secret: [0; 32],

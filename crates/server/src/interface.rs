@@ -1,7 +1,7 @@
 //! Which way to the kernel a server takes: io_uring, or epoll where that is forbidden.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
-use io::{EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets};
+use io::{EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Ring, Sockets};
 
 use crate::log;
 use crate::volumes::Through;
@@ -56,6 +56,12 @@ pub(crate) trait Way: Network {
 }
 
 impl Way for Sockets {
+    fn through(reactor: &Ring) -> Through<'_> {
+        Through::Ring(reactor)
+    }
+}
+
+impl Way for PacketSockets {
     fn through(reactor: &Ring) -> Through<'_> {
         Through::Ring(reactor)
     }

@@ -7,6 +7,7 @@ use contract::{ListenerId, NamespaceId};
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
 /// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]` or
@@ -41,6 +42,7 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
+                    reflex+udp://HOST:PORT[?namespace=N&tenant=NAME], \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
                     nbd://HOST[:PORT][?namespace=N&tenant=NAME] or \
@@ -62,6 +64,8 @@ impl ListenAt {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(host) = place.strip_prefix("reflex://") {
             look_up(host.trim_end_matches('/'), url)?.into()
+        } else if let Some(host) = place.strip_prefix("reflex+udp://") {
+            Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?)
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path, url)?.into()
         } else if let Some(host) = place.strip_prefix("nbd://") {
@@ -120,6 +124,7 @@ impl ListenAt {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),
             Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
+            Endpoint::Packets(address) => Listener::bind_packets(*address),
         };
         bound.map_err(|error| error.to_string())
     }
@@ -154,6 +159,7 @@ pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
         (Endpoint::Internet(address), Protocol::NvmeTcp) => format!("nvme-tcp://{address}"),
         (Endpoint::Internet(address), Protocol::Nbd) => format!("nbd://{address}"),
         (Endpoint::Internet(address), Protocol::Reflex) => format!("reflex://{address}"),
+        (Endpoint::Packets(address), _) => format!("reflex+udp://{address}"),
         (Endpoint::Unix(path), Protocol::Nbd) => format!("nbd+unix:{path}"),
         (Endpoint::Unix(path), _) => format!("reflex+unix:{path}"),
     }
@@ -169,6 +175,8 @@ mod tests {
         assert_eq!(url(listen.protocol, &listen.endpoint), "reflex://127.0.0.1:7420");
         assert_eq!(listen.namespace, NamespaceId(3));
         assert!(ListenAt::parse(DEFAULT_URL).is_ok());
+        let listen = ListenAt::parse("reflex+udp://127.0.0.1:7420?tenant=t").unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), "reflex+udp://127.0.0.1:7420");
         for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]
         {
             let error = ListenAt::parse(bad).unwrap_err();

@@ -19,8 +19,8 @@ use std::time::Duration;
 use contract::{BufPool, ListenerId};
 use control::{Tenants, WorkerCommands, WorkerController, WorkerMailbox};
 use io::{
-    Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
-    Waker,
+    Clock, EpollSockets, Listener, PacketSockets, Reactor, Sockets, SocketsConfig, SpinPolicy,
+    Spread, TcpOptions, Waker,
 };
 use proto::nvme::Fabric;
 use qos::{AnyScheduler, PassThrough, QueueLimits};
@@ -275,6 +275,7 @@ fn serve(
     let listeners = doors.take_listeners();
     let (now, later) = if successor.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
     let (threads, wakers) = match chosen {
+        Chosen::IoUring if has_packets(&listen_at) => start::<PacketSockets>(&plan, now)?,
         Chosen::IoUring => start::<Sockets>(&plan, now)?,
         Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
@@ -304,6 +305,12 @@ fn serve(
     doors.let_answers_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Returns true if workers need packets beside streams. Without a listener of packets, streams cost
+/// what they would if there were no packets.
+fn has_packets(listen: &[ListenAt]) -> bool {
+    listen.iter().any(|at| matches!(at.endpoint, io::Endpoint::Packets(_)))
 }
 
 /// Takes the signals that end a server.

@@ -11,7 +11,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("nearflash-flash", &["nearflash-contract", "nearflash-wire"]),
     ("nearflash-ftl", &["nearflash-contract"]),
     ("nearflash-packets", &["nearflash-contract", "nearflash-wire"]),
-    ("nearflash-io", &["nearflash-contract", "nearflash-wire"]),
+    ("nearflash-io", &["nearflash-contract", "nearflash-wire", "nearflash-packets"]),
     ("nearflash-worker", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-client", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-spec", &["nearflash-contract", "nearflash-flash"]),

@@ -15,6 +15,7 @@ mod serving {
     mod nbd;
     mod no_alloc;
     mod overload;
+    mod packets;
     mod queue;
     mod requests;
     mod strangers;

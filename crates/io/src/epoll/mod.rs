@@ -159,7 +159,9 @@ impl Kernel for Epoll {
         server: &Endpoint,
     ) -> Result<u32, Errno> {
         let begun = match server {
-            Endpoint::Internet(address) => rustix::net::connect(&socket, address),
+            Endpoint::Internet(address) | Endpoint::Packets(address) => {
+                rustix::net::connect(&socket, address)
+            }
             Endpoint::Unix(path) => SocketAddrUnix::new(path.as_bytes())
                 .and_then(|address| rustix::net::connect(&socket, &address)),
         };

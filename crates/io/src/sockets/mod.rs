@@ -150,6 +150,12 @@ impl<K: Kernel> Network for SocketsOver<K> {
     }
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
+        if let Endpoint::Packets(address) = listener.endpoint() {
+            return Err(Error::new(format!(
+                "cannot receive packets at {address}: these workers were started for streams alone; \
+                 expected io_uring, and a listener of packets in the configuration at the start"
+            )));
+        }
         let n = self.listeners.add(id, listener);
         let listening = self.kernel.listen(&mut self.listeners, n);
         if listening.is_err() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::Endpoint;
 
 /// A socket address as the kernel reads it.
-pub(super) enum SocketAddress {
+pub(crate) enum SocketAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),
     Unix(libc::sockaddr_un),
@@ -13,7 +13,7 @@ pub(super) enum SocketAddress {
 
 impl SocketAddress {
     /// Returns pointer and length, valid while `self` stays in place.
-    pub(super) fn as_raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+    pub(crate) fn as_raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         match self {
             SocketAddress::V4(address) => {
                 ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
@@ -32,7 +32,9 @@ impl SocketAddress {
 impl From<&Endpoint> for SocketAddress {
     fn from(endpoint: &Endpoint) -> Self {
         let path = match endpoint {
-            Endpoint::Internet(address) => return SocketAddress::from(*address),
+            Endpoint::Internet(address) | Endpoint::Packets(address) => {
+                return SocketAddress::from(*address);
+            }
             Endpoint::Unix(path) => path.as_bytes(),
         };
         let family = libc::AF_UNIX as libc::sa_family_t;

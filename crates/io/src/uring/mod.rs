@@ -8,11 +8,11 @@
 // their last completion; accepted descriptors arrive as numbers.
 #![allow(unsafe_code)]
 
-mod address;
+pub(crate) mod address;
 mod conn;
 mod direct;
 mod operation;
-mod provided;
+pub(crate) mod provided;
 mod receive;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -8,4 +8,5 @@ mod rig;
 mod descriptors;
 mod devices;
 mod direct;
+mod packets;
 mod sockets;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use client::{Initiator, Loss, Options, Report, Version};
 use contract::{Control, NamespaceId, Status, Turn};
 use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets,
+    SocketsConfig, SpinPolicy,
 };
 
 use server::listen::{Protocol, url};
@@ -70,6 +71,10 @@ pub(super) fn look(
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
     match Ring::new() {
+        Ok(ring) if matches!(server, Endpoint::Packets(_)) => {
+            look_on::<PacketSockets>(&ring, server, options, namespace)
+        }
+        Err(no_ring) if matches!(server, Endpoint::Packets(_)) => Err(Failure::Local(no_ring)),
         Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
         Err(no_ring) => {
             errln!("note: {no_ring}; using epoll, which is a little slower");

@@ -2,7 +2,7 @@
 //! NBD export's), or a device of this process.
 
 use std::fmt;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use client::nbd::NbdAddress;
@@ -56,7 +56,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with("nvme-tcp://") {
             let address = text.parse::<NvmeAddress>().map_err(|e| e.to_string())?;
-            let endpoint = look_up(&address.place)?;
+            let endpoint = look_up(&address.place)?.into();
             return Ok(Target::Nvme { endpoint, address, text: text.to_owned() });
         }
         if text.starts_with("nbd://") || text.starts_with("nbd+unix:") {
@@ -93,13 +93,14 @@ fn is_host_and_port(text: &str) -> bool {
 fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
-        ServerEndpoint::Network(host) => look_up(host),
+        ServerEndpoint::Network(host) => Ok(look_up(host)?.into()),
+        ServerEndpoint::Packets(host) => Ok(Endpoint::Packets(look_up(host)?)),
     }
 }
 
-fn look_up(host: &str) -> Result<Endpoint, String> {
+fn look_up(host: &str) -> Result<SocketAddr, String> {
     let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
-    Ok(found.next().ok_or_else(|| format!("`{host}` has no address"))?.into())
+    found.next().ok_or_else(|| format!("`{host}` has no address"))
 }
 
 impl fmt::Display for Target {
@@ -128,6 +129,8 @@ mod tests {
         assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
         let unix = "reflex+unix:/run/a.sock?v=1".parse();
         assert!(matches!(unix, Ok(Target::Server { endpoint: Endpoint::Unix(_), .. })));
+        let packets = "reflex+udp://127.0.0.1:7420".parse();
+        assert!(matches!(packets, Ok(Target::Server { endpoint: Endpoint::Packets(_), .. })));
         let nvme = "nvme-tcp://127.0.0.1:4420/nqn.2026-11.x:a?nsid=2".parse();
         assert!(matches!(nvme, Ok(Target::Nvme { .. })));
         let nbd = "nbd://127.0.0.1:10809/first".parse();

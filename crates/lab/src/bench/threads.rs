@@ -9,7 +9,10 @@ use std::time::Duration;
 use client::load::{Local, Remote, Tally};
 use client::{Initiator, Options, Report, Version};
 use contract::{NamespaceId, Turn};
-use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
+use io::{
+    Clock, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets, SocketsConfig,
+    SpinPolicy,
+};
 
 use super::job::{CONNECT_MAX, Desk, Job};
 use super::plan::{Plan, Way};
@@ -167,7 +170,11 @@ fn remote(
     job: Job,
 ) -> Result<End, String> {
     match Ring::new() {
+        Ok(ring) if matches!(server, io::Endpoint::Packets(_)) => {
+            remote_on::<PacketSockets>(&ring, server, namespace, options, job)
+        }
         Ok(ring) => remote_on::<Sockets>(&ring, server, namespace, options, job),
+        Err(no_ring) if matches!(server, io::Endpoint::Packets(_)) => Err(no_ring.to_string()),
         // The survey has told so already.
         Err(no_ring) => match EpollReactor::new() {
             Ok(epoll) => remote_on::<EpollSockets>(&epoll, server, namespace, options, job),

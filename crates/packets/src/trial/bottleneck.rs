@@ -79,7 +79,7 @@ impl Flood {
             world.run(until, |endpoint, node, event| match event {
                 Event::Received { delivery, .. } => endpoint.give(delivery),
                 Event::Sent { conn, buf } => {
-                    arena.give(buf.0);
+                    arena.give(buf.expect("every message has a body").0);
                     delivered[node - 1] += self.bytes as u64;
                     Flood::say(endpoint, conn, self.bytes, arena);
                 }

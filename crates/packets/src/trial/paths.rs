@@ -68,7 +68,7 @@ impl Stream {
         world.run(world.now + over, |endpoint, _, event| match event {
             Event::Received { delivery, .. } => endpoint.give(delivery),
             Event::Sent { conn, buf } => {
-                arena.give(buf.0);
+                arena.give(buf.expect("every message has a body").0);
                 *delivered += 4096;
                 Stream::say(endpoint, conn, arena);
             }

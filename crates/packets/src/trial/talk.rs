@@ -179,7 +179,7 @@ impl Talks {
             }
             Event::Sent { buf, .. } => {
                 self.bodies -= 1;
-                arena.give(buf.0);
+                arena.give(buf.expect("every message has a body").0);
                 // Whoever had no room may go on now.
                 let ends: Vec<_> = self.ends.keys().copied().filter(|at| at.0 == node).collect();
                 for at in ends {

@@ -8,3 +8,4 @@ mod pair;
 #[allow(dead_code, reason = "replays need no special treatment here")]
 #[path = "../../../proto/tests/all/support/rounds.rs"]
 mod rounds;
+mod transport;

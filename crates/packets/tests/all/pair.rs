@@ -131,7 +131,7 @@ impl Pair {
                         self.send(end, conn, 4096, arena);
                     }
                 }
-                Event::Sent { buf, .. } => arena.give(buf.0),
+                Event::Sent { buf, .. } => arena.give(buf.expect("every message has a body").0),
                 _ => {}
             }
         }

@@ -60,7 +60,8 @@ fn is_dual() -> bool {
 /// Returns true if two listeners cannot be open at these addresses at the same time.
 fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
     let (one, other) = match (one, other) {
-        (Endpoint::Internet(one), Endpoint::Internet(other)) => (one, other),
+        (Endpoint::Internet(one), Endpoint::Internet(other))
+        | (Endpoint::Packets(one), Endpoint::Packets(other)) => (one, other),
         _ => return one == other,
     };
     let covers = |wide: IpAddr, narrow: IpAddr| {

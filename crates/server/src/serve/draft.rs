@@ -13,7 +13,7 @@ use std::sync::Arc;
 use contract::{Device, Geometry, NamespaceId};
 use control::Tenants;
 use flash::{Null, Source, Spec};
-use io::Clock;
+use io::{Clock, Endpoint};
 use worker::{Fences, Limits, Listeners, Parts};
 
 use super::clash;
@@ -23,7 +23,7 @@ use crate::credentials::CredentialFiles;
 use crate::crew_size::CrewSize;
 use crate::fabric::{self, Entrance};
 use crate::interface::Interface;
-use crate::listen::{ListenAt, NUMBER_MAX};
+use crate::listen::{ListenAt, NUMBER_MAX, url};
 use crate::places::Places;
 use crate::tenancy;
 use crate::volumes::Volume;
@@ -68,6 +68,7 @@ impl Draft {
             clash::check(config, &listen, beside.metrics, mistakes);
             check_admin(&config.admin, mistakes);
             let size = crew_size(config, mistakes);
+            check_packets(config, &listen, size.most, mistakes);
             let limits = config.limits_or(mistakes);
             check_names(config, mistakes);
             let specs = config.specs_or(mistakes);
@@ -122,6 +123,24 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
             at.endpoint
         );
         mistakes.add(config.place_of_listener(at.number), what);
+    }
+}
+
+/// Refuses what cannot be served in packets.
+fn check_packets(config: &Config, listen: &[ListenAt], workers: usize, mistakes: &mut Mistakes) {
+    let packets = listen.iter().filter(|at| matches!(at.endpoint, Endpoint::Packets(_)));
+    for (n, at) in packets.enumerate() {
+        let url = url(at.protocol, &at.endpoint);
+        let place = config.place_of_listener(at.number);
+        if workers > 1 {
+            let what =
+                format!("{url}: {workers} workers; expected one, which receives all packets");
+            mistakes.add(place, what);
+        }
+        if n > 0 {
+            let what = format!("{url}: another listener receives packets; expected one at most");
+            mistakes.add(place, what);
+        }
     }
 }
 

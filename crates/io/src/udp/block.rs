@@ -1,0 +1,141 @@
+//! The packets of one send: a run to one station, of one size but for the last, which the kernel
+//! cuts apart (`UDP_SEGMENT`, udp(7)).
+
+use packets::Station;
+
+use crate::uring::address::SocketAddress;
+
+/// Bytes of a run at most: what one UDP datagram may have.
+const RUN_BYTES: usize = 65_000;
+
+/// Packets of a run at most, of the kernel's (`UDP_MAX_SEGMENTS`).
+const RUN_PACKETS: usize = 64;
+
+/// Words of a control message with two bytes of data.
+const CONTROL_WORDS: usize = 3;
+
+/// A run of packets, and what the kernel reads of it.
+pub(super) struct Block {
+    header: libc::msghdr,
+    vector: libc::iovec,
+    /// `None` before the first packet, and where the socket is connected.
+    name: Option<SocketAddress>,
+    control: [u64; CONTROL_WORDS],
+    bytes: Vec<u8>,
+    to: Option<Station>,
+    /// Bytes of each packet, but for the last.
+    packet_bytes: usize,
+    pub(super) count: usize,
+    /// The last packet is smaller than the others.
+    is_full: bool,
+}
+
+impl Block {
+    pub(super) fn new() -> Box<Block> {
+        let header = libc::msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: std::ptr::null_mut(),
+            msg_iovlen: 0,
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        Box::new(Block {
+            header,
+            vector: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 },
+            name: None,
+            control: [0; CONTROL_WORDS],
+            bytes: Vec::with_capacity(RUN_BYTES),
+            to: None,
+            packet_bytes: 0,
+            count: 0,
+            is_full: false,
+        })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        (self.to, self.packet_bytes, self.count, self.is_full) = (None, 0, 0, false);
+    }
+
+    /// Returns `true` if a packet may follow in the run. Without `cuts`, each packet is a run.
+    pub(super) fn takes(&self, to: Station, bytes: usize, cuts: bool) -> bool {
+        let follows = self.to == Some(to)
+            && !self.is_full
+            && cuts
+            && bytes <= self.packet_bytes
+            && self.count < RUN_PACKETS
+            && self.bytes.len() + bytes <= RUN_BYTES;
+        self.count == 0 || follows
+    }
+
+    /// Appends a packet that the run [takes](Block::takes).
+    pub(super) fn append<'a>(
+        &mut self,
+        to: Station,
+        bytes: usize,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) {
+        if self.count == 0 {
+            (self.to, self.packet_bytes) = (Some(to), bytes);
+        }
+        let at = self.bytes.len();
+        parts.for_each(|part| self.bytes.extend_from_slice(part));
+        debug_assert!(self.bytes.len() == at + bytes, "a packet has its size");
+        self.is_full = bytes < self.packet_bytes;
+        self.count += 1;
+    }
+
+    /// Returns the message header, which points into the block.
+    pub(super) fn message(&mut self, is_connected: bool) -> *const libc::msghdr {
+        self.name = match self.to {
+            Some(Station::Internet(address)) if !is_connected => Some(address.into()),
+            _ => None,
+        };
+        (self.header.msg_name, self.header.msg_namelen) = match &self.name {
+            Some(name) => {
+                let (name, bytes) = name.as_raw();
+                (name.cast_mut().cast(), bytes)
+            }
+            None => (std::ptr::null_mut(), 0),
+        };
+        self.vector.iov_base = self.bytes.as_mut_ptr().cast();
+        self.vector.iov_len = self.bytes.len();
+        (self.header.msg_iov, self.header.msg_iovlen) = (&raw mut self.vector, 1);
+        (self.header.msg_control, self.header.msg_controllen) = (std::ptr::null_mut(), 0);
+        if self.count > 1 {
+            // The head of a control message: its bytes, level and type (cmsg(3)).
+            let kind = u64::from(libc::SOL_UDP as u32) | u64::from(libc::UDP_SEGMENT as u32) << 32;
+            self.control = [16 + 2, kind.to_le(), (self.packet_bytes as u64).to_le()];
+            self.header.msg_control = self.control.as_mut_ptr().cast();
+            self.header.msg_controllen = size_of_val(&self.control) as _;
+        }
+        &raw const self.header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_with_a_smaller_packet_another_station_or_its_size() {
+        let station = |port| Station::Internet(([127, 0, 0, 1], port).into());
+        let mut block = Block::new();
+        let bytes = [7; 1400];
+        block.append(station(1), 1400, [&bytes[..]].into_iter());
+        assert!(block.takes(station(1), 1400, true) && block.takes(station(1), 60, true));
+        assert!(!block.takes(station(1), 1400, false), "nobody cuts it apart");
+        assert!(!block.takes(station(2), 1400, true) && !block.takes(station(1), 1401, true));
+        block.append(station(1), 60, [&bytes[..20], &bytes[..40]].into_iter());
+        assert!(!block.takes(station(1), 60, true));
+        block.clear();
+        let mut count = 0;
+        while block.takes(station(1), 1400, true) {
+            block.append(station(1), 1400, [&bytes[..]].into_iter());
+            count += 1;
+        }
+        assert_eq!(count, RUN_BYTES / 1400);
+    }
+}

@@ -1,0 +1,303 @@
+//! Packets over UDP: a socket on the worker's ring (docs/adr/0035-udp.md).
+//!
+//! A multishot receive fills buffers that the kernel was given; packets of one size that came
+//! together are one completion (`UDP_GRO`). A run of packets to one station is one send
+//! (`UDP_SEGMENT`). No privilege is needed.
+
+// UNSAFETY: entries point into blocks that stay until their completion.
+#![allow(unsafe_code)]
+
+mod block;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use contract::{Buf, SizeClass};
+use io_uring::types::RecvMsgOut;
+use io_uring::{cqueue, opcode, types};
+use packets::{Arrived, Lane, Station};
+use rustix::net::SendFlags;
+
+use self::block::Block;
+use crate::uring::provided::ProvidedBuffers;
+use crate::{Error, Owner, Ring, RingEvent, carve};
+
+/// The provided-buffer group of the lane.
+const GROUP: u16 = 1;
+
+/// Bytes of an address and of a control message in a received buffer.
+const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
+const CONTROL_BYTES: usize = 24;
+
+/// Offset of the packet in a received buffer: the kernel's head, then the address, then the control
+/// message.
+const PACKET_AT: usize = 16 + NAME_BYTES + CONTROL_BYTES;
+
+/// Bytes of a received buffer: a datagram has less than 64 KiB.
+const LANDING_BYTES: usize = (64 << 10) + 4096;
+
+/// The number of the completions of receives. Sends have that of their block, plus one.
+const RECEIVE: u64 = 0;
+
+/// The numbers of buffers and blocks of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneSizes {
+    /// Buffers that the kernel receives into; a power of two.
+    pub landings: usize,
+    /// Buffers for packets that came together with others.
+    pub spares: usize,
+    /// Sends in flight.
+    pub blocks: usize,
+    /// Bytes of the largest packet.
+    pub packet_bytes: usize,
+}
+
+/// The state of the multishot receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receive {
+    /// Nothing is in flight: the next turn that has buffers starts the receive.
+    Idle,
+    /// In flight. The last completion ends this state.
+    Armed,
+    /// The kernel cannot receive in this way.
+    Broken,
+}
+
+/// A lane over a UDP socket.
+pub(crate) struct UdpLane {
+    ring: Ring,
+    socket: Arc<OwnedFd>,
+    is_connected: bool,
+    landings: usize,
+    provided: ProvidedBuffers,
+    /// A header for the receive, which the kernel may read at any time: never freed.
+    header: &'static libc::msghdr,
+    receive: Receive,
+    spares: Vec<Buf>,
+    /// The kernel cuts runs apart.
+    cuts: bool,
+    /// The run that grows.
+    open: Option<Box<Block>>,
+    #[allow(clippy::vec_box, reason = "the kernel reads the blocks where they are")]
+    free: Vec<Box<Block>>,
+    /// Sends in flight, by their number.
+    flying: Vec<Option<Box<Block>>>,
+    completions: Vec<RingEvent>,
+}
+
+impl UdpLane {
+    /// Returns a lane over a bound socket, or a connected one.
+    ///
+    /// # Errors
+    /// Fails if memory does not suffice, or the kernel is too old.
+    pub(crate) fn new(
+        ring: &Ring,
+        socket: Arc<OwnedFd>,
+        is_connected: bool,
+        sizes: LaneSizes,
+    ) -> Result<UdpLane, Error> {
+        let LaneSizes { landings, spares, blocks, packet_bytes } = sizes;
+        let class = SizeClass { bytes: packet_bytes, count: spares };
+        let numbered = |buf: Buf| {
+            let index = buf.index() + landings as u32;
+            Buf::new(buf.into_bytes(), index)
+        };
+        // SAFETY: all zeroes are a header without parts.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_namelen = NAME_BYTES as libc::socklen_t;
+        header.msg_controllen = CONTROL_BYTES as _;
+        Ok(UdpLane {
+            ring: ring.clone(),
+            socket,
+            is_connected,
+            landings,
+            provided: ProvidedBuffers::register(ring, GROUP, LANDING_BYTES, landings)?,
+            header: Box::leak(Box::new(header)),
+            receive: Receive::Idle,
+            spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
+            cuts: true,
+            open: None,
+            free: (0..blocks).map(|_| Block::new()).collect(),
+            flying: (0..blocks).map(|_| None).collect(),
+            completions: Vec::with_capacity(blocks + landings),
+        })
+    }
+
+    /// Starts the receive, unless it is in flight.
+    fn arm(&mut self) {
+        if self.receive != Receive::Idle || self.provided.available() == 0 {
+            return;
+        }
+        self.receive = Receive::Armed;
+        let fd = types::Fd(self.socket.as_raw_fd());
+        let entry = opcode::RecvMsgMulti::new(fd, self.header, GROUP).build();
+        // SAFETY: the header is never freed; the kernel receives into the provided buffers.
+        unsafe { self.ring.push(Owner::PACKETS, RECEIVE, entry) };
+    }
+
+    /// Takes the completion of a receive. Returns the error of a peer that is not there.
+    fn received(&mut self, event: RingEvent, arrived: &mut Vec<Arrived>) -> Option<i32> {
+        if !cqueue::more(event.flags) {
+            self.receive = Receive::Idle;
+        }
+        match (event.result, cqueue::buffer_select(event.flags)) {
+            (bytes @ 0.., Some(id)) => {
+                let buf = self.provided.take(id);
+                self.land(buf, bytes as usize, arrived);
+            }
+            (error, _) if error == -libc::ENOBUFS => self.provided.ran_dry(),
+            (error, _) if error == -libc::ECONNREFUSED => return Some(libc::ECONNREFUSED),
+            (error, _) if error == -libc::EINVAL || error == -libc::EOPNOTSUPP => {
+                self.receive = Receive::Broken;
+                let error = std::io::Error::from_raw_os_error(-error);
+                tracing::error!(%error, "cannot receive packets (Linux 6.0 can)");
+            }
+            // What else the network says is of one packet.
+            _ => {}
+        }
+        None
+    }
+
+    /// Finds the packets in a received buffer. A single one stays where it is.
+    fn land(&mut self, buf: Buf, bytes: usize, arrived: &mut Vec<Arrived>) {
+        let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
+        let found = found.filter(|out| !out.is_payload_truncated());
+        let from = found.as_ref().and_then(|out| address(out.name_data()));
+        let (Some(out), Some(from)) = (found, from.map(Station::Internet)) else {
+            return self.provided.give(buf);
+        };
+        let whole = out.payload_data().len();
+        let each = run_of(out.control_data()).unwrap_or(whole).max(1);
+        if whole <= each {
+            let (lane, at, bytes, is_marked) = (0, PACKET_AT, whole, false);
+            return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+        }
+        for packet in out.payload_data().chunks(each) {
+            // Without a buffer, or too large for one, it counts as lost on the way.
+            let Some(mut buf) = self.spares.pop_if(|buf| packet.len() <= buf.capacity()) else {
+                break;
+            };
+            buf.prefix_mut(packet.len()).copy_from_slice(packet);
+            let (lane, at, bytes, is_marked) = (0, 0, packet.len(), false);
+            arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+        }
+        self.provided.give(buf);
+    }
+
+    /// Takes the completion of a send. What failed counts as lost on the way.
+    fn sent(&mut self, place: usize, result: i32) -> Option<i32> {
+        let mut block = self.flying[place].take().expect("a send was in flight");
+        if result == -libc::EIO && block.count > 1 && std::mem::take(&mut self.cuts) {
+            tracing::warn!("a network card cannot cut runs of packets apart: each is sent alone");
+        }
+        block.clear();
+        self.free.push(block);
+        (result == -libc::ECONNREFUSED).then_some(libc::ECONNREFUSED)
+    }
+
+    /// Sends the run that grows.
+    fn flush(&mut self) {
+        let Some(mut block) = self.open.take() else { return };
+        let message = block.message(self.is_connected);
+        let place = self.flying.iter().position(Option::is_none).expect("as many as blocks");
+        self.flying[place] = Some(block);
+        let fd = types::Fd(self.socket.as_raw_fd());
+        let entry = opcode::SendMsg::new(fd, message).build();
+        // SAFETY: the block is boxed and stays in `flying` until the completion; `drop` leaks it.
+        unsafe { self.ring.push(Owner::PACKETS, place as u64 + 1, entry) };
+    }
+}
+
+impl Lane for UdpLane {
+    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.ring.drain(Owner::PACKETS, &mut completions);
+        let mut refusal = None;
+        for event in completions.drain(..) {
+            let refused = match event.data {
+                RECEIVE => self.received(event, arrived),
+                place => self.sent(place as usize - 1, event.result),
+            };
+            refusal = refusal.or(refused);
+        }
+        self.completions = completions;
+        self.arm();
+        refusal
+    }
+
+    fn give(&mut self, buf: Buf) {
+        if (buf.index() as usize) < self.landings {
+            self.provided.give(buf);
+        } else {
+            self.spares.push(buf);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        if self.open.as_ref().is_some_and(|open| !open.takes(to, bytes, self.cuts)) {
+            self.flush();
+        }
+        let open = self.open.get_or_insert_with(|| self.free.pop().expect("there is room"));
+        open.append(to, bytes, parts);
+    }
+
+    fn part(&mut self, to: Station, packet: &[u8]) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // Nobody needs to hear that nobody heard.
+        let _ = match to {
+            Station::Internet(to) if !self.is_connected => {
+                rustix::net::sendto(&self.socket, packet, flags, &to)
+            }
+            _ => rustix::net::send(&self.socket, packet, flags),
+        };
+    }
+
+    fn kick(&mut self) {
+        self.flush();
+        self.arm();
+    }
+
+    fn has_work(&self) -> bool {
+        let starts = self.receive == Receive::Idle && self.provided.available() > 0;
+        starts || self.ring.has_events(Owner::PACKETS)
+    }
+}
+
+impl Drop for UdpLane {
+    /// Leaks what the kernel may still read.
+    fn drop(&mut self) {
+        for block in self.flying.iter_mut().filter_map(Option::take) {
+            Box::leak(block);
+        }
+    }
+}
+
+/// Returns the address that the kernel wrote.
+fn address(name: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match i32::from(family) {
+        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(name.get(4..8)?).ok()?).into(),
+        libc::AF_INET6 => {
+            let scope = u32::from_ne_bytes(name.get(24..28)?.try_into().ok()?);
+            let ip = Ipv6Addr::from(<[u8; 16]>::try_from(name.get(8..24)?).ok()?);
+            return Some(std::net::SocketAddrV6::new(ip, port, 0, scope).into());
+        }
+        _ => return None,
+    };
+    Some((ip, port).into())
+}
+
+/// Returns the bytes of each packet of a run, if the kernel says that there are several.
+fn run_of(control: &[u8]) -> Option<usize> {
+    let word = |at: usize| -> Option<i32> {
+        Some(i32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?))
+    };
+    let is_run = word(8)? == libc::SOL_UDP && word(12)? == libc::UDP_GRO;
+    word(16).filter(|bytes| is_run && *bytes > 0).map(|bytes| bytes as usize)
+}

@@ -1,0 +1,183 @@
+//! Connections over UDP on loopback: what one end sends the other receives, in order; ends are
+//! noticed; strangers harm nobody.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use contract::{CloseReason, ConnId, Dial, Frame, FrameHead, ListenerId, NetEvent, Streams};
+use nearflash_io::{Endpoint, Listener, Network, PacketSockets, SocketsConfig};
+
+use crate::rig::{End, buf};
+
+type Packets = End<PacketSockets>;
+
+fn end() -> Packets {
+    let config =
+        SocketsConfig { connections_max: 300, frames_max: 512, ..SocketsConfig::default() };
+    End::with(config)
+}
+
+/// A server, and the address where it receives packets.
+fn server() -> (Packets, SocketAddr) {
+    let mut server = end();
+    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.endpoint().internet().unwrap();
+    assert_eq!(*listener.endpoint(), Endpoint::Packets(address));
+    server.sockets.listen(ListenerId(7), listener).unwrap();
+    (server, address)
+}
+
+fn client(server: SocketAddr) -> Packets {
+    let mut client = end();
+    client.sockets.dial_to(Endpoint::Packets(server));
+    client
+}
+
+/// What both ends have seen.
+#[derive(Default)]
+struct Seen {
+    opened: Vec<ConnId>,
+    closed: Vec<(ConnId, CloseReason)>,
+    bytes: std::collections::BTreeMap<ConnId, Vec<u8>>,
+    sent: usize,
+}
+
+impl Seen {
+    fn follow(&mut self, end: &mut Packets) {
+        for event in end.turn() {
+            match event {
+                NetEvent::Opened { conn, listener, .. } => {
+                    assert!(listener.is_none_or(|id| id == ListenerId(7)));
+                    self.opened.push(conn);
+                }
+                NetEvent::Received { conn, buf, len } => {
+                    self.bytes.entry(conn).or_default().extend_from_slice(&buf.bytes()[..len]);
+                    end.sockets.give(buf);
+                }
+                NetEvent::Sent { .. } => self.sent += 1,
+                NetEvent::Closed { conn, reason } => self.closed.push((conn, reason)),
+                NetEvent::Filled { .. } => unreachable!("nothing is received in place"),
+            }
+        }
+    }
+}
+
+/// Turns both ends until the condition holds.
+fn until(a: &mut Packets, b: &mut Packets, seen: &mut [Seen; 2], what: fn(&[Seen; 2]) -> bool) {
+    let deadline = a.clock.now() + Duration::from_secs(60);
+    while !what(seen) {
+        assert!(a.clock.now() < deadline, "it never came");
+        seen[0].follow(a);
+        seen[1].follow(b);
+    }
+}
+
+fn byte(conn: usize, at: usize) -> u8 {
+    (conn * 31 + at / 7 + at) as u8
+}
+
+#[test]
+fn bytes_arrive_in_order_on_each_connection() {
+    const CONNECTIONS: usize = 200;
+    const FRAMES: usize = 12;
+    let (mut server, address) = server();
+    let mut client = client(address);
+    let mut seen = <[Seen; 2]>::default();
+    let now = client.clock.now();
+    let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| client.sockets.dial(now)).collect();
+    until(&mut server, &mut client, &mut seen, |seen| {
+        seen.iter().all(|end| end.opened.len() == CONNECTIONS)
+    });
+    let mut wanted = std::collections::BTreeMap::<usize, Vec<u8>>::new();
+    for n in 0..FRAMES {
+        for (c, conn) in conns.iter().enumerate() {
+            while client.sockets.room() == 0 {
+                seen[0].follow(&mut server);
+                seen[1].follow(&mut client);
+            }
+            let whole = wanted.entry(c).or_default();
+            let body_len = [0, 100, 4096, 70_000][(n + c) % 4];
+            let bytes: Vec<u8> = (0..8 + body_len).map(|at| byte(c, whole.len() + at)).collect();
+            let mut body = buf(body_len.max(1));
+            body.prefix_mut(body_len).copy_from_slice(&bytes[8..]);
+            let head = FrameHead::new(&bytes[..8]);
+            whole.extend_from_slice(&bytes);
+            let body = (body_len > 0).then_some(body);
+            client.send(*conn, Frame { head, body, body_len });
+        }
+    }
+    until(&mut server, &mut client, &mut seen, |seen| {
+        let bodies = CONNECTIONS * FRAMES * 3 / 4;
+        let bytes: usize = seen[0].bytes.values().map(Vec::len).sum();
+        seen[1].sent == bodies && bytes == CONNECTIONS * FRAMES * (8 + (100 + 4096 + 70_000) / 4)
+    });
+    let mut got: Vec<Vec<u8>> = seen[0].bytes.values().cloned().collect();
+    let mut wanted: Vec<Vec<u8>> = wanted.into_values().collect();
+    got.sort();
+    wanted.sort();
+    assert!(got == wanted, "each connection has its bytes in order");
+}
+
+#[test]
+fn ends_are_noticed_at_the_other_end() {
+    let (mut server, address) = server();
+    let mut client = client(address);
+    let mut seen = <[Seen; 2]>::default();
+    let now = client.clock.now();
+    let conns: Vec<ConnId> = (0..3).map(|_| client.sockets.dial(now)).collect();
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 3));
+    client.sockets.close(conns[0]);
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.closed.len() == 1));
+    assert_eq!(seen[1].closed, [(conns[0], CloseReason::Local)]);
+    assert!(matches!(seen[0].closed[0].1, CloseReason::Reset(_)));
+    contract::Transport::finish(&mut client.sockets, conns[1]);
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.closed.len() == 2));
+    assert_eq!(seen[0].closed[1].1, CloseReason::Peer);
+    // A program that ends says so.
+    drop(client);
+    let turns = (0..1_000).take_while(|_| {
+        seen[0].follow(&mut server);
+        seen[0].closed.len() < 3
+    });
+    assert!(turns.count() < 1_000, "silence would be noticed much later");
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error_at_once() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let mut client = client(address);
+    let conn = client.sockets.dial(client.clock.now());
+    let reason = CloseReason::Unreachable(rustix::io::Errno::CONNREFUSED.raw_os_error());
+    assert_eq!(client.await_closed(), (conn, reason));
+}
+
+#[test]
+fn strangers_harm_nobody() {
+    let (mut server, address) = server();
+    let mut client = client(address);
+    let mut seen = <[Seen; 2]>::default();
+    let conn = client.sockets.dial(client.clock.now());
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut noise = 7u32;
+    for n in 0..2_000 {
+        let bytes: Vec<u8> = (0..n % 1500)
+            .map(|_| {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (noise >> 24) as u8
+            })
+            .collect();
+        stranger.send_to(&bytes, address).unwrap();
+        if n % 50 == 0 {
+            client.send(conn, Frame::bare(FrameHead::new(&[n as u8; 16])));
+            seen[0].follow(&mut server);
+            seen[1].follow(&mut client);
+        }
+    }
+    until(&mut server, &mut client, &mut seen, |seen| {
+        seen[0].bytes.values().map(Vec::len).sum::<usize>() == 40 * 16
+    });
+    assert!(seen.iter().all(|end| end.closed.is_empty()), "the connection stays");
+}

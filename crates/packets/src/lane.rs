@@ -1,0 +1,35 @@
+//! The port to what carries packets: a UDP socket, a network card, or a simulated network.
+
+use alloc::vec::Vec;
+
+use contract::Buf;
+
+use crate::endpoint::Arrived;
+use crate::station::Station;
+
+/// A way for packets to and from stations. Packets may be lost, repeated and reordered.
+///
+/// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
+pub trait Lane {
+    /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
+    /// the network says that nobody receives at the station that was dialled.
+    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32>;
+
+    /// Returns the lent buffer of a packet.
+    fn give(&mut self, buf: Buf);
+
+    /// Returns `true` if [`put`](Lane::put) accepts a packet now.
+    fn has_room(&self) -> bool;
+
+    /// Queues a packet of `bytes` bytes in these parts, which are copied.
+    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>);
+
+    /// Sends a packet at once, if that is possible without waiting: nobody turns any more.
+    fn part(&mut self, to: Station, packet: &[u8]);
+
+    /// Starts to send the queued packets.
+    fn kick(&mut self);
+
+    /// Returns `true` if [`poll`](Lane::poll) would find something now.
+    fn has_work(&self) -> bool;
+}

@@ -1,0 +1,460 @@
+//! Connections over packets behind the ports of the network ([`Streams`], [`Transport`], [`Dial`]).
+//!
+//! A frame is a message, and every message is strict: sessions see a stream of bytes in order. A
+//! body is returned when the peer has acknowledged it. Connections do not change workers.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use contract::{
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, Peer, Streams,
+    TenantId, Ticket, Transport,
+};
+
+use crate::conns::{Conns, State};
+use crate::endpoint::{Arrived, Endpoint};
+use crate::event::{AssociationId, Delivery, Down, Event};
+use crate::greet::farewell;
+use crate::lane::Lane;
+use crate::packet::Packet;
+use crate::settings::Settings;
+use crate::station::Station;
+
+/// The time that the peer of a finished connection has to close its side.
+const FINISH_LIMIT: Duration = Duration::from_secs(2);
+
+/// `ECONNREFUSED`, `ECONNRESET` and `ETIMEDOUT` of Linux: what a socket would say.
+const REFUSED: i32 = 111;
+const RESET: i32 = 104;
+const TIMED_OUT: i32 = 110;
+
+/// The sizes of a transport over packets.
+#[derive(Clone, Debug)]
+pub struct TransportSettings {
+    /// The endpoint's sizes.
+    pub endpoint: Settings,
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// The number of the first connection. Others come before, where two transports are one.
+    pub first: u32,
+}
+
+/// Bytes on their way up, for which there was no buffer yet.
+struct Partly {
+    place: u32,
+    delivery: Delivery,
+    /// Bytes that went up.
+    at: usize,
+}
+
+/// The end that dials.
+#[derive(Default)]
+struct Caller {
+    server: Option<Station>,
+    association: Option<AssociationId>,
+    is_up: bool,
+    /// The error with which the network refused the association.
+    refusal: Option<i32>,
+    /// Dials without a channel.
+    waiting: VecDeque<u32>,
+    /// Names dials that never became a connection.
+    failed: u32,
+}
+
+/// The connections of a thread over packets.
+pub struct Packets<L> {
+    endpoint: Endpoint,
+    lane: L,
+    conns: Conns,
+    packet: Packet,
+    arrived: Vec<Arrived>,
+    events: VecDeque<NetEvent>,
+    /// Events that were taken: the number of the first of `events`.
+    taken: u64,
+    /// Buffers for bytes on their way up.
+    bufs: Vec<Buf>,
+    partly: Option<Partly>,
+    caller: Caller,
+    listener: Option<ListenerId>,
+    refuses: bool,
+    /// Connections that wait for the peer's close, with their deadlines, earliest first.
+    finishing: VecDeque<(Instant, ConnId)>,
+    now: Instant,
+}
+
+impl<L: Lane> Packets<L> {
+    /// Returns a transport without connections. Received bytes go up in `bufs`.
+    ///
+    /// # Panics
+    /// Panics if there is no buffer.
+    pub fn new(settings: TransportSettings, lane: L, bufs: Vec<Buf>) -> Packets<L> {
+        assert!(!bufs.is_empty(), "received bytes go up in buffers");
+        let TransportSettings { endpoint, connections_max, first } = settings;
+        let events = endpoint.messages_max + 2 * connections_max + bufs.len();
+        Packets {
+            lane,
+            conns: Conns::new(first, connections_max, endpoint.channels_max),
+            packet: Packet::new(endpoint.packet_bytes),
+            arrived: Vec::with_capacity(endpoint.chunks_max),
+            events: VecDeque::with_capacity(events),
+            taken: 0,
+            bufs,
+            partly: None,
+            caller: Caller::default(),
+            listener: None,
+            refuses: false,
+            finishing: VecDeque::with_capacity(connections_max),
+            now: Instant::ZERO,
+            endpoint: Endpoint::new(endpoint),
+        }
+    }
+
+    /// Accepts connections for a listener, or none any more. Those that are there stay.
+    pub fn listen(&mut self, listener: Option<ListenerId>) {
+        self.listener = listener;
+        self.endpoint.accept(listener.is_some());
+    }
+
+    /// Turns new connections away, or lets them in again.
+    pub fn refuse(&mut self, refuses: bool) {
+        self.refuses = refuses;
+    }
+
+    /// Makes [`Dial::dial`] connect to the endpoint at `server`.
+    pub fn dial_to(&mut self, server: Station) {
+        self.caller.server = Some(server);
+    }
+
+    /// Tells the peers that all associations are over. Nothing else can be done afterwards.
+    pub fn leave(&mut self) {
+        let mut bytes = Vec::with_capacity(crate::packet::RESET_BYTES);
+        let mut at = 0;
+        while farewell(&self.endpoint, &mut at, &mut self.packet) {
+            bytes.clear();
+            self.endpoint.slices(&self.packet).for_each(|part| bytes.extend_from_slice(part));
+            self.lane.part(self.packet.to, &bytes);
+        }
+    }
+
+    /// Returns what the endpoint counted.
+    pub fn counters(&self) -> crate::Counters {
+        self.endpoint.counters()
+    }
+
+    /// Returns the lane.
+    pub fn lane(&mut self) -> &mut L {
+        &mut self.lane
+    }
+
+    /// Follows the network's word that nobody receives at the server's station. An association that
+    /// is up has a proof of its own for that, so the word may be a forgery.
+    fn refused(&mut self, errno: i32) {
+        if let Some(association) = self.caller.association.filter(|_| !self.caller.is_up) {
+            self.caller.refusal = Some(errno);
+            self.endpoint.hang_up(association);
+        }
+    }
+
+    /// Gives channels to dials, as many as may be opened now.
+    fn connect(&mut self, now: Instant) {
+        while let Some(&place) = self.caller.waiting.front() {
+            let Some(server) = self.caller.server else { return };
+            if self.caller.association.is_none() {
+                self.caller.association = self.endpoint.dial(now, 0, server);
+                (self.caller.is_up, self.caller.refusal) = (false, None);
+            }
+            let Some(association) = self.caller.association else { return };
+            let Some(channel) = self.endpoint.connect(association) else { return };
+            self.caller.waiting.pop_front();
+            self.conns.tie(place, channel);
+            self.conns.at(place).state = State::Dialling;
+        }
+    }
+
+    /// Follows the endpoint's events, as long as there are buffers for bytes.
+    fn follow(&mut self) {
+        loop {
+            if let Some(partly) = self.partly.take()
+                && let Some(rest) = self.hand_up(partly)
+            {
+                self.partly = Some(rest);
+                return;
+            }
+            if self.bufs.is_empty() {
+                return;
+            }
+            let Some(event) = self.endpoint.event() else { return };
+            match event {
+                Event::Opened { conn, peer, .. } => self.opened(conn, peer),
+                Event::Received { conn, delivery } => match self.conns.of_channel(conn) {
+                    Some(place) => self.partly = Some(Partly { place, delivery, at: 0 }),
+                    None => self.endpoint.give(delivery),
+                },
+                Event::Sent { conn, buf } => {
+                    if let Some(place) = self.conns.of_channel(conn) {
+                        self.conns.remove_frame(place);
+                        let conn = self.conns.id(place);
+                        self.events.extend(buf.map(|buf| NetEvent::Sent { conn, buf: buf.0 }));
+                    }
+                }
+                Event::Closed { conn, reason } => self.closed(conn, reason),
+                Event::Up(association) => {
+                    self.caller.is_up |= self.caller.association == Some(association);
+                }
+                Event::Down(association, why) => self.down(association, why),
+            }
+        }
+    }
+
+    fn opened(&mut self, channel: ConnId, peer: Station) {
+        let Station::Internet(address) = peer else { return self.endpoint.close(channel) };
+        let peer = Peer::Internet(address);
+        if let Some(place) = self.conns.of_channel(channel) {
+            if self.conns.at(place).state == State::Dialling {
+                self.conns.at(place).state = State::Open;
+                let conn = self.conns.id(place);
+                self.events.push_back(NetEvent::Opened { conn, peer, listener: None });
+            }
+            return;
+        }
+        let listener = self.listener.filter(|_| !self.refuses);
+        let place = listener.and_then(|_| self.conns.take(State::Open));
+        let Some(place) = place else { return self.endpoint.close(channel) };
+        self.conns.tie(place, channel);
+        let conn = self.conns.id(place);
+        self.events.push_back(NetEvent::Opened { conn, peer, listener });
+    }
+
+    /// Copies bytes into buffers of events. Returns what has no buffer now.
+    fn hand_up(&mut self, mut partly: Partly) -> Option<Partly> {
+        let id = self.conns.id(partly.place);
+        let conn = self.conns.at(partly.place);
+        let bytes = match conn.state {
+            State::Open => self.endpoint.bytes(&partly.delivery),
+            _ => &[],
+        };
+        while partly.at < bytes.len() {
+            let rest = &bytes[partly.at..];
+            let (taken, nth) = conn.open;
+            let open = (taken == self.taken).then(|| self.events.get_mut(nth as usize)).flatten();
+            if let Some(NetEvent::Received { conn, buf, len }) = open
+                && *conn == id
+                && *len < buf.capacity()
+            {
+                let count = rest.len().min(buf.capacity() - *len);
+                buf.prefix_mut(*len + count)[*len..].copy_from_slice(&rest[..count]);
+                (*len, partly.at) = (*len + count, partly.at + count);
+                continue;
+            }
+            let Some(buf) = self.bufs.pop() else { return Some(partly) };
+            conn.open = (self.taken, self.events.len() as u32);
+            self.events.push_back(NetEvent::Received { conn: id, buf, len: 0 });
+        }
+        self.endpoint.give(partly.delivery);
+        None
+    }
+
+    fn closed(&mut self, channel: ConnId, reason: CloseReason) {
+        let Some(place) = self.conns.of_channel(channel) else { return };
+        let reason = match (self.conns.at(place).state, reason) {
+            (State::Dialling, CloseReason::Reset(errno)) => CloseReason::Unreachable(errno),
+            (State::Dialling, _) => {
+                CloseReason::Unreachable(self.caller.refusal.unwrap_or(REFUSED))
+            }
+            (State::Closing, _) => CloseReason::Local,
+            (_, reason) => reason,
+        };
+        let conn = self.conns.vacate(place);
+        self.events.push_back(NetEvent::Closed { conn, reason });
+    }
+
+    /// Ends the dials that waited for an association.
+    fn down(&mut self, association: AssociationId, why: Down) {
+        if self.caller.association != Some(association) {
+            return;
+        }
+        let errno = self.caller.refusal.take().unwrap_or(match why {
+            Down::Silent => TIMED_OUT,
+            Down::Reset | Down::Local => RESET,
+            Down::Refused(_) => REFUSED,
+        });
+        self.caller.association = None;
+        while let Some(place) = self.caller.waiting.pop_front() {
+            let conn = self.conns.vacate(place);
+            self.events
+                .push_back(NetEvent::Closed { conn, reason: CloseReason::Unreachable(errno) });
+        }
+    }
+
+    /// Ends connections whose peers did not close in time. While frames are still leaving, the peer
+    /// has more time: the caller of `finish` decides for how long.
+    fn expire_finishing(&mut self) {
+        let now = self.now;
+        while let Some((_, conn)) = self.finishing.pop_front_if(|(deadline, _)| *deadline <= now) {
+            if self.unsent(conn) > 0 {
+                self.finishing.push_back((now + FINISH_LIMIT, conn));
+            } else {
+                self.close(conn);
+            }
+        }
+    }
+
+    fn return_buffers(&mut self) {
+        while let Some(buf) = self.endpoint.take_back() {
+            self.lane.give(buf);
+        }
+    }
+}
+
+impl<L: Lane> Streams for Packets<L> {
+    fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
+        self.now = now;
+        if let Some(errno) = self.lane.poll(&mut self.arrived) {
+            self.refused(errno);
+        }
+        for arrived in self.arrived.drain(..) {
+            self.endpoint.receive(now, arrived);
+        }
+        self.endpoint.advance(now);
+        self.follow();
+        self.return_buffers();
+        self.expire_finishing();
+        let count = max.min(self.events.len());
+        events.extend(self.events.drain(..count));
+        self.taken += 1;
+    }
+
+    fn give(&mut self, buf: Buf) {
+        self.bufs.push(buf);
+    }
+
+    fn room(&self) -> usize {
+        self.endpoint.room()
+    }
+
+    fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
+        let channel = self.conns.channel(conn).filter(|channel| self.endpoint.may_send(*channel));
+        let Some(channel) = channel else {
+            self.events.extend(frame.body.map(|buf| NetEvent::Sent { conn, buf }));
+            return;
+        };
+        let place = self.conns.of_channel(channel).expect("a connection has the channel");
+        self.conns.add_frame(place);
+        self.endpoint.send(channel, frame, true);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.connect(now);
+        while self.lane.has_room() && self.endpoint.transmit(now, &mut self.packet) {
+            let (to, bytes) = (self.packet.to, self.packet.len());
+            self.lane.put(to, bytes, self.endpoint.slices(&self.packet));
+            if let Some(lent) = self.packet.lent() {
+                self.endpoint.gone(lent);
+            }
+        }
+        self.lane.kick();
+        self.return_buffers();
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let Some(place) = self.conns.find(conn) else { return };
+        match self.conns.channel(conn) {
+            Some(channel) => {
+                self.conns.at(place).state = State::Closing;
+                self.endpoint.close(channel);
+            }
+            None => {
+                self.caller.waiting.retain(|waiting| *waiting != place);
+                self.conns.vacate(place);
+                self.events.push_back(NetEvent::Closed { conn, reason: CloseReason::Local });
+            }
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let goes_on =
+            !self.bufs.is_empty() && (self.partly.is_some() || self.endpoint.has_events());
+        if !self.events.is_empty() || goes_on || self.lane.has_work() {
+            return Some(Instant::ZERO);
+        }
+        let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
+        [finishing, self.endpoint.wake_at()].into_iter().flatten().min()
+    }
+}
+
+impl<L: Lane> Transport for Packets<L> {
+    fn pause(&mut self, conn: ConnId) {
+        if let Some(channel) = self.conns.channel(conn) {
+            self.endpoint.pause(channel);
+        }
+    }
+
+    fn resume(&mut self, conn: ConnId) {
+        if let Some(channel) = self.conns.channel(conn) {
+            self.endpoint.resume(channel);
+        }
+    }
+
+    fn unsent(&self, conn: ConnId) -> usize {
+        self.conns.channel(conn).map_or(0, |channel| self.endpoint.unsent(channel))
+    }
+
+    fn charge(&mut self, conn: ConnId, account: TenantId) {
+        self.conns.charge(conn, account);
+    }
+
+    fn queued(&self, account: TenantId) -> usize {
+        self.conns.queued(account)
+    }
+
+    fn finish(&mut self, conn: ConnId) {
+        let Some(channel) = self.conns.channel(conn) else { return };
+        if self.endpoint.may_send(channel) {
+            self.endpoint.finish(channel);
+            self.finishing.push_back((self.now + FINISH_LIMIT, conn));
+            self.endpoint.resume(channel); // to see the peer's close
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        self.listen(None);
+    }
+}
+
+impl<L: Lane> Migrate for Packets<L> {
+    fn still(&mut self, conn: ConnId) {
+        self.pause(conn);
+    }
+
+    fn is_still(&self, _conn: ConnId) -> bool {
+        false // so none is ever detached
+    }
+
+    fn detach(&mut self, conn: ConnId, _to: u16) -> Ticket {
+        unreachable!("connection {conn:?} is never still");
+    }
+
+    fn attach(&mut self, _ticket: Ticket) -> Option<ConnId> {
+        None
+    }
+}
+
+impl<L: Lane> Dial for Packets<L> {
+    fn dial(&mut self, now: Instant) -> ConnId {
+        match self.conns.take(State::Waiting) {
+            Some(place) => {
+                self.caller.waiting.push_back(place);
+                self.connect(now);
+                self.conns.id(place)
+            }
+            None => {
+                self.caller.failed = self.caller.failed.wrapping_add(1);
+                let conn = ConnId { index: u32::MAX, generation: self.caller.failed };
+                let reason = CloseReason::Unreachable(REFUSED);
+                self.events.push_back(NetEvent::Closed { conn, reason });
+                conn
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Two transports over a lane that loses, repeats, reorders, flips and cuts packets: sessions see
+//! their bytes in order, and every buffer comes back.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use contract::{
+    Buf, CloseReason, ConnId, Dial, Frame, FrameHead, Instant, ListenerId, NetEvent, Streams,
+    Transport,
+};
+use nearflash_packets::{Arrived, Lane, Packets, Settings, Station, TransportSettings};
+
+const BODY_BYTES: usize = 9000;
+const FRAMES: usize = 60;
+const CONNECTIONS: usize = 12;
+
+/// A generator of chance with a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// The packets on their way, with the time at which they arrive.
+struct Air {
+    chance: Chance,
+    /// Chance of each evil, in parts of 1000.
+    evil: u64,
+    now: Instant,
+    ways: [Vec<(Instant, Vec<u8>)>; 2],
+}
+
+impl Air {
+    fn carry(&mut self, to: usize, mut bytes: Vec<u8>) {
+        if self.chance.below(1000) < self.evil {
+            return;
+        }
+        if self.chance.below(1000) < self.evil / 4 {
+            let at = self.chance.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << self.chance.below(8);
+        }
+        if self.chance.below(1000) < self.evil / 4 {
+            let left = self.chance.below(bytes.len() as u64) as usize;
+            bytes.truncate(left);
+        }
+        let copies = 1 + u64::from(self.chance.below(1000) < self.evil);
+        for _ in 0..copies {
+            let late = if self.chance.below(1000) < self.evil { 400 } else { 20 };
+            let delay = 10 + self.chance.below(late);
+            self.ways[to].push((self.now + Duration::from_micros(delay), bytes.clone()));
+        }
+    }
+}
+
+/// One end of the air.
+struct End {
+    air: Rc<RefCell<Air>>,
+    me: usize,
+    bufs: Vec<Buf>,
+}
+
+fn station(end: usize) -> Station {
+    Station::Internet(SocketAddr::from(([10, 0, 0, end as u8], 7420)))
+}
+
+impl Lane for End {
+    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+        let mut air = self.air.borrow_mut();
+        let now = air.now;
+        let way = &mut air.ways[self.me];
+        way.sort_by_key(|(at, _)| *at);
+        while way.first().is_some_and(|(at, _)| *at <= now) && !self.bufs.is_empty() {
+            let (_, bytes) = way.remove(0);
+            let mut buf = self.bufs.pop().expect("there is one");
+            buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
+            let (lane, from, at, is_marked) = (0, station(1 - self.me), 0, false);
+            arrived.push(Arrived { lane, from, buf, at, bytes: bytes.len(), is_marked });
+        }
+        None
+    }
+
+    fn give(&mut self, buf: Buf) {
+        self.bufs.push(buf);
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        assert_eq!(to, station(1 - self.me));
+        let packet: Vec<u8> = parts.flatten().copied().collect();
+        assert_eq!(packet.len(), bytes);
+        self.air.borrow_mut().carry(1 - self.me, packet);
+    }
+
+    fn part(&mut self, to: Station, packet: &[u8]) {
+        self.put(to, packet.len(), [packet].into_iter());
+    }
+
+    fn kick(&mut self) {}
+
+    fn has_work(&self) -> bool {
+        false
+    }
+}
+
+fn bufs(count: usize, bytes: usize) -> Vec<Buf> {
+    let memory = |n| Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), n as u32);
+    (0..count).map(memory).collect()
+}
+
+fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
+    let base = if me == 0 { Settings::WORKER } else { Settings::CLIENT };
+    let endpoint = Settings {
+        secret: [me as u8 + 1; 32],
+        channels_max: 32,
+        messages_max: 256,
+        chunks_max: 64,
+        ..base
+    };
+    let lane = End { air: air.clone(), me, bufs: bufs(96, 1500) };
+    // So few that bytes have to wait for them.
+    let up = bufs(6, 1000);
+    Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, lane, up)
+}
+
+/// What one end has seen, and what it has still to say.
+#[derive(Default)]
+struct Seen {
+    opened: Vec<ConnId>,
+    closed: Vec<(ConnId, CloseReason)>,
+    bytes: BTreeMap<ConnId, Vec<u8>>,
+    said: BTreeMap<ConnId, Vec<u8>>,
+    lent: Vec<Buf>,
+    bodies: Vec<Buf>,
+}
+
+impl Seen {
+    fn turn(&mut self, end: &mut Packets<End>, now: Instant, chance: &mut Chance) {
+        self.lent.drain(..).for_each(|buf| end.give(buf));
+        let mut events = Vec::new();
+        end.poll(now, &mut events, 16);
+        for event in events {
+            match event {
+                NetEvent::Opened { conn, .. } => self.opened.push(conn),
+                NetEvent::Received { conn, buf, len } => {
+                    self.bytes.entry(conn).or_default().extend_from_slice(&buf.bytes()[..len]);
+                    if chance.below(8) == 0 {
+                        end.pause(conn);
+                    }
+                    self.lent.push(buf);
+                }
+                NetEvent::Sent { buf, .. } => self.bodies.push(buf),
+                NetEvent::Closed { conn, reason } => self.closed.push((conn, reason)),
+                NetEvent::Filled { .. } => unreachable!("nothing is received in place"),
+            }
+        }
+        for conn in &self.opened {
+            end.resume(*conn);
+        }
+        end.kick(now);
+    }
+
+    /// Sends a frame, if there is room and a body.
+    fn say(
+        &mut self,
+        end: &mut Packets<End>,
+        conn: ConnId,
+        now: Instant,
+        chance: &mut Chance,
+    ) -> bool {
+        if end.room() == 0 || self.bodies.is_empty() {
+            return false;
+        }
+        let said = self.said.entry(conn).or_default();
+        let body_len = chance.below(BODY_BYTES as u64) as usize;
+        let byte = |at: usize| (at * 7 + at / 251) as u8;
+        let all: Vec<u8> = (said.len()..said.len() + 20 + body_len).map(byte).collect();
+        let mut body = self.bodies.pop().expect("there is one");
+        body.prefix_mut(body_len).copy_from_slice(&all[12..12 + body_len]);
+        let head = FrameHead::with_tail(&all[..12], &all[12 + body_len..]);
+        said.extend_from_slice(&all);
+        end.send(now, conn, Frame { head, body: Some(body), body_len });
+        true
+    }
+}
+
+fn run(seed: u64, evil: u64) {
+    let (chance, now) = (Chance(seed), Instant::ZERO + Duration::from_secs(1));
+    let air = Air { chance, evil, now, ways: Default::default() };
+    let air = Rc::new(RefCell::new(air));
+    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    let mut seen = [Seen::default(), Seen::default()];
+    seen.iter_mut().for_each(|seen| seen.bodies = bufs(64, BODY_BYTES));
+    let mut chance = Chance(seed ^ 0x5eed);
+    ends[0].listen(Some(ListenerId(1)));
+    ends[1].dial_to(station(0));
+    let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| ends[1].dial(now)).collect();
+    let mut left: VecDeque<(usize, usize)> = VecDeque::new();
+    let mut has_begun = false;
+    for step in 0.. {
+        assert!(step < 2_000_000, "seed {seed}: it never ends");
+        let now = air.borrow().now + Duration::from_micros(5);
+        air.borrow_mut().now = now;
+        for (seen, end) in seen.iter_mut().zip(&mut ends) {
+            seen.turn(end, now, &mut chance);
+        }
+        let are_open = seen.iter().all(|seen| seen.opened.len() == CONNECTIONS);
+        if are_open && !has_begun {
+            has_begun = true;
+            left = (0..2 * CONNECTIONS * FRAMES).map(|n| (n % 2, n / 2 % CONNECTIONS)).collect();
+        }
+        for _ in 0..4 {
+            let Some((end, conn)) = left.pop_front() else { break };
+            let id = if end == 1 { conns[conn] } else { seen[0].opened[conn] };
+            if !seen[end].say(&mut ends[end], id, now, &mut chance) {
+                left.push_back((end, conn));
+            }
+        }
+        let all = |of: &BTreeMap<ConnId, Vec<u8>>| of.values().map(Vec::len).sum::<usize>();
+        let is_heard = (0..2).all(|n| all(&seen[n].said) == all(&seen[1 - n].bytes));
+        let is_whole = seen.iter().all(|seen| seen.bodies.len() == 64);
+        if has_begun && left.is_empty() && is_heard && is_whole {
+            break;
+        }
+    }
+    for n in 0..2 {
+        let sorted = |of: &BTreeMap<ConnId, Vec<u8>>| {
+            let mut all: Vec<Vec<u8>> = of.values().cloned().collect();
+            all.sort();
+            all
+        };
+        assert!(sorted(&seen[n].said) == sorted(&seen[1 - n].bytes), "seed {seed}: other bytes");
+        assert!(seen[n].closed.is_empty(), "seed {seed}: {:?}", seen[n].closed);
+    }
+    for conn in &conns {
+        ends[1].finish(*conn);
+    }
+    while seen.iter().any(|seen| seen.closed.len() < CONNECTIONS) {
+        let now = air.borrow().now + Duration::from_micros(50);
+        air.borrow_mut().now = now;
+        assert!(now < Instant::ZERO + Duration::from_secs(60), "seed {seed}: they never end");
+        for (seen, end) in seen.iter_mut().zip(&mut ends) {
+            seen.turn(end, now, &mut chance);
+        }
+    }
+    assert!(seen[0].closed.iter().all(|(_, reason)| *reason == CloseReason::Peer), "seed {seed}");
+}
+
+#[test]
+fn sessions_see_their_bytes_in_order_whatever_the_network_does() {
+    for seed in 0..6 {
+        run(seed, [0, 10, 50, 120][seed as usize % 4]);
+    }
+}
+
+#[test]
+fn a_dial_to_nobody_ends() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Rc::new(RefCell::new(air));
+    let mut end = transport(&air, 1);
+    end.dial_to(station(0));
+    let conn = end.dial(now);
+    let mut events = Vec::new();
+    for ms in 0..6_000 {
+        let now = now + Duration::from_millis(ms);
+        end.poll(now, &mut events, 16);
+        end.kick(now);
+    }
+    let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(110) }] = events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ended, conn);
+}
