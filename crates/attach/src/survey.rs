@@ -2,12 +2,13 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::ToSocketAddrs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Address, Durability, Initiator, Loss, Options, Report, ServerEndpoint, Version};
 use contract::{Control, NamespaceId, NamespaceInfo};
-use io::{Clock, Endpoint, Network, Reactor, Ring, Sockets, SocketsConfig, UnixPath};
+use io::{ClientTls, Clock, Endpoint, Network, Reactor, Ring, Sockets, SocketsConfig, UnixPath};
 
 use crate::record::Volume;
 
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     endpoint: Endpoint,
+    tls: Option<ClientTls>,
     options: Options,
 }
 
@@ -48,7 +50,13 @@ impl Server {
             reissues_max: u8::MAX,
             ..Options::default()
         };
-        Ok(Server { endpoint: endpoint(&address.place)?, options })
+        let trust = address.trust.as_ref();
+        let tls = trust.map(|trust| {
+            let authorities = trust.authorities.as_deref().map(Path::new);
+            let pin = trust.fingerprint.as_deref();
+            ClientTls::new(address.certified_name(), authorities, pin).map_err(|e| e.to_string())
+        });
+        Ok(Server { endpoint: endpoint(&address.place)?, tls: tls.transpose()?, options })
     }
 
     /// Returns the server for a successor of a client that knew this storage epoch.
@@ -84,6 +92,9 @@ impl Server {
         };
         let mut sockets = Sockets::new(ring, config).map_err(|e| e.to_string())?;
         sockets.dial_to(self.endpoint.clone());
+        if let Some(tls) = &self.tls {
+            sockets.dial_over(tls.clone()).map_err(|e| e.to_string())?;
+        }
         let options =
             Options { client, in_flight_max: depth, seed: chance(), ..self.options.clone() };
         Ok(Initiator::new(sockets, options))

@@ -1,5 +1,6 @@
-//! Addresses of servers: `reflex://HOST:PORT`, `reflex+udp://HOST:PORT` for packets instead of TCP,
-//! or `reflex+unix:PATH` on the same machine, with `?v=1` for version 1 of the protocol.
+//! Addresses of servers: `reflex://HOST:PORT`, `reflexs://HOST:PORT` over TLS,
+//! `reflex+udp://HOST:PORT` for packets instead of TCP, or `reflex+unix:PATH` on the same machine, with
+//! `?v=1` for version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,6 +14,30 @@ pub struct Address {
     pub place: ServerEndpoint,
     /// The protocol's version.
     pub version: Version,
+    /// What is trusted, if the connection is over TLS.
+    pub trust: Option<Trust>,
+}
+
+/// The certificates that are trusted for a connection over TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The file with the authorities' certificates; `None`: those of the machine.
+    pub authorities: Option<String>,
+    /// The fingerprint of the one certificate that is trusted.
+    pub fingerprint: Option<String>,
+    /// The name in the certificate, where it is not the host's.
+    pub name: Option<String>,
+}
+
+impl Address {
+    /// Returns the name that the server's certificate is to have.
+    pub fn certified_name(&self) -> &str {
+        let host = match &self.place {
+            ServerEndpoint::Network(host) => host.rsplit_once(':').map_or("", |(name, _)| name),
+            ServerEndpoint::Unix(_) | ServerEndpoint::Packets(_) => "",
+        };
+        self.trust.as_ref().and_then(|trust| trust.name.as_deref()).unwrap_or(host)
+    }
 }
 
 /// The endpoint at which a server listens.
@@ -39,7 +64,7 @@ impl fmt::Display for ServerEndpoint {
 /// The reason that a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// The text begins with none of `reflex://`, `reflex+udp://` and `reflex+unix:`.
+    /// The text begins with none of `reflex://`, `reflexs://`, `reflex+udp://` and `reflex+unix:`.
     Scheme,
     /// The port is missing or invalid.
     Port,
@@ -53,15 +78,19 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddressError::Scheme => f.write_str(
-                "a server is written reflex://HOST:PORT, reflex+udp://HOST:PORT or \
-                 reflex+unix:PATH",
+                "a server is written reflex://HOST:PORT, reflexs://HOST:PORT (over TLS), \
+                 reflex+udp://HOST:PORT or reflex+unix:PATH",
             ),
             AddressError::Port => f.write_str("a port is missing, as in reflex://127.0.0.1:7420"),
             AddressError::Path => {
                 f.write_str("a path is missing, as in reflex+unix:/run/nearflash/data.sock")
             }
             AddressError::Query(query) => {
-                write!(f, "`?{query}` is not understood; only ?v=1 and ?v=2 are")
+                write!(
+                    f,
+                    "`?{query}` is not understood; only ?v=1 and ?v=2 are, and of reflexs:// also \
+                     ca=FILE, fingerprint=SHA256 and name=NAME, separated by `&`"
+                )
             }
         }
     }
@@ -74,7 +103,11 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut trust = None;
         let place = if let Some(host) = place.strip_prefix("reflex://") {
+            ServerEndpoint::Network(network(host)?)
+        } else if let Some(host) = place.strip_prefix("reflexs://") {
+            trust = Some(Trust::default());
             ServerEndpoint::Network(network(host)?)
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             ServerEndpoint::Packets(network(host)?)
@@ -83,12 +116,19 @@ impl FromStr for Address {
         } else {
             return Err(AddressError::Scheme);
         };
-        let version = match query {
-            "" | "v=2" => Version::Two,
-            "v=1" => Version::One,
-            _ => return Err(AddressError::Query(query.to_owned())),
-        };
-        Ok(Address { place, version })
+        let mut version = Version::Two;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (key, value, &mut trust) {
+                ("v", "1", _) => version = Version::One,
+                ("v", "2", _) => version = Version::Two,
+                ("ca", file, Some(trust)) => trust.authorities = Some(file.to_owned()),
+                ("fingerprint", hex, Some(trust)) => trust.fingerprint = Some(hex.to_owned()),
+                ("name", name, Some(trust)) => trust.name = Some(name.to_owned()),
+                _ => return Err(AddressError::Query(query.to_owned())),
+            }
+        }
+        Ok(Address { place, version, trust })
     }
 }
 
@@ -116,8 +156,24 @@ fn unix(path: &str) -> Result<ServerEndpoint, AddressError> {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let query = if self.version == Version::One { "?v=1" } else { "" };
-        write!(f, "{}{query}", self.place)
+        match (&self.place, &self.trust) {
+            (ServerEndpoint::Network(host), Some(_)) => write!(f, "reflexs://{host}")?,
+            (place, _) => write!(f, "{place}")?,
+        }
+        let version = (self.version == Version::One).then_some(("v", "1"));
+        let trust = self.trust.as_ref();
+        let of = |value: Option<&'_ Option<String>>| value.and_then(|value| value.clone());
+        let trusted = [
+            ("ca", of(trust.map(|trust| &trust.authorities))),
+            ("fingerprint", of(trust.map(|trust| &trust.fingerprint))),
+            ("name", of(trust.map(|trust| &trust.name))),
+        ];
+        let trusted = trusted.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
+        for (n, (key, value)) in version.into_iter().chain(trusted).enumerate() {
+            let before = if n == 0 { '?' } else { '&' };
+            write!(f, "{before}{key}={value}")?;
+        }
+        Ok(())
     }
 }
 
@@ -135,6 +191,9 @@ mod tests {
             "reflex+udp://[::1]:7420?v=1",
             "reflex+unix:/run/a.sock",
             "reflex+unix:./a:b?v=1",
+            "reflexs://h:1",
+            "reflexs://h:1?v=1&ca=/etc/ca.pem&name=other",
+            "reflexs://[::1]:2?fingerprint=ab",
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
@@ -154,5 +213,9 @@ mod tests {
         assert_eq!(error("reflex+unix:"), AddressError::Path);
         assert_eq!(error("reflex+unix:?v=1"), AddressError::Path);
         assert_eq!(error("reflex://h:1?v=3"), AddressError::Query("v=3".to_owned()));
+        assert_eq!(error("reflex://h:1?ca=/a"), AddressError::Query("ca=/a".to_owned()));
+        assert_eq!(error("reflexs://h"), AddressError::Port);
+        let name = |text: &str| text.parse::<Address>().unwrap().certified_name().to_owned();
+        assert_eq!([name("reflexs://h:1"), name("reflexs://h:1?name=n")], ["h", "n"]);
     }
 }

@@ -8,6 +8,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Insecurity;
+
 /// The cause of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -132,14 +134,43 @@ pub enum Happening {
     UpgradeDone,
     /// Another process was to take over, and failed.
     UpgradeFailed,
+    /// A TLS handshake ended well.
+    TlsDone,
+    /// A connection did not speak TLS, which its listener requires.
+    TlsPlain,
+    /// A TLS handshake was broken off.
+    TlsBrokenOff,
+    /// A TLS handshake did not end in time.
+    TlsLate,
+    /// A TLS handshake was ended for others.
+    TlsCrowd,
+    /// A TLS handshake failed because of a certificate.
+    TlsCertificate,
+    /// A TLS handshake failed for another reason.
+    TlsProtocol,
 }
 
 /// Number of events in the enumeration.
-const KINDS: usize = Happening::UpgradeFailed as usize + 1;
+const KINDS: usize = Happening::TlsProtocol as usize + 1;
 
 static COUNTS: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
 impl Happening {
+    /// The failures of TLS handshakes, in the order of [`Insecurity::WORDS`].
+    pub const INSECURE: [Happening; Insecurity::WORDS.len()] = [
+        Happening::TlsPlain,
+        Happening::TlsBrokenOff,
+        Happening::TlsLate,
+        Happening::TlsCrowd,
+        Happening::TlsCertificate,
+        Happening::TlsProtocol,
+    ];
+
+    /// Returns the event of a TLS handshake that failed for this reason.
+    pub fn insecure(why: Insecurity) -> Happening {
+        Happening::INSECURE[why.class()]
+    }
+
     /// Counts the event once.
     #[cold]
     pub fn count(self) {

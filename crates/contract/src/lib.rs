@@ -21,6 +21,7 @@ mod door;
 mod failures;
 mod fence;
 mod happening;
+mod insecurity;
 mod latency;
 mod mailbox;
 mod meters;
@@ -49,6 +50,7 @@ pub use door::Door;
 pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
 pub use happening::{Credential, End, Happening};
+pub use insecurity::Insecurity;
 pub use latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge,
 };

@@ -344,6 +344,10 @@ pub enum Fatal {
 impl fmt::Display for Fatal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The first bytes of a TLS handshake, in either order.
+            Fatal::BadMagic(0x0316 | 0x1603) => {
+                f.write_str("a TLS handshake, but this listener has no TLS (reflex:// is without)")
+            }
             Fatal::BadMagic(magic) => write!(f, "bad magic {magic:#06x}"),
             Fatal::BadOpcode(opcode) => write!(f, "unknown opcode {opcode}"),
             Fatal::BadLength(length) => write!(f, "impossible length {length}"),

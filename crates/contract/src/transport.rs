@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::{Buf, Instant, TenantId};
+use crate::{Buf, Insecurity, Instant, TenantId};
 
 /// The identifier of a connection of one worker. The generation distinguishes successive
 /// connections of one index.
@@ -57,6 +57,8 @@ pub enum CloseReason {
     Local,
     /// A dial failed (the number is the system's error).
     Unreachable(i32),
+    /// TLS failed, during the handshake or later.
+    Insecure(Insecurity),
 }
 
 /// An event of the network.

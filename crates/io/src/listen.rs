@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
+use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UnixPath};
 
@@ -62,6 +63,8 @@ pub struct Listener {
     file: Option<SocketFile>,
     pub(crate) socket: Arc<OwnedFd>,
     endpoint: Endpoint,
+    /// The TLS of its connections, if they may have it.
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 /// A way to a listener's socket, for another process. It does not keep the listener open.
@@ -129,7 +132,7 @@ impl Listener {
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
         let socket = Arc::new(listener.into());
-        Ok(Listener { file: None, socket, endpoint: address.into() })
+        Ok(Listener { file: None, socket, endpoint: address.into(), tls: None })
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed with
@@ -139,7 +142,8 @@ impl Listener {
     /// Says what is in the way: another server, a file that is no socket, a missing directory.
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
-        Ok(Listener { file: Some(file), socket: Arc::new(socket), endpoint: path.clone().into() })
+        let (socket, endpoint) = (Arc::new(socket), path.clone().into());
+        Ok(Listener { file: Some(file), socket, endpoint, tls: None })
     }
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
@@ -152,7 +156,7 @@ impl Listener {
         let any = rustix::net::getsockname(&socket).map_err(fail)?;
         let address = SocketAddr::try_from(any).map_err(fail)?;
         let endpoint = Endpoint::Packets(address);
-        Ok(Listener { file: None, socket: Arc::new(socket), endpoint })
+        Ok(Listener { file: None, socket: Arc::new(socket), endpoint, tls: None })
     }
 
     /// Returns another handle to the socket, for callers that accept in their own way; the file of
@@ -184,7 +188,7 @@ impl Listener {
             Endpoint::Unix(path) => SocketFile::of(path),
             _ => None,
         };
-        Ok(Listener { file, socket: Arc::new(socket), endpoint })
+        Ok(Listener { file, socket: Arc::new(socket), endpoint, tls: None })
     }
 
     /// Gives the file of a Unix socket other permissions; for others there is nothing to do.
@@ -200,6 +204,16 @@ impl Listener {
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         Kept { socket: Arc::downgrade(&self.socket), endpoint: self.endpoint.clone(), stays }
+    }
+
+    /// Returns the listener with TLS for its connections, or without.
+    pub fn with_tls(self, tls: Option<Arc<ServerTls>>) -> Listener {
+        Listener { tls, ..self }
+    }
+
+    /// Returns the TLS of its connections, if they may have it.
+    pub fn tls(&self) -> Option<&Arc<ServerTls>> {
+        self.tls.as_ref()
     }
 
     /// Returns the address that the listener listens on, with the port that was taken.

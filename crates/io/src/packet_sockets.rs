@@ -15,7 +15,8 @@ use packets::{Packets, Policy, Settings, Station, TransportSettings};
 
 use crate::udp::{LaneSizes, UdpLane};
 use crate::{
-    Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, carve, datagram,
+    ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, carve,
+    datagram,
 };
 
 /// The bit of the numbers of buffers in which the bytes of packets go up.
@@ -220,6 +221,10 @@ impl Network for PacketSockets {
             Endpoint::Packets(address) => self.server = Some(address),
             other => self.streams.dial_to(other),
         }
+    }
+
+    fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error> {
+        self.streams.dial_over(tls)
     }
 }
 

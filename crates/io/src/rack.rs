@@ -8,10 +8,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::{Door, Ticket};
 
+use crate::tls::Secured;
+
 /// A socket that is between two workers, or two processes.
 #[derive(Debug)]
 pub struct Shelved {
     pub(crate) socket: OwnedFd,
+    /// The keys of a connection over TLS, which no other process can have.
+    pub(crate) secured: Option<Box<Secured>>,
     /// The worker among whose connections it is counted.
     pub(crate) counted: usize,
 }
@@ -20,6 +24,11 @@ impl Shelved {
     /// Returns the socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Returns `true` if another process cannot go on with the connection, as it is over TLS.
+    pub fn is_bound(&self) -> bool {
+        self.secured.is_some()
     }
 }
 
@@ -110,7 +119,7 @@ mod tests {
     use super::*;
 
     fn shelved(counted: usize) -> Shelved {
-        Shelved { socket: UnixStream::pair().unwrap().0.into(), counted }
+        Shelved { socket: UnixStream::pair().unwrap().0.into(), secured: None, counted }
     }
 
     #[test]

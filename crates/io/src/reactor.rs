@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use contract::{Dial, ListenerId, Transport};
 
-use crate::{Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
+use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
 
 /// A thread's way to wait for the kernel. Dispatch is static: the loop over a
 /// [`Ring`](crate::Ring) costs what it would without this trait.
@@ -76,4 +76,10 @@ pub trait Network: Dial + Transport + Sized {
 
     /// Makes [`Dial::dial`] connect to `server`.
     fn dial_to(&mut self, server: impl Into<Endpoint>);
+
+    /// Makes [`Dial::dial`] connect over TLS from now on.
+    ///
+    /// # Errors
+    /// Fails if the system has no thread or descriptor left.
+    fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error>;
 }

@@ -1,6 +1,8 @@
 //! The vector of one send in flight.
 
-use contract::Frame;
+use contract::{Frame, Insecurity};
+
+use crate::tls::{Secured, Stage};
 
 /// Frames that one send carries at most: a worker's batch.
 pub(crate) const FRAMES_MAX: usize = 64;
@@ -35,6 +37,10 @@ pub(crate) struct SendBlock {
     pub(crate) bytes: usize,
     /// Frames taken.
     pub(crate) frames: usize,
+    /// The sealed records of a send over TLS, once the vector has been used for one.
+    sealed: Option<Box<Stage>>,
+    /// The vector is that of the sealed records.
+    is_sealed: bool,
 }
 
 impl SendBlock {
@@ -58,11 +64,14 @@ impl SendBlock {
             open: false,
             bytes: 0,
             frames: 0,
+            sealed: None,
+            is_sealed: false,
         })
     }
 
     pub(crate) fn clear(&mut self) {
         (self.count, self.staged, self.open, self.bytes, self.frames) = (0, 0, false, 0, 0);
+        self.is_sealed = false;
     }
 
     /// Appends the frame if the send still takes it; its body must stay where it is until the send
@@ -99,6 +108,31 @@ impl SendBlock {
         true
     }
 
+    /// Makes the vector that of queued frames as sealed records, as many as one send takes.
+    ///
+    /// # Errors
+    /// Fails if the connection cannot go on.
+    pub(crate) fn seal<'a>(
+        &mut self,
+        secured: &mut Secured,
+        frames: impl Iterator<Item = &'a Frame>,
+    ) -> Result<(), Insecurity> {
+        let sealed = self.sealed.get_or_insert_with(Stage::new);
+        sealed.seal(secured, frames)?;
+        let (start, len) = (sealed.bytes().as_ptr(), sealed.len);
+        (self.frames, self.is_sealed) = (sealed.frames, true);
+        self.piece(start, len);
+        Ok(())
+    }
+
+    /// Returns the bytes of the frames, or parts of frames, that the vector carries.
+    pub(crate) fn plain(&self) -> usize {
+        match &self.sealed {
+            Some(sealed) if self.is_sealed => sealed.plain,
+            _ => self.bytes,
+        }
+    }
+
     fn stage(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -120,6 +154,14 @@ impl SendBlock {
         self.pieces[self.count] = libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len };
         self.count += 1;
         self.bytes += len;
+    }
+
+    /// Returns the sealed records, which are empty unless the vector is of such.
+    pub(crate) fn sealed_bytes(&self) -> &[u8] {
+        match &self.sealed {
+            Some(sealed) if self.is_sealed => sealed.bytes(),
+            _ => &[],
+        }
     }
 
     /// Returns the vector, ready to be sent.

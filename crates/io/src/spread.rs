@@ -9,6 +9,7 @@ use contract::{Happening, ListenerId, Ticket};
 
 use crate::Waker;
 use crate::rack::{Rack, Shelved};
+use crate::tls::Secured;
 
 /// The most sockets that a worker gives away at a time, each of which has a place on the rack.
 const GIVEN_MAX: usize = 256;
@@ -48,6 +49,8 @@ struct Desk {
 pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
     pub(crate) listener: ListenerId,
+    /// The keys of a connection over TLS.
+    pub(crate) secured: Option<Box<Secured>>,
 }
 
 /// Says that a connection is closed because there are as many as may be.
@@ -147,10 +150,16 @@ impl Spread {
     }
 
     /// Takes the socket of a connection that goes from a worker to another.
-    pub(crate) fn shelve(&self, socket: OwnedFd, from: usize, to: usize) -> Ticket {
+    pub(crate) fn shelve(
+        &self,
+        socket: OwnedFd,
+        secured: Option<Box<Secured>>,
+        from: usize,
+        to: usize,
+    ) -> Ticket {
         let ticket = self.rack.ticket();
         self.recount(from, to);
-        self.rack.put(ticket, Shelved { socket, counted: to });
+        self.rack.put(ticket, Shelved { socket, secured, counted: to });
         ticket
     }
 
@@ -169,7 +178,7 @@ impl Spread {
             return Err(socket);
         }
         let (worker, ticket) = (self.place(), self.rack.ticket());
-        self.rack.put(ticket, Shelved { socket, counted: worker });
+        self.rack.put(ticket, Shelved { socket, secured: None, counted: worker });
         Ok((ticket, worker))
     }
 
@@ -247,7 +256,7 @@ mod tests {
         let spread = Spread::new(2);
         assert_eq!(spread.place(), 0);
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = spread.shelve(socket.into(), 0, 1);
+        let ticket = spread.shelve(socket.into(), None, 0, 1);
         assert_eq!(spread.connections(), [0, 1]);
         let shelved = spread.fetch(ticket, 0);
         assert_eq!(spread.connections(), [1, 0]);
@@ -261,7 +270,7 @@ mod tests {
         let (here, there) = (Spread::new(1), Spread::new(2));
         assert_eq!((here.place(), there.place()), (0, 0));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = here.shelve(socket.into(), 0, here.hand_over_number());
+        let ticket = here.shelve(socket.into(), None, 0, here.hand_over_number());
         assert!(here.connections() == [0] && here.has_any());
         let shelved = here.fetch(ticket, here.hand_over_number());
         let passed = shelved.socket().try_clone_to_owned().unwrap();
@@ -281,7 +290,7 @@ mod tests {
         assert_eq!(placed, [Some(0), Some(1), Some(0), None]);
         // On its way to the other worker, and there.
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = spread.shelve(socket.into(), 0, 1);
+        let ticket = spread.shelve(socket.into(), None, 0, 1);
         assert_eq!(spread.let_in(), None);
         let _shelved = spread.fetch(ticket, 1);
         assert_eq!((spread.let_in(), spread.connections()), (None, vec![1, 2]));

@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
 use contract::{Control, Instant, NamespaceId};
 use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Readiness, Ring,
-    Sockets, SocketsConfig, UnixPath, Waker,
+    ClientTls, Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor,
+    Readiness, Ring, Sockets, SocketsConfig, UnixPath, Waker,
 };
 
 use crate::options::Options;
@@ -139,6 +140,9 @@ impl<N: Network> Engine<N> {
         let sockets = N::new(&reactor, config);
         let mut sockets = sockets.map_err(|e| Error::System(e.to_string()))?;
         sockets.dial_to(server);
+        if let Some(tls) = tls_of(address)? {
+            sockets.dial_over(tls).map_err(|e| Error::System(e.to_string()))?;
+        }
         Ok(Engine {
             initiator: Initiator::new(sockets, options.for_initiator(address.version)),
             waker: reactor.waker(),
@@ -360,6 +364,14 @@ fn look_up(name: &str) -> Result<SocketAddr, Error> {
     let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
     let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
     found.next().ok_or_else(|| unknown("it has no address".to_owned()))
+}
+
+/// Returns the TLS of an address that has it.
+fn tls_of(address: &Address) -> Result<Option<ClientTls>, Error> {
+    let Some(trust) = &address.trust else { return Ok(None) };
+    let authorities = trust.authorities.as_deref().map(Path::new);
+    let tls = ClientTls::new(address.certified_name(), authorities, trust.fingerprint.as_deref());
+    tls.map(Some).map_err(|error| Error::Address(error.to_string()))
 }
 
 fn unreachable_text(address: &Address, why: Loss) -> String {

@@ -1,13 +1,18 @@
 //! The addresses that a server listens on.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use contract::Protocol;
 use contract::{ListenerId, NamespaceId};
-use io::{Endpoint, Listener, TcpOptions, UnixPath};
+use io::{Endpoint, Listener, ServerTls, TcpOptions, TlsPolicy, UnixPath};
+
+use crate::credentials::{read_secret, read_text};
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
 /// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]` or
@@ -32,6 +37,89 @@ pub struct ListenAt {
     pub advertised: Option<SocketAddr>,
     /// The permissions of a Unix socket's file.
     pub mode: u32,
+    /// The TLS of its connections; `None`: off.
+    pub tls: Option<TlsFiles>,
+}
+
+/// The TLS of a listener: who has to use it, and the files of its certificate and key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    policy: TlsPolicy,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl TlsFiles {
+    fn contents(&self) -> Result<(String, String), String> {
+        Ok((read_text(&self.certificate)?, read_secret(&self.key)?))
+    }
+
+    fn say(&self, error: &io::Error) -> String {
+        format!("{} and {}: {error}", self.certificate.display(), self.key.display())
+    }
+
+    fn open(&self) -> Result<Arc<ServerTls>, String> {
+        let (certificate, key) = self.contents()?;
+        ServerTls::new(self.policy, certificate.as_bytes(), key.as_bytes())
+            .map_err(|error| self.say(&error))
+    }
+
+    /// Reads certificate and key again, for connections that come from now on.
+    ///
+    /// # Errors
+    /// Fails if the files make no sense; then the old certificate stays.
+    pub fn renew(&self, tls: &ServerTls) -> Result<(), String> {
+        let (certificate, key) = self.contents()?;
+        tls.replace(certificate.as_bytes(), key.as_bytes()).map_err(|error| self.say(&error))
+    }
+}
+
+/// The options of a listener that are about TLS, as they are read.
+#[derive(Default)]
+struct TlsOptions {
+    policy: Option<&'static str>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl TlsOptions {
+    /// Understands an option. Returns false if it is another.
+    fn take(&mut self, key: &str, value: &str) -> Result<bool, String> {
+        match key {
+            "tls" => {
+                let known = ["off", "allowed", "required"].into_iter().find(|one| *one == value);
+                self.policy = Some(known.ok_or_else(|| {
+                    format!("tls {value:?} is none of off, allowed and required")
+                })?);
+            }
+            "certificate" => self.certificate = Some(PathBuf::from(value)),
+            "key" => self.key = Some(PathBuf::from(value)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the TLS of a listener.
+    fn finish(self) -> Result<Option<TlsFiles>, String> {
+        let policy = match self.policy {
+            None | Some("off") => None,
+            Some("allowed") => Some(TlsPolicy::Allowed),
+            Some(_) => Some(TlsPolicy::Required),
+        };
+        match (policy, self.certificate, self.key) {
+            (Some(policy), Some(certificate), Some(key)) => {
+                Ok(Some(TlsFiles { policy, certificate, key }))
+            }
+            (Some(_), ..) => Err("TLS needs certificate=FILE and key=FILE, both in PEM".to_owned()),
+            (None, None, None) => Ok(None),
+            (None, ..) if self.policy == Some("off") => Ok(None),
+            (None, ..) => {
+                Err("a certificate or key is for tls=required or tls=allowed, and a URL \
+                               with reflexs:// requires TLS"
+                    .to_owned())
+            }
+        }
+    }
 }
 
 /// The highest number of a listener, and as many names as a process has for all that there ever are.
@@ -43,6 +131,7 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
                     reflex+udp://HOST:PORT[?namespace=N&tenant=NAME], \
+                    reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
                     nbd://HOST[:PORT][?namespace=N&tenant=NAME] or \
@@ -58,7 +147,7 @@ impl ListenAt {
     /// Understands a URL; a host name is looked up.
     pub fn parse(url: &str) -> Result<ListenAt, String> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut protocol = Protocol::Reflex;
+        let (mut protocol, mut tls) = (Protocol::Reflex, TlsOptions::default());
         let endpoint: Endpoint = if let Some(host) = place.strip_prefix("nvme-tcp://") {
             protocol = Protocol::NvmeTcp;
             look_up(host.trim_end_matches('/'), url)?.into()
@@ -66,6 +155,9 @@ impl ListenAt {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?)
+        } else if let Some(host) = place.strip_prefix("reflexs://") {
+            tls.policy = Some("required");
+            look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path, url)?.into()
         } else if let Some(host) = place.strip_prefix("nbd://") {
@@ -88,10 +180,18 @@ impl ListenAt {
             tenant: None,
             advertised: None,
             mode: DEFAULT_MODE,
+            tls: None,
         };
+        let say = |error: String| format!("{url:?}: {error}");
+        let is_stream = matches!(at.endpoint, Endpoint::Internet(_));
+        let may_have_tls = protocol == Protocol::Reflex && is_stream;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            at.take(pair).map_err(|error| format!("{url:?}: {error}"))?;
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !may_have_tls || !tls.take(key, value).map_err(say)? {
+                at.take(pair).map_err(say)?;
+            }
         }
+        at.tls = tls.finish().map_err(say)?;
         Ok(at)
     }
 
@@ -126,7 +226,42 @@ impl ListenAt {
             Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
             Endpoint::Packets(address) => Listener::bind_packets(*address),
         };
-        bound.map_err(|error| error.to_string())
+        bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener))
+    }
+
+    /// Gives a listener the TLS of its connections.
+    ///
+    /// # Errors
+    /// Fails if the files of certificate and key make no sense, or others may read the key.
+    pub fn secure(&self, listener: Listener) -> Result<Listener, String> {
+        let tls = self.tls.as_ref().map(TlsFiles::open).transpose()?;
+        Ok(listener.with_tls(tls))
+    }
+
+    /// Returns the URL at which clients reach the listener, which is bound to `endpoint`.
+    pub fn url_at(&self, endpoint: &Endpoint) -> String {
+        let url = url(self.protocol, endpoint);
+        match &self.tls {
+            Some(TlsFiles { policy: TlsPolicy::Required, .. }) => {
+                url.replacen("reflex://", "reflexs://", 1)
+            }
+            _ => url,
+        }
+    }
+
+    /// Returns a warning if what passes by the listener can be read on the network.
+    pub fn exposure(&self, endpoint: &Endpoint) -> Option<String> {
+        let is_open = endpoint.is_exposed() && self.tls.is_none();
+        let advice = match (self.protocol, endpoint) {
+            (Protocol::Reflex, Endpoint::Internet(_)) => {
+                "encrypt it with TLS (`tls=required`), or use a network that you trust"
+            }
+            _ => "use a network that you trust, or a tunnel",
+        };
+        is_open.then(|| {
+            let url = self.url_at(endpoint);
+            format!("nothing that passes by {url} is encrypted; {advice}")
+        })
     }
 }
 
@@ -198,6 +333,39 @@ mod tests {
         }
         let error = ListenAt::parse("reflex://127.0.0.1:1?advertise=192.0.2.7:1").unwrap_err();
         assert!(error.contains("unknown option"), "{error}");
+    }
+
+    #[test]
+    fn tls_needs_a_certificate_and_a_key() {
+        let files = "certificate=/c&key=/k";
+        let listen = |text: &str| ListenAt::parse(text).map(|at| at.url_at(&at.endpoint.clone()));
+        for (text, said) in [
+            (format!("reflexs://127.0.0.1:7?{files}"), "reflexs://127.0.0.1:7"),
+            (format!("reflex://127.0.0.1:7?tls=required&{files}"), "reflexs://127.0.0.1:7"),
+            (format!("reflex://127.0.0.1:7?{files}&tls=allowed"), "reflex://127.0.0.1:7"),
+            (format!("reflex://127.0.0.1:7?tls=off&{files}"), "reflex://127.0.0.1:7"),
+        ] {
+            assert_eq!(listen(&text).unwrap(), said);
+        }
+        for (text, word) in [
+            ("reflexs://127.0.0.1:7", "needs certificate=FILE and key=FILE"),
+            ("reflexs://127.0.0.1:7?certificate=/c", "needs certificate=FILE and key=FILE"),
+            ("reflex://127.0.0.1:7?certificate=/c&key=/k", "is for tls=required"),
+            ("reflex://127.0.0.1:7?tls=maybe", "none of off, allowed and required"),
+            ("reflex+unix:/run/a?tls=required", "unknown option"),
+            ("nvme-tcp://127.0.0.1:1?tls=required", "unknown option"),
+        ] {
+            let error = listen(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        let warning = |text: &str| {
+            let at = ListenAt::parse(text).unwrap();
+            at.exposure(&at.endpoint.clone())
+        };
+        assert!(warning("reflex://10.0.0.1:7").unwrap().contains("tls=required"));
+        assert!(warning("nbd://10.0.0.1:7").unwrap().contains("tunnel"));
+        assert_eq!(warning("reflex://127.0.0.1:7"), None);
+        assert_eq!(warning(&format!("reflexs://10.0.0.1:7?{files}")), None);
     }
 
     #[test]

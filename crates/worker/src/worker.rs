@@ -289,6 +289,10 @@ where
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
         let cause = conn.life.cause().unwrap_or(match reason {
             CloseReason::Peer => End::Peer,
+            CloseReason::Insecure(why) => {
+                tracing::warn!(peer = %conn.peer, %why, "connection ended");
+                End::Protocol
+            }
             CloseReason::Reset(_) | CloseReason::Local | CloseReason::Unreachable(_) => {
                 End::Network
             }

@@ -20,6 +20,7 @@ mod serving {
     mod requests;
     mod strangers;
     mod tenants;
+    mod tls;
     mod translated;
     mod unix_sockets;
 }

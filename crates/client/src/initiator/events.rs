@@ -1,8 +1,8 @@
 //! Events of the network: turns received bytes into replies, and replies into ended requests.
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Fatal, Frame, FrameHead, Instant, NetEvent, Notice, Slot,
-    Status, Tag,
+    Buf, CloseReason, ConnId, Dial, Fatal, Frame, FrameHead, Insecurity, Instant, NetEvent, Notice,
+    Slot, Status, Tag,
 };
 use proto::reflex::ClientEvent;
 
@@ -21,7 +21,11 @@ impl<T: Dial> Initiator<T> {
             NetEvent::Received { conn, buf, len } => {
                 if let Some(link) = self.link_of(conn) {
                     self.links[link].heard = now;
-                    if let Err(fatal) = self.parse(now, link, &buf.bytes()[..len]) {
+                    let bytes = &buf.bytes()[..len];
+                    if !self.links[link].was_up && bytes == Insecurity::REFUSAL {
+                        let why = CloseReason::Insecure(Insecurity::Wanted);
+                        self.hang_up(link, Loss::Network(why));
+                    } else if let Err(fatal) = self.parse(now, link, bytes) {
                         self.hang_up(link, Loss::Protocol(fatal));
                     } else if self.links[link].session.expects() >= self.options.direct_min {
                         self.fillable.push(link);

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, Command, DIRECT_BYTES_MIN, Fatal, HelloReply, NamespaceId, NamespaceInfo,
-    Notice, Slot, Status, TenantReply,
+    Buf, CloseReason, Command, DIRECT_BYTES_MIN, Fatal, HelloReply, Insecurity, NamespaceId,
+    NamespaceInfo, Notice, Slot, Status, TenantReply,
 };
 
 use crate::Durability;
@@ -127,6 +127,19 @@ impl Loss {
     }
 }
 
+/// Returns what to do about a connection over TLS that did not come about.
+const fn advice(why: Insecurity) -> Option<&'static str> {
+    match why {
+        Insecurity::Plain | Insecurity::BrokenOff => {
+            Some("does its listener have TLS? without TLS, its address begins with reflex://")
+        }
+        Insecurity::Wanted => Some("with TLS, its address begins with reflexs://"),
+        Insecurity::UnknownAuthority => Some("name the authority by ?ca=FILE, in PEM"),
+        Insecurity::WrongName => Some("say by ?name=NAME which one it has"),
+        _ => None,
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -137,6 +150,13 @@ impl fmt::Display for Loss {
             }
             Loss::Network(CloseReason::Unreachable(errno)) => {
                 write!(f, "the server could not be reached (error {errno})")
+            }
+            Loss::Network(CloseReason::Insecure(why)) => {
+                write!(f, "{why}")?;
+                match advice(*why) {
+                    Some(advice) => write!(f, "; {advice}"),
+                    None => Ok(()),
+                }
             }
             Loss::Refused(status) => write!(f, "the server refused the connection: {status}"),
             Loss::Protocol(fatal) => write!(f, "the server broke the protocol: {fatal}"),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use contract::{End, Happening};
+use contract::{End, Happening, Insecurity};
 
 use super::series::{Series, families};
 
@@ -48,6 +48,13 @@ families! {
                 out.count([word, "failed"], failed.so_far())?;
                 out.count([word, "delayed"], delayed.so_far())
             })
+        };
+    tls_handshakes: Counter["outcome"]
+        "TLS handshakes that ended well (`done`), and those that failed: the peer did not speak TLS (`plain`), broke off (`broken_off`), or took too long (`late`); there were too many at once (`crowd`); either end did not take the other's certificate (`certificate`); anything else (`protocol`)."
+        => |_, out| {
+            out.count(["done"], Happening::TlsDone.so_far())?;
+            let failed = Insecurity::WORDS.into_iter().zip(Happening::INSECURE);
+            failed.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
         };
     audit_records: Counter["outcome"]
         "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."

@@ -2,6 +2,7 @@
 
 use rustix::event::epoll::EventFlags;
 
+use crate::sendblock::SendBlock;
 use crate::sockets::{Conn, Place, Target};
 
 /// The state that epoll's sockets keep of one connection.
@@ -22,13 +23,24 @@ pub struct EpollPlace {
     pub(super) is_in_line: bool,
     /// Bytes of the first queued frame that the kernel has taken; less than all of them.
     pub(super) taken: usize,
+    /// Sealed records that the kernel has not taken whole, and how many of their bytes it has. The
+    /// frames in them are still queued.
+    pub(super) sealed: Option<(Box<SendBlock>, usize)>,
 }
 
 impl Default for EpollPlace {
     fn default() -> Self {
         let (is_resting, is_in_line) = (false, false);
         let state = EventFlags::empty();
-        EpollPlace { state, target: None, patience: 0, is_resting, is_in_line, taken: 0 }
+        EpollPlace {
+            state,
+            target: None,
+            patience: 0,
+            is_resting,
+            is_in_line,
+            taken: 0,
+            sealed: None,
+        }
     }
 }
 
@@ -52,6 +64,7 @@ impl Place for EpollPlace {
         self.state = EventFlags::empty();
         self.patience = 0;
         self.taken = 0;
+        self.sealed = None;
     }
 
     fn is_busy(&self) -> bool {

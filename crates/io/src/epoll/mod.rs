@@ -21,7 +21,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 use self::conn::EpollPlace;
 pub use self::reactor::EpollReactor;
 use self::receive::{Receiver, Table, release_target};
-use self::sendmsg::send_block;
+use self::sendmsg::{send_block, send_rest};
 use self::token::Token;
 use crate::endpoint::hang_up_reason;
 use crate::sendblock::SendBlock;
@@ -41,6 +41,8 @@ pub struct Epoll {
     receiver: Receiver,
     /// The vector of the send being made; empty in between.
     block: Box<SendBlock>,
+    /// A vector for sealed records. More are made for peers that are slow.
+    spare: Option<Box<SendBlock>>,
     /// The events that are being handled; empty in between.
     reported: Vec<epoll::Event>,
 }
@@ -68,7 +70,8 @@ impl Epoll {
                 return;
             }
             let result = rustix::net::sockopt::socket_error(conn.socket()).and_then(|r| r);
-            if !self.connected(table, id.index, result.map_err(Errno::raw_os_error)) {
+            let is_open = self.connected(table, id.index, result.map_err(Errno::raw_os_error));
+            if !is_open && table[id.index].phase != Phase::Greeting {
                 return;
             }
         }
@@ -98,7 +101,9 @@ impl Epoll {
                 match rustix::net::accept_with(&own.socket, SocketFlags::CLOEXEC) {
                     Ok(_turned_away) if listening.refuses => Happening::RefusedDrained.count(),
                     Ok(socket) => {
-                        listeners.accepted.push(Arrival { socket, listener: listening.id });
+                        let listener = listening.id;
+                        let arrival = Arrival { socket, listener, secured: None };
+                        listeners.accepted.push(arrival);
                     }
                     Err(Errno::AGAIN) => listening.is_active = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -111,6 +116,43 @@ impl Epoll {
                 }
             }
         }
+    }
+
+    /// Seals what is queued, unless the kernel has not taken all of what was sealed before, and sends
+    /// it.
+    fn flush_sealed(&mut self, table: &mut Table, index: u32) {
+        let (block, mut taken) = match table[index].kernel.sealed.take() {
+            Some(begun) => begun,
+            None => {
+                let mut block = self.spare.take().unwrap_or_else(SendBlock::new);
+                block.clear();
+                let mut secured = table[index].secured.take();
+                let keys = secured.as_mut().expect("the caller looked");
+                let sealed = block.seal(keys, table.frames.iter(&table[index].queue));
+                table[index].secured = secured;
+                if let Err(why) = sealed {
+                    return self.end(table, index, CloseReason::Insecure(why));
+                }
+                (block, 0)
+            }
+        };
+        match send_rest(table[index].socket(), &block, taken) {
+            Ok(sent) => taken += sent,
+            Err(Errno::AGAIN) => {}
+            Err(errno) => {
+                return self.end(table, index, CloseReason::Reset(errno.raw_os_error()));
+            }
+        }
+        let is_whole = taken == block.bytes;
+        table[index].kernel.state.set(epoll::EventFlags::OUT, is_whole);
+        if !is_whole {
+            table[index].kernel.sealed = Some((block, taken));
+            return;
+        }
+        table[index].unsent -= block.plain();
+        table.pop_sent(index, block.frames);
+        self.spare = Some(block);
+        self.after_send(table, index);
     }
 
     /// Notes that the kernel has taken `bytes` more of what is queued.
@@ -140,6 +182,7 @@ impl Kernel for Epoll {
             reactor: reactor.clone(),
             receiver: Receiver::new(config)?,
             block: SendBlock::new(),
+            spare: None,
             reported: Vec::with_capacity(1024),
         })
     }
@@ -190,6 +233,9 @@ impl Kernel for Epoll {
     }
 
     fn flush(&mut self, table: &mut Table, index: u32) {
+        if table[index].secured.is_some() {
+            return self.flush_sealed(table, index);
+        }
         self.block.clear();
         let conn = &table[index];
         let mut gone = conn.kernel.taken;

@@ -81,7 +81,6 @@ impl Receiver {
 
     /// Receives once into `buf`.
     fn receive(&mut self, table: &mut Table, index: u32, mut buf: Buf) -> Option<CloseReason> {
-        let id = table.id(index);
         let conn = &mut table[index];
         let was_bounded = conn.kernel.patience > 0;
         let most = if was_bounded { LOOK_BYTES.min(buf.capacity()) } else { buf.capacity() };
@@ -91,15 +90,18 @@ impl Receiver {
                 // A receive that found less than it had room for took all that there was.
                 place.received(len == most);
                 place.patience = if len == most { 0 } else { place.patience.saturating_sub(1) };
+                let mut ended = None;
                 if conn.phase == Phase::Open {
-                    table.events.push(NetEvent::Received { conn: id, buf, len });
+                    let spent;
+                    (spent, ended) = table.received(index, buf, len);
+                    self.bufs.extend(spent);
                 } else {
                     self.bufs.push(buf);
                 }
                 if was_bounded {
                     self.rest(table, index);
                 }
-                None
+                ended
             }
             ended => {
                 self.bufs.push(buf);

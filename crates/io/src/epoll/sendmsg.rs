@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 
 use crate::sendblock::SendBlock;
 
@@ -20,4 +21,16 @@ pub(super) fn send_block(socket: impl AsFd, block: &mut SendBlock) -> Result<usi
         let error = std::io::Error::last_os_error();
         Errno::from_io_error(&error).unwrap_or(Errno::IO)
     })
+}
+
+/// Sends what the kernel takes of the sealed records behind the first `taken` bytes, without waiting.
+/// Returns how many bytes it took.
+pub(super) fn send_rest(
+    socket: impl AsFd,
+    block: &SendBlock,
+    taken: usize,
+) -> Result<usize, Errno> {
+    let rest = &block.sealed_bytes()[taken..];
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::io::retry_on_intr(|| rustix::net::send(&socket, rest, flags))
 }

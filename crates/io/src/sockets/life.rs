@@ -4,11 +4,12 @@
 use std::os::fd::OwnedFd;
 
 use contract::{CloseReason, NetEvent};
-use rustix::net::Shutdown;
+use rustix::net::{SendFlags, Shutdown};
 
 use super::kernel::{Kernel, Receive};
 use super::table::{Phase, Place, Table};
 use crate::listen::reached_itself;
+use crate::tls::Greeter;
 
 /// The table of a kernel interface.
 type TableOf<K> = Table<<K as Receive>::Place>;
@@ -44,10 +45,22 @@ pub(crate) trait Life: Kernel {
         let id = table.id(index);
         let server = table.server.as_ref().expect("a dial had an address");
         let socket = table[index].socket();
-        let result = match result {
+        let mut result = match result {
             Ok(()) if reached_itself(socket, server) => Err(libc::ECONNREFUSED),
             result => result,
         };
+        if result.is_ok()
+            && let Some(greeter) = &table.greeter
+        {
+            match socket.try_clone() {
+                Ok(second) => {
+                    greeter.greet(id, second);
+                    table[index].phase = Phase::Greeting;
+                    return false;
+                }
+                Err(_) => result = Err(libc::EMFILE),
+            }
+        }
         match result {
             Ok(()) => {
                 let peer = server.peer(socket);
@@ -60,6 +73,24 @@ pub(crate) trait Life: Kernel {
             }
         }
         result.is_ok()
+    }
+
+    /// Ends the handshakes of dialled connections that another thread has brought to an end.
+    fn end_greetings(&mut self, table: &mut TableOf<Self>) {
+        while let Some((id, outcome)) = table.greeter.as_ref().and_then(Greeter::next) {
+            let found = table.find_mut(id).filter(|found| found.phase == Phase::Greeting);
+            let Some(found) = found else { continue };
+            match outcome {
+                Ok(secured) => {
+                    (found.secured, found.phase) = (Some(secured), Phase::Open);
+                    let server = table.server.as_ref().expect("a dial had an address");
+                    let peer = server.peer(table[id.index].socket());
+                    table.events.push(NetEvent::Opened { conn: id, peer, listener: None });
+                    self.start(table, id.index);
+                }
+                Err(why) => self.end(table, id.index, CloseReason::Insecure(why)),
+            }
+        }
     }
 
     /// Ends the connection for `reason`; `Closed` follows when the kernel has nothing of it in
@@ -99,13 +130,25 @@ pub(crate) trait Life: Kernel {
         let conn = &table[index];
         match (conn.queue.is_empty(), conn.phase) {
             (false, _) => table.mark_ready(index),
-            (true, Phase::Finishing) => shut_sending(table, index),
+            (true, Phase::Finishing) => {
+                say_farewell(table, index);
+                shut_sending(table, index);
+            }
             (true, _) => {}
         }
     }
 }
 
 impl<K: Kernel> Life for K {}
+
+/// Says over TLS that nothing more is sent, if the socket takes that now.
+fn say_farewell<P: Place>(table: &mut Table<P>, index: u32) {
+    let farewell = table[index].secured.as_mut().and_then(|secured| secured.farewell());
+    if let Some(record) = farewell {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(table[index].socket(), &record, flags);
+    }
+}
 
 /// Says to the peer that nothing more is sent. A dead peer shows in the receive.
 pub(crate) fn shut_sending<P: Place>(table: &Table<P>, index: u32) {

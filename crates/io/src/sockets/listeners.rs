@@ -1,9 +1,11 @@
 //! The listeners of one worker, and the sockets that it has accepted.
 
+use std::sync::Arc;
+
 use contract::{Instant, ListenerId};
 
-use crate::Listener;
 use crate::spread::Arrival;
+use crate::{Listener, ServerTls};
 
 /// A place for a listener.
 #[derive(Debug)]
@@ -41,6 +43,12 @@ impl Listeners {
             None => self.all.push(listening),
         }
         vacant.unwrap_or(self.all.len() - 1)
+    }
+
+    /// Returns the TLS of a listener's connections.
+    pub(crate) fn tls_of(&self, id: ListenerId) -> Option<Arc<ServerTls>> {
+        let open = self.all.iter().filter(|listening| listening.id == id);
+        open.filter_map(|listening| listening.listener.as_ref()).find_map(|own| own.tls.clone())
     }
 
     /// Sets whether connections that come by a listener are turned away.

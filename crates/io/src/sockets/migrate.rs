@@ -35,11 +35,12 @@ impl<K: Kernel> Migrate for SocketsOver<K> {
         let sends = found.kernel.is_busy() || !found.queue.is_empty();
         assert!(!sends, "all frames of what is detached have left");
         let socket = found.socket.take().expect("an open connection has a socket");
+        let secured = found.secured.take();
         self.kernel.unregister(conn.index, &socket);
         self.table.vacate(conn.index);
         tracing::trace!(fd = socket.as_raw_fd(), to, "detached");
         let (spread, me) = self.table.spread.as_ref().expect("is_still() looked");
-        spread.shelve(socket, *me, usize::from(to))
+        spread.shelve(socket, secured, *me, usize::from(to))
     }
 
     fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
@@ -50,6 +51,7 @@ impl<K: Kernel> Migrate for SocketsOver<K> {
         let mut shelved = spread.fetch(ticket, me);
         match self.kernel.place(&mut self.table, shelved.socket, Phase::Open) {
             Ok(index) => {
+                self.table[index].secured = shelved.secured;
                 self.table[index].flow = Flow::Stilled;
                 Some(self.table.id(index))
             }

@@ -31,6 +31,7 @@ pub(crate) use self::listeners::Listeners;
 pub(crate) use self::table::{Conn, Flow, Phase, Place, Table, Target};
 use crate::endpoint::{address_of, peer_of};
 use crate::spread::{Arrival, turned_away};
+use crate::tls::{ClientTls, Greeter, RECORD_BUFFERS_FROM};
 use crate::{
     Endpoint, Error, Listener, Network, Reactor, SocketsConfig, Spread, TcpOptions, Waker,
 };
@@ -68,6 +69,15 @@ impl<K: Kernel> SocketsOver<K> {
     fn assign_accepted(&mut self) {
         let mut accepted = std::mem::take(&mut self.listeners.accepted);
         for arrival in accepted.drain(..) {
+            let tls = self.listeners.tls_of(arrival.listener);
+            match (&self.table.spread, tls) {
+                (Some((spread, _)), Some(tls)) => {
+                    tls.receive(arrival.socket, arrival.listener, spread);
+                    continue;
+                }
+                (None, Some(_)) => unreachable!("listen() looked"),
+                (_, None) => {}
+            }
             match &self.table.spread {
                 None => self.adopt(arrival),
                 Some((spread, me)) => match spread.let_in() {
@@ -88,6 +98,7 @@ impl<K: Kernel> SocketsOver<K> {
         self.tcp.apply(&arrival.socket, address_of(&peer));
         match self.kernel.place(&mut self.table, arrival.socket, Phase::Open) {
             Ok(index) => {
+                self.table[index].secured = arrival.secured;
                 let conn = self.table.id(index);
                 let listener = Some(arrival.listener);
                 self.table.events.push(NetEvent::Opened { conn, peer, listener });
@@ -156,6 +167,9 @@ impl<K: Kernel> Network for SocketsOver<K> {
                  expected io_uring, and a listener of packets in the configuration at the start"
             )));
         }
+        if listener.tls.is_some() && self.table.spread.is_none() {
+            return Err(Error::new("a listener with TLS is for workers of a spread"));
+        }
         let n = self.listeners.add(id, listener);
         let listening = self.kernel.listen(&mut self.listeners, n);
         if listening.is_err() {
@@ -191,6 +205,11 @@ impl<K: Kernel> Network for SocketsOver<K> {
     fn dial_to(&mut self, server: impl Into<Endpoint>) {
         self.table.server = Some(server.into());
     }
+
+    fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error> {
+        self.table.greeter = Some(Greeter::new(tls, self.waker.clone())?);
+        Ok(())
+    }
 }
 
 impl<K: Kernel> Streams for SocketsOver<K> {
@@ -202,6 +221,9 @@ impl<K: Kernel> Streams for SocketsOver<K> {
             }
         }
         self.kernel.poll(&mut self.table, &mut self.listeners);
+        if self.table.greeter.as_ref().is_some_and(Greeter::has_news) {
+            self.kernel.end_greetings(&mut self.table);
+        }
         self.assign_accepted();
         self.expire_finishing();
         if max >= self.table.events.len() {
@@ -212,14 +234,19 @@ impl<K: Kernel> Streams for SocketsOver<K> {
     }
 
     fn give(&mut self, buf: Buf) {
-        self.kernel.give(buf);
+        match buf.index() < RECORD_BUFFERS_FROM {
+            true => self.kernel.give(buf),
+            false => self.table.spares.give(buf),
+        }
     }
 
     fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
         assert!(at < until && until <= buf.capacity(), "bytes {at} to {until} of {buf:?}");
-        let is_read =
-            |found: &Conn<K::Place>| found.phase == Phase::Open && found.flow == Flow::Reading;
-        // Bytes that wait among the events come first.
+        let is_read = |found: &Conn<K::Place>| {
+            let is_plain = found.secured.is_none();
+            found.phase == Phase::Open && found.flow == Flow::Reading && is_plain
+        };
+        // Bytes that wait among the events come first. Records of TLS are opened elsewhere.
         if self.table.has_received(conn) || !self.table.find(conn).is_some_and(is_read) {
             return Err(buf);
         }

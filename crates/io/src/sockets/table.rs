@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent, TenantId};
 
+use crate::tls::{Greeter, Secured, Spares};
 use crate::{Endpoint, Spread};
 
 /// No frame.
@@ -19,6 +20,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Phase {
     /// Waits for the kernel to connect; the result of the connect ends this.
     Dialling,
+    /// Waits for its TLS handshake, which another thread does.
+    Greeting,
     /// Sends and receives.
     Open,
     /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
@@ -76,6 +79,8 @@ pub struct Conn<P> {
     frames: u32,
     /// The account that the frames count for.
     account: u32,
+    /// The keys of a connection over TLS.
+    pub(crate) secured: Option<Box<Secured>>,
     /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
 }
@@ -93,6 +98,7 @@ impl<P: Place> Conn<P> {
             unsent: 0,
             frames: 0,
             account: 0,
+            secured: None,
             kernel: P::default(),
         }
     }
@@ -119,6 +125,7 @@ impl<P: Place> Conn<P> {
 
     /// Makes the place ready for another connection, whose name has the next generation.
     fn vacate(&mut self) {
+        debug_assert!(self.secured.is_none(), "its keys have been taken");
         assert!(self.queue.is_empty(), "frames of a closed connection are returned");
         self.kernel.vacate();
         self.generation = self.generation.wrapping_add(1);
@@ -144,8 +151,11 @@ pub struct Table<P> {
     pub(crate) ready: Vec<u32>,
     /// The counter of accepted connections, and this worker's number there.
     pub(crate) spread: Option<(Arc<Spread>, usize)>,
-    /// The server that dials go to.
+    /// The server that dials go to, and the handshakes with it.
     pub(crate) server: Option<Endpoint>,
+    pub(crate) greeter: Option<Greeter>,
+    /// Buffers for records of TLS that come in pieces.
+    pub(crate) spares: Spares,
     pub(crate) now: Instant,
 }
 
@@ -163,6 +173,8 @@ impl<P: Place> Table<P> {
             ready: Vec::with_capacity(1024),
             spread: None,
             server: None,
+            greeter: None,
+            spares: Spares::default(),
             now: Instant::ZERO,
         }
     }
@@ -199,6 +211,11 @@ impl<P: Place> Table<P> {
 
     /// Makes the place of a connection that is gone free for another one.
     pub(crate) fn vacate(&mut self, index: u32) {
+        if let Some(mut secured) = self[index].secured.take()
+            && let Some(carry) = secured.drop_carry()
+        {
+            self.spares.give(carry);
+        }
         self[index].vacate();
         self.free.push(index);
     }
@@ -309,6 +326,38 @@ impl<P: Place> Table<P> {
     fn sent(&mut self, conn: ConnId, body: Option<Buf>) {
         if let Some(buf) = body {
             self.events.push(NetEvent::Sent { conn, buf });
+        }
+    }
+
+    /// Tells of bytes that have arrived. Of a connection over TLS, they are opened first. Returns the
+    /// receive buffer where nothing in it is for the session, and why the connection has ended if it
+    /// has.
+    pub(crate) fn received(
+        &mut self,
+        index: u32,
+        buf: Buf,
+        len: usize,
+    ) -> (Option<Buf>, Option<CloseReason>) {
+        if self[index].secured.is_some() {
+            return self.open(index, buf, len);
+        }
+        let conn = self.id(index);
+        self.events.push(NetEvent::Received { conn, buf, len });
+        (None, None)
+    }
+
+    /// Opens bytes that have arrived on a connection over TLS.
+    fn open(&mut self, index: u32, buf: Buf, len: usize) -> (Option<Buf>, Option<CloseReason>) {
+        let conn = self.id(index);
+        let secured = self.conns[index as usize].secured.as_mut().expect("the caller looked");
+        match secured.take(&mut self.spares, buf, len) {
+            Ok(taken) => {
+                for (buf, len) in taken.joined.into_iter().chain(taken.opened) {
+                    self.events.push(NetEvent::Received { conn, buf, len });
+                }
+                (taken.spent, taken.is_closed.then_some(CloseReason::Peer))
+            }
+            Err((buf, why)) => (Some(buf), Some(CloseReason::Insecure(why))),
         }
     }
 

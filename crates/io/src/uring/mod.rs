@@ -67,7 +67,7 @@ impl Uring {
     fn sent(&mut self, table: &mut Table, index: u32, result: i32) {
         let conn = &mut table[index];
         let block = conn.kernel.sending.take().expect("a send was in flight");
-        conn.unsent -= block.bytes;
+        conn.unsent -= block.plain();
         table.pop_sent(index, block.frames);
         let whole = result >= 0 && result as usize == block.bytes;
         self.blocks.push(block);
@@ -112,7 +112,7 @@ impl Uring {
                 Some(table.now + ACCEPT_PAUSE)
             }
             Some(socket) => {
-                listeners.accepted.push(Arrival { socket, listener: listening.id });
+                listeners.accepted.push(Arrival { socket, listener: listening.id, secured: None });
                 Some(table.now + ACCEPT_PAUSE)
             }
         };
@@ -181,9 +181,20 @@ impl Kernel for Uring {
     fn flush(&mut self, table: &mut Table, index: u32) {
         let mut block = self.blocks.pop().unwrap_or_else(SendBlock::new);
         block.clear();
-        for frame in table.frames.iter(&table[index].queue) {
-            if !block.append(frame) {
-                break;
+        if table[index].secured.is_some() {
+            let mut secured = table[index].secured.take();
+            let keys = secured.as_mut().expect("just seen");
+            let sealed = block.seal(keys, table.frames.iter(&table[index].queue));
+            table[index].secured = secured;
+            if let Err(why) = sealed {
+                self.blocks.push(block);
+                return self.end(table, index, CloseReason::Insecure(why));
+            }
+        } else {
+            for frame in table.frames.iter(&table[index].queue) {
+                if !block.append(frame) {
+                    break;
+                }
             }
         }
         const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;

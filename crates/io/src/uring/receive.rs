@@ -165,8 +165,13 @@ impl Receiver {
         if let Some(number) = cqueue::buffer_select(event.flags) {
             let buf = self.provided.take(number);
             if event.result > 0 && conn.phase == Phase::Open {
-                let (conn, len) = (table.id(index), event.result as usize);
-                table.events.push(NetEvent::Received { conn, buf, len });
+                let (spent, ended) = table.received(index, buf, event.result as usize);
+                if let Some(buf) = spent {
+                    self.provided.give(buf);
+                }
+                if ended.is_some() {
+                    return ended;
+                }
             } else {
                 self.provided.give(buf);
             }

@@ -10,3 +10,4 @@ mod devices;
 mod direct;
 mod packets;
 mod sockets;
+mod tls;

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::{End, buf, listener, unix_path};
+use crate::rig::{End, buf, client_tls, listener, unix_path};
 use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
 use nearflash_io::{Endpoint, Listener, Network, Reactor, SocketsConfig, Spread};
 
@@ -20,6 +20,15 @@ over_every! {
     closing_returns_every_buffer_and_tells_both_ends
     finish_sends_what_is_queued_first
     a_connection_changes_hands_to_and_fro
+}
+
+over_tls! {
+    bytes_arrive_in_order_through_few_buffers
+    every_buffer_is_used_while_none_is_given_back
+    a_paused_connection_receives_nothing_until_it_is_resumed
+    the_end_of_a_connection_that_is_not_read_is_noticed
+    closing_returns_every_buffer_and_tells_both_ends
+    finish_sends_what_is_queued_first
 }
 
 over_both! {
@@ -69,6 +78,10 @@ fn connected_with<N: Network>(
     let mut server = End::<N>::with(config);
     let mut client = End::<N>::with(small());
     client.sockets.dial_to(listener.endpoint().clone());
+    if listener.tls().is_some() {
+        client.sockets.dial_over(client_tls()).unwrap();
+        server.sockets.join(Spread::new(1), 0);
+    }
     server.sockets.listen(ListenerId(7), listener).unwrap();
     let dialled = client.sockets.dial(client.clock.now());
     let (mut accepted, mut opened) = (None, false);

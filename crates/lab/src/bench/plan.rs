@@ -13,7 +13,7 @@ use super::nbd::{self, NbdDoor};
 use super::nvme::{self, Door};
 use super::problem::Problem;
 use super::survey;
-use super::target::Target;
+use super::target::{Reach, Target};
 use crate::report::{bytes_text, number_text};
 use server::volumes::Volume;
 
@@ -44,7 +44,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum Way {
     Server {
-        endpoint: io::Endpoint,
+        reach: Reach,
         namespace: Option<NamespaceId>,
         /// The options of the first thread; those of others differ in `client` and `connections`.
         options: Options,
@@ -133,7 +133,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
             let bytes = volume.bytes();
             Ok((Way::Device(Arc::new(volume)), Some(bytes)))
         }
-        Target::Server { endpoint, version, .. } => {
+        Target::Server { reach, version, .. } => {
             let options = Options {
                 version: *version,
                 client: u128::from(chance()) << 64 | u128::from(chance()),
@@ -144,13 +144,13 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
                 ..Options::default()
             };
             let namespace = arguments.namespace.map(NamespaceId);
-            let found = survey::look(endpoint, &options, namespace);
+            let found = survey::look(reach, &options, namespace);
             let blocks = match (found, version) {
                 (Ok(blocks), _) => blocks,
                 // A server of version 1 alone does not understand the question.
                 (Err(survey::Failure::Unanswered(loss)), Version::One) if loss.reached() => None,
                 (Err(failure), _) => {
-                    return Err(Problem::Failed(failure.explain(endpoint)));
+                    return Err(Problem::Failed(failure.explain(&reach.endpoint)));
                 }
             };
             let bytes = blocks.map(|blocks| blocks * BLOCK_BYTES as u64);
@@ -161,7 +161,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
                     bytes_text(BLIND_SPAN_BYTES)
                 );
             }
-            Ok((Way::Server { endpoint: endpoint.clone(), namespace, options }, bytes))
+            Ok((Way::Server { reach: reach.clone(), namespace, options }, bytes))
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use client::{Initiator, Loss, Options, Report, Version};
-use contract::{Control, NamespaceId, Status, Turn};
+use contract::{CloseReason, Control, NamespaceId, Status, Turn};
 use io::{
     Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets,
     SocketsConfig, SpinPolicy,
 };
 
 use server::listen::{Protocol, url};
+
+use super::target::Reach;
 
 /// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,6 +43,9 @@ impl Failure {
             None if loss == Loss::Refused(Status::Denied) => {
                 "does --token fit the server's access rules, and is there such a --tenant?"
             }
+            None if matches!(loss, Loss::Network(CloseReason::Insecure(_))) => {
+                "`nearflash serve` says at its start which listeners have TLS: reflexs://"
+            }
             None => "is it a nearflash server? one of the original protocol needs `?v=1`",
         };
         let what = system.map_or(loss.to_string(), |error| error.to_string());
@@ -66,15 +71,17 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
 /// Asks for the number of blocks of the namespace; returns `None` if the server cannot answer. The
 /// question is in version 2, which every nearflash server speaks.
 pub(super) fn look(
-    server: &Endpoint,
+    server: &Reach,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
     match Ring::new() {
-        Ok(ring) if matches!(server, Endpoint::Packets(_)) => {
+        Ok(ring) if matches!(server.endpoint, Endpoint::Packets(_)) => {
             look_on::<PacketSockets>(&ring, server, options, namespace)
         }
-        Err(no_ring) if matches!(server, Endpoint::Packets(_)) => Err(Failure::Local(no_ring)),
+        Err(no_ring) if matches!(server.endpoint, Endpoint::Packets(_)) => {
+            Err(Failure::Local(no_ring))
+        }
         Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
         Err(no_ring) => {
             errln!("note: {no_ring}; using epoll, which is a little slower");
@@ -86,7 +93,7 @@ pub(super) fn look(
 
 fn look_on<N: Network>(
     reactor: &N::Reactor,
-    server: &Endpoint,
+    server: &Reach,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
@@ -97,7 +104,7 @@ fn look_on<N: Network>(
         ..SocketsConfig::default()
     };
     let mut sockets = N::new(reactor, config).map_err(Failure::Local)?;
-    sockets.dial_to(server.clone());
+    server.dial(&mut sockets).map_err(Failure::Local)?;
     let clock = Clock::start();
     let options = Options {
         connections: 1,
@@ -139,7 +146,6 @@ fn look_on<N: Network>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::CloseReason;
 
     #[test]
     fn a_refused_connection_says_what_to_do() {

@@ -3,21 +3,42 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::str::FromStr;
 
 use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
 use client::{Address, AddressError, ServerEndpoint, Version};
 use flash::Spec;
-use io::{Endpoint, UnixPath};
+use io::{ClientTls, Endpoint, Network, UnixPath};
+
+/// The address of a server of protocol `reflex`, and the way there.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    /// The listening address.
+    pub(crate) endpoint: Endpoint,
+    /// What is trusted, if the connections are over TLS.
+    pub(crate) tls: Option<ClientTls>,
+}
+
+impl Reach {
+    /// Has sockets dial there.
+    ///
+    /// # Errors
+    /// Fails if the system has no thread or descriptor left.
+    pub(crate) fn dial<N: Network>(&self, sockets: &mut N) -> Result<(), io::Error> {
+        sockets.dial_to(self.endpoint.clone());
+        self.tls.clone().map_or(Ok(()), |tls| sockets.dial_over(tls))
+    }
+}
 
 /// The target of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// A server.
     Server {
-        /// The listening address.
-        endpoint: Endpoint,
+        /// The listening address, and the way there.
+        reach: Reach,
         /// The version of the protocol.
         version: Version,
         /// The target as the user wrote it.
@@ -76,7 +97,8 @@ impl FromStr for Target {
             Err(error) => return Err(error.to_string()),
         };
         let endpoint = find(&server.place)?;
-        Ok(Target::Server { endpoint, version: server.version, text: text.to_owned() })
+        let reach = Reach { endpoint, tls: tls_of(&server)? };
+        Ok(Target::Server { reach, version: server.version, text: text.to_owned() })
     }
 }
 
@@ -87,6 +109,14 @@ fn is_host_and_port(text: &str) -> bool {
         port.parse::<u16>().is_ok()
             && (host == "localhost" || host.contains('.') || host.contains(']'))
     })
+}
+
+/// Returns the TLS of an address that has it.
+fn tls_of(address: &Address) -> Result<Option<ClientTls>, String> {
+    let Some(trust) = &address.trust else { return Ok(None) };
+    let authorities = trust.authorities.as_deref().map(Path::new);
+    let tls = ClientTls::new(address.certified_name(), authorities, trust.fingerprint.as_deref());
+    tls.map(Some).map_err(|error| error.to_string())
 }
 
 /// Looks the host up.
@@ -120,17 +150,19 @@ mod tests {
 
     #[test]
     fn servers_and_devices_are_told_apart() {
-        let Ok(Target::Server { endpoint, version, .. }) = "reflex://127.0.0.1:7420?v=1".parse()
+        let Ok(Target::Server { reach, version, .. }) = "reflex://127.0.0.1:7420?v=1".parse()
         else {
             panic!("a server")
         };
-        assert_eq!(endpoint.to_string(), "127.0.0.1:7420");
+        assert_eq!(reach.endpoint.to_string(), "127.0.0.1:7420");
         assert_eq!(version, Version::One);
         assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
         let unix = "reflex+unix:/run/a.sock?v=1".parse();
-        assert!(matches!(unix, Ok(Target::Server { endpoint: Endpoint::Unix(_), .. })));
+        let is_unix = |reach: &Reach| matches!(reach.endpoint, Endpoint::Unix(_));
+        assert!(matches!(unix, Ok(Target::Server { reach, .. }) if is_unix(&reach)));
         let packets = "reflex+udp://127.0.0.1:7420".parse();
-        assert!(matches!(packets, Ok(Target::Server { endpoint: Endpoint::Packets(_), .. })));
+        let is_packets = |reach: &Reach| matches!(reach.endpoint, Endpoint::Packets(_));
+        assert!(matches!(packets, Ok(Target::Server { reach, .. }) if is_packets(&reach)));
         let nvme = "nvme-tcp://127.0.0.1:4420/nqn.2026-11.x:a?nsid=2".parse();
         assert!(matches!(nvme, Ok(Target::Nvme { .. })));
         let nbd = "nbd://127.0.0.1:10809/first".parse();

@@ -17,6 +17,7 @@ use io::{
 use super::job::{CONNECT_MAX, Desk, Job};
 use super::plan::{Plan, Way};
 use super::problem::Problem;
+use super::target::Reach;
 use crate::report::End;
 use server::volumes::{Through, Volume};
 
@@ -74,7 +75,7 @@ pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
 fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>>, Problem> {
     let builder = std::thread::Builder::new().name(format!("load{n}"));
     let spawned = match way {
-        Way::Server { endpoint, namespace, options } => {
+        Way::Server { reach, namespace, options } => {
             let lanes = job.shape.lanes + usize::from(job.shape.probe.is_some());
             let options = Options {
                 connections: lanes,
@@ -84,7 +85,7 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
                 durability: Arc::default(),
                 ..options.clone()
             };
-            let (server, namespace) = (endpoint.clone(), *namespace);
+            let (server, namespace) = (reach.clone(), *namespace);
             builder.spawn(move || remote(server, namespace, options, job))
         }
         Way::Nvme(door) => {
@@ -164,17 +165,19 @@ fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
 
 /// Makes load on a server.
 fn remote(
-    server: io::Endpoint,
+    server: Reach,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
 ) -> Result<End, String> {
     match Ring::new() {
-        Ok(ring) if matches!(server, io::Endpoint::Packets(_)) => {
+        Ok(ring) if matches!(server.endpoint, io::Endpoint::Packets(_)) => {
             remote_on::<PacketSockets>(&ring, server, namespace, options, job)
         }
         Ok(ring) => remote_on::<Sockets>(&ring, server, namespace, options, job),
-        Err(no_ring) if matches!(server, io::Endpoint::Packets(_)) => Err(no_ring.to_string()),
+        Err(no_ring) if matches!(server.endpoint, io::Endpoint::Packets(_)) => {
+            Err(no_ring.to_string())
+        }
         // The survey has told so already.
         Err(no_ring) => match EpollReactor::new() {
             Ok(epoll) => remote_on::<EpollSockets>(&epoll, server, namespace, options, job),
@@ -185,7 +188,7 @@ fn remote(
 
 fn remote_on<N: Network>(
     reactor: &N::Reactor,
-    server: io::Endpoint,
+    server: Reach,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
@@ -199,7 +202,7 @@ fn remote_on<N: Network>(
     };
     io::raise_descriptor_limit();
     let mut sockets = N::new(reactor, config).map_err(text)?;
-    sockets.dial_to(server);
+    server.dial(&mut sockets).map_err(text)?;
     let unfenced = options.version == Version::One;
     let mut initiator = Initiator::new(sockets, options);
     connect(reactor, &job.clock, &mut initiator, connections)?;

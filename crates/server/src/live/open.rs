@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use control::admin::{Code, Problem};
-use io::{Endpoint, Listener};
+use io::{Endpoint, Listener, ServerTls};
 
 use crate::fabric::Entrance;
-use crate::listen::{ListenAt, url};
+use crate::listen::ListenAt;
 use crate::upgrade::{Role, Socket, wanted};
 
 /// A listener that is open.
@@ -16,12 +16,14 @@ pub(crate) struct Open {
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,
+    /// The TLS of its connections.
+    tls: Option<Arc<ServerTls>>,
 }
 
 impl Open {
     pub(crate) fn of(listener: &Listener, at: ListenAt) -> Open {
         let socket = Socket::of(listener, Role::Listener(at.id.0), wanted(&at));
-        Open { at, socket: Arc::new(socket) }
+        Open { at, socket: Arc::new(socket), tls: listener.tls().cloned() }
     }
 
     /// Returns the address that the listener is bound to.
@@ -36,7 +38,18 @@ impl Open {
 
     /// Returns the URL at which clients reach the listener.
     pub(super) fn url(&self) -> String {
-        url(self.at.protocol, self.endpoint())
+        self.at.url_at(self.endpoint())
+    }
+
+    /// Reads certificate and key of the listener again, if it has any.
+    ///
+    /// # Errors
+    /// Fails if the files make no sense; then the old certificate stays.
+    pub(super) fn renew(&self) -> Result<(), String> {
+        match (&self.at.tls, &self.tls) {
+            (Some(files), Some(tls)) => files.renew(tls),
+            _ => Ok(()),
+        }
     }
 }
 

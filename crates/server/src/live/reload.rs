@@ -51,6 +51,7 @@ impl Reload<'_> {
             }
         }
         later.extend(devices.close_devices(inner, &wanted));
+        later.extend(inner.open.iter().filter_map(|open| open.renew().err()));
         devices.follow_devices(&before_devices, &inner.world.config.all_devices());
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));

@@ -12,7 +12,7 @@ use io::{Listener, TcpOptions};
 
 use super::args::Args;
 use crate::admin::{self, Crew, Office, Opened};
-use crate::listen::{ListenAt, url};
+use crate::listen::ListenAt;
 use crate::live::Open;
 use crate::upgrade::{Role, Socket, Successor, open_socket, socket_path};
 
@@ -42,8 +42,11 @@ impl Doors {
         for at in listen_at {
             let passed =
                 successor.as_mut().map(|successor| successor.listener(at)).transpose()?.flatten();
-            let listener = passed.map_or_else(|| at.bind(tcp), Ok)?;
-            urls.push(url(at.protocol, listener.endpoint()));
+            let listener = passed.map_or_else(|| at.bind(tcp), |listener| at.secure(listener))?;
+            if let Some(warning) = at.exposure(listener.endpoint()) {
+                tracing::warn!("{warning}");
+            }
+            urls.push(at.url_at(listener.endpoint()));
             open.push(Open::of(&listener, at.clone()));
             listeners.push((at.id, listener));
         }

@@ -211,6 +211,13 @@ impl<'a> Departures<'a> {
         self.moved_at = now;
         let mut lots: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
         for parcel in parcels {
+            let ticket = parcel.ticket;
+            let shelved = grounds.spread.fetch(ticket, grounds.spread.hand_over_number());
+            if shelved.is_bound() {
+                tracing::debug!(peer = %parcel.peer, "a connection over TLS stays");
+                self.take_back(parcel, shelved);
+                continue;
+            }
             let encoded = {
                 let registry = grounds.tenants.registry();
                 encode(&parcel, now, |id, epoch| registry.name_of(id, epoch).map(str::to_owned))
@@ -222,15 +229,13 @@ impl<'a> Departures<'a> {
                         lots.push(Default::default());
                     }
                     let (body, tickets) = lots.last_mut().expect("one was just seen or made");
-                    let ticket = parcel.ticket;
                     put_parcel(body, ticket.0, &bytes);
-                    let shelved = grounds.spread.fetch(ticket, grounds.spread.hand_over_number());
                     self.shown.insert(ticket.0, (parcel, shelved));
                     tickets.push(ticket.0);
                 }
                 Err(unfit) => {
                     tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
-                    self.hand_over.give_back(parcel);
+                    self.take_back(parcel, shelved);
                 }
             }
         }

@@ -3,10 +3,14 @@
 #![allow(dead_code, unused_macros, reason = "each test uses a part of it")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use contract::{Buf, CloseReason, ConnId, Frame, NetEvent};
-use nearflash_io::{Clock, Listener, Network, Reactor, SocketsConfig, TcpOptions, UnixPath};
+use nearflash_io::{
+    ClientTls, Clock, Listener, Network, Reactor, ServerTls, SocketsConfig, TcpOptions, TlsPolicy,
+    UnixPath,
+};
 
 /// Makes a module of tests for each way to the kernel.
 macro_rules! over_both {
@@ -34,6 +38,18 @@ macro_rules! over_every {
         }
         mod over_epoll_and_unix {
             $(#[test] fn $name() { super::$name::<nearflash_io::EpollSockets>(crate::rig::unix_listener()); })*
+        }
+    };
+}
+
+/// Makes the same for tests whose connections are over TLS.
+macro_rules! over_tls {
+    ($($name:ident)*) => {
+        mod over_io_uring_and_tls {
+            $(#[test] fn $name() { super::$name::<nearflash_io::Sockets>(crate::rig::tls_listener()); })*
+        }
+        mod over_epoll_and_tls {
+            $(#[test] fn $name() { super::$name::<nearflash_io::EpollSockets>(crate::rig::tls_listener()); })*
         }
     };
 }
@@ -113,6 +129,33 @@ impl<N: Network> End<N> {
 
 pub(crate) fn listener() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
+}
+
+/// A certificate in PEM that vouches for itself, its key, and its fingerprint.
+pub(crate) fn certificate() -> (String, String, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let print = ring::digest::digest(&ring::digest::SHA256, made.cert.der());
+    let print = print.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    (made.cert.pem(), made.signing_key.serialize_pem(), print)
+}
+
+/// The certificate of all listeners with TLS of this process.
+pub(crate) static CERTIFICATE: LazyLock<(String, String, String)> = LazyLock::new(certificate);
+
+/// The TLS of a listener.
+pub(crate) fn server_tls(policy: TlsPolicy) -> Arc<ServerTls> {
+    let (certificate, key, _) = &*CERTIFICATE;
+    ServerTls::new(policy, certificate.as_bytes(), key.as_bytes()).unwrap()
+}
+
+/// A client that trusts such a listener.
+pub(crate) fn client_tls() -> ClientTls {
+    ClientTls::new("127.0.0.1", None, Some(&CERTIFICATE.2)).unwrap()
+}
+
+/// A listener that requires TLS.
+pub(crate) fn tls_listener() -> Listener {
+    listener().with_tls(Some(server_tls(TlsPolicy::Required)))
 }
 
 pub(crate) fn unix_path() -> UnixPath {

@@ -1,0 +1,139 @@
+//! The reason that a connection over TLS ended, or never began.
+
+use core::fmt;
+
+/// The reason that a connection over TLS ended, or never began. The other end is called the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Insecurity {
+    /// The peer sent something that is not TLS.
+    Plain,
+    /// The peer wants TLS, which this end does not speak.
+    Wanted,
+    /// The peer closed the connection during the handshake, or reset it.
+    BrokenOff,
+    /// The handshake did not end in time.
+    Late,
+    /// There were too many handshakes at the same time.
+    Crowd,
+    /// The peer offers no version or cipher that this end has.
+    NothingInCommon,
+    /// No trusted authority has issued the peer's certificate.
+    UnknownAuthority,
+    /// The peer's certificate has expired.
+    Expired,
+    /// The peer's certificate is not valid yet.
+    NotYetValid,
+    /// The peer's certificate is for other names.
+    WrongName,
+    /// The peer's certificate has another fingerprint.
+    WrongFingerprint,
+    /// The peer's certificate makes no sense.
+    BadCertificate,
+    /// The peer sent a fatal alert of this number (RFC 8446, section 6).
+    Alert(u8),
+    /// A record was changed on the way, or is not one.
+    BadRecord,
+    /// The peer broke the protocol in another way.
+    Misbehaved,
+    /// This end could not go on.
+    Internal,
+}
+
+impl Insecurity {
+    /// The fatal alert "unexpected message", as a listener that requires TLS sends it to a peer that
+    /// does not speak TLS.
+    pub const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
+
+    /// All reasons, in order, by their names in metrics; reasons of one name count together.
+    pub const WORDS: [&'static str; 6] =
+        ["plain", "broken_off", "late", "crowd", "certificate", "protocol"];
+
+    /// Returns the index of the reason's name in [`WORDS`](Insecurity::WORDS).
+    pub fn class(self) -> usize {
+        match self {
+            Insecurity::Plain | Insecurity::Wanted => 0,
+            Insecurity::BrokenOff => 1,
+            Insecurity::Late => 2,
+            Insecurity::Crowd => 3,
+            Insecurity::UnknownAuthority
+            | Insecurity::Expired
+            | Insecurity::NotYetValid
+            | Insecurity::WrongName
+            | Insecurity::WrongFingerprint
+            | Insecurity::BadCertificate => 4,
+            // A peer that does not like this end's certificate says so with one of these.
+            Insecurity::Alert(42..=49 | 113 | 116) => 4,
+            Insecurity::NothingInCommon
+            | Insecurity::Alert(_)
+            | Insecurity::BadRecord
+            | Insecurity::Misbehaved
+            | Insecurity::Internal => 5,
+        }
+    }
+}
+
+/// Returns the meaning of an alert for whoever reads the log.
+fn alert(number: u8) -> &'static str {
+    match number {
+        10 => "unexpected message",
+        20 => "damaged record",
+        22 => "too large a record",
+        40 => "nothing in common",
+        42 | 43 => "bad certificate",
+        44 => "revoked certificate",
+        45 => "expired certificate",
+        46 => "unusable certificate",
+        48 => "unknown authority of the certificate",
+        49 => "access denied",
+        50 => "message that makes no sense",
+        51 => "failed proof",
+        70 => "unsupported version",
+        80 => "internal error",
+        112 => "unknown name",
+        116 => "missing certificate",
+        _ => "another alert",
+    }
+}
+
+impl fmt::Display for Insecurity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Insecurity::Plain => "the other end does not speak TLS",
+            Insecurity::Wanted => "the other end wants TLS",
+            Insecurity::BrokenOff => "the other end broke the TLS handshake off",
+            Insecurity::Late => "the TLS handshake did not end in time",
+            Insecurity::Crowd => "there were too many TLS handshakes at the same time",
+            Insecurity::NothingInCommon => "the other end offers no version or cipher of TLS 1.3",
+            Insecurity::UnknownAuthority => "no trusted authority has issued its certificate",
+            Insecurity::Expired => "its certificate has expired",
+            Insecurity::NotYetValid => "its certificate is not valid yet (is the clock right?)",
+            Insecurity::WrongName => "its certificate is for another name",
+            Insecurity::WrongFingerprint => "its certificate has another fingerprint",
+            Insecurity::BadCertificate => "its certificate makes no sense",
+            Insecurity::Alert(number) => {
+                return write!(
+                    f,
+                    "the other end ended TLS with alert {number} ({})",
+                    alert(*number)
+                );
+            }
+            Insecurity::BadRecord => "a TLS record was changed on the way, or is not one",
+            Insecurity::Misbehaved => "the other end broke the TLS protocol",
+            Insecurity::Internal => "TLS could not go on at this end",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_count_under_their_names() {
+        let word = |reason: Insecurity| Insecurity::WORDS[reason.class()];
+        assert_eq!(word(Insecurity::Alert(48)), "certificate");
+        assert_eq!(word(Insecurity::Alert(70)), "protocol");
+        assert_eq!(word(Insecurity::Expired), "certificate");
+        assert_eq!(word(Insecurity::Plain), "plain");
+    }
+}

@@ -1,0 +1,117 @@
+//! A listener's certificate and key, and its handshakes.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, RwLock};
+
+use contract::{Insecurity, ListenerId};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
+use rustls::{ServerConfig, version};
+
+use super::handshake::Side;
+use super::porter::{Answer, Porter};
+use crate::{Error, Spread};
+
+/// The part that TLS has at a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TlsPolicy {
+    /// A connection is over TLS if its first byte says so.
+    Allowed,
+    /// Every connection is over TLS.
+    Required,
+}
+
+/// A listener's certificate and key, and the thread that does its handshakes.
+pub struct ServerTls {
+    policy: TlsPolicy,
+    /// Read by the thread of the handshakes, and replaced when the files are read again.
+    config: RwLock<Arc<ServerConfig>>,
+    porter: Porter,
+}
+
+impl fmt::Debug for ServerTls {
+    /// Omits the key, which is secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl ServerTls {
+    /// Returns the TLS of a listener with this certificate chain and private key, both in PEM.
+    ///
+    /// # Errors
+    /// Fails with the fault, without anything of the key.
+    pub fn new(policy: TlsPolicy, certificate: &[u8], key: &[u8]) -> Result<Arc<Self>, Error> {
+        let config = RwLock::new(config(certificate, key)?);
+        Ok(Arc::new(ServerTls { policy, config, porter: Porter::start()? }))
+    }
+
+    /// Replaces certificate and key. Connections that are there go on with the keys that they have.
+    ///
+    /// # Errors
+    /// Fails with the fault; then the old certificate stays.
+    pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
+        let new = config(certificate, key)?;
+        *self.config.write().expect("no holder panics") = new;
+        Ok(())
+    }
+
+    /// Has the handshake of an accepted connection done, which then goes to a worker of `spread`.
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        socket: OwnedFd,
+        listener: ListenerId,
+        spread: &Arc<Spread>,
+    ) {
+        let answer = Answer::Accepted { tls: self.clone(), listener, spread: spread.clone() };
+        self.porter.welcome(socket, answer);
+    }
+
+    pub(super) fn policy(&self) -> TlsPolicy {
+        self.policy
+    }
+
+    /// Returns the server's side of a new handshake.
+    pub(super) fn side(&self) -> Result<Side, Insecurity> {
+        let config = self.config.read().expect("no holder panics").clone();
+        let server = UnbufferedServerConnection::new(config).map_err(|_| Insecurity::Internal)?;
+        Ok(Side::Server(Box::new(server)))
+    }
+}
+
+/// Returns rustls's ring provider. Of its ciphers of TLS 1.3 the fastest comes first.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    use ring::cipher_suite::{
+        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    let cipher_suites =
+        vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
+    Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() })
+}
+
+fn config(certificate: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, Error> {
+    let chain: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(certificate).collect();
+    let chain =
+        chain.map_err(|error| Error::new(format!("the certificate makes no sense: {error}")))?;
+    if chain.is_empty() {
+        return Err(Error::new("there is no certificate in PEM"));
+    }
+    // The error does not describe a fault of a key, since that would disclose part of the key.
+    let key = PrivateKeyDer::from_pem_slice(key);
+    let key = key.map_err(|_| Error::new("there is no private key in PEM"))?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&version::TLS13])
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|error| {
+            Error::new(format!("the certificate and the key do not go together: {error}"))
+        })?;
+    config.enable_secret_extraction = true;
+    // Sessions are not resumed: connections live long, and nothing has to be kept of them.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}

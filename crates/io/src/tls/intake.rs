@@ -1,0 +1,155 @@
+//! The opening of what was received: whole records in the receive buffer itself, a record that came in
+//! pieces in a buffer of its own.
+
+use contract::{Buf, Insecurity};
+
+use super::key::{RECORD_MAX, record_bytes};
+use super::secured::{Opened, Secured};
+
+/// The first number of the buffers for records that come in pieces. Receive buffers have lower ones.
+pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
+
+/// Buffers for records that come in pieces. More are made when more connections have the beginning of
+/// a record at the same time than ever before, at most one for each, and one that is lent.
+#[derive(Default)]
+pub(crate) struct Spares {
+    free: Vec<Buf>,
+    made: u32,
+}
+
+impl Spares {
+    fn take(&mut self) -> Buf {
+        self.free.pop().unwrap_or_else(|| {
+            let bytes = Box::leak(vec![0; RECORD_MAX].into_boxed_slice());
+            self.made += 1;
+            self.free.reserve(self.made as usize);
+            Buf::new(bytes, RECORD_BUFFERS_FROM)
+        })
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, buf: Buf) {
+        self.free.push(buf);
+    }
+}
+
+/// What became of a receive buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Data of a record that came in pieces: a buffer, and its length. It comes before `opened`.
+    pub(crate) joined: Option<(Buf, usize)>,
+    /// The receive buffer with the data of whole records, and its length.
+    pub(crate) opened: Option<(Buf, usize)>,
+    /// The receive buffer, if nothing in it is data.
+    pub(crate) spent: Option<Buf>,
+    /// The peer sends nothing more.
+    pub(crate) is_closed: bool,
+}
+
+impl Secured {
+    /// Opens the records in the first `len` bytes of `buf`, and keeps the beginning of one that is not
+    /// whole.
+    ///
+    /// # Errors
+    /// Fails if the bytes are not records of the peer. The buffer comes back with the reason.
+    pub(crate) fn take(
+        &mut self,
+        spares: &mut Spares,
+        mut buf: Buf,
+        len: usize,
+    ) -> Result<Taken, (Buf, Insecurity)> {
+        let mut taken = Taken::default();
+        match self.take_into(spares, buf.prefix_mut(len), &mut taken) {
+            Ok(0) => taken.spent = Some(buf),
+            Ok(opened) => taken.opened = Some((buf, opened)),
+            Err(why) => {
+                if let Some((joined, _)) = taken.joined {
+                    spares.give(joined);
+                }
+                return Err((buf, why));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Gives the buffer back that holds the beginning of a record.
+    pub(crate) fn drop_carry(&mut self) -> Option<Buf> {
+        self.carried = 0;
+        self.carry.take()
+    }
+
+    /// Opens the records in `bytes`. Returns how much data is at their start.
+    fn take_into(
+        &mut self,
+        spares: &mut Spares,
+        bytes: &mut [u8],
+        taken: &mut Taken,
+    ) -> Result<usize, Insecurity> {
+        let mut at = 0;
+        if self.carry.is_some() {
+            at = self.fill(bytes)?;
+            if at == 0 {
+                return Ok(0); // all of it belongs to a record that is still not whole
+            }
+            self.join(spares, taken)?;
+        }
+        let mut out = 0;
+        while !taken.is_closed {
+            let length = record_bytes(&bytes[at..])?;
+            if bytes.len() - at < length {
+                self.keep(spares, &bytes[at..]);
+                break;
+            }
+            match self.open(&mut bytes[out..at + length], at - out)? {
+                Opened::Data(more) => out += more,
+                Opened::Nothing => {}
+                Opened::Closed => taken.is_closed = true,
+            }
+            at += length;
+        }
+        Ok(out)
+    }
+
+    /// Adds bytes to the record that is not whole. Returns how many it has taken, or zero if it has
+    /// taken all of them and is still not whole.
+    fn fill(&mut self, bytes: &[u8]) -> Result<usize, Insecurity> {
+        let mut at = 0;
+        let carry = self.carry.as_mut().expect("the caller looked");
+        loop {
+            let length = record_bytes(&carry.bytes()[..self.carried])?;
+            let more = (length - self.carried).min(bytes.len() - at);
+            if more == 0 {
+                return Ok(if length == self.carried { at } else { 0 });
+            }
+            let room = &mut carry.prefix_mut(length)[self.carried..];
+            room[..more].copy_from_slice(&bytes[at..at + more]);
+            self.carried += more;
+            at += more;
+        }
+    }
+
+    /// Opens the record that came in pieces and is whole now.
+    fn join(&mut self, spares: &mut Spares, taken: &mut Taken) -> Result<(), Insecurity> {
+        let mut carry = self.carry.take().expect("the caller looked");
+        let length = std::mem::take(&mut self.carried);
+        let opened = self.open(carry.prefix_mut(length), 0);
+        match opened {
+            Ok(Opened::Data(data)) => {
+                taken.joined = Some((carry, data));
+                return Ok(());
+            }
+            _ => spares.give(carry),
+        }
+        taken.is_closed = opened? == Opened::Closed;
+        Ok(())
+    }
+
+    /// Keeps the beginning of a record.
+    fn keep(&mut self, spares: &mut Spares, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let mut carry = spares.take();
+            carry.prefix_mut(bytes.len()).copy_from_slice(bytes);
+            (self.carry, self.carried) = (Some(carry), bytes.len());
+        }
+    }
+}

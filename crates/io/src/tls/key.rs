@@ -1,0 +1,146 @@
+//! The key of one direction of a connection: its records are sealed, or opened, in place.
+
+use contract::Insecurity;
+use ring::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, MAX_TAG_LEN, Nonce,
+    UnboundKey,
+};
+use rustls::ConnectionTrafficSecrets;
+
+/// Bytes before the content of a record: its type, its version, its length.
+pub(super) const HEADER: usize = 5;
+
+/// Bytes of a record's proof, behind its content.
+pub(super) const TAG: usize = MAX_TAG_LEN;
+
+/// Bytes of content that a record has at most.
+pub(super) const CONTENT_MAX: usize = 1 << 14;
+
+/// Bytes behind the header that a record has at most.
+const SEALED_MAX: usize = CONTENT_MAX + 256;
+
+/// Bytes of a whole record at most.
+pub(super) const RECORD_MAX: usize = HEADER + SEALED_MAX;
+
+/// The type of every record after the handshake, from outside.
+const APPLICATION_DATA: u8 = 23;
+
+/// The type of a record's content, which is sealed with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Content {
+    Alert = 21,
+    Handshake = 22,
+    Data = APPLICATION_DATA,
+}
+
+/// Records that AES-GCM seals with one key. RFC 8446, section 5.5, allows 2^24.5 of full size.
+const RECORDS_MAX: u64 = 1 << 23;
+
+/// The key of one direction, and the number of its next record.
+pub(super) struct Key {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    sequence: u64,
+    /// Records after which the key is replaced.
+    pub(super) records_max: u64,
+}
+
+impl Key {
+    /// Returns the key of these secrets; its next record has the number `sequence`.
+    pub(super) fn new(
+        sequence: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Result<Key, Insecurity> {
+        use ConnectionTrafficSecrets as Secrets;
+        let (algorithm, key, iv): (&'static Algorithm, _, _) = match secrets {
+            Secrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            Secrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            Secrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            _ => return Err(Insecurity::Internal),
+        };
+        let unbound = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| Insecurity::Internal)?;
+        let iv = iv.as_ref().try_into().map_err(|_| Insecurity::Internal)?;
+        Ok(Key { key: LessSafeKey::new(unbound), iv, sequence, records_max: RECORDS_MAX })
+    }
+
+    /// Tells whether the key has sealed as many records as it should.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.sequence >= self.records_max
+    }
+
+    /// Returns the nonce of the next record, which each call numbers.
+    fn nonce(&mut self) -> Nonce {
+        let mut nonce = self.iv;
+        let number = self.sequence.to_be_bytes();
+        nonce[4..].iter_mut().zip(number).for_each(|(byte, of_number)| *byte ^= of_number);
+        self.sequence += 1; // 2^64 records take longer than any machine lives
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// Seals the record of `content` bytes that begin behind the room for a header, and returns the
+    /// length of the whole record.
+    ///
+    /// # Panics
+    /// If `record` has no room for a type and a proof behind the content.
+    pub(super) fn seal(
+        &mut self,
+        record: &mut [u8],
+        content: usize,
+        kind: Content,
+    ) -> Result<usize, Insecurity> {
+        let sealed = content + 1 + TAG;
+        let header = header_of(sealed);
+        record[..HEADER].copy_from_slice(&header);
+        let end = HEADER + content + 1;
+        record[end - 1] = kind as u8;
+        let (inside, proof) = record[HEADER..HEADER + sealed].split_at_mut(content + 1);
+        let nonce = self.nonce();
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), inside);
+        proof.copy_from_slice(tag.map_err(|_| Insecurity::Internal)?.as_ref());
+        Ok(HEADER + sealed)
+    }
+
+    /// Opens the record that begins at `at` and ends with `bytes`. Its content is put to the start
+    /// of `bytes`; returns its length and type.
+    pub(super) fn open(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+    ) -> Result<(usize, Content), Insecurity> {
+        let header: [u8; HEADER] =
+            bytes[at..at + HEADER].try_into().map_err(|_| Insecurity::BadRecord)?;
+        let nonce = self.nonce();
+        let opened = self.key.open_within(nonce, Aad::from(header), bytes, at + HEADER..);
+        let inside = opened.map_err(|_| Insecurity::BadRecord)?;
+        // Zeroes may follow the type.
+        let last = inside.iter().rposition(|byte| *byte != 0).ok_or(Insecurity::Misbehaved)?;
+        let content = match inside[last] {
+            21 => Content::Alert,
+            22 => Content::Handshake,
+            APPLICATION_DATA => Content::Data,
+            _ => return Err(Insecurity::Misbehaved),
+        };
+        if last > CONTENT_MAX {
+            return Err(Insecurity::Misbehaved);
+        }
+        Ok((last, content))
+    }
+}
+
+/// Returns the header of a record with so many bytes behind it.
+fn header_of(sealed: usize) -> [u8; HEADER] {
+    let [high, low] = (sealed as u16).to_be_bytes();
+    [APPLICATION_DATA, 3, 3, high, low]
+}
+
+/// Returns the length of the record that begins with `bytes`, or as many bytes as tell it.
+///
+/// # Errors
+/// Fails if no record begins so.
+pub(super) fn record_bytes(bytes: &[u8]) -> Result<usize, Insecurity> {
+    let Some(&[kind, _, _, high, low]) = bytes.first_chunk::<HEADER>() else { return Ok(HEADER) };
+    let sealed = usize::from(u16::from_be_bytes([high, low]));
+    let is_record = kind == APPLICATION_DATA && (1 + TAG..=SEALED_MAX).contains(&sealed);
+    if is_record { Ok(HEADER + sealed) } else { Err(Insecurity::BadRecord) }
+}

@@ -1,0 +1,27 @@
+//! TLS 1.3 on streams (docs/adr/0036-tls-in-the-worker.md).
+//!
+//! A thread beside the workers does the handshakes with rustls ([`porter`](Porter)). The keys of the
+//! records are taken out of it, and the connection goes to its worker, which seals what it sends and
+//! opens what it receives ([`Secured`]) in its own memory, with one send a turn as without TLS.
+//! New keys of a connection (key updates) are derived by rustls.
+//!
+//! What is deliberately not here: messages of a handshake, and certificates, which are rustls's.
+
+mod certificate;
+mod handshake;
+mod intake;
+mod key;
+mod porter;
+mod seal;
+mod secured;
+#[cfg(test)]
+mod tests;
+mod trust;
+
+pub use self::certificate::{ServerTls, TlsPolicy};
+pub use self::trust::ClientTls;
+
+pub(crate) use self::intake::{RECORD_BUFFERS_FROM, Spares};
+pub(crate) use self::porter::Greeter;
+pub(crate) use self::seal::Stage;
+pub(crate) use self::secured::Secured;

@@ -1,0 +1,102 @@
+//! The sealing of queued frames: they are copied together into records, which are sealed in place and
+//! leave with one send.
+
+use contract::{Frame, Insecurity};
+
+use super::key::{CONTENT_MAX, Content, HEADER, TAG};
+use super::secured::Secured;
+
+/// Full records that one send carries at most.
+const RECORDS: usize = 4;
+
+/// Bytes around the content of a record.
+const OVERHEAD: usize = HEADER + 1 + TAG;
+
+/// Bytes of a key update, as a record.
+const UPDATE: usize = OVERHEAD + 5;
+
+/// Bytes of the records of one send.
+const STAGE_BYTES: usize = RECORDS * (CONTENT_MAX + OVERHEAD) + UPDATE;
+
+/// The sealed records of one send.
+pub(crate) struct Stage {
+    bytes: Box<[u8]>,
+    /// Bytes of all records.
+    pub(crate) len: usize,
+    /// Bytes of the frames in them.
+    pub(crate) plain: usize,
+    /// Frames that end in them.
+    pub(crate) frames: usize,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Box<Stage> {
+        let bytes = vec![0; STAGE_BYTES].into_boxed_slice();
+        Box::new(Stage { bytes, len: 0, plain: 0, frames: 0 })
+    }
+
+    /// Returns the sealed records.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Seals what is queued, as much as one send takes. A frame that does not fit goes on in the next.
+    ///
+    /// # Errors
+    /// Fails if the connection cannot go on.
+    pub(crate) fn seal<'a>(
+        &mut self,
+        secured: &mut Secured,
+        frames: impl Iterator<Item = &'a Frame>,
+    ) -> Result<(), Insecurity> {
+        (self.len, self.plain, self.frames) = (0, 0, 0);
+        if secured.owes_update || secured.sending.is_used_up() {
+            self.len = secured.update(&mut self.bytes)?;
+        }
+        let mut content = 0; // of the record that begins at `len`
+        'frames: for frame in frames {
+            let mut skip = secured.gone;
+            for piece in [frame.head.bytes(), frame.body(), frame.head.tail()] {
+                let skipped = skip.min(piece.len());
+                skip -= skipped;
+                let mut rest = &piece[skipped..];
+                while !rest.is_empty() {
+                    if content == CONTENT_MAX {
+                        self.end_record(secured, &mut content)?;
+                    }
+                    if self.len + OVERHEAD + CONTENT_MAX > self.bytes.len() {
+                        break 'frames;
+                    }
+                    let (now, later) = rest.split_at(rest.len().min(CONTENT_MAX - content));
+                    let start = self.len + HEADER + content;
+                    self.bytes[start..start + now.len()].copy_from_slice(now);
+                    content += now.len();
+                    secured.gone += now.len();
+                    self.plain += now.len();
+                    rest = later;
+                }
+            }
+            secured.gone = 0;
+            self.frames += 1;
+        }
+        self.end_record(secured, &mut content)
+    }
+
+    /// Seals the record of so many bytes, if there are any.
+    fn end_record(&mut self, secured: &mut Secured, content: &mut usize) -> Result<(), Insecurity> {
+        if *content > 0 {
+            let record = &mut self.bytes[self.len..];
+            self.len += secured.sending.seal(record, std::mem::take(content), Content::Data)?;
+        }
+        Ok(())
+    }
+}
+
+impl Secured {
+    /// Returns the record that tells the peer that nothing more is sent.
+    pub(crate) fn farewell(&mut self) -> Option<[u8; OVERHEAD + 2]> {
+        let mut record = [0; OVERHEAD + 2];
+        record[HEADER] = 1; // a warning: close_notify
+        self.sending.seal(&mut record, 2, Content::Alert).ok().map(|_| record)
+    }
+}

@@ -1,0 +1,144 @@
+//! The state of one connection over TLS, once its handshake is done.
+
+use contract::{Buf, Insecurity};
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
+
+use super::key::{Content, Key};
+
+/// Key updates, and other records without data, that may come in a row.
+const IDLE_MAX: u8 = 32;
+
+/// What derives the next keys of a connection.
+pub(super) enum Next {
+    Server(KernelConnection<ServerConnectionData>),
+    Client(KernelConnection<ClientConnectionData>),
+}
+
+impl Next {
+    fn sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+        match self {
+            Next::Server(next) => next.update_tx_secret(),
+            Next::Client(next) => next.update_tx_secret(),
+        }
+    }
+
+    fn receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+        match self {
+            Next::Server(next) => next.update_rx_secret(),
+            Next::Client(next) => next.update_rx_secret(),
+        }
+    }
+}
+
+/// The content of an opened record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// So many bytes of data.
+    Data(usize),
+    /// Nothing for the session.
+    Nothing,
+    /// The peer sends nothing more.
+    Closed,
+}
+
+/// The keys of a connection over TLS, and the bytes of it that are not whole yet.
+pub(crate) struct Secured {
+    pub(super) sending: Key,
+    pub(super) receiving: Key,
+    next: Next,
+    /// The beginning of a record, whose rest has not come.
+    pub(super) carry: Option<Buf>,
+    pub(super) carried: usize,
+    /// Bytes of the first queued frame that are sealed already.
+    pub(super) gone: usize,
+    /// The peer has asked for new keys of this direction.
+    pub(super) owes_update: bool,
+    /// Records in a row without data.
+    idle: u8,
+}
+
+impl std::fmt::Debug for Secured {
+    /// Omits the keys, which are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secured").field("carried", &self.carried).finish_non_exhaustive()
+    }
+}
+
+impl Secured {
+    /// Returns the state of a connection whose handshake has just ended.
+    pub(super) fn new(secrets: &ExtractedSecrets, next: Next) -> Result<Secured, Insecurity> {
+        Ok(Secured {
+            sending: Key::new(secrets.tx.0, &secrets.tx.1)?,
+            receiving: Key::new(secrets.rx.0, &secrets.rx.1)?,
+            next,
+            carry: None,
+            carried: 0,
+            gone: 0,
+            owes_update: false,
+            idle: 0,
+        })
+    }
+
+    /// Opens the record that begins at `at` and ends with `bytes`. Data is put to the start of
+    /// `bytes`.
+    pub(super) fn open(&mut self, bytes: &mut [u8], at: usize) -> Result<Opened, Insecurity> {
+        let (length, content) = self.receiving.open(bytes, at)?;
+        if content == Content::Data && length > 0 {
+            self.idle = 0;
+            return Ok(Opened::Data(length));
+        }
+        self.idle += 1;
+        if self.idle > IDLE_MAX {
+            return Err(Insecurity::Misbehaved);
+        }
+        match (content, &bytes[..length]) {
+            (Content::Data, _) => Ok(Opened::Nothing),
+            // A close_notify or user_canceled; all other alerts are fatal, whatever they say.
+            (Content::Alert, [_, 0]) => Ok(Opened::Closed),
+            (Content::Alert, [_, 90]) => Ok(Opened::Nothing),
+            (Content::Alert, [_, number]) => Err(Insecurity::Alert(*number)),
+            (Content::Handshake, message) => self.hear(message).map(|()| Opened::Nothing),
+            (Content::Alert, _) => Err(Insecurity::Misbehaved),
+        }
+    }
+
+    /// Takes messages of the handshake protocol that come after the handshake: key updates. Tickets
+    /// are not used, as nearflash servers send none.
+    fn hear(&mut self, mut messages: &[u8]) -> Result<(), Insecurity> {
+        const KEY_UPDATE: u8 = 24;
+        const NEW_SESSION_TICKET: u8 = 4;
+        while let [kind, high, middle, low, rest @ ..] = messages {
+            let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+            let (body, behind) = rest.split_at_checked(length).ok_or(Insecurity::Misbehaved)?;
+            messages = behind;
+            match (*kind, body) {
+                // Nothing may follow a key update in its record.
+                (KEY_UPDATE, [wish @ (0 | 1)]) if behind.is_empty() => {
+                    let (sequence, secrets) =
+                        self.next.receiving().map_err(|_| Insecurity::Internal)?;
+                    self.receiving = Key::new(sequence, &secrets)?;
+                    self.owes_update |= *wish == 1;
+                }
+                (NEW_SESSION_TICKET, _) if matches!(self.next, Next::Client(_)) => {}
+                _ => return Err(Insecurity::Misbehaved),
+            }
+        }
+        if messages.is_empty() { Ok(()) } else { Err(Insecurity::Misbehaved) }
+    }
+
+    /// Seals a key update into `record` and takes the next key. Returns the record's length.
+    pub(super) fn update(&mut self, record: &mut [u8]) -> Result<usize, Insecurity> {
+        const MESSAGE: [u8; 5] = [24, 0, 0, 1, 0];
+        record[super::key::HEADER..][..MESSAGE.len()].copy_from_slice(&MESSAGE);
+        let bytes = self.sending.seal(record, MESSAGE.len(), Content::Handshake)?;
+        let (sequence, secrets) = self.next.sending().map_err(|_| Insecurity::Internal)?;
+        let records_max = self.sending.records_max;
+        self.sending = Key::new(sequence, &secrets)?;
+        self.sending.records_max = records_max;
+        self.owes_update = false;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,192 @@
+//! The certificates that a client trusts.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::Insecurity;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version,
+};
+
+use super::certificate::provider;
+use super::handshake::Side;
+use crate::Error;
+
+/// The authorities of the machine, where Debian and others have them.
+const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// The certificates that a client trusts, and the name that it looks for in them.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ClientTls {
+    /// Trusts servers with the certificate of this fingerprint (SHA-256, in hexadecimal), whatever
+    /// its names and dates are; else those of which an authority in the file `authorities` (in PEM)
+    /// says that they are `name`; without a file, an authority that the machine trusts.
+    ///
+    /// # Errors
+    /// Says which file or value makes no sense.
+    pub fn new(
+        name: &str,
+        authorities: Option<&Path>,
+        fingerprint: Option<&str>,
+    ) -> Result<ClientTls, Error> {
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(bare.to_owned())
+            .map_err(|_| Error::new(format!("{bare:?} is no name of a host")))?;
+        let provider = provider();
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(|error| Error::new(error.to_string()))?;
+        let mut config = match fingerprint {
+            Some(text) => {
+                let pinned = Arc::new(Pinned { fingerprint: parse(text)?, provider });
+                builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
+            }
+            None => {
+                let roots = roots(authorities.unwrap_or(Path::new(MACHINE)))?;
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+        };
+        config.enable_secret_extraction = true;
+        config.resumption = Resumption::disabled();
+        Ok(ClientTls { config: Arc::new(config), name })
+    }
+
+    /// Returns the client's side of a new handshake.
+    pub(super) fn side(&self) -> Result<Side, Insecurity> {
+        let client = UnbufferedClientConnection::new(self.config.clone(), self.name.clone());
+        client.map(|client| Side::Client(Box::new(client))).map_err(|_| Insecurity::Internal)
+    }
+}
+
+/// Reads the certificates of authorities.
+fn roots(file: &Path) -> Result<RootCertStore, Error> {
+    let say = |what: &dyn fmt::Display| Error::new(format!("{}: {what}", file.display()));
+    let text = std::fs::read(file).map_err(|error| {
+        Error::new(format!(
+            "cannot read the authorities' certificates in {} ({error}); name a file by ?ca=FILE, or \
+             the server's own certificate by ?fingerprint=SHA256",
+            file.display()
+        ))
+    })?;
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&text) {
+        let authority = authority.map_err(|error| say(&error))?;
+        roots.add(authority).map_err(|error| say(&error))?;
+    }
+    match roots.is_empty() {
+        true => Err(say(&"there is no certificate of an authority in PEM")),
+        false => Ok(roots),
+    }
+}
+
+/// Parses a fingerprint: 64 hexadecimal digits, between which colons may stand.
+fn parse(text: &str) -> Result<[u8; 32], Error> {
+    let digits: String = text.chars().filter(|c| *c != ':').collect();
+    let wrong = || {
+        Error::new(format!(
+            "fingerprint {text:?}; expected SHA-256 as 64 hexadecimal digits, as `openssl x509 \
+             -noout -fingerprint -sha256 -in FILE` prints it"
+        ))
+    };
+    if digits.len() != 64 || !digits.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut bytes = [0; 32];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(bytes)
+}
+
+/// Trusts one certificate, by its fingerprint.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = ring::digest::digest(&ring::digest::SHA256, end_entity);
+        match found.as_ref() == self.fingerprint {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("only TLS 1.3 is spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_hexadecimal_with_or_without_colons() {
+        let plain = "ab".repeat(32);
+        let coloned = vec!["AB"; 32].join(":");
+        assert_eq!(parse(&plain).unwrap(), [0xab; 32]);
+        assert_eq!(parse(&coloned).unwrap(), [0xab; 32]);
+        for bad in ["", "ab", &"+1".repeat(32), &"ä".repeat(32), &"ab".repeat(33)] {
+            assert!(parse(bad).unwrap_err().to_string().contains("SHA-256"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_is_named() {
+        let error =
+            |ca: &str| ClientTls::new("host", Some(Path::new(ca)), None).unwrap_err().to_string();
+        assert!(error("/nowhere").contains("/nowhere") && error("/nowhere").contains("?ca=FILE"));
+        assert!(error("/dev/null").contains("no certificate of an authority"));
+        let pin = "ab".repeat(32);
+        for name in ["host", "10.0.0.1", "[::1]"] {
+            ClientTls::new(name, None, Some(&pin)).unwrap();
+        }
+        assert!(ClientTls::new("a b", None, Some(&pin)).is_err());
+    }
+}
