@@ -14,7 +14,7 @@ pub struct Address {
     pub place: ServerEndpoint,
     /// The protocol's version.
     pub version: Version,
-    /// What is trusted, if the connection is over TLS.
+    /// Certificates that are trusted, if the connection is over TLS.
     pub trust: Option<Trust>,
 }
 

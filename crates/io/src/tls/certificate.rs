@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, RwLock};
 
 use contract::{Insecurity, ListenerId};
-use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::{ServerConfig, version};
 
+use super::ciphers::provider;
 use super::handshake::Side;
 use super::porter::{Answer, Porter};
 use crate::{Error, Spread};
@@ -80,16 +80,6 @@ impl ServerTls {
         let server = UnbufferedServerConnection::new(config).map_err(|_| Insecurity::Internal)?;
         Ok(Side::Server(Box::new(server)))
     }
-}
-
-/// Returns rustls's ring provider. Of its ciphers of TLS 1.3 the fastest comes first.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    use ring::cipher_suite::{
-        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-    };
-    let cipher_suites =
-        vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
-    Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() })
 }
 
 fn config(certificate: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, Error> {

@@ -38,7 +38,7 @@ pub(super) enum Progress {
     Reads,
     /// For room in the socket.
     Writes,
-    /// It has ended well.
+    /// For nothing: the handshake has ended well.
     Done,
     /// The peer does not speak TLS, which it need not.
     Plain,

@@ -33,7 +33,7 @@ impl Spares {
     }
 }
 
-/// What became of a receive buffer.
+/// The outcome of the opening of a receive buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// Data of a record that came in pieces: a buffer, and its length. It comes before `opened`.

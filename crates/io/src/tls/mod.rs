@@ -8,6 +8,7 @@
 //! What is deliberately not here: messages of a handshake, and certificates, which are rustls's.
 
 mod certificate;
+mod ciphers;
 mod handshake;
 mod intake;
 mod key;

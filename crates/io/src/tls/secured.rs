@@ -11,7 +11,7 @@ use super::key::{Content, Key};
 /// Key updates, and other records without data, that may come in a row.
 const IDLE_MAX: u8 = 32;
 
-/// What derives the next keys of a connection.
+/// The source of the next keys of a connection.
 pub(super) enum Next {
     Server(KernelConnection<ServerConnectionData>),
     Client(KernelConnection<ClientConnectionData>),

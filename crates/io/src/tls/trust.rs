@@ -14,7 +14,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, version,
 };
 
-use super::certificate::provider;
+use super::ciphers::provider;
 use super::handshake::Side;
 use crate::Error;
 

@@ -17,7 +17,7 @@ use io::{ClientTls, Endpoint, Network, UnixPath};
 pub(crate) struct Reach {
     /// The listening address.
     pub(crate) endpoint: Endpoint,
-    /// What is trusted, if the connections are over TLS.
+    /// Certificates that are trusted, if the connections are over TLS.
     pub(crate) tls: Option<ClientTls>,
 }
 
