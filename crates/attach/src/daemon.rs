@@ -327,7 +327,7 @@ fn serve(
     loop {
         let epoch = server.durability().settled_epoch();
         if let Err(error) = Record::keep_epoch(folder, device, epoch) {
-            tracing::warn!("a successor may tell of lost writes without cause: {error}");
+            tracing::warn!("a successor of this process may not know what was lost: {error}");
         }
         match crew.watch()? {
             End::Stopped => break,

@@ -1,7 +1,8 @@
 //! Acknowledged changes that no flush has made durable yet, and the loss of them with the machine of
 //! the server.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use contract::Status;
 
@@ -13,55 +14,72 @@ use contract::Status;
 /// the flushes after it cover what was changed since.
 #[derive(Debug, Default)]
 pub struct Durability {
-    /// The storage epoch of the server; zero until it is known.
+    ledger: Mutex<Ledger>,
+    /// A copy of [`Ledger::epoch`], to be read without the lock.
     epoch: AtomicU32,
+    /// A copy of [`Ledger::changed`], to be read without the lock.
+    changed: AtomicU64,
     /// Number of flushes that were sent: the *span* that changes of now belong to.
     span: AtomicU64,
+}
+
+/// The epoch, and the changes that no flush covers.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// The storage epoch of the server; zero until it is known.
+    epoch: u32,
     /// The span of the last acknowledged change, plus one; zero for none.
-    changed: AtomicU64,
+    changed: u64,
     /// The number of the first span that no flush covers.
-    covered: AtomicU64,
+    covered: u64,
     /// `true` if changes were lost and no flush has told it.
-    is_lost: AtomicBool,
+    is_lost: bool,
 }
 
 impl Durability {
     /// Returns the durability of a volume whose earlier client knew this epoch, and may have had
     /// changes that no flush covers.
     pub fn after(epoch: u32) -> Durability {
-        Durability { epoch: epoch.into(), changed: 1.into(), ..Durability::default() }
-    }
-
-    /// Returns the storage epoch of the server; zero until it is known.
-    fn epoch(&self) -> u32 {
-        self.epoch.load(Ordering::Relaxed)
+        let ledger = Ledger { epoch, changed: 1, ..Ledger::default() };
+        Durability {
+            ledger: ledger.into(),
+            epoch: epoch.into(),
+            changed: 1.into(),
+            ..Durability::default()
+        }
     }
 
     /// Returns the storage epoch of the server if no loss is left to be told; what a successor of this
     /// client has to know.
     pub fn settled_epoch(&self) -> Option<u32> {
-        let epoch = Some(self.epoch()).filter(|epoch| *epoch != 0);
-        epoch.filter(|_| !self.is_lost.load(Ordering::Relaxed))
+        let ledger = self.ledger();
+        (ledger.epoch != 0 && !ledger.is_lost).then_some(ledger.epoch)
     }
 
     /// Takes note of the epoch that a server gives with the answer to a hello; zero for none.
     pub(crate) fn meet(&self, epoch: u32) {
-        if epoch == 0 {
+        let mut ledger = self.ledger();
+        if epoch == 0 || epoch == ledger.epoch {
             return;
         }
-        let before = self.epoch.swap(epoch, Ordering::Relaxed);
-        let is_open = self.changed.load(Ordering::Relaxed) > self.covered.load(Ordering::Relaxed);
-        if before != 0 && before != epoch && is_open {
-            self.is_lost.store(true, Ordering::Relaxed);
-        }
+        ledger.is_lost |= ledger.epoch != 0 && ledger.changed > ledger.covered;
+        ledger.epoch = epoch;
+        self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    /// Takes note of a change that the server has acknowledged.
-    pub(crate) fn change(&self) {
+    /// Takes note of a change that the server has acknowledged in this epoch. Takes the lock for the
+    /// first change of a span only.
+    pub(crate) fn change(&self, epoch: u32) {
         let changed = self.span.load(Ordering::Relaxed) + 1;
-        if self.changed.load(Ordering::Relaxed) < changed {
-            self.changed.fetch_max(changed, Ordering::Relaxed);
+        let is_known = self.changed.load(Ordering::Relaxed) >= changed;
+        if is_known && self.epoch.load(Ordering::Relaxed) == epoch {
+            return;
         }
+        let mut ledger = self.ledger();
+        ledger.changed = ledger.changed.max(changed);
+        self.changed.store(ledger.changed, Ordering::Relaxed);
+        // Another initiator has met a later epoch before this one heard of the change.
+        ledger.is_lost |= epoch != 0 && epoch != ledger.epoch;
     }
 
     /// Returns the span that a flush ends which is sent now.
@@ -71,11 +89,16 @@ impl Durability {
 
     /// Returns the status of a flush that succeeded at the server and ended this span.
     pub(crate) fn end_flush(&self, span: u64) -> Status {
-        self.covered.fetch_max(span + 1, Ordering::Relaxed);
-        match self.is_lost.swap(false, Ordering::Relaxed) {
+        let mut ledger = self.ledger();
+        ledger.covered = ledger.covered.max(span + 1);
+        match std::mem::take(&mut ledger.is_lost) {
             true => Status::WritesLost,
             false => Status::Ok,
         }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,10 +115,10 @@ mod tests {
     fn a_flush_tells_once_of_changes_that_an_epoch_ended() {
         let durability = Durability::default();
         durability.meet(7);
-        durability.change();
+        durability.change(7);
         durability.meet(7);
         assert_eq!(flush(&durability), Status::Ok, "the machine has not started anew");
-        durability.change();
+        durability.change(7);
         durability.meet(8);
         assert_eq!(durability.settled_epoch(), None);
         assert_eq!(flush(&durability), Status::WritesLost);
@@ -107,7 +130,7 @@ mod tests {
     fn what_was_flushed_is_not_lost() {
         let durability = Durability::default();
         durability.meet(7);
-        durability.change();
+        durability.change(7);
         assert_eq!(flush(&durability), Status::Ok);
         durability.meet(8);
         assert_eq!(flush(&durability), Status::Ok, "nothing was open");
@@ -118,7 +141,7 @@ mod tests {
         let durability = Durability::default();
         durability.meet(7);
         let span = durability.begin_flush();
-        durability.change();
+        durability.change(7);
         assert_eq!(durability.end_flush(span), Status::Ok);
         durability.meet(8);
         assert_eq!(flush(&durability), Status::WritesLost);
@@ -128,20 +151,50 @@ mod tests {
     fn a_flush_that_outlives_the_epoch_tells_of_the_loss() {
         let durability = Durability::default();
         durability.meet(7);
-        durability.change();
+        durability.change(7);
         let span = durability.begin_flush();
         durability.meet(8);
         assert_eq!(durability.end_flush(span), Status::WritesLost);
     }
 
     #[test]
+    fn a_change_that_is_heard_of_after_its_epoch_is_lost() {
+        let durability = Durability::default();
+        durability.meet(7);
+        durability.meet(8);
+        durability.change(7);
+        assert_eq!(durability.settled_epoch(), None);
+        assert_eq!(flush(&durability), Status::WritesLost);
+        assert_eq!(flush(&durability), Status::Ok);
+    }
+
+    #[test]
+    fn the_first_flush_after_an_epoch_tells_however_initiators_take_turns() {
+        for _ in 0..200 {
+            let durability = Durability::default();
+            durability.meet(7);
+            durability.change(7);
+            let told = std::thread::scope(|scope| {
+                let initiator = || {
+                    durability.meet(8);
+                    flush(&durability)
+                };
+                let both = [scope.spawn(initiator), scope.spawn(initiator)];
+                both.map(|one| one.join().unwrap())
+            });
+            let told = told.iter().filter(|status| **status == Status::WritesLost).count();
+            assert_eq!(told, 1, "once, and not by nobody");
+        }
+    }
+
+    #[test]
     fn servers_without_epochs_lose_nothing_that_is_known() {
         let durability = Durability::default();
         durability.meet(0);
-        durability.change();
+        durability.change(0);
         durability.meet(7);
         assert_eq!(flush(&durability), Status::Ok, "the first epoch that is known");
-        durability.change();
+        durability.change(7);
         durability.meet(0);
         assert_eq!(flush(&durability), Status::Ok);
     }

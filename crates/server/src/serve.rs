@@ -392,10 +392,10 @@ fn plan(
     // Sizes are known now that were not, such as those of block devices.
     let shared = draft::parts(base, config, &listen, &blocks, &tenants);
     let mut shared = shared.map_err(|mistakes| located(args, &mistakes))?;
-    shared.storage_epoch = storage_epoch;
+    shared.storage_epoch = storage_epoch.into();
     if let Some(successor) = successor {
         shared.namespaces = shared.namespaces.after(&successor.removals()?);
-        shared.storage_epoch = successor.storage_epoch().unwrap_or(storage_epoch);
+        shared.storage_epoch = successor.storage_epoch().unwrap_or(storage_epoch).into();
     }
     if args.zero_copy_send {
         tracing::warn!("--zero-copy-send has no effect any more: it was slower");

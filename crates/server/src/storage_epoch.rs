@@ -2,6 +2,7 @@
 //! flushed may have been lost.
 
 use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fabric::uuid_of;
 use crate::machine::machine_id;
@@ -23,6 +24,12 @@ pub(crate) fn of<'a>(devices: impl IntoIterator<Item = &'a Volume>) -> u32 {
         is_volatile |= device.geometry().volatile_cache;
     }
     if is_volatile { number(&[&boot()]) } else { 0 }
+}
+
+/// Begins an epoch with a device that was added while the server runs, if there is none yet. An epoch
+/// that clients know already stays.
+pub(crate) fn begin(epoch: &AtomicU32, added: &Volume) {
+    let _ = epoch.compare_exchange(0, of([added]), Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// Returns a number made of these words that is not zero.
@@ -62,6 +69,20 @@ mod tests {
         assert_eq!(of([&file, &memory]), number(&[&boot(), &process()]));
         assert_ne!(of([&file]), of([&memory]));
         assert_eq!(of([&volume("null:1MiB")]), 0, "nothing is kept, so nothing is lost");
+    }
+
+    #[test]
+    fn a_device_that_comes_later_begins_an_epoch_and_changes_none() {
+        let epoch = AtomicU32::new(0);
+        begin(&epoch, &volume("null:1MiB"));
+        assert_eq!(epoch.load(Ordering::Relaxed), 0);
+        begin(&epoch, &volume("mem:1MiB"));
+        let begun = epoch.load(Ordering::Relaxed);
+        assert_eq!(begun, number(&[&boot(), &process()]));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        begin(&epoch, &volume(&format!("file:{}", file.path().display())));
+        assert_eq!(epoch.load(Ordering::Relaxed), begun);
     }
 
     #[test]

@@ -228,6 +228,6 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
         namespaces: Namespaces::new(namespaces),
         listeners: Listeners::of([Lead::to(first), Lead::to(first)]),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     })
 }

@@ -1,5 +1,7 @@
 //! The parts that all workers of a server share.
 
+use std::sync::atomic::AtomicU32;
+
 use crate::{Access, Fences, Listeners, Namespaces};
 
 /// The parts that all workers of a server share.
@@ -14,5 +16,5 @@ pub struct Parts {
     /// The fences.
     pub fences: Fences,
     /// The storage epoch, which clients are told; zero for none.
-    pub storage_epoch: u32,
+    pub storage_epoch: AtomicU32,
 }

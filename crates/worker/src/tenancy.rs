@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use contract::{
     Answer, Ask, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
@@ -428,7 +429,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             checksums: hello.checksums,
             namespaces: self.engine.namespaces.last(),
             namespace: self.engine.front.conns.get(id).sight.namespace.0,
-            storage_epoch: self.engine.front.shared.storage_epoch,
+            storage_epoch: self.engine.front.shared.storage_epoch.load(Ordering::Relaxed),
         }
     }
 

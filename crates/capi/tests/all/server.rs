@@ -70,7 +70,7 @@ fn serve(listener: Listener, ends: &AtomicBool, started: &Sender<Waker>) {
         access: Access::open_to_all(),
         listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     };
     let bytes = Exclusive::<Null>::scratch_bytes(512);
     let scratch = io::carve(&[SizeClass { bytes, count: 2 }]).unwrap().bufs;

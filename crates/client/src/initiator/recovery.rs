@@ -66,7 +66,7 @@ impl<T: Dial> Initiator<T> {
         owner.state = LinkState::Up { conn };
         owner.was_up = hello.is_some();
         if let Some(hello) = hello {
-            self.options.durability.meet(hello.storage_epoch);
+            self.requests.meet(link, hello.storage_epoch);
         }
         owner.heard = now;
         self.requests.report(Report::Connected { link, hello });

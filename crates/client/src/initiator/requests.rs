@@ -54,6 +54,8 @@ struct Queue {
     lent: VecDeque<Slot>,
     /// `true` while the link is listed among those with something to send.
     eager: bool,
+    /// The storage epoch of the current connection.
+    storage_epoch: u32,
 }
 
 /// A request in flight.
@@ -136,6 +138,7 @@ impl Requests {
             ready: VecDeque::with_capacity(capacity),
             lent: VecDeque::with_capacity(capacity),
             eager: false,
+            storage_epoch: 0,
         };
         Requests {
             flights: SlotTable::new(options.in_flight_max),
@@ -347,13 +350,20 @@ impl Requests {
     /// Ends the request. The request leaves the tables as soon as its buffer is back. Returns the
     /// link on whose connection the server owes one answer less.
     pub(super) fn finish(&mut self, slot: Slot, status: Status) -> Option<usize> {
+        // Before the payload is back, when the connection may be another one.
+        self.note_change(slot, status);
         let flight = self.flights.get(slot);
         if flight.lent.is_some() {
             flight.answer = Some(status);
             return None;
         }
         let flight = self.retire(slot);
-        let status = flight.outcome(self.durable(&flight, status));
+        let status = match &flight.work {
+            Work::Data { command: Command::Flush, .. } if status.is_ok() => {
+                self.durability.end_flush(flight.span)
+            }
+            _ => flight.outcome(status),
+        };
         match flight.work {
             Work::Data { command, buf, .. } => {
                 self.done.push(Done { ticket: Ticket(slot), command, status, buf });
@@ -363,17 +373,19 @@ impl Requests {
         flight.sent.then_some(flight.link)
     }
 
-    /// Returns the status of a request that ended with this one at the server, in view of what has
-    /// become of the changes before it.
-    fn durable(&self, flight: &Flight, status: Status) -> Status {
-        match flight.work.place() {
-            Some((Command::Flush, _)) if status.is_ok() => self.durability.end_flush(flight.span),
-            Some((command, _)) if status.is_ok() && is_open_change(command) => {
-                self.durability.change();
-                status
-            }
-            _ => status,
+    /// Takes note of the change, if the server has acknowledged one.
+    fn note_change(&mut self, slot: Slot, status: Status) {
+        let flight = self.flights.get(slot);
+        let is_open = flight.work.place().is_some_and(|(command, _)| is_open_change(command));
+        if status.is_ok() && is_open {
+            self.durability.change(self.queues[flight.link].storage_epoch);
         }
+    }
+
+    /// Takes note of the storage epoch of a link's new connection.
+    pub(super) fn meet(&mut self, link: usize, storage_epoch: u32) {
+        self.queues[link].storage_epoch = storage_epoch;
+        self.durability.meet(storage_epoch);
     }
 
     /// Removes the request from the tables.

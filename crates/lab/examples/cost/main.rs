@@ -92,7 +92,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
         access: Access::new((0..tenants as u32).map(rule).collect()),
         listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     })
 }
 

@@ -17,6 +17,7 @@ use super::reconciler::Reconciler;
 use crate::config::Config;
 use crate::orders::DiskOrder;
 use crate::places::{Disk, Places};
+use crate::storage_epoch;
 use crate::tenancy;
 use crate::volumes::{ONE_WORKER, Volume};
 
@@ -167,6 +168,7 @@ impl Devices<'_> {
         let (tenants, places) = (&self.0.ground.tenants, &self.0.ground.places);
         tenants.registry().add_device(setup, place, tenants.now())?;
         places.put(place, &config.name, volume.clone());
+        storage_epoch::begin(&self.0.ground.shared.storage_epoch, &volume);
         let disk = Disk { place, name: config.name.clone(), volume };
         if let Err(problem) = self.order_device(place, Some(disk.volume.clone())) {
             self.stop_device(&disk);

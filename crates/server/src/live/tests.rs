@@ -61,7 +61,7 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
         access: Access::new(Vec::new()),
         listeners: Listeners::with_places(NUMBER_MAX),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     });
     let ground = Ground {
         places,

@@ -310,7 +310,10 @@ fn parts_or(
         }
     }
     let access = config.access(is_known, |name| tenants.find(name), mistakes);
-    (Parts { access, listeners, fences: Fences::default(), storage_epoch: 0, namespaces }, spaces)
+    (
+        Parts { access, listeners, fences: Fences::default(), storage_epoch: 0.into(), namespaces },
+        spaces,
+    )
 }
 
 /// Converts a clock to the control plane's form.

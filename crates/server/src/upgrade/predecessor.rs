@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::Happening;
@@ -127,7 +128,7 @@ impl<'a> Predecessor<'a> {
         inventory.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
         inventory.set_removals(&grounds.live.removals());
         inventory.state = grounds.live.state_at();
-        inventory.storage_epoch = Some(grounds.shared.storage_epoch);
+        inventory.storage_epoch = Some(grounds.shared.storage_epoch.load(Ordering::Relaxed));
         inventory.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&inventory).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;

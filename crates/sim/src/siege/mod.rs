@@ -356,6 +356,6 @@ fn parts(tenants: &[TenantId]) -> Arc<Parts> {
         namespaces: Namespaces::new(vec![namespace]),
         listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     })
 }

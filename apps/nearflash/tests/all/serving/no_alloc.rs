@@ -122,7 +122,7 @@ fn serve<N: Network, D: Device>(
         access: Access::open_to_all(),
         listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
-        storage_epoch: 0,
+        storage_epoch: 0.into(),
     };
     let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];
     let pool = BufPool::new(io::carve(&BufPool::CLASSES).unwrap().bufs);

@@ -376,7 +376,7 @@ impl Rig {
             access: Access::open_to_all(),
             listeners: Listeners::of([Lead::to(NamespaceId(1))]),
             fences: Fences::default(),
-            storage_epoch: 0,
+            storage_epoch: 0.into(),
         };
         let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
