@@ -61,6 +61,8 @@ pub(super) struct Handshake {
     /// Bytes of `incoming` before the record that is being read.
     whole: usize,
     is_first: bool,
+    /// Something was to be sent: a server has had the whole hello of its client.
+    pub(super) has_answered: bool,
     outgoing: Vec<u8>,
 }
 
@@ -104,7 +106,8 @@ macro_rules! drive {
 impl Handshake {
     pub(super) fn new(socket: OwnedFd, side: Side, looks: bool) -> Handshake {
         let (incoming, outgoing) = (Vec::new(), Vec::new());
-        Handshake { socket, side, looks, incoming, whole: 0, is_first: true, outgoing }
+        let (is_first, has_answered) = (true, false);
+        Handshake { socket, side, looks, incoming, whole: 0, is_first, has_answered, outgoing }
     }
 
     /// Goes as far as the socket lets it.
@@ -123,11 +126,16 @@ impl Handshake {
             if !self.send()? {
                 return Ok(Progress::Writes);
             }
+            // The rest of a record of which a piece came before.
+            if self.incoming.len() > self.whole && !self.receive()? {
+                return Ok(Progress::Reads);
+            }
             let step = match &mut self.side {
                 Side::Server(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
                 Side::Client(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
             };
             self.whole = self.incoming.len();
+            self.has_answered |= matches!(step, Ok(Step::Send));
             match step {
                 Ok(Step::Send) => {}
                 Ok(Step::Done) if self.outgoing.is_empty() => return Ok(Progress::Done),

@@ -1,6 +1,7 @@
 //! The records of both ends of a connection, without a network between: what arrives is what was
 //! sent, however the stream is cut, and nothing is taken for it that was not.
 
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, LazyLock};
 
@@ -218,9 +219,39 @@ fn noise_is_refused_and_records_without_data_are_bounded() {
     assert_eq!(why, Some(Insecurity::Misbehaved));
 }
 
+/// Moves a byte, if there is one.
+fn move_byte(from: &mut UnixStream, to: &mut UnixStream) {
+    let mut byte = [0];
+    if matches!(from.read(&mut byte), Ok(1)) {
+        to.write_all(&byte).unwrap();
+    }
+}
+
+#[test]
+fn a_handshake_goes_on_wherever_its_records_are_cut() {
+    let (server, client) = &*TLS;
+    let (here, mut at_server) = UnixStream::pair().unwrap();
+    let (there, mut at_client) = UnixStream::pair().unwrap();
+    let mut server = Handshake::new(here.into(), server.side().unwrap(), false);
+    let mut client = Handshake::new(there.into(), client.side().unwrap(), false);
+    at_server.set_nonblocking(true).unwrap();
+    at_client.set_nonblocking(true).unwrap();
+    for _ in 0..100_000 {
+        let said = client.advance().unwrap();
+        move_byte(&mut at_client, &mut at_server);
+        let answered = server.advance().unwrap();
+        move_byte(&mut at_server, &mut at_client);
+        if (said, answered) == (Progress::Done, Progress::Done) {
+            server.finish().unwrap();
+            client.finish().unwrap();
+            return;
+        }
+    }
+    panic!("it never ended");
+}
+
 #[test]
 fn a_handshake_stands_tampered_streams() {
-    use std::io::{Read, Write};
     let mut dice = Dice(17);
     for _ in 0..200 {
         let (server, client) = &*TLS;
