@@ -12,6 +12,7 @@ mod ciphers;
 mod handshake;
 mod intake;
 mod key;
+mod line;
 mod porter;
 mod seal;
 mod secured;

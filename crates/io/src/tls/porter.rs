@@ -1,5 +1,5 @@
 //! The thread that does handshakes, so that no worker does: all of them in turns, each with a
-//! deadline, a bounded number at once.
+//! deadline, a bounded number at once. Further ones wait in line.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use contract::{ConnId, Happening, Insecurity, Instant, ListenerId};
+use contract::{ConnId, Happening, Insecurity, Instant, ListenerId, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::certificate::{ServerTls, TlsPolicy};
 use super::handshake::{Handshake, Progress};
+use super::line::{Bounds, Line, Origin, Waiting};
 use super::secured::Secured;
 use super::trust::ClientTls;
 use crate::endpoint::peer_of;
@@ -22,11 +23,20 @@ use crate::{Clock, Error, Spread, Waker};
 /// Time that a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Handshakes at once. A further one ends the oldest.
+/// Handshakes at once. Further ones wait in line.
 const AT_ONCE: usize = 512;
 
-/// Connections that may wait for the thread, beside those.
+/// Connections that may wait in line, beside those.
 const WAITING_MAX: usize = 4096;
+
+/// The bounds of one address.
+const BOUNDS: Bounds = Bounds { places: AT_ONCE / 8, waiting: WAITING_MAX / 4 };
+
+/// Handshakes that begin in a turn at most, between those under way.
+const STARTS: usize = 16;
+
+/// Time after which a client that has not sent its hello gives its place to one who waits.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// The outcome of the handshakes of dialled connections.
 type Outcome = (ConnId, Result<Box<Secured>, Insecurity>);
@@ -64,15 +74,10 @@ impl Porter {
         let (guests, inbox) = channel();
         let waker = Waker::new()?;
         let waiting = Arc::new(AtomicUsize::new(0));
-        let hall = Hall {
-            clock: Clock::start(),
-            guests: Vec::new(),
-            waiting: waiting.clone(),
-            waker: waker.clone(),
-        };
+        let hall = Hall::new(AT_ONCE, BOUNDS, waiting.clone(), waker.clone());
         std::thread::Builder::new()
             .name("nf-tls".to_owned())
-            .spawn(move || hall.run(&inbox))
+            .spawn(move || hall.run(&Clock::start(), &inbox))
             .map_err(|error| Error::new(format!("cannot start a thread for TLS: {error}")))?;
         Ok(Porter { guests: Some(guests), waiting, waker })
     }
@@ -101,13 +106,22 @@ impl Drop for Porter {
 struct Guest {
     handshake: Handshake,
     answer: Answer,
+    /// The address whose place it has.
+    origin: Option<Origin>,
+    began: Instant,
     until: Instant,
     waits: Progress,
 }
 
 impl Guest {
     /// Begins a handshake.
-    fn new(socket: OwnedFd, answer: Answer, now: Instant) -> Option<Guest> {
+    fn new(
+        socket: OwnedFd,
+        answer: Answer,
+        origin: Option<Origin>,
+        began: Instant,
+        until: Instant,
+    ) -> Option<Guest> {
         let (side, looks) = match &answer {
             Answer::Accepted { tls, .. } => (tls.side(), tls.policy() == TlsPolicy::Allowed),
             Answer::Dialled { tls, .. } => (tls.side(), false),
@@ -116,7 +130,9 @@ impl Guest {
             Ok(side) => Some(Guest {
                 handshake: Handshake::new(socket, side, looks),
                 answer,
-                until: now + HANDSHAKE_MAX,
+                origin,
+                began,
+                until,
                 waits: Progress::Writes,
             }),
             Err(why) => {
@@ -144,6 +160,14 @@ impl Guest {
         }
     }
 
+    /// Returns the time from which its place may go to another: it is a client that has not sent its
+    /// whole hello.
+    fn may_go_at(&self) -> Option<Instant> {
+        let is_idle =
+            !self.handshake.has_answered && matches!(self.answer, Answer::Accepted { .. });
+        is_idle.then(|| self.began + IDLE_MAX)
+    }
+
     /// Goes on as far as possible. Returns the guest if it has to wait.
     fn advance(mut self) -> Option<Guest> {
         match self.handshake.advance() {
@@ -163,6 +187,14 @@ impl Guest {
 }
 
 impl Answer {
+    /// Returns the address that a connection counts for. Those that are dialled have no bound.
+    fn origin(&self, socket: &OwnedFd) -> Option<Origin> {
+        match (self, peer_of(socket)) {
+            (Answer::Accepted { .. }, Ok(Peer::Internet(peer))) => Some(Origin::of(peer.ip())),
+            _ => None,
+        }
+    }
+
     /// Hands a connection over, to whoever waits for it.
     fn reached(self, socket: OwnedFd, secured: Option<Box<Secured>>) {
         match (self, secured) {
@@ -217,59 +249,136 @@ impl Dialler {
     }
 }
 
-/// The thread's own: the handshakes under way, oldest first.
+/// The thread's own: the handshakes under way, oldest first, and the connections that wait for a
+/// place among them.
 struct Hall {
-    clock: Clock,
+    /// Handshakes at once.
+    places: usize,
+    line: Line<(OwnedFd, Answer)>,
     guests: Vec<Guest>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
 
 impl Hall {
-    fn run(mut self, inbox: &Receiver<(OwnedFd, Answer)>) {
+    fn new(places: usize, bounds: Bounds, waiting: Arc<AtomicUsize>, waker: Waker) -> Hall {
+        Hall { places, line: Line::new(bounds), guests: Vec::new(), waiting, waker }
+    }
+
+    fn run(mut self, clock: &Clock, inbox: &Receiver<(OwnedFd, Answer)>) {
         loop {
             self.waker.clear();
-            loop {
-                match inbox.try_recv() {
-                    Ok((socket, answer)) => self.let_in(socket, answer),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
-                }
+            if !self.collect(inbox, clock.now()) {
+                return;
             }
-            let ready = self.wait();
-            let now = self.clock.now();
-            let guests = std::mem::take(&mut self.guests);
-            for (guest, is_ready) in guests.into_iter().zip(ready) {
-                if guest.until <= now {
-                    Guest::fail(guest.handshake.socket, guest.answer, Insecurity::Late);
-                } else if is_ready {
-                    self.guests.extend(guest.advance());
-                } else {
-                    self.guests.push(guest);
-                }
-            }
+            let now = clock.now();
+            let hurries = self.let_in(now);
+            let ready = self.wait(now, hurries);
+            self.attend(&ready, clock.now());
         }
     }
 
-    fn let_in(&mut self, socket: OwnedFd, answer: Answer) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let guest = Guest::new(socket, answer, self.clock.now());
-        let Some(guest) = guest.and_then(Guest::advance) else { return };
-        if self.guests.len() == AT_ONCE {
-            let oldest = self.guests.remove(0);
-            Guest::fail(oldest.handshake.socket, oldest.answer, Insecurity::Crowd);
+    /// Puts those who have come in line. Returns `false` if nobody will come any more.
+    fn collect(&mut self, inbox: &Receiver<(OwnedFd, Answer)>, now: Instant) -> bool {
+        for _ in 0..WAITING_MAX {
+            match inbox.try_recv() {
+                Ok((socket, answer)) => {
+                    let origin = answer.origin(&socket);
+                    let one =
+                        Waiting { origin, until: now + HANDSHAKE_MAX, what: (socket, answer) };
+                    if let Err(Waiting { what: (socket, answer), .. }) = self.line.push(one) {
+                        self.waiting.fetch_sub(1, Ordering::Relaxed);
+                        Guest::fail(socket, answer, Insecurity::Crowd);
+                    }
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
         }
-        self.guests.push(guest);
+        self.waker.wake(); // there may be more
+        true
+    }
+
+    /// Begins handshakes of those in line, a few at a time, so that those under way go on. Returns
+    /// `true` if there may be places for more.
+    fn let_in(&mut self, now: Instant) -> bool {
+        for _ in 0..STARTS {
+            let Some(first) = self.line.first() else { return false };
+            let origin = first.origin;
+            if self.guests.len() >= self.places && !self.make_room(now, None) {
+                return false;
+            }
+            let next = self.line.next().or_else(|| {
+                // Each in line is of an address that has all its places.
+                self.make_room(now, origin).then(|| self.line.next()).flatten()
+            });
+            let Some(Waiting { origin, until, what: (socket, answer) }) = next else {
+                return false;
+            };
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            let guest = Guest::new(socket, answer, origin, now, until);
+            match guest.and_then(Guest::advance) {
+                Some(guest) => self.guests.push(guest),
+                None => self.line.leave(origin),
+            }
+        }
+        true
+    }
+
+    /// Ends the oldest handshake that its client has not begun in some time, of this address or of
+    /// any. Returns `false` if there is none.
+    fn make_room(&mut self, now: Instant, origin: Option<Origin>) -> bool {
+        let is_idle = |guest: &Guest| {
+            guest.may_go_at().is_some_and(|at| at <= now)
+                && origin.is_none_or(|origin| guest.origin == Some(origin))
+        };
+        let Some(oldest) = self.guests.iter().position(is_idle) else { return false };
+        let oldest = self.guests.remove(oldest);
+        self.line.leave(oldest.origin);
+        Guest::fail(oldest.handshake.socket, oldest.answer, Insecurity::Crowd);
+        true
+    }
+
+    /// Goes on with the guests that can, and ends those whose time is over.
+    fn attend(&mut self, ready: &[bool], now: Instant) {
+        let guests = std::mem::take(&mut self.guests);
+        for (guest, is_ready) in guests.into_iter().zip(ready) {
+            let origin = guest.origin;
+            if guest.until <= now {
+                self.line.leave(origin);
+                Guest::fail(guest.handshake.socket, guest.answer, Insecurity::Late);
+            } else if *is_ready {
+                match guest.advance() {
+                    Some(guest) => self.guests.push(guest),
+                    None => self.line.leave(origin),
+                }
+            } else {
+                self.guests.push(guest);
+            }
+        }
+        while let Some((socket, answer)) = self.line.late(now) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            Guest::fail(socket, answer, Insecurity::Late);
+        }
     }
 
     /// Waits until a guest can go on, another one comes, or a deadline has passed. Returns which guests
     /// can go on.
-    fn wait(&self) -> Vec<bool> {
-        let now = self.clock.now();
-        let earliest = self.guests.iter().map(|guest| guest.until.since(now));
-        let limit = earliest.min().map(|left| {
-            let left = left + Duration::from_millis(1); // so that it has passed then
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+    fn wait(&self, now: Instant, hurries: bool) -> Vec<bool> {
+        let first = self.line.first();
+        let ends = self.guests.iter().map(|guest| guest.until);
+        // Somebody may get the place of one that is idle.
+        let idle = self.guests.iter().filter(|_| first.is_some()).filter_map(Guest::may_go_at);
+        // One that may go, and has not, is in nobody's way.
+        let idle = idle.filter(|at| *at > now);
+        let earliest = ends.chain(idle).chain(first.map(|one| one.until)).min();
+        let limit = earliest.map(|at| {
+            let left = at.since(now) + Duration::from_millis(1); // so that it has passed then
+            if hurries { Duration::ZERO } else { left }
+        });
+        let limit = limit.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
         });
         let waker = self.waker.fd();
         let mut all = vec![PollFd::from_borrowed_fd(waker, PollFlags::IN)];
@@ -320,5 +429,143 @@ impl Greeter {
     /// Returns the outcome of a handshake that has ended.
     pub(crate) fn next(&self) -> Option<Outcome> {
         self.outcomes.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::spread::Arrival;
+
+    /// A server's handshakes without a thread, and those who dial it.
+    struct Scene {
+        hall: Hall,
+        server: Arc<ServerTls>,
+        client: ClientTls,
+        spread: Arc<Spread>,
+        arrivals: Receiver<Arrival>,
+        door: Sender<(OwnedFd, Answer)>,
+        inbox: Receiver<(OwnedFd, Answer)>,
+    }
+
+    impl Scene {
+        fn new(places: usize, bounds: Bounds) -> Scene {
+            let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
+            let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+            let print = ring::digest::digest(&ring::digest::SHA256, made.cert.der());
+            let print: String = print.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+            let waker = Waker::new().unwrap();
+            let spread = Spread::new(1);
+            let arrivals = spread.register(0, waker.clone());
+            let (door, inbox) = channel();
+            let waiting = Arc::new(AtomicUsize::new(0));
+            Scene {
+                hall: Hall::new(places, bounds, waiting, waker),
+                server: ServerTls::new(TlsPolicy::Required, pem.as_bytes(), key.as_bytes())
+                    .unwrap(),
+                client: ClientTls::new("server", None, Some(&print)).unwrap(),
+                spread,
+                arrivals,
+                door,
+                inbox,
+            }
+        }
+
+        fn comes(&mut self, socket: OwnedFd, now: Instant) {
+            let (tls, spread) = (self.server.clone(), self.spread.clone());
+            let answer = Answer::Accepted { tls, listener: ListenerId(0), spread };
+            self.hall.waiting.fetch_add(1, Ordering::Relaxed);
+            self.door.send((socket, answer)).unwrap();
+            assert!(self.hall.collect(&self.inbox, now));
+        }
+
+        /// One that comes and says nothing.
+        fn silent(&mut self, now: Instant) -> UnixStream {
+            let (here, there) = UnixStream::pair().unwrap();
+            self.comes(here.into(), now);
+            there
+        }
+
+        /// One that comes and sends its hello.
+        fn speaking(&mut self, now: Instant) -> Handshake {
+            let there = self.silent(now);
+            let mut client = Handshake::new(there.into(), self.client.side().unwrap(), false);
+            assert_eq!(client.advance(), Ok(Progress::Reads));
+            client
+        }
+
+        fn turn(&mut self, now: Instant) {
+            self.hall.let_in(now);
+            let ready = vec![true; self.hall.guests.len()];
+            self.hall.attend(&ready, now);
+        }
+    }
+
+    /// As many of an address as there are.
+    const FREE: Bounds = Bounds { places: 100, waiting: 100 };
+
+    #[test]
+    fn a_herd_waits_and_no_handshake_that_has_begun_is_lost() {
+        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        let mut herd: Vec<Handshake> = (0..40).map(|_| scene.speaking(now)).collect();
+        let mut done = 0;
+        for _ in 0..100 {
+            scene.turn(now);
+            assert!(scene.hall.guests.len() <= 4);
+            herd.retain_mut(|one| one.advance().expect("nobody is sent away") != Progress::Done);
+            done += scene.arrivals.try_iter().count();
+        }
+        assert_eq!((herd.len(), done), (0, 40));
+        assert_eq!(scene.hall.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_place_goes_on_from_who_says_nothing_and_not_from_who_has_begun() {
+        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        let silent: Vec<UnixStream> = (0..3).map(|_| scene.silent(now)).collect();
+        let mut begun = scene.speaking(now);
+        scene.turn(now);
+        let mut late = scene.speaking(now);
+        scene.turn(now);
+        assert_eq!(late.advance(), Ok(Progress::Reads), "it waits");
+        assert!(scene.hall.line.first().is_some());
+        let now = now + IDLE_MAX;
+        scene.turn(now);
+        // It has taken the place of the first one.
+        let mut byte = [0];
+        assert!(recv(&silent[0], &mut byte, RecvFlags::DONTWAIT).is_ok());
+        assert!(recv(&silent[1], &mut byte, RecvFlags::DONTWAIT).is_err());
+        for one in [&mut late, &mut begun] {
+            assert_eq!(one.advance(), Ok(Progress::Done));
+        }
+        scene.turn(now);
+        assert_eq!(scene.arrivals.try_iter().count(), 2);
+    }
+
+    #[test]
+    fn one_address_does_not_get_all_places() {
+        let (mut scene, now) = (Scene::new(4, Bounds { places: 2, waiting: 3 }), Instant::ZERO);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from_there = Vec::new();
+        for _ in 0..6 {
+            from_there.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            scene.comes(listener.accept().unwrap().0.into(), now);
+        }
+        let mut other = scene.speaking(now);
+        scene.turn(now);
+        assert_eq!(scene.hall.guests.len(), 3, "two of one address, one of another");
+        assert_eq!(other.advance(), Ok(Progress::Done));
+        scene.turn(now);
+        assert_eq!(scene.arrivals.try_iter().count(), 1);
+        // Of one address, too, who says nothing makes room; and all end in time.
+        let now = now + IDLE_MAX;
+        scene.turn(now);
+        scene.turn(now + HANDSHAKE_MAX);
+        scene.turn(now + HANDSHAKE_MAX);
+        assert!(scene.hall.guests.is_empty() && scene.hall.line.first().is_none());
+        assert_eq!(scene.hall.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,0 +1,158 @@
+//! The line of connections that wait for a place among the handshakes, with a bound for each address.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use contract::Instant;
+
+/// The address that places count for: that of a machine, or of a network of IPv6 (64 bits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin([u8; 8], bool);
+
+impl Origin {
+    pub(super) fn of(address: IpAddr) -> Origin {
+        let mut bytes = [0; 8];
+        match address.to_canonical() {
+            IpAddr::V4(four) => bytes[..4].copy_from_slice(&four.octets()),
+            IpAddr::V6(six) => {
+                bytes.copy_from_slice(&six.octets()[..8]);
+                return Origin(bytes, true);
+            }
+        }
+        Origin(bytes, false)
+    }
+}
+
+/// The bounds of one address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Handshakes at once.
+    pub(super) places: usize,
+    /// Connections in the line.
+    pub(super) waiting: usize,
+}
+
+/// The connections of one address.
+#[derive(Default)]
+struct Counts {
+    places: usize,
+    waiting: usize,
+}
+
+/// A connection in the line, or one that leaves it.
+pub(super) struct Waiting<T> {
+    /// `None`: no bound is for it.
+    pub(super) origin: Option<Origin>,
+    pub(super) until: Instant,
+    pub(super) what: T,
+}
+
+/// The connections that wait, who came first in front.
+pub(super) struct Line<T> {
+    bounds: Bounds,
+    waiting: VecDeque<Waiting<T>>,
+    counts: HashMap<Origin, Counts>,
+}
+
+impl<T> Line<T> {
+    pub(super) fn new(bounds: Bounds) -> Line<T> {
+        Line { bounds, waiting: VecDeque::new(), counts: HashMap::new() }
+    }
+
+    /// Puts a connection to the end of the line.
+    ///
+    /// # Errors
+    /// Returns it if its address has too many there.
+    pub(super) fn push(&mut self, one: Waiting<T>) -> Result<(), Waiting<T>> {
+        if let Some(origin) = one.origin {
+            let counts = self.counts.entry(origin).or_default();
+            if counts.waiting == self.bounds.waiting {
+                return Err(one);
+            }
+            counts.waiting += 1;
+        }
+        self.waiting.push_back(one);
+        Ok(())
+    }
+
+    /// Takes the first whose address has a place free, which it has from then on.
+    pub(super) fn next(&mut self) -> Option<Waiting<T>> {
+        let (bounds, counts) = (self.bounds, &self.counts);
+        let has_place = |one: &Waiting<T>| {
+            one.origin.is_none_or(|origin| counts[&origin].places < bounds.places)
+        };
+        let first = self.waiting.iter().position(has_place)?;
+        let one = self.waiting.remove(first).expect("it was just found");
+        if let Some(origin) = one.origin {
+            let counts = self.counts.get_mut(&origin).expect("it is counted");
+            counts.waiting -= 1;
+            counts.places += 1;
+        }
+        Some(one)
+    }
+
+    /// Takes the first if its time is over.
+    pub(super) fn late(&mut self, now: Instant) -> Option<T> {
+        let one = self.waiting.pop_front_if(|one| one.until <= now)?;
+        self.uncount(one.origin, |counts| &mut counts.waiting);
+        Some(one.what)
+    }
+
+    /// Frees a place.
+    pub(super) fn leave(&mut self, origin: Option<Origin>) {
+        self.uncount(origin, |counts| &mut counts.places);
+    }
+
+    /// Returns the first in line.
+    pub(super) fn first(&self) -> Option<&Waiting<T>> {
+        self.waiting.front()
+    }
+
+    fn uncount(&mut self, origin: Option<Origin>, of: impl FnOnce(&mut Counts) -> &mut usize) {
+        let Some(origin) = origin else { return };
+        let counts = self.counts.get_mut(&origin).expect("it is counted");
+        *of(counts) -= 1;
+        if counts.places + counts.waiting == 0 {
+            self.counts.remove(&origin);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(address: &str, what: u8) -> Waiting<u8> {
+        let origin = Some(Origin::of(address.parse().unwrap()));
+        Waiting { origin, until: Instant::from_nanos(u64::from(what)), what }
+    }
+
+    #[test]
+    fn an_address_has_its_places_and_others_pass_by() {
+        let mut line = Line::new(Bounds { places: 2, waiting: 3 });
+        for what in 1..=3 {
+            assert!(line.push(one("10.0.0.1", what)).is_ok());
+        }
+        assert!(line.push(one("::ffff:10.0.0.1", 4)).is_err(), "too many of one address");
+        assert!(line.push(one("10.0.0.2", 5)).is_ok());
+        let mut next = || line.next().map(|one| one.what);
+        assert_eq!([next(), next(), next(), next()], [Some(1), Some(2), Some(5), None]);
+        line.leave(one("10.0.0.1", 1).origin);
+        assert_eq!(line.next().map(|one| one.what), Some(3));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address_and_who_waited_too_long_leaves() {
+        let mut line = Line::new(Bounds { places: 1, waiting: 9 });
+        for (address, what) in [("2001:db8::1", 1), ("2001:db8::2", 2), ("2001:db8:0:1::1", 3)] {
+            assert!(line.push(one(address, what)).is_ok());
+        }
+        assert_eq!([line.next().unwrap().what, line.next().unwrap().what], [1, 3]);
+        assert_eq!(line.late(Instant::from_nanos(1)), None);
+        assert_eq!(line.late(Instant::from_nanos(2)), Some(2));
+        for origin in [one("2001:db8::7", 0).origin, one("2001:db8:0:1::1", 0).origin] {
+            line.leave(origin);
+        }
+        assert!(line.counts.is_empty() && line.first().is_none());
+    }
+}
