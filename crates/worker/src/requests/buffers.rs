@@ -99,9 +99,13 @@ impl Buffers {
         !self.pool.has(bytes)
     }
 
-    /// Returns how many buffers of a size the tenant's reads have.
-    pub(super) fn reads(&self, tenant: TenantId, class: usize) -> usize {
-        self.reads.get(tenant.0 as usize).map_or(0, |reads| reads[class] as usize)
+    /// Returns the pool, and how many buffers of a size the tenant's reads have.
+    pub(super) fn pool_beside_reads(
+        &mut self,
+        tenant: TenantId,
+    ) -> (&mut BufPool, impl Fn(usize) -> usize) {
+        let reads = self.reads.get(tenant.0 as usize);
+        (&mut self.pool, move |class| reads.map_or(0, |reads| reads[class] as usize))
     }
 
     /// Returns whether the tenant's reads have no buffers.

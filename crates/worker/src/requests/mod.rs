@@ -19,8 +19,6 @@ pub(crate) use parked::Parked;
 pub(crate) use put_off::{PutOff, PutOffLines};
 pub(crate) use quota::{Position, Quotas, SHARE};
 
-use quota::CLASSES_MAX;
-
 use crate::Limits;
 
 /// The reason that a request finds no place now.
@@ -176,7 +174,7 @@ impl Requests {
         bytes: usize,
         yields: impl Fn() -> bool,
     ) -> Result<Option<Buf>, Shortage> {
-        let Buffers { pool, reserve, .. } = &self.buffers;
+        let reserve = self.buffers.reserve;
         let left = reserve.left_of_slots(self.slots.room(), &yields);
         if left == 0 {
             return Err(Shortage::OfWorker);
@@ -187,16 +185,16 @@ impl Requests {
         if bytes == 0 {
             return Ok(None);
         }
-        let reads = self.reads_by_class(tenant, pool.classes());
-        let (quotas, reserve) = (&mut self.quotas, *reserve);
+        let (pool, reads) = self.buffers.pool_beside_reads(tenant);
+        let quotas = &mut self.quotas;
         let mut holds_too_much = false;
         let may = |class, free| {
             let left = reserve.left(class, free, &yields);
-            let is_its = left > 0 && quotas.allows_payload(tenant, class, left, reads[class]);
+            let is_its = left > 0 && quotas.allows_payload(tenant, class, left, reads(class));
             holds_too_much |= !is_its && quotas.payloads(tenant, class) > 0;
             is_its
         };
-        match self.buffers.pool.take_where(bytes, may) {
+        match pool.take_where(bytes, may) {
             None if holds_too_much => Err(Shortage::OfTenant),
             None => Err(Shortage::OfWorker),
             Some(buf) => Ok(Some(buf)),
@@ -217,7 +215,7 @@ impl Requests {
         if left == 0 || slots == 0 {
             return Err(Shortage::OfWorker);
         }
-        let reads = self.reads_by_class(tenant, self.buffers.pool.classes());
+        let (pool, reads) = self.buffers.pool_beside_reads(tenant);
         // What came is held like any other request: who holds too much of that asks for no more.
         let (quotas, held) = (&mut self.awaited_quotas, &mut self.quotas);
         if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, slots) {
@@ -227,20 +225,14 @@ impl Requests {
             let left = reserve.left(class, free, &yields);
             left > 0
                 && quotas.allows_payload(tenant, class, left, 0)
-                && held.allows_payload(tenant, class, left, reads[class])
+                && held.allows_payload(tenant, class, left, reads(class))
         };
-        let buf = self.buffers.pool.take_but_last_where(bytes, may);
+        let buf = pool.take_but_last_where(bytes, may);
         let buf = buf.ok_or(Shortage::OfTenant)?;
         // The request counts as awaited, and not as held: see `end_awaiting`.
         self.awaited_quotas.hold(tenant, Some(buf.class()));
         self.awaited += 1;
         Ok(buf)
-    }
-
-    /// Returns how many buffers of each size the tenant's reads have.
-    fn reads_by_class(&self, tenant: TenantId, classes: usize) -> [usize; CLASSES_MAX] {
-        let reads = |class| if class < classes { self.buffers.reads(tenant, class) } else { 0 };
-        std::array::from_fn(reads)
     }
 
     /// Returns whether the tenant has nothing that comes back by itself: no request in flight, and no
