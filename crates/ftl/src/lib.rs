@@ -1,7 +1,7 @@
 //! A flash translation layer without I/O: volumes of 4 KiB pages over member devices that like to
 //! be written in long runs.
 //!
-//! [`create`] makes a volume, [`open`] opens one after a clean or an unclean stop. A [`Volume`]
+//! [`create`] makes a volume, [`open`](fn@open) opens one after a clean or an unclean stop. A [`Volume`]
 //! takes [`Request`]s and completions as values, and yields [`Command`]s for its members and
 //! [`Reply`]s. An acknowledged write survives the process; a flushed one survives power
 //! (docs/explanation/flash-translation.md).

@@ -1,6 +1,6 @@
 //! A volume: takes requests and completions, yields commands for its members and replies.
 //!
-//! Nothing here blocks, and nothing is allocated after [`open`](crate::open). The parts are types of
+//! Nothing here blocks, and nothing is allocated after [`open`](fn@crate::open). The parts are types of
 //! their own: what all share (`store`), reads, discards, the collector and the checkpointer.
 
 use contract::{Slot, Status};
