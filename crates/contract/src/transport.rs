@@ -321,6 +321,13 @@ pub trait Transport: Streams + Migrate {
 /// Connections that change workers (docs/adr/0007-moving-connections.md). A connection is told to
 /// be still, leaves one worker as a [`Ticket`], and is attached to another.
 pub trait Migrate {
+    /// Returns `true` if `conn` can go to the worker `to`. A number of no worker means another
+    /// process.
+    fn moves_to(&self, conn: ConnId, to: u16) -> bool {
+        let _any_can = (conn, to);
+        true
+    }
+
     /// Stops receiving from a connection that is to be detached, and noticing its end. Soon the
     /// connection [`is_still`](Migrate::is_still). [`pause`](Transport::pause) and
     /// [`resume`](Transport::resume) end this state.

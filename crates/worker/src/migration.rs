@@ -246,7 +246,7 @@ where
         let (draining, now) = (front.is_draining(), front.now);
         let conn = front.conns.find(id).filter(|conn| !conn.life.is_ending() && !draining);
         let conn = conn.ok_or(Stays::Gone)?;
-        if !conn.session.moves_to(to) {
+        if !conn.session.moves_to(to) || !front.net.moves_to(id, to) {
             return Err(Stays::Session);
         }
         if to == self.line.worker {

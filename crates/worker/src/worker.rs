@@ -389,17 +389,18 @@ where
         }
         let (front, worker) = (&mut self.engine.front, self.line.worker);
         let begun = self.drains.order_end(front, conn, until);
-        let begun = begun.map(|()| front.conns.peek(conn).listed(worker));
+        let begun = begun.map(|()| front.conns.peek(conn).listed(worker, &front.net));
         self.line.mailbox.report(Report::Ends { worker, conn, begun });
     }
 
     /// Describes some of the connections to the control plane.
     fn list(&mut self, from: u32) {
-        let (conns, worker) = (&self.engine.front.conns, self.line.worker);
+        let (front, worker) = (&self.engine.front, self.line.worker);
+        let conns = &front.conns;
         let first = (from as usize).min(conns.places());
         let end = (first + LIST_MAX).min(conns.places());
         let found = (first..end).filter_map(|place| conns.at(place));
-        let connections = found.map(|conn| conn.listed(worker)).collect();
+        let connections = found.map(|conn| conn.listed(worker, &front.net)).collect();
         let next = (end < conns.places()).then_some(end as u32);
         self.line.mailbox.report(Report::Listed { worker, from, connections, next });
     }

@@ -130,7 +130,8 @@ impl Loss {
 /// Returns what to do about a connection over TLS that did not come about.
 const fn advice(why: Insecurity) -> Option<&'static str> {
     match why {
-        Insecurity::Plain | Insecurity::BrokenOff => {
+        // Not where a handshake was broken off: whoever is on the way can do that.
+        Insecurity::Plain => {
             Some("does its listener have TLS? without TLS, its address begins with reflex://")
         }
         Insecurity::Wanted => Some("with TLS, its address begins with reflexs://"),
@@ -237,6 +238,21 @@ impl Default for Options {
             silence_max: Duration::from_secs(30),
             seed: 0,
             durability: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is on the way can break a handshake off, and would have the next one go without.
+    #[test]
+    fn nobody_is_advised_to_go_without_tls_because_a_handshake_broke_off() {
+        let said = |why| Loss::Network(CloseReason::Insecure(why)).to_string();
+        assert!(said(Insecurity::Plain).contains("reflex://"));
+        for why in [Insecurity::BrokenOff, Insecurity::Late, Insecurity::BadRecord] {
+            assert!(!said(why).contains("reflex://"), "{}", said(why));
         }
     }
 }

@@ -2,8 +2,11 @@
 //! another's.
 
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use contract::{ConnId, Migrate, Ticket};
+
+use crate::Spread;
 
 use super::{Flow, Kernel, Life, Phase, Place, SocketsOver};
 
@@ -17,6 +20,14 @@ impl<K: Kernel> SocketsOver<K> {
 }
 
 impl<K: Kernel> Migrate for SocketsOver<K> {
+    /// The keys of a connection over TLS cannot leave the process.
+    fn moves_to(&self, conn: ConnId, to: u16) -> bool {
+        let is_secured = self.table.find(conn).is_some_and(|found| found.secured.is_some());
+        let stays_here =
+            |(spread, _): &(Arc<Spread>, usize)| usize::from(to) < spread.hand_over_number();
+        !is_secured || self.table.spread.as_ref().is_some_and(stays_here)
+    }
+
     fn still(&mut self, conn: ConnId) {
         self.stop_reading(conn, Flow::Stilled);
     }

@@ -70,7 +70,8 @@ impl ServerTls {
         self.porter.welcome(socket, answer);
     }
 
-    pub(super) fn policy(&self) -> TlsPolicy {
+    /// Returns the part that TLS has at the listener.
+    pub fn policy(&self) -> TlsPolicy {
         self.policy
     }
 

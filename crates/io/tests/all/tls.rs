@@ -108,6 +108,8 @@ fn a_connection_changes_workers_in_the_middle_of_a_record<N: Network>() {
                 }
             }
         }
+        assert!(workers[at].sockets.moves_to(conn, 1 - at as u16));
+        assert!(!workers[at].sockets.moves_to(conn, 2), "not to another process");
         let ticket = workers[at].sockets.detach(conn, 1 - at as u16);
         at = 1 - at;
         conn = workers[at].sockets.attach(ticket).expect("there is a place");

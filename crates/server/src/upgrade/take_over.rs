@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
-use io::{Listener, Process};
+use io::{Listener, Process, TlsPolicy};
 use proto::nvme::{ExportedController, Held, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
@@ -31,6 +31,9 @@ const PLACE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The reason that a connection is refused for lack of a place.
 const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
+
+/// The reason that a connection without TLS is refused.
+const WANTS_TLS: &str = "its listener requires TLS now, which the connection is without";
 
 /// The number of times that a connection is offered to workers before it is given up.
 const OFFERS_MAX: usize = 100;
@@ -398,6 +401,9 @@ impl TakeOver<'_> {
         check_payload(&parcel, &session)?;
         let listener = self.listeners.get(&parcel.listener.0);
         parcel.listener = *listener.ok_or("its listener is not known")?;
+        if self.requires_tls(parcel.listener) {
+            return Err(WANTS_TLS.to_owned());
+        }
         for request in &mut parcel.requests {
             let place = self.places.get(&usize::from(request.device));
             let place = place.ok_or("it has a request for a device that is not there")?;
@@ -410,6 +416,14 @@ impl TakeOver<'_> {
             (*place, adopted) = (own, Some(kept));
         }
         Ok((parcel, socket, adopted))
+    }
+
+    /// Tells whether the connections of a listener of this process have to be over TLS. Those that
+    /// come from another process are not.
+    fn requires_tls(&self, id: ListenerId) -> bool {
+        let listeners = self.grounds.listeners.lock().expect("nobody panics");
+        let mut tls = listeners.iter().filter(|(one, _)| *one == id).filter_map(|(_, l)| l.tls());
+        tls.any(|tls| tls.policy() == TlsPolicy::Required)
     }
 
     /// Gives a connection that this process owns to a worker.

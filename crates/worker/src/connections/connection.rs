@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
-    Request, Session, Sight, Slot, Tag, TenantId,
+    ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, Migrate, NamespaceId,
+    ParcelRequest, Peer, Request, Session, Sight, Slot, Tag, TenantId,
 };
 
 use super::fence::Place;
@@ -295,7 +295,8 @@ impl<P: Session> Connection<P> {
     }
 
     /// Describes the connection of `worker` for the control plane.
-    pub(crate) fn listed(&self, worker: u16) -> Listed {
+    pub(crate) fn listed(&self, worker: u16, net: &impl Migrate) -> Listed {
+        let moves_to = |to| self.session.moves_to(to) && net.moves_to(self.id, to);
         Listed {
             conn: self.id,
             peer: self.peer,
@@ -303,8 +304,8 @@ impl<P: Session> Connection<P> {
             listener: self.listener.0,
             in_flight: self.outstanding.count as u32,
             messages: self.progress.messages,
-            can_move: self.session.moves_to(worker),
-            can_leave: self.session.moves_to(u16::MAX),
+            can_move: moves_to(worker),
+            can_leave: moves_to(u16::MAX),
             is_ending: self.life.is_ending(),
         }
     }

@@ -2,7 +2,7 @@
 //! asked for where they land.
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Fence, ParcelPlace, Payload, Status, Tell, TenantId};
+use contract::{ConnId, Fence, ParcelPlace, Payload, Report, Status, Tell, TenantId};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'I', tag])
@@ -39,6 +39,20 @@ fn a_connection_brings_whole_payloads_requests_to_ask_for_and_its_fence() {
     assert_eq!(rig.open_gate(true), gone, "the requests have the fence that they had");
     rig.hang_up(1);
     assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn a_connection_that_the_network_cannot_move_is_not_counted_among_those_that_leave() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.bind(0);
+    leave(&mut rig);
+    assert!(rig.departed().is_none());
+    let is_refusal = |report: &Report| matches!(report, Report::Moved { ended: Err(_), .. });
+    assert!(rig.reported().is_some_and(|report| is_refusal(&report)));
+    rig.tell(Tell::List { from: 0 });
+    let Some(Report::Listed { connections, .. }) = rig.reported() else { panic!("no list") };
+    assert_eq!([connections[0].can_move, connections[0].can_leave], [false, false]);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Place, Server};
+use crate::support::{Launch, Place, Server, V2};
+use contract::Hello;
 use nearflash::{Options, blocking};
 
 /// A folder with a certificate for 127.0.0.1, its key, and a server that they are for.
@@ -137,6 +138,16 @@ fn clients_over_tls_come_again_when_another_process_takes_over() {
     assert_eq!(second.address(), first.address());
     drop(first);
     assert_eq!(client.read(3, 512).unwrap(), [9; 512]);
+}
+
+#[test]
+fn a_plain_connection_stays_behind_where_a_successor_requires_tls() {
+    let safe = Safe::new();
+    let first = safe.launch("reflex", "&tls=allowed").start();
+    let _plain = V2::hello(first.listener(0), Hello::default()).unwrap();
+    let second = safe.launch("reflexs", "").with("--upgrade").start();
+    first.await_log("its listener requires TLS now");
+    second.await_log("took over 0 connections");
 }
 
 #[test]

@@ -40,6 +40,8 @@ struct Wire {
     lingers: bool,
     /// Connections that read nothing.
     deaf: Vec<u32>,
+    /// Connections that no other worker can have.
+    bound: Vec<u32>,
     /// Bodies for them, oldest first.
     unread: VecDeque<NetEvent>,
 }
@@ -91,6 +93,9 @@ impl Transport for Network {
 }
 
 impl Migrate for Network {
+    fn moves_to(&self, conn: ConnId, _: u16) -> bool {
+        !self.0.borrow().bound.contains(&conn.index)
+    }
     fn still(&mut self, _: ConnId) {}
     fn is_still(&self, _: ConnId) -> bool {
         true
@@ -461,6 +466,11 @@ impl Rig {
     pub(crate) fn tell(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
         self.letters.0.borrow_mut().push_back(tell);
         self.turns()
+    }
+
+    /// Has the network say that a connection goes to no other worker.
+    pub(crate) fn bind(&self, conn: u32) {
+        self.network.0.borrow_mut().bound.push(conn);
     }
 
     /// The next connection that left for another worker.
