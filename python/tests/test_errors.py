@@ -113,6 +113,8 @@ def test_a_fork_is_told(server: Server, volume: nearflash.Volume) -> None:
 
 
 def test_a_signal_ends_a_wait(own_server: Server) -> None:
+    # A process in the background of a shell begins with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with nearflash.open(own_server.url) as volume:
         into = bytearray(4096)
         os.kill(own_server.pid, signal.SIGSTOP)

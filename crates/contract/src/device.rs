@@ -77,7 +77,7 @@ pub trait Device {
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// Implements the methods of [`Device`](crate::Device) for a type with a device inside.
+/// Implements the methods of [`Device`] for a type with a device inside.
 /// `each!(self, device => expression)` is a macro that evaluates an expression on that device.
 #[macro_export]
 macro_rules! device_by {

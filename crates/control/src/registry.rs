@@ -4,7 +4,7 @@
 //! this SLO; on all other devices, it is best effort. A number is reused only when every worker has
 //! ended its epoch, and none of its requests is in flight or queued.
 //!
-//! The registry is made of parts, and does what concerns several of them: the [table](table) of
+//! The registry is made of parts, and does what concerns several of them: the [table] of
 //! tenants, the [devices], the [counters](meters) of workers, the [news] for workers, and the
 //! [activity] of all.
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Tenant`], [`Device`], [`Namespace`], [`Subsystem`], [`Host`], [`Listener`], [`AccessRule`]
 //! and [`Limits`] are written as the entries of a configuration file and of the state file, and
-//! everything that derives from a specification takes these structs. [`diff`] compares two lists of
+//! everything that derives from a specification takes these structs. [`diff`](fn@diff) compares two lists of
 //! such objects, and [`over`] makes the difference; a start, a reload, a live change and a hand-over
 //! all use both.
 //!

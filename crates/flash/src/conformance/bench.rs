@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use contract::{Buf, BufPool, Device, Instant};
 
-/// Size in blocks of the volumes that [`run`] asks for: 16 MiB.
+/// Size in blocks of the volumes that `run` asks for: 16 MiB.
 pub const BLOCKS: u64 = 32_768;
 
 /// The device under test, and the facts that the suite needs about the device.

@@ -1,5 +1,5 @@
 //! Kernel TCP and Unix sockets behind the ports of the network ([`Streams`], [`Transport`],
-//! [`Migrate`], [`Dial`]), alike over io_uring and epoll.
+//! `Migrate`, [`Dial`]), alike over io_uring and epoll.
 //!
 //! [`SocketsOver`] holds what does not depend on the kernel interface: the table of connections,
 //! their ends and deadlines, listeners, and the spreading of accepted connections over workers. A

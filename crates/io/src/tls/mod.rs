@@ -1,6 +1,6 @@
 //! TLS 1.3 on streams (docs/adr/0036-tls-in-the-worker.md).
 //!
-//! A thread beside the workers does the handshakes with rustls ([`porter`](Porter)). The keys of the
+//! A thread beside the workers does the handshakes with rustls (`porter`). The keys of the
 //! records are taken out of it, and the connection goes to its worker, which seals what it sends and
 //! opens what it receives ([`Secured`]) in its own memory, with one send a turn as without TLS.
 //! New keys of a connection (key updates) are derived by rustls.

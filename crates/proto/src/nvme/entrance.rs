@@ -18,13 +18,13 @@ use super::state::State;
 /// Services that the fabric needs from its environment. They are called from any thread and must
 /// not call the fabric.
 pub trait Environment: fmt::Debug + Send + Sync {
-    /// Wakes a worker, which then calls [`Fabric::poll`].
+    /// Wakes a worker, which then calls `Fabric::poll`.
     fn wake(&self, worker: u16);
 
     /// Fills `bytes` with unpredictable ones, for authentication.
     fn random(&self, bytes: &mut [u8]);
 
-    /// Has a thread that carries no I/O call [`Fabric::compute`].
+    /// Has a thread that carries no I/O call `Fabric::compute`.
     fn compute(&self);
 
     /// Yields the processor to other threads, one of which is inside the fabric's door. A thread of
@@ -34,8 +34,8 @@ pub trait Environment: fmt::Debug + Send + Sync {
         core::hint::spin_loop();
     }
 
-    /// Has a thread that carries no I/O store the reservations ([`Fabric::reservations_to_keep`]),
-    /// after [`Fabric::keep_reservations`] has asked for that.
+    /// Has a thread that carries no I/O store the reservations (`Fabric::reservations_to_keep`),
+    /// after `Fabric::keep_reservations` has asked for that.
     fn keep(&self) {}
 }
 

@@ -22,7 +22,7 @@ pub(super) const OF_NAMESPACE: u64 = 1 << 1;
 /// The capability bit of a feature that can be changed.
 const CHANGEABLE: u64 = 1 << 2;
 
-/// The values of a controller's features, except for events and write-through, which [`Controller`]
+/// The values of a controller's features, except for events and write-through, which `Controller`
 /// keeps elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Features {

@@ -4,7 +4,7 @@
 //!
 //! Format 2 is little-endian: protocol and format (2 bytes), the queue's number (8), whether the
 //! session comes from another process (1), then the fields in the order of [`put_session`]. The
-//! queue itself is not included, only its number ([`Queue::detach`]), because its controller is
+//! queue itself is not included, only its number (`Queue::detach`), because its controller is
 //! shared with other sessions.
 
 use alloc::boxed::Box;
