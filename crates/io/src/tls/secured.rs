@@ -8,8 +8,12 @@ use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
 use super::key::{Content, Key};
 
-/// Key updates, and other records without data, that may come in a row.
+/// Records without data that may come beyond those with data. Beside a record with data, one without
+/// may come each time; a row of them ends.
 const IDLE_MAX: u8 = 32;
+
+/// The records without data that a key update counts as, since keys are derived for it.
+const UPDATE_WEIGHT: u8 = 8;
 
 /// The source of the next keys of a connection.
 pub(super) enum Next {
@@ -56,7 +60,7 @@ pub(crate) struct Secured {
     pub(super) gone: usize,
     /// The peer has asked for new keys of this direction.
     pub(super) owes_update: bool,
-    /// Records in a row without data.
+    /// Records without data, less those with data since.
     idle: u8,
 }
 
@@ -87,10 +91,13 @@ impl Secured {
     pub(super) fn open(&mut self, bytes: &mut [u8], at: usize) -> Result<Opened, Insecurity> {
         let (length, content) = self.receiving.open(bytes, at)?;
         if content == Content::Data && length > 0 {
-            self.idle = 0;
+            self.idle = self.idle.saturating_sub(1);
             return Ok(Opened::Data(length));
         }
-        self.idle += 1;
+        self.idle += match content {
+            Content::Handshake => UPDATE_WEIGHT,
+            _ => 1,
+        };
         if self.idle > IDLE_MAX {
             return Err(Insecurity::Misbehaved);
         }

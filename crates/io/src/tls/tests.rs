@@ -132,7 +132,7 @@ fn what_arrives_is_what_was_sent_however_the_stream_is_cut() {
 fn keys_are_replaced_after_so_many_records_and_when_the_peer_asks() {
     let mut dice = Dice(3);
     let (mut server, mut client) = pair();
-    server.sending.records_max = 3;
+    server.sending.records_max = 9;
     for _ in 0..20 {
         let (sent, bytes) = frames(&mut dice, 10, 30_000);
         let stream = seal(&mut server, &sent);
@@ -216,6 +216,24 @@ fn noise_is_refused_and_records_without_data_are_bounded() {
         stream.extend_from_slice(&record[..length]);
     }
     let (_, why) = open(&mut client, &stream, &mut dice, 64);
+    assert_eq!(why, Some(Insecurity::Misbehaved));
+}
+
+#[test]
+fn keys_are_not_replaced_again_and_again_between_bytes() {
+    let mut dice = Dice(19);
+    let ((mut server, mut client), mut why) = (pair(), None);
+    for round in 0..20 {
+        let (mut record, mut byte) = ([0; 64], [0; 64]);
+        let length = server.update(&mut record).unwrap();
+        let more = server.sending.seal(&mut byte, 1, super::key::Content::Data).unwrap();
+        let stream = [&record[..length], &byte[..more]].concat();
+        why = open(&mut client, &stream, &mut dice, 64).1;
+        if why.is_some() {
+            assert!(round > 2, "some are taken");
+            break;
+        }
+    }
     assert_eq!(why, Some(Insecurity::Misbehaved));
 }
 
