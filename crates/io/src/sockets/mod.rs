@@ -236,7 +236,9 @@ impl<K: Kernel> Streams for SocketsOver<K> {
     fn give(&mut self, buf: Buf) {
         match buf.index() < RECORD_BUFFERS_FROM {
             true => self.kernel.give(buf),
-            false => self.table.spares.give(buf),
+            false => {
+                self.table.spares.give(buf).into_iter().for_each(|held| self.kernel.give(held))
+            }
         }
     }
 

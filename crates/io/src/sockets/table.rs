@@ -214,7 +214,7 @@ impl<P: Place> Table<P> {
         if let Some(mut secured) = self[index].secured.take()
             && let Some(carry) = secured.drop_carry()
         {
-            self.spares.give(carry);
+            self.spares.put(carry);
         }
         self[index].vacate();
         self.free.push(index);

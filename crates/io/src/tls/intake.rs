@@ -10,10 +10,13 @@ use super::secured::{Opened, Secured};
 pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
 
 /// Buffers for records that come in pieces. More are made when more connections have the beginning of
-/// a record at the same time than ever before, at most one for each, and one that is lent.
+/// a record at the same time than ever before, at most one for each, and one for each receive buffer:
+/// while one is lent to a session, the receive buffer with the record's end is not received into.
 #[derive(Default)]
 pub(crate) struct Spares {
     free: Vec<Buf>,
+    /// Receive buffers that are kept back for those that are lent.
+    held: Vec<Buf>,
     made: u32,
 }
 
@@ -27,8 +30,15 @@ impl Spares {
         })
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn give(&mut self, buf: Buf) {
+    /// Takes a buffer back that was lent. Returns a receive buffer that was kept back for it, if there
+    /// is one.
+    pub(crate) fn give(&mut self, buf: Buf) -> Option<Buf> {
+        self.put(buf);
+        self.held.pop()
+    }
+
+    /// Takes a buffer back that was not lent.
+    pub(crate) fn put(&mut self, buf: Buf) {
         self.free.push(buf);
     }
 }
@@ -40,7 +50,7 @@ pub(crate) struct Taken {
     pub(crate) joined: Option<(Buf, usize)>,
     /// The receive buffer with the data of whole records, and its length.
     pub(crate) opened: Option<(Buf, usize)>,
-    /// The receive buffer, if nothing in it is data.
+    /// The receive buffer, if nothing in it is data and none was lent for it.
     pub(crate) spent: Option<Buf>,
     /// The peer sends nothing more.
     pub(crate) is_closed: bool,
@@ -60,11 +70,12 @@ impl Secured {
     ) -> Result<Taken, (Buf, Insecurity)> {
         let mut taken = Taken::default();
         match self.take_into(spares, buf.prefix_mut(len), &mut taken) {
+            Ok(0) if taken.joined.is_some() => spares.held.push(buf),
             Ok(0) => taken.spent = Some(buf),
             Ok(opened) => taken.opened = Some((buf, opened)),
             Err(why) => {
                 if let Some((joined, _)) = taken.joined {
-                    spares.give(joined);
+                    spares.put(joined);
                 }
                 return Err((buf, why));
             }
@@ -138,7 +149,7 @@ impl Secured {
                 taken.joined = Some((carry, data));
                 return Ok(());
             }
-            _ => spares.give(carry),
+            _ => spares.put(carry),
         }
         taken.is_closed = opened? == Opened::Closed;
         Ok(())

@@ -96,11 +96,12 @@ fn open(
         buf.prefix_mut(now.len()).copy_from_slice(now);
         match to.take(&mut spares, buf, now.len()) {
             Ok(taken) => {
+                receive = taken.spent;
                 if let Some((joined, len)) = taken.joined {
                     data.extend_from_slice(&joined.bytes()[..len]);
-                    spares.give(joined);
+                    assert!(receive.is_none(), "it is kept back while the other is lent");
+                    receive = spares.give(joined);
                 }
-                receive = taken.spent;
                 if let Some((buf, len)) = taken.opened {
                     data.extend_from_slice(&buf.bytes()[..len]);
                     receive = Some(buf);
