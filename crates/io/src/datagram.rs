@@ -39,6 +39,17 @@ pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
+/// Connects a socket anew, so that the system chooses the source address again: it may be gone.
+pub(crate) fn reconnect(socket: impl AsFd, server: SocketAddr) -> Result<(), Error> {
+    let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
+    disconnect(&socket).map_err(fail)?;
+    rustix::net::connect(&socket, &server).map_err(fail)
+}
+
+fn disconnect(socket: impl AsFd) -> rustix::io::Result<()> {
+    rustix::net::connect_unspec(socket)
+}
+
 fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC;
@@ -94,4 +105,23 @@ pub(crate) fn secret() -> Result<[u8; 32], Error> {
         return Ok(bytes);
     }
     Err(Error::system("cannot draw a secret", std::io::Error::last_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disconnected_socket_has_no_source_address() {
+        let server = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server: SocketAddr = rustix::net::getsockname(&server).unwrap().try_into().unwrap();
+        let socket = connect(server).unwrap();
+        let source =
+            || -> SocketAddr { rustix::net::getsockname(&socket).unwrap().try_into().unwrap() };
+        assert!(source().ip().is_loopback());
+        disconnect(&socket).unwrap();
+        assert!(source().ip().is_unspecified());
+        reconnect(&socket, server).unwrap();
+        assert!(source().ip().is_loopback() && source().port() != 0);
+    }
 }

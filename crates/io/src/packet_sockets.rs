@@ -57,6 +57,8 @@ pub struct PacketSockets {
     /// Every other poll looks at packets first.
     packets_first: bool,
     is_held: bool,
+    /// The listener of packets turns new connections away.
+    refuses: bool,
     /// The process that made the sockets.
     process: u32,
 }
@@ -82,9 +84,9 @@ impl PacketSockets {
     ) -> Result<Packets<UdpLane>, Error> {
         let kept = rustix::net::sockopt::socket_recv_buffer_size(&socket).unwrap_or(0);
         // Within the machine nothing but the socket's memory is a bottleneck.
-        let (most, control) = match address.ip().is_loopback() {
-            true => ((kept / LOCAL_PACKETS).min(LOCAL_BYTES), Policy::Fixed(LOCAL_WINDOW)),
-            false => (NETWORK_BYTES, Policy::Delay),
+        let most = match address.ip().is_loopback() {
+            true => (kept / LOCAL_PACKETS).min(LOCAL_BYTES),
+            false => NETWORK_BYTES,
         };
         let most = most.max(Settings::PACKET_BYTES_MIN);
         let path = dials.then(|| datagram::path_bytes(&socket, address)).flatten();
@@ -96,11 +98,13 @@ impl PacketSockets {
         let settings = Settings {
             secret: datagram::secret()?,
             packet_bytes,
-            control,
+            control: Policy::Delay,
+            local: Policy::Fixed(LOCAL_WINDOW),
             channels_max: self.connections_max,
             messages_max: (2 * self.frames_max).max(256) + 2 * self.connections_max,
             pieces_max: 2 * self.frames_max.max(4096),
-            chunks_max: (kept / (2 * packet_bytes)).clamp(CHUNKS_MIN, landings + spares),
+            // Whatever is held fits into the spares, so the landings stay with the kernel.
+            chunks_max: (kept / (2 * packet_bytes)).clamp(CHUNKS_MIN, spares),
             ..base
         };
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
@@ -175,6 +179,7 @@ impl Network for PacketSockets {
             frames_max,
             packets_first: false,
             is_held: false,
+            refuses: false,
             process: std::process::id(),
         })
     }
@@ -201,13 +206,16 @@ impl Network for PacketSockets {
         self.is_held = is_held;
         self.streams.hold(is_held);
         if let Some(packets) = &mut self.packets {
-            packets.refuse(is_held);
+            packets.refuse(is_held || self.refuses);
         }
     }
 
     fn refuse(&mut self, id: ListenerId, refuses: bool) {
         match &mut self.packets {
-            Some(packets) if self.listener == Some(id) => packets.refuse(refuses || self.is_held),
+            Some(packets) if self.listener == Some(id) => {
+                self.refuses = refuses;
+                packets.refuse(refuses || self.is_held);
+            }
             _ => self.streams.refuse(id, refuses),
         }
     }
@@ -236,10 +244,10 @@ impl Streams for PacketSockets {
         self.packets_first = !self.packets_first;
         if self.packets_first {
             packets.poll(now, events, max);
-            self.streams.poll(now, events, max - (events.len() - before));
+            self.streams.poll(now, events, max.saturating_sub(events.len() - before));
         } else {
             self.streams.poll(now, events, max);
-            packets.poll(now, events, max - (events.len() - before));
+            packets.poll(now, events, max.saturating_sub(events.len() - before));
         }
     }
 

@@ -29,6 +29,11 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(5);
 /// A peer that says nothing for so long is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
+/// An association without a channel for so long is over for the end that opened it, and somewhat
+/// later for the other, so that a channel seldom meets an end.
+const IDLE_OPENER: Duration = Duration::from_secs(5);
+const IDLE_ACCEPTOR: Duration = Duration::from_secs(10);
+
 /// The pause before a hello is repeated; doubled each time, up to a second.
 const HELLO_PAUSE: Duration = Duration::from_millis(20);
 
@@ -151,6 +156,10 @@ impl Association {
         if self.waits_since.is_some_and(|since| now - since >= DEAD_AFTER) {
             return self.end(pools, Down::Silent);
         }
+        let is_idle = pools.channels_of[self.place as usize] == 0;
+        if is_idle && self.idle_until().is_some_and(|at| at <= now) {
+            return self.end(pools, Down::Idle);
+        }
         for place in self.paths() {
             let path = &mut pools.paths[place];
             if path.flight.window == NONE {
@@ -179,6 +188,12 @@ impl Association {
         }
     }
 
+    /// Returns when the association ends if it has no channel until then.
+    fn idle_until(&self) -> Option<Instant> {
+        let limit = if self.words.is_initiator { IDLE_OPENER } else { IDLE_ACCEPTOR };
+        self.words.idle_since.filter(|_| self.is_up()).map(|since| since + limit)
+    }
+
     /// Returns when the association needs attention next.
     pub(crate) fn wake_at(&self, pools: &Pools, now: Instant) -> Option<Instant> {
         let dead = self.waits_since.map(|since| since + DEAD_AFTER);
@@ -195,7 +210,7 @@ impl Association {
                 });
                 let is_quiet = self.waits_since.is_none() && !self.words.pings;
                 let alive = is_quiet.then(|| self.heard_at + KEEP_ALIVE);
-                times.chain([dead, alive]).flatten().min()
+                times.chain([dead, alive, self.idle_until()]).flatten().min()
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::channel::{State as ChannelState, Why};
 use crate::deadlines::Deadlines;
 use crate::directory::Directory;
 use crate::event::{AssociationId, Delivery, Down, Event};
-use crate::greet::Answer;
+use crate::greet::{Answer, forget, greet};
 use crate::head::{Head, PACKET_BYTES_MAX};
 use crate::hear::Place;
 use crate::packet::{Lent, Packet};
@@ -60,7 +60,9 @@ pub struct Endpoint {
     /// Associations by the peer's cookie.
     pub(crate) by_peer: Directory,
     pub(crate) answers: VecDeque<Answer>,
-    pub(crate) hellos: crate::greet::Rate,
+    /// Numbers of associations that we accepted, by the peer's address.
+    pub(crate) by_network: Directory,
+    pub(crate) rates: crate::greet::Rates,
 }
 
 impl Endpoint {
@@ -84,7 +86,8 @@ impl Endpoint {
             secret: Secret::new(settings.secret),
             by_peer: Directory::new(max),
             answers: VecDeque::with_capacity(ANSWERS_MAX),
-            hellos: crate::greet::Rate::default(),
+            by_network: Directory::new(max),
+            rates: crate::greet::Rates::default(),
             settings,
         }
     }
@@ -113,7 +116,8 @@ impl Endpoint {
         let cookie = self.secret.cookie();
         let association = Association::new(state, cookie, now, packet_bytes as u16);
         let place = self.associations.take(association)?;
-        let mut path = Path::new(lane, station, self.settings.control, packet_bytes);
+        let policy = self.settings.policy(&station);
+        let mut path = Path::new(lane, station, policy, packet_bytes);
         // The handshake proves the first path. That it carries full packets is believed until they
         // stay unanswered: so the least round trip is measured before there is a queue.
         (path.is_proven, path.bytes) = (true, packet_bytes as u16);
@@ -136,7 +140,7 @@ impl Endpoint {
     ) -> bool {
         let Some(place) = self.find(association) else { return false };
         let bytes = self.associations[place].packet_bytes;
-        let path = Path::new(lane, to, self.settings.control, usize::from(bytes));
+        let path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
         let mut proof = Proof::default();
         proof.ask(self.secret.cookie(), bytes, Some(now));
         let association = &mut self.associations[place];
@@ -154,7 +158,7 @@ impl Endpoint {
             return None;
         }
         let bytes = usize::from(association.packet_bytes);
-        let path = Path::new(lane, from, self.settings.control, bytes);
+        let path = Path::new(lane, from, self.settings.policy(&from), bytes);
         let is_added = association.add_path(&mut self.pools, path, Proof::default());
         is_added.then(|| self.door(head, lane, &from)).flatten()
     }
@@ -380,7 +384,7 @@ impl Endpoint {
             return true;
         }
         while let Some(place) = self.busy.front() {
-            if self.greet(now, place, packet) {
+            if greet(self, now, place, packet) {
                 return true;
             }
             let associations = self.associations.taken();
@@ -458,21 +462,22 @@ impl Endpoint {
     /// Plans the next attention to an association that has nothing to send now, and removes one
     /// that is over.
     fn settle(&mut self, now: Instant, place: u32) {
-        let association = &self.associations[place];
+        let is_idle = self.pools.channels_of[place as usize] == 0;
+        let association = &mut self.associations[place];
+        let words = &mut association.words;
+        words.idle_since = is_idle.then(|| words.idle_since.unwrap_or(now));
         let State::Over(why) = association.state else {
             let deadline = association.wake_at(&self.pools, now);
             return self.deadlines.set(place, deadline);
         };
-        if self.pools.channels_of[place as usize] > 0 {
+        if !is_idle {
             return self.deadlines.set(place, None);
         }
         let id = association.id();
         self.deadlines.set(place, None);
         let association = self.associations.give(place);
         self.generations[place as usize] = self.generations[place as usize].wrapping_add(1);
-        if association.peer_cookie != 0 {
-            self.by_peer.remove(association.peer_cookie);
-        }
+        forget(self, place, &association);
         for path in association.paths() {
             let path = self.pools.paths.give(path);
             if path.flight.window != NONE {

@@ -37,6 +37,8 @@ pub enum Down {
     Refused(u32),
     /// The association was closed here.
     Local,
+    /// The association has had no channel for a while.
+    Idle,
 }
 
 /// An event of an endpoint.

@@ -3,6 +3,8 @@
 //! An acceptor keeps nothing about a hello without a token. No answer to a hello is larger than the
 //! hello, and a reset is less than twice as large as the smallest packet.
 
+use core::time::Duration;
+
 use contract::Instant;
 use wire::packets::{
     AcceptBody, HELLO_BYTES, PacketHelloBody, PacketKind, REFUSED_FULL, RefuseBody, ResetBody,
@@ -10,7 +12,7 @@ use wire::packets::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::association::State;
+use crate::association::{Association, State};
 use crate::endpoint::Endpoint;
 use crate::event::{Down, Event};
 use crate::head::{HEAD_BYTES, Head};
@@ -18,11 +20,15 @@ use crate::packet::Packet;
 use crate::secret::{is_reset, reset_proof};
 use crate::station::Station;
 
-/// Hellos and resets a second that are answered.
+/// Hellos without a token that are answered in a second, and as many resets; and how many at once
+/// after a silence.
 const ANSWERED_PER_SECOND: u64 = 10_000;
+const ANSWERED_AT_ONCE: u32 = 64;
 
-/// Answers that may leave at once after a silence.
-const BURST: u64 = 64;
+/// Associations that are accepted in a second, and at once after a silence: the first windows of many
+/// would meet in one queue.
+const WELCOMED_PER_SECOND: u64 = 10_000;
+const WELCOMED_AT_ONCE: u32 = 64;
 
 /// A packet without an association that waits for its turn to leave.
 pub(crate) struct Answer {
@@ -52,30 +58,57 @@ impl Body {
     }
 }
 
-/// The answers that may leave: a bucket of [`BURST`] that fills with [`ANSWERED_PER_SECOND`].
+/// The right to do something so often: a bucket that fills with time.
 #[derive(Debug)]
-pub(crate) struct Rate {
+struct Rate {
+    /// The time in which one more comes in.
+    each: Duration,
+    /// The most that are in it.
+    most: u32,
     /// The time at which the bucket would be full.
     full_at: Instant,
 }
 
-impl Default for Rate {
-    fn default() -> Rate {
-        Rate { full_at: Instant::ZERO }
-    }
-}
-
 impl Rate {
-    /// Takes the right to one answer, or returns `false` if there is none.
+    fn new(per_second: u64, most: u32) -> Rate {
+        let each = Duration::from_nanos(1_000_000_000 / per_second);
+        Rate { each, most, full_at: Instant::ZERO }
+    }
+
+    /// Takes the right to one, or returns `false` if there is none.
     fn take(&mut self, now: Instant) -> bool {
-        let each = core::time::Duration::from_nanos(1_000_000_000 / ANSWERED_PER_SECOND);
-        let full_at = self.full_at.max(now) + each;
-        let may = full_at - now <= each * BURST as u32;
+        let full_at = self.full_at.max(now) + self.each;
+        let may = full_at - now <= self.each * self.most;
         if may {
             self.full_at = full_at;
         }
         may
     }
+}
+
+/// The limits of what strangers are granted. One kind takes nothing from another.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// Answers to hellos without a token.
+    hellos: Rate,
+    /// New associations.
+    welcomes: Rate,
+    resets: Rate,
+}
+
+impl Default for Rates {
+    fn default() -> Rates {
+        Rates {
+            hellos: Rate::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
+            welcomes: Rate::new(WELCOMED_PER_SECOND, WELCOMED_AT_ONCE),
+            resets: Rate::new(ANSWERED_PER_SECOND, ANSWERED_AT_ONCE),
+        }
+    }
+}
+
+/// Returns how many associations an address may have with us, of at most `max` of all.
+fn share(max: usize) -> usize {
+    (max / 8).max(8)
 }
 
 /// Returns the body of a packet of a fixed form.
@@ -105,13 +138,15 @@ impl Endpoint {
         self.pools.counters.unknown += u64::from(is_known.is_none());
     }
 
-    /// Answers a hello: without a token by a retry, with one by an association.
+    /// Answers a hello: without a token by a retry, with one by an association. Hellos without a
+    /// token are limited; those with one come from a station that receives our answers.
     fn hello(&mut self, now: Instant, lane: u8, from: Station, hello: &PacketHelloBody) {
-        if !self.hellos.take(now) {
-            self.pools.counters.hellos_dropped += 1;
+        let (peer_place, peer_cookie) = (hello.association.get(), hello.cookie.get());
+        if peer_cookie == 0 {
+            // The cookie of associations whose peer is not known yet.
+            self.pools.counters.unknown += 1;
             return;
         }
-        let (peer_place, peer_cookie) = (hello.association.get(), hello.cookie.get());
         let answer = |kind, body| Answer {
             lane,
             to: from,
@@ -121,24 +156,29 @@ impl Endpoint {
             body,
         };
         if !self.secret.knows(now, &from, peer_cookie, &hello.token) {
+            if !self.rates.hellos.take(now) {
+                self.pools.counters.hellos_dropped += 1;
+                return;
+            }
             let token = self.secret.token(now, &from, peer_cookie);
             return self.push_answer(answer(PacketKind::RETRY, Body::Retry(token)));
         }
-        let place = self.by_peer.get(peer_cookie).or_else(|| {
-            let bytes = self.settings.packet_bytes.min(usize::from(hello.packet_bytes.get()));
-            let bytes = bytes.max(HELLO_BYTES);
-            let place = self.admit(now, State::Half, (lane, from), bytes)?;
-            let association = &mut self.associations[place];
-            (association.peer_place, association.peer_cookie) = (peer_place, peer_cookie);
-            self.by_peer.insert(peer_cookie, place);
-            self.refresh(place);
-            Some(place)
-        });
-        let Some(place) = place else {
+        if self.by_peer.get(peer_cookie).is_none()
+            && !welcome(self, now, (lane, from), (peer_place, peer_cookie), hello)
+        {
             let refuse = RefuseBody { reason: REFUSED_FULL.into(), reserved: 0.into() };
             return self.push_answer(answer(PacketKind::REFUSE, Body::Refuse(refuse)));
-        };
-        let association = &self.associations[place];
+        }
+        let Some(place) = self.by_peer.get(peer_cookie) else { return };
+        let Some(association) = self.associations.get(place) else { return };
+        // Nobody hears the cookie of another's association.
+        let is_theirs = self.pools.paths[association.paths[0]].to == from
+            && association.peer_place == peer_place
+            && association.is_up();
+        if !is_theirs {
+            self.pools.counters.unknown += 1;
+            return;
+        }
         let accept = AcceptBody {
             association: (u32::from(self.settings.worker) << 24 | place).into(),
             packet_bytes: association.packet_bytes.into(),
@@ -170,11 +210,16 @@ impl Endpoint {
     /// Ends the greeting: the association is up.
     fn accepted(&mut self, now: Instant, head: &Head, accept: &AcceptBody) {
         let Some(place) = self.greeting(head) else { return };
+        let cookie = accept.cookie.get();
+        if cookie == 0 || self.by_peer.get(cookie).is_some() {
+            self.pools.counters.unknown += 1;
+            return;
+        }
         let association = &mut self.associations[place];
         let bytes = usize::from(accept.packet_bytes.get()).min(self.settings.packet_bytes);
         association.state = State::Up;
         association.peer_place = accept.association.get();
-        association.peer_cookie = accept.cookie.get();
+        association.peer_cookie = cookie;
         association.packet_bytes = bytes.max(HELLO_BYTES) as u16;
         self.pools.paths[association.paths[0]].bytes = association.packet_bytes;
         association.credits = head.credits.max(crate::credits::LEAST);
@@ -182,7 +227,7 @@ impl Endpoint {
         association.heard_at = now;
         // The acceptor waits for a packet with its cookie.
         association.words.pings = true;
-        self.by_peer.insert(accept.cookie.get(), place);
+        self.by_peer.insert(cookie, place);
         let id = self.associations[place].id();
         self.pools.events.push_back(Event::Up(id));
         self.refresh(place);
@@ -198,8 +243,8 @@ impl Endpoint {
     fn reset(&mut self, reset: &ResetBody) {
         let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
         let Some(place) = self.by_peer.get(cookie) else { return };
-        let is_theirs = self.associations[place].peer_place == theirs;
-        if is_theirs && is_reset(cookie, theirs, &reset.proof) {
+        let peer_place = self.associations.get(place).map(|association| association.peer_place);
+        if peer_place == Some(theirs) && is_reset(cookie, theirs, &reset.proof) {
             self.associations[place].end(&mut self.pools, Down::Reset);
             self.refresh(place);
         }
@@ -209,7 +254,7 @@ impl Endpoint {
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
-        if is_known || !self.hellos.take(now) {
+        if is_known || !self.rates.resets.take(now) {
             return;
         }
         let reset = ResetBody {
@@ -239,26 +284,76 @@ impl Endpoint {
         packet.finish(head, &self.pools.messages);
         true
     }
+}
 
-    /// Makes the hello of an association, if one is due.
-    pub(crate) fn greet(&mut self, now: Instant, place: u32, packet: &mut Packet) -> bool {
-        let association = &mut self.associations[place];
-        let Some(token) = association.hello(now) else { return false };
-        let path = &self.pools.paths[association.paths[0]];
-        packet.begin(path.lane, path.to, self.settings.packet_bytes);
-        let hello = PacketHelloBody {
-            association: (u32::from(self.settings.worker) << 24 | place).into(),
-            packet_bytes: (self.settings.packet_bytes as u16).into(),
-            reserved: 0.into(),
-            cookie: association.cookie.into(),
-            token,
-        };
-        packet.append(hello.as_bytes());
-        packet.pad(HELLO_BYTES);
-        let credits = self.pools.grant(self.associations.taken());
-        packet.finish(without_number(PacketKind::HELLO, (0, 0), credits), &self.pools.messages);
-        true
+/// Makes an association for a hello with a token, or leaves that to a later hello if there were
+/// many. Returns `false` if there is no room for it.
+fn welcome(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    (lane, from): (u8, Station),
+    peer: (u32, u64),
+    hello: &PacketHelloBody,
+) -> bool {
+    let network = from.network();
+    let theirs = endpoint.by_network.get(network).unwrap_or(0);
+    if theirs as usize >= share(endpoint.settings.associations_max) {
+        return false;
     }
+    let bytes = endpoint.settings.packet_bytes.min(usize::from(hello.packet_bytes.get()));
+    let bytes = bytes.max(HELLO_BYTES);
+    if !endpoint.rates.welcomes.take(now) {
+        // The peer says hello again.
+        endpoint.pools.counters.hellos_dropped += 1;
+        return true;
+    }
+    let Some(place) = endpoint.admit(now, State::Half, (lane, from), bytes) else { return false };
+    let association = &mut endpoint.associations[place];
+    (association.peer_place, association.peer_cookie) = peer;
+    endpoint.by_peer.insert(association.peer_cookie, place);
+    endpoint.by_network.insert(network, theirs + 1);
+    endpoint.refresh(place);
+    true
+}
+
+/// Forgets the peer of an association that is over.
+pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Association) {
+    if endpoint.by_peer.get(association.peer_cookie) == Some(place) {
+        endpoint.by_peer.remove(association.peer_cookie);
+    }
+    if association.words.is_initiator {
+        return;
+    }
+    let network = endpoint.pools.paths[association.paths[0]].to.network();
+    match endpoint.by_network.get(network) {
+        Some(others @ 2..) => endpoint.by_network.insert(network, others - 1),
+        _ => endpoint.by_network.remove(network),
+    }
+}
+
+/// Makes the hello of an association, if one is due.
+pub(crate) fn greet(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    place: u32,
+    packet: &mut Packet,
+) -> bool {
+    let association = &mut endpoint.associations[place];
+    let Some(token) = association.hello(now) else { return false };
+    let path = &endpoint.pools.paths[association.paths[0]];
+    packet.begin(path.lane, path.to, endpoint.settings.packet_bytes);
+    let hello = PacketHelloBody {
+        association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
+        packet_bytes: (endpoint.settings.packet_bytes as u16).into(),
+        reserved: 0.into(),
+        cookie: association.cookie.into(),
+        token,
+    };
+    packet.append(hello.as_bytes());
+    packet.pad(HELLO_BYTES);
+    let credits = endpoint.pools.grant(endpoint.associations.taken());
+    packet.finish(without_number(PacketKind::HELLO, (0, 0), credits), &endpoint.pools.messages);
+    true
 }
 
 /// Makes the packet that tells a peer that its association is over: the first at or above the
@@ -309,11 +404,10 @@ fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     #[test]
     fn answers_are_limited() {
-        let mut rate = Rate::default();
+        let mut rate = Rates::default().hellos;
         let now = Instant::ZERO + Duration::from_secs(1);
         assert_eq!((0..1000).filter(|_| rate.take(now)).count(), 64);
         let later = now + Duration::from_millis(1);

@@ -52,7 +52,7 @@ impl Association {
         place: Place,
     ) -> Result<(), Fatal> {
         let records = || Records::new(packet, HEAD_BYTES);
-        if let Some(error) = records().find_map(Result::err) {
+        if let Some(error) = records().find_map(|record| self.fault(record)) {
             return Err(error);
         }
         let path = &mut pools.paths[place.path];
@@ -80,6 +80,21 @@ impl Association {
             pools.paths[place.path].receipt.arrived(now, number, elicits, head.ack_now);
         }
         Ok(())
+    }
+
+    /// Returns what is wrong with a record. An open and its answer are the first message of their
+    /// direction, so that each channel has one open and one answer.
+    fn fault(&self, record: Result<Record, Fatal>) -> Option<Fatal> {
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => return Some(error),
+        };
+        let may = match Kind::of_wire(record.kind) {
+            Kind::Open => !self.words.is_initiator,
+            Kind::Opened => self.words.is_initiator,
+            _ => return None,
+        };
+        (!may || record.message != 0).then_some(Fatal::BadOpcode(u16::from(record.kind.0)))
     }
 
     /// Follows what the head of a packet says: the peer lives, its credits, what it has.
@@ -184,6 +199,10 @@ impl Association {
         };
         let is_due = pools.channels[channel].incoming.is_due(&hold);
         if record.bytes > 0 && place.chunk == NONE || !pools.has_room(is_due) {
+            return false;
+        }
+        if kind == Kind::Open && is_due && pools.messages.free() == 0 {
+            // There is no room for the answer.
             return false;
         }
         let chunk = hold.chunk;

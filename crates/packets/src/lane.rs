@@ -30,6 +30,10 @@ pub trait Lane {
     /// Starts to send the queued packets.
     fn kick(&mut self);
 
+    /// Prepares for a new association with the station that is dialled: the way there may have
+    /// changed. No association is left.
+    fn renew(&mut self, to: Station);
+
     /// Returns `true` if [`poll`](Lane::poll) would find something now.
     fn has_work(&self) -> bool;
 }

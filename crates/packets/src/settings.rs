@@ -1,6 +1,7 @@
 //! The settings that an endpoint is made with: its memory, its secret, and its rules.
 
 use crate::control::Policy;
+use crate::station::Station;
 
 /// The settings of an endpoint. Every table has its size from here, and none grows.
 #[derive(Clone, Debug)]
@@ -13,8 +14,10 @@ pub struct Settings {
     pub accepts: bool,
     /// The largest packet that the lanes carry both ways, in bytes.
     pub packet_bytes: usize,
-    /// The rule for the windows.
+    /// The rule for the windows of paths to other machines.
     pub control: Policy,
+    /// The rule for the windows of paths to loopback addresses.
+    pub local: Policy,
     /// Most associations.
     pub associations_max: usize,
     /// Most paths, of all associations together.
@@ -44,6 +47,7 @@ impl Settings {
         accepts: true,
         packet_bytes: 1400,
         control: Policy::Delay,
+        local: Policy::Fixed(64),
         associations_max: 4096,
         paths_max: 8192,
         windows_max: 1024,
@@ -67,4 +71,23 @@ impl Settings {
         chunks_max: 1024,
         ..Settings::WORKER
     };
+
+    /// Returns the rule for the window of a path to a station.
+    pub(crate) fn policy(&self, to: &Station) -> Policy {
+        if to.is_loopback() { self.local } else { self.control }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_decides_about_the_window_not_the_address_of_ours() {
+        let policy =
+            |peer: &str| Settings::WORKER.policy(&Station::Internet(peer.parse().unwrap()));
+        assert_eq!(policy("127.0.0.1:9"), Policy::Fixed(64));
+        assert_eq!(policy("[::ffff:127.0.0.1]:9"), Policy::Fixed(64));
+        assert_eq!(policy("10.0.0.1:9"), Policy::Delay);
+    }
 }

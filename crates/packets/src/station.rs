@@ -1,6 +1,6 @@
 //! The addresses that packets come from and go to.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// The address of a peer on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,26 @@ pub enum Station {
 }
 
 impl Station {
+    /// Returns `true` if the station is on this machine for certain.
+    pub(crate) fn is_loopback(&self) -> bool {
+        matches!(self, Station::Internet(address) if address.ip().to_canonical().is_loopback())
+    }
+
+    /// Returns a number for the address without its port. Addresses of one IPv6 network of 64 bits
+    /// have one number: a host may take as many of them as it likes.
+    pub(crate) fn network(&self) -> u64 {
+        // The prefixes are those of multicast, so no IPv6 station has them.
+        match self {
+            Station::Internet(address) => match address.ip().to_canonical() {
+                IpAddr::V4(v4) => 0xffff_0000 << 32 | u64::from(v4.to_bits()),
+                IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+            },
+            Station::Ethernet { mac, .. } => {
+                mac.iter().fold(0xfffe, |number, byte| number << 8 | u64::from(*byte))
+            }
+        }
+    }
+
     /// Writes the address in a form that is the same for the same address only.
     pub(crate) fn encode(&self) -> [u8; 28] {
         let mut bytes = [0; 28];
@@ -39,5 +59,29 @@ impl Station {
             }
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> Station {
+        Station::Internet(address.parse().unwrap())
+    }
+
+    #[test]
+    fn ports_and_hosts_of_an_ipv6_network_count_as_one() {
+        let network = |address| at(address).network();
+        assert_eq!(network("10.0.0.1:1"), network("10.0.0.1:2"));
+        assert_eq!(network("10.0.0.1:1"), network("[::ffff:10.0.0.1]:1"));
+        assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::2]:1"));
+        let cards = [1, 2].map(|byte| Station::Ethernet { mac: [2, 0, 0, 0, 0, byte], queue: 0 });
+        let all = [at("10.0.0.1:1"), at("10.0.0.2:1"), at("[2001:db8::1]:1"), cards[0], cards[1]];
+        for (n, one) in all.iter().enumerate() {
+            assert!(all[n + 1..].iter().all(|other| other.network() != one.network()), "{one:?}");
+        }
+        assert!(at("127.0.0.9:1").is_loopback() && at("[::1]:1").is_loopback());
+        assert!(!all.iter().any(Station::is_loopback));
     }
 }

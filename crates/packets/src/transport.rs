@@ -70,7 +70,7 @@ pub struct Packets<L> {
     packet: Packet,
     arrived: Vec<Arrived>,
     events: VecDeque<NetEvent>,
-    /// Events that were taken: the number of the first of `events`.
+    /// Polls so far. Places in `events` hold until the next one.
     taken: u64,
     /// Buffers for bytes on their way up.
     bufs: Vec<Buf>,
@@ -158,9 +158,14 @@ impl<L: Lane> Packets<L> {
 
     /// Gives channels to dials, as many as may be opened now.
     fn connect(&mut self, now: Instant) {
+        // A new channel may have the place of one whose end was not followed yet.
+        if self.partly.is_some() || self.endpoint.has_events() {
+            return;
+        }
         while let Some(&place) = self.caller.waiting.front() {
             let Some(server) = self.caller.server else { return };
             if self.caller.association.is_none() {
+                self.lane.renew(server);
                 self.caller.association = self.endpoint.dial(now, 0, server);
                 (self.caller.is_up, self.caller.refusal) = (false, None);
             }
@@ -274,9 +279,14 @@ impl<L: Lane> Packets<L> {
         if self.caller.association != Some(association) {
             return;
         }
+        if why == Down::Idle {
+            // Dials that wait begin another one.
+            self.caller.association = None;
+            return;
+        }
         let errno = self.caller.refusal.take().unwrap_or(match why {
             Down::Silent => TIMED_OUT,
-            Down::Reset | Down::Local => RESET,
+            Down::Reset | Down::Local | Down::Idle => RESET,
             Down::Refused(_) => REFUSED,
         });
         self.caller.association = None;

@@ -1,7 +1,7 @@
 //! The words of an association: what its channels have to say, what was lost, and which opens the
 //! peer has. `pack.rs` puts them into packets.
 
-use contract::Frame;
+use contract::{Frame, Instant};
 
 use crate::channel::{Owed, State, Why};
 use crate::flags::Flags;
@@ -59,6 +59,8 @@ pub(crate) struct Words {
     /// Pieces to be sent again.
     pub lost: Queue,
     opens: Opens,
+    /// Since when there has been no channel.
+    pub idle_since: Option<Instant>,
     /// A ping has to leave.
     pub pings: bool,
     /// `true` if this end opened the association, and so may open channels.
@@ -73,6 +75,7 @@ impl Words {
             speakers: Queue::EMPTY,
             lost: Queue::EMPTY,
             opens: Opens::NONE,
+            idle_since: None,
             pings: false,
             is_initiator,
         }

@@ -21,7 +21,7 @@ use rustix::net::SendFlags;
 
 use self::block::Block;
 use crate::uring::provided::ProvidedBuffers;
-use crate::{Error, Owner, Ring, RingEvent, carve};
+use crate::{Error, Owner, Ring, RingEvent, carve, datagram};
 
 /// The provided-buffer group of the lane.
 const GROUP: u16 = 1;
@@ -159,7 +159,9 @@ impl UdpLane {
         None
     }
 
-    /// Finds the packets in a received buffer. A single one stays where it is.
+    /// Finds the packets in a received buffer. A single one stays where it is, unless too few
+    /// buffers would be left for the kernel: then what was held would wait for packets that nobody
+    /// receives.
     fn land(&mut self, buf: Buf, bytes: usize, arrived: &mut Vec<Arrived>) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
@@ -169,7 +171,8 @@ impl UdpLane {
         };
         let whole = out.payload_data().len();
         let each = run_of(out.control_data()).unwrap_or(whole).max(1);
-        if whole <= each {
+        let is_plenty = 4 * self.provided.available() >= self.landings;
+        if whole <= each && is_plenty {
             let (lane, at, bytes, is_marked) = (0, PACKET_AT, whole, false);
             return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
         }
@@ -262,6 +265,15 @@ impl Lane for UdpLane {
         self.arm();
     }
 
+    fn renew(&mut self, to: Station) {
+        if let Station::Internet(server) = to
+            && self.is_connected
+            && let Err(error) = datagram::reconnect(&self.socket, server)
+        {
+            tracing::debug!(%error, "cannot look for the way to the server anew");
+        }
+    }
+
     fn has_work(&self) -> bool {
         let starts = self.receive == Receive::Idle && self.provided.available() > 0;
         starts || self.ring.has_events(Owner::PACKETS)
@@ -300,4 +312,35 @@ fn run_of(control: &[u8]) -> Option<usize> {
     };
     let is_run = word(8)? == libc::SOL_UDP && word(12)? == libc::UDP_GRO;
     word(16).filter(|bytes| is_run && *bytes > 0).map(|bytes| bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reactor, Ring};
+
+    #[test]
+    fn packets_that_are_held_leave_buffers_for_others() {
+        let ring = Ring::new().unwrap();
+        let socket = Arc::new(datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+        let server: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        let sizes = LaneSizes { landings: 8, spares: 16, blocks: 4, packet_bytes: 1200 };
+        let mut lane = UdpLane::new(&ring, socket, false, sizes).unwrap();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut held = Vec::new();
+        for n in 0..16 {
+            peer.send_to(&[n; 100], server).unwrap();
+            for _ in 0..10_000 {
+                lane.poll(&mut held);
+                lane.kick();
+                if held.len() > usize::from(n) {
+                    break;
+                }
+                ring.enter(Some(Some(std::time::Duration::from_millis(1))));
+            }
+            let last = held.last().expect("it arrives");
+            assert_eq!((held.len(), last.buf.bytes()[last.at]), (usize::from(n) + 1, n));
+        }
+        held.into_iter().for_each(|arrived| lane.give(arrived.buf));
+    }
 }

@@ -181,3 +181,19 @@ fn strangers_harm_nobody() {
     });
     assert!(seen.iter().all(|end| end.closed.is_empty()), "the connection stays");
 }
+
+#[test]
+fn the_end_of_a_hold_does_not_end_a_refusal() {
+    let (mut server, address) = server();
+    let mut client = client(address);
+    let mut seen = <[Seen; 2]>::default();
+    server.sockets.refuse(ListenerId(7), true);
+    server.sockets.hold(true);
+    server.sockets.hold(false);
+    client.sockets.dial(client.clock.now());
+    until(&mut server, &mut client, &mut seen, |seen| seen[1].closed.len() == 1);
+    assert!(seen[0].opened.is_empty());
+    server.sockets.refuse(ListenerId(7), false);
+    client.sockets.dial(client.clock.now());
+    until(&mut server, &mut client, &mut seen, |seen| seen[0].opened.len() == 1);
+}

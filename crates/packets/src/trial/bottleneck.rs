@@ -30,6 +30,8 @@ struct Flood {
     ahead: usize,
     port: Port,
     control: Policy,
+    /// The time after the start in which nothing is sent.
+    rest: Duration,
 }
 
 /// The measures of a flood after its start.
@@ -68,11 +70,7 @@ impl Flood {
             let endpoint = &mut world.nodes[node].endpoint;
             let to = World::station(receiver, 0);
             let association = endpoint.dial(world.now, 0, to).unwrap();
-            let conn = endpoint.connect(association).unwrap();
-            for _ in 0..self.ahead {
-                Flood::say(endpoint, conn, self.bytes, &mut arena);
-            }
-            conns.push(conn);
+            conns.push((node, endpoint.connect(association).unwrap()));
         }
         let mut delivered = std::vec![0u64; self.senders];
         let run = |world: &mut World, until: Instant, delivered: &mut [u64], arena: &mut Arena| {
@@ -87,6 +85,13 @@ impl Flood {
                 other => panic!("nothing ends: {other:?}"),
             });
         };
+        let begun = world.now + self.rest;
+        run(&mut world, begun, &mut delivered, &mut arena);
+        for (node, conn) in conns {
+            for _ in 0..self.ahead {
+                Flood::say(&mut world.nodes[node].endpoint, conn, self.bytes, &mut arena);
+            }
+        }
         let (start, end) = (world.now + warm, world.now + warm + over);
         run(&mut world, start, &mut delivered, &mut arena);
         let port = &mut world.nodes[receiver].ports[0];
@@ -122,7 +127,14 @@ fn one_sender_fills_a_link_and_keeps_the_queue_short() {
     for (rate, delay_us) in [(125_000_000, 20), (1_250_000_000, 10), (1_250_000_000, 30)] {
         let delay = Duration::from_micros(delay_us);
         let port = Port { rate, delay, queue_bytes: 4 << 20, ..Port::FAST };
-        let flood = Flood { senders: 1, bytes: 4096, ahead: 256, port, control: Policy::Delay };
+        let flood = Flood {
+            senders: 1,
+            bytes: 4096,
+            ahead: 256,
+            port,
+            control: Policy::Delay,
+            rest: Duration::ZERO,
+        };
         let measured = flood.run(SECOND / 20, SECOND / 20);
         assert!(measured.utilisation >= 0.90, "{measured:?}");
         assert!(measured.queued_most <= measured.queue_goal, "{measured:?}");
@@ -133,7 +145,14 @@ fn one_sender_fills_a_link_and_keeps_the_queue_short() {
 #[test]
 fn eight_senders_share_a_link_evenly() {
     let port = Port { queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood { senders: 8, bytes: 4096, ahead: 64, port, control: Policy::Delay };
+    let flood = Flood {
+        senders: 8,
+        bytes: 4096,
+        ahead: 64,
+        port,
+        control: Policy::Delay,
+        rest: Duration::ZERO,
+    };
     let measured = flood.run(SECOND / 10, SECOND / 5);
     assert!(measured.jain >= 0.95, "{measured:?}");
     assert!(measured.utilisation >= 0.90, "{measured:?}");
@@ -141,8 +160,10 @@ fn eight_senders_share_a_link_evenly() {
 
 #[test]
 fn a_hundred_senders_do_not_collapse() {
+    // All are acquainted before the first one sends: it is their number that is tried.
+    let rest = SECOND / 5;
     let port = Port { queue_bytes: 500_000, ..Port::FAST };
-    let flood = Flood { senders: 100, bytes: 4096, ahead: 32, port, control: Policy::Delay };
+    let flood = Flood { senders: 100, bytes: 4096, ahead: 32, port, control: Policy::Delay, rest };
     let measured = flood.run(SECOND / 10, SECOND / 10);
     assert!(measured.utilisation >= 0.80, "{measured:?}");
     // Of about 27 000 messages.
@@ -152,7 +173,14 @@ fn a_hundred_senders_do_not_collapse() {
 #[test]
 fn marks_keep_the_queue_shorter_than_the_target_would() {
     let port = Port { mark_bytes: 30_000, queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood { senders: 2, bytes: 4096, ahead: 256, port, control: Policy::Delay };
+    let flood = Flood {
+        senders: 2,
+        bytes: 4096,
+        ahead: 256,
+        port,
+        control: Policy::Delay,
+        rest: Duration::ZERO,
+    };
     let measured = flood.run(SECOND / 20, SECOND / 20);
     assert!(measured.utilisation >= 0.90, "{measured:?}");
     assert!(measured.queued_most < 0.6 * measured.queue_goal, "{measured:?}");
@@ -161,7 +189,14 @@ fn marks_keep_the_queue_shorter_than_the_target_would() {
 #[test]
 fn a_fixed_window_stays_whatever_the_queue() {
     let port = Port { queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood { senders: 1, bytes: 4096, ahead: 256, port, control: Policy::Fixed(64) };
+    let flood = Flood {
+        senders: 1,
+        bytes: 4096,
+        ahead: 256,
+        port,
+        control: Policy::Fixed(64),
+        rest: Duration::ZERO,
+    };
     let measured = flood.run(SECOND / 20, SECOND / 20);
     assert!(measured.utilisation >= 0.99, "{measured:?}");
     // All of the window but what is on the way.

@@ -89,6 +89,9 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
         world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
     };
     run(&mut world, &mut talks, Duration::from_secs(1));
+    // A channel that says nothing.
+    world.nodes[0].endpoint.connect(talks.up[0].1).unwrap();
+    run(&mut world, &mut talks, Duration::from_secs(1));
     let (before, steps) = (sent(&world), world.steps);
     run(&mut world, &mut talks, Duration::from_secs(1000));
     // A question and its answer each time.

@@ -39,7 +39,7 @@ impl Chance {
 }
 
 /// Sets length and checksum of a packet.
-fn seal(packet: &mut [u8]) {
+pub(crate) fn seal(packet: &mut [u8]) {
     let bytes = packet.len() as u16;
     packet[2..4].copy_from_slice(&bytes.to_le_bytes());
     packet[36..40].fill(0);

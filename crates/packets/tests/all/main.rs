@@ -3,6 +3,7 @@
 
 mod allocations;
 mod fuzz_packets;
+mod liars;
 mod pair;
 // The protocols' fuzz tests count their rounds in the same way.
 #[allow(dead_code, reason = "replays need no special treatment here")]

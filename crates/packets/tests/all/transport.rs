@@ -64,6 +64,8 @@ struct End {
     air: Rc<RefCell<Air>>,
     me: usize,
     bufs: Vec<Buf>,
+    /// Associations that were begun.
+    renewals: usize,
 }
 
 fn station(end: usize) -> Station {
@@ -107,6 +109,11 @@ impl Lane for End {
 
     fn kick(&mut self) {}
 
+    fn renew(&mut self, to: Station) {
+        assert_eq!(to, station(1 - self.me));
+        self.renewals += 1;
+    }
+
     fn has_work(&self) -> bool {
         false
     }
@@ -126,7 +133,7 @@ fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
         chunks_max: 64,
         ..base
     };
-    let lane = End { air: air.clone(), me, bufs: bufs(96, 1500) };
+    let lane = End { air: air.clone(), me, bufs: bufs(96, 1500), renewals: 0 };
     // So few that bytes have to wait for them.
     let up = bufs(6, 1000);
     Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, lane, up)
@@ -281,4 +288,83 @@ fn a_dial_to_nobody_ends() {
         panic!("{events:?}")
     };
     assert_eq!(ended, conn);
+}
+
+/// Turns both ends for a while, and returns the events of the client.
+fn turns(
+    air: &Rc<RefCell<Air>>,
+    ends: &mut [Packets<End>; 2],
+    count: usize,
+) -> (Vec<NetEvent>, Vec<NetEvent>) {
+    let mut events = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let now = air.borrow().now + Duration::from_micros(50);
+        air.borrow_mut().now = now;
+        for (end, events) in ends.iter_mut().zip([&mut events.0, &mut events.1]) {
+            end.poll(now, events, 64);
+            end.kick(now);
+        }
+    }
+    events
+}
+
+#[test]
+fn a_dial_does_not_overtake_the_end_of_the_channel_before_it() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Rc::new(RefCell::new(air));
+    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    ends[0].listen(Some(ListenerId(1)));
+    ends[1].dial_to(station(0));
+    let conns = [ends[1].dial(now), ends[1].dial(now)];
+    let (opened, _) = turns(&air, &mut ends, 40);
+    let [NetEvent::Opened { conn: first, .. }, NetEvent::Opened { conn: second, .. }] = opened[..]
+    else {
+        panic!("{opened:?}")
+    };
+    // All buffers of the client are in use, so the end of the first is not followed yet.
+    let mut body = bufs(1, 8000).pop();
+    let head = FrameHead::new(&[1; 8]);
+    let frame = Frame { head, body: body.take(), body_len: 8000 };
+    ends[0].send(now, second, frame);
+    let (_, mut events) = turns(&air, &mut ends, 40);
+    ends[0].close(first);
+    turns(&air, &mut ends, 40);
+    let third = ends[1].dial(air.borrow().now);
+    for _ in 0..40 {
+        let (_, more) = turns(&air, &mut ends, 1);
+        events.extend(more);
+        for event in std::mem::take(&mut events) {
+            match event {
+                NetEvent::Received { buf, .. } => ends[1].give(buf),
+                other => events.push(other),
+            }
+        }
+    }
+    let closed =
+        |event: &NetEvent| matches!(event, NetEvent::Closed { conn, .. } if *conn == conns[0]);
+    let opened =
+        |event: &NetEvent| matches!(event, NetEvent::Opened { conn, .. } if *conn == third);
+    assert!(events.iter().any(closed) && events.iter().any(opened), "{events:?}");
+}
+
+#[test]
+fn each_association_looks_for_the_way_anew() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Rc::new(RefCell::new(air));
+    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    ends[0].listen(Some(ListenerId(1)));
+    ends[1].dial_to(station(0));
+    for round in 1..=3 {
+        let conns = [(); 2].map(|()| ends[1].dial(air.borrow().now));
+        let (_, opened) = turns(&air, &mut ends, 40);
+        assert_eq!((opened.len(), ends[1].lane().renewals), (2, round));
+        conns.iter().for_each(|conn| ends[1].close(*conn));
+        turns(&air, &mut ends, 40);
+        // An association without connections ends. The next dial begins another one.
+        let later = air.borrow().now + Duration::from_secs(6);
+        air.borrow_mut().now = later;
+        turns(&air, &mut ends, 2);
+    }
 }
