@@ -220,8 +220,9 @@ impl Office {
         let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
         let who = Caller::Signal { signal: "SIGHUP" };
         let mut record = Record::beside_http(who, "RELOAD", about, outcome);
-        if let Ok(Reloaded { later, overruled }) = &reloaded {
-            let lists = [("needs_restart", later), ("overruled", overruled)].into_iter();
+        if let Ok(Reloaded { later, overruled, unread }) = &reloaded {
+            let lists = [("needs_restart", later), ("overruled", overruled), ("unread", unread)];
+            let lists = lists.into_iter();
             let lists = lists.filter(|(_, list)| !list.is_empty());
             let lists: Map<String, Value> =
                 lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();

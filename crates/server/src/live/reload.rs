@@ -22,6 +22,8 @@ pub(crate) struct Reloaded {
     pub(crate) later: Vec<String>,
     /// The differences that operators' changes override.
     pub(crate) overruled: Vec<String>,
+    /// The faults of certificates that were to be read again.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Has a running server take another configuration.
@@ -51,13 +53,13 @@ impl Reload<'_> {
             }
         }
         later.extend(devices.close_devices(inner, &wanted));
-        later.extend(inner.open.iter().filter_map(|open| open.renew().err()));
+        let unread = inner.open.iter().filter_map(|open| open.renew().err()).collect();
         devices.follow_devices(&before_devices, &inner.world.config.all_devices());
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
         keep_identities(&self.0.ground.places, inner);
         self.0.show(inner);
-        Ok(Reloaded { later, overruled })
+        Ok(Reloaded { later, overruled, unread })
     }
 
     /// Takes all but the tenants.

@@ -27,11 +27,15 @@ pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
 }
 
 /// Describes the result of a reload.
-fn told(Reloaded { later, overruled }: &Reloaded) -> String {
+fn told(Reloaded { later, overruled, unread }: &Reloaded) -> String {
     let mut told = "the configuration is reloaded".to_owned();
     for (what, list) in [
         ("these need an upgrade or a restart", later),
         ("these were changed while the server ran, and stay so whatever the file says", overruled),
+        (
+            "these listeners keep their old certificates until a reload can read the new ones",
+            unread,
+        ),
     ] {
         if !list.is_empty() {
             told.push_str(&format!("; {what}: {}", list.join(", ")));
@@ -48,4 +52,17 @@ fn read(args: &Args, live: &Live) -> Result<Config, String> {
     let draft = Draft::of(&base, &changes.made_to(&base), beside);
     draft.map_err(|mistakes| located(args, &mistakes))?;
     Ok(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_cannot_be_read_needs_no_restart() {
+        let unread = vec!["no private key in PEM".to_owned()];
+        let told = told(&Reloaded { unread, ..Reloaded::default() });
+        assert!(told.contains("keep their old certificates") && told.contains("no private key"));
+        assert!(!told.contains("restart"), "{told}");
+    }
 }
