@@ -109,7 +109,9 @@ impl fmt::Display for Insecurity {
             Insecurity::NotYetValid => "its certificate is not valid yet (is the clock right?)",
             Insecurity::WrongName => "its certificate is for another name",
             Insecurity::WrongFingerprint => "its certificate has another fingerprint",
-            Insecurity::BadCertificate => "its certificate makes no sense",
+            Insecurity::BadCertificate => {
+                "its certificate makes no sense, or is an authority's own (CA:TRUE)"
+            }
             Insecurity::Alert(number) => {
                 return write!(
                     f,
