@@ -195,6 +195,7 @@ fn scratch_stays_while_a_probe_may_still_write_there() {
 }
 
 #[test]
+#[ignore = "full: no probe is sent while the machine is overcommitted"]
 fn a_measurement_gives_way_to_load_and_is_cancelled() {
     let promises = "[[tenant]]\nname = \"gold\"\nlatency_us = 20000\niops = 500\n\
                     [[access]]\nfrom = \"anyone\"\nrights = \"read-write\"\n";
