@@ -246,7 +246,7 @@ impl Default for Options {
 mod tests {
     use super::*;
 
-    /// Whoever is on the way can break a handshake off, and would have the next one go without.
+    /// A stranger on the way can break a handshake off, and would have the next one go without TLS.
     #[test]
     fn nobody_is_advised_to_go_without_tls_because_a_handshake_broke_off() {
         let said = |why| Loss::Network(CloseReason::Insecure(why)).to_string();

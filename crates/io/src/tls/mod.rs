@@ -5,7 +5,7 @@
 //! opens what it receives ([`Secured`]) in its own memory, with one send a turn as without TLS.
 //! New keys of a connection (key updates) are derived by rustls.
 //!
-//! What is deliberately not here: messages of a handshake, and certificates, which are rustls's.
+//! This module leaves the messages of a handshake and certificates to rustls.
 
 mod certificate;
 mod ciphers;

@@ -482,14 +482,14 @@ mod tests {
             assert!(self.hall.collect(&self.inbox, now));
         }
 
-        /// One that comes and says nothing.
+        /// Returns a client that says nothing.
         fn silent(&mut self, now: Instant) -> UnixStream {
             let (here, there) = UnixStream::pair().unwrap();
             self.comes(here.into(), now);
             there
         }
 
-        /// One that comes and sends its hello.
+        /// Returns a client that sends its hello.
         fn speaking(&mut self, now: Instant) -> Handshake {
             let there = self.silent(now);
             let mut client = Handshake::new(there.into(), self.client.side().unwrap(), false);

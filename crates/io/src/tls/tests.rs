@@ -113,6 +113,17 @@ fn open(
     (data, None)
 }
 
+/// Returns a hundred sealed records without data.
+fn empty_records(from: &mut Secured) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..100 {
+        let mut record = [0; 64];
+        let length = from.sending.seal(&mut record, 0, super::key::Content::Data).unwrap();
+        stream.extend_from_slice(&record[..length]);
+    }
+    stream
+}
+
 #[test]
 fn what_arrives_is_what_was_sent_however_the_stream_is_cut() {
     let mut dice = Dice(7);
@@ -201,21 +212,11 @@ fn noise_is_refused_and_records_without_data_are_bounded() {
         client.drop_carry();
     }
     let (_, mut client) = (client, pair().1);
-    let mut stream = Vec::new();
-    for _ in 0..100 {
-        let mut record = [0; 64];
-        let length = server.sending.seal(&mut record, 0, super::key::Content::Data).unwrap();
-        stream.extend_from_slice(&record[..length]);
-    }
+    let stream = empty_records(&mut server);
     let (_, why) = open(&mut client, &stream, &mut dice, 64);
     assert_eq!(why, Some(Insecurity::BadRecord), "they are another connection's");
     let (mut server, mut client) = pair();
-    let mut stream = Vec::new();
-    for _ in 0..100 {
-        let mut record = [0; 64];
-        let length = server.sending.seal(&mut record, 0, super::key::Content::Data).unwrap();
-        stream.extend_from_slice(&record[..length]);
-    }
+    let stream = empty_records(&mut server);
     let (_, why) = open(&mut client, &stream, &mut dice, 64);
     assert_eq!(why, Some(Insecurity::Misbehaved));
 }

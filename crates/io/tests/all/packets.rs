@@ -33,7 +33,7 @@ fn client(server: SocketAddr) -> Packets {
     client
 }
 
-/// What both ends have seen.
+/// The events of both ends.
 #[derive(Default)]
 struct Seen {
     opened: Vec<ConnId>,

@@ -59,7 +59,7 @@ impl Air {
     }
 }
 
-/// One end of the air.
+/// The lane of one end, which sends through the air.
 struct End {
     air: Rc<RefCell<Air>>,
     me: usize,
@@ -139,7 +139,18 @@ fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
     Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, lane, up)
 }
 
-/// What one end has seen, and what it has still to say.
+/// Returns a server and a client of it in air without faults, and the time.
+fn calm_ends() -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Rc::new(RefCell::new(air));
+    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    ends[0].listen(Some(ListenerId(1)));
+    ends[1].dial_to(station(0));
+    (air, ends, now)
+}
+
+/// The record of one end: bytes that came, and bytes that it has still to send.
 #[derive(Default)]
 struct Seen {
     opened: Vec<ConnId>,
@@ -310,12 +321,7 @@ fn turns(
 
 #[test]
 fn a_dial_does_not_overtake_the_end_of_the_channel_before_it() {
-    let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
-    let air = Rc::new(RefCell::new(air));
-    let mut ends = [transport(&air, 0), transport(&air, 1)];
-    ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(station(0));
+    let (air, mut ends, now) = calm_ends();
     let conns = [ends[1].dial(now), ends[1].dial(now)];
     let (opened, _) = turns(&air, &mut ends, 40);
     let [NetEvent::Opened { conn: first, .. }, NetEvent::Opened { conn: second, .. }] = opened[..]
@@ -350,12 +356,7 @@ fn a_dial_does_not_overtake_the_end_of_the_channel_before_it() {
 
 #[test]
 fn each_association_looks_for_the_way_anew() {
-    let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
-    let air = Rc::new(RefCell::new(air));
-    let mut ends = [transport(&air, 0), transport(&air, 1)];
-    ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(station(0));
+    let (air, mut ends, _) = calm_ends();
     for round in 1..=3 {
         let conns = [(); 2].map(|()| ends[1].dial(air.borrow().now));
         let (_, opened) = turns(&air, &mut ends, 40);
