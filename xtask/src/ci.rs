@@ -27,7 +27,7 @@ use xtask::shell;
 /// Options of `cargo xtask ci`.
 #[derive(Args)]
 pub(crate) struct CiOptions {
-    /// Run only the steps whose name contains this
+    /// Run only the step of this name, or else all whose names contain it
     #[arg(long)]
     only: Option<String>,
     /// Run everything, at full length: both kernels, all browser tests, packages as shipped
@@ -66,8 +66,7 @@ pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
     let started = Instant::now();
     let run = Run { is_full: options.full, seed: slices::seed_of_commit() };
     let mut tally = Tally::new(Floor::load()?, Skips::load()?, run.is_full);
-    let all = steps::STEPS.iter().chain(end_to_end::STEPS);
-    let chosen: Vec<Step> = all.filter(|step| is_chosen(step, options)).copied().collect();
+    let chosen: Vec<Step> = steps().filter(|step| is_chosen(step, options)).copied().collect();
     for step in chosen.iter().filter(|step| step.lane == Lane::Alone) {
         println!("==> {}", step.name);
         tally.add(perform(step, &run));
@@ -77,9 +76,15 @@ pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
     tally.verdict()
 }
 
+/// Returns the steps of all lists, in the order in which they run.
+fn steps() -> impl Iterator<Item = &'static Step> {
+    steps::STEPS.iter().chain(end_to_end::STEPS)
+}
+
 /// Returns whether the step belongs to the run. A step that is asked for by name belongs to every run.
 fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     match (&options.only, step.list) {
+        (Some(word), _) if steps().any(|step| step.name == word) => step.name == word,
         (Some(word), _) => step.name.contains(word.as_str()),
         (None, List::Short) => true,
         (None, List::OnlyShort) => !options.full,
@@ -264,12 +269,16 @@ mod tests {
     fn short_runs_leave_out_what_only_full_ones_have() {
         let names = |full, only: Option<&str>| {
             let options = CiOptions { only: only.map(str::to_owned), full };
-            let all = steps::STEPS.iter().chain(end_to_end::STEPS);
-            all.filter(|step| is_chosen(step, &options)).map(|step| step.name).collect::<Vec<_>>()
+            steps()
+                .filter(|step| is_chosen(step, &options))
+                .map(|step| step.name)
+                .collect::<Vec<_>>()
         };
         assert!(!names(false, None).contains(&"documentation"));
         assert!(names(true, None).contains(&"documentation"));
         assert!(names(false, None).contains(&"slice") && !names(true, None).contains(&"slice"));
         assert_eq!(names(false, Some("documentation")), ["documentation"]);
+        // A whole name is that step alone, though "slow tests" contains it.
+        assert_eq!(names(false, Some("tests")), ["tests"]);
     }
 }
