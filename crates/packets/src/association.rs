@@ -1,7 +1,7 @@
 //! An association: what a worker and a peer process share, for any number of channels.
 //!
-//! This file has its state, its clock and its paths. `hear.rs` reads the packets that arrive,
-//! `speak.rs` makes those that leave; `words.rs` has what the channels say.
+//! This file has its state, its timers and its paths. `hear.rs` reads the packets that arrive,
+//! `speak.rs` writes outgoing packets, `words.rs` has the channels' messages.
 
 use core::time::Duration;
 
@@ -23,30 +23,30 @@ use crate::words::Words;
 /// Paths of an association.
 pub const PATHS_MAX: usize = 8;
 
-/// A peer that answers nothing for so long is dead.
+/// The time without an answer after which a peer counts as dead.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(5);
 
-/// A peer that says nothing for so long is asked whether it lives.
+/// The silence of a peer after which a keep-alive packet is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// An association without a channel for so long is over for the end that opened it, and somewhat
-/// later for the other, so that a channel seldom meets an end.
+/// The time without a channel after which an association ends. The end that opened it waits for
+/// this time, the other end somewhat longer, so that a new channel seldom meets the end.
 const IDLE_OPENER: Duration = Duration::from_secs(5);
 const IDLE_ACCEPTOR: Duration = Duration::from_secs(10);
 
-/// The pause before a hello is repeated; doubled each time, up to a second.
+/// The pause before a hello is repeated. It doubles each time, up to a second.
 const HELLO_PAUSE: Duration = Duration::from_millis(20);
 
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// This end says hello. The peer's accept or refusal ends this state.
+    /// This end sends hellos. The peer's accept or refusal ends the state.
     Greeting { token: RetryBody, tries: u8, next: Instant },
-    /// This end has accepted. The first packet with its cookie ends this state.
+    /// This end has accepted. The first packet with this end's cookie ends the state.
     Half,
     /// Both ends know each other.
     Up,
-    /// Over; `Event::Down` follows the end of the last channel.
+    /// The association is over; `Event::Down` follows the end of the last channel.
     Over(Down),
 }
 
@@ -58,23 +58,23 @@ pub(crate) struct Association {
     pub peer_cookie: u64,
     /// The peer's number for the association.
     pub peer_place: u32,
-    /// The association's place in the table of this end.
+    /// The association's index in the table of this end.
     pub place: u32,
     pub generation: u32,
     pub next: u32,
     /// The largest packet that both ends receive.
     pub packet_bytes: u16,
-    /// Packets that may be outstanding to the peer.
+    /// The number of packets that may be outstanding to the peer.
     pub credits: u16,
     pub in_flight: u16,
     pub paths: [u32; PATHS_MAX],
     pub words: Words,
     /// Serial numbers of channels that the peer opened.
     pub opened: Seen,
-    /// Since when the peer has been silent although it was asked something.
+    /// The time since which the peer has left a request for an acknowledgement unanswered.
     pub waits_since: Option<Instant>,
     pub heard_at: Instant,
-    /// The association stands in the queue of those with something to send.
+    /// `true` if the association is in the queue of those with something to send.
     pub is_busy: bool,
 }
 
@@ -123,7 +123,8 @@ impl Association {
         matches!(self.state, State::Up | State::Half)
     }
 
-    /// Ends the association: its channels end, and it is removed when they are gone.
+    /// Ends the association: its channels end, and the association is removed after the last of
+    /// them.
     pub(crate) fn end(&mut self, pools: &mut Pools, why: Down) {
         if matches!(self.state, State::Over(_)) {
             return;
@@ -151,7 +152,8 @@ impl Association {
         }
     }
 
-    /// Does what is due: losses by age, probes, pings, hellos, the end of silence.
+    /// Does the association's timed work: losses by age, probes, pings, hellos, the time-out of a
+    /// silent peer.
     pub(crate) fn on_time(&mut self, pools: &mut Pools, now: Instant, secret: &mut Secret) {
         if self.waits_since.is_some_and(|since| now - since >= DEAD_AFTER) {
             return self.end(pools, Down::Silent);
@@ -188,7 +190,7 @@ impl Association {
         }
     }
 
-    /// Returns when the association ends if it has no channel until then.
+    /// Returns the time at which the association ends if it gets no channel until then.
     fn idle_until(&self) -> Option<Instant> {
         let limit = if self.words.is_initiator { IDLE_OPENER } else { IDLE_ACCEPTOR };
         self.words.idle_since.filter(|_| self.is_up()).map(|since| since + limit)
@@ -215,7 +217,7 @@ impl Association {
         }
     }
 
-    /// Returns the token of the next hello, if one is due, and plans the one after it.
+    /// Returns the token for the next hello, if one is due, and schedules the hello after it.
     pub(crate) fn hello(&mut self, now: Instant) -> Option<RetryBody> {
         let State::Greeting { token, tries, next } = self.state else { return None };
         if now < next {
@@ -227,7 +229,8 @@ impl Association {
         Some(token)
     }
 
-    /// Adds a path and asks whether it carries full packets. Returns `false` without room.
+    /// Adds a path and begins to probe whether it carries full packets. Returns `false` without
+    /// room.
     pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: Proof) -> bool {
         let count = self.paths().count();
         if count == PATHS_MAX || pools.paths.free() == 0 {
@@ -238,8 +241,8 @@ impl Association {
         true
     }
 
-    /// Leaves a path that fell silent while others are alive: its pieces travel by them at once,
-    /// and it is probed now and then.
+    /// Stops using a path that fell silent while others are alive. Its pieces are sent again by
+    /// other paths, and the path is probed now and then.
     pub(crate) fn distrust(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         let path = &mut pools.paths[place];
         path.is_proven = false;
@@ -249,7 +252,8 @@ impl Association {
         self.land(pools, landed);
     }
 
-    /// Goes back to packets that every path carries: full ones may be swallowed.
+    /// Returns to the packet size that every path carries, since full packets may be lost on the
+    /// way.
     pub(crate) fn shrink(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         let path = &mut pools.paths[place];
         path.bytes = LEAST_BYTES;

@@ -1,9 +1,11 @@
-//! When requests leave: Tyche's adaptive batching as its paper states it, and ours.
+//! The time at which requests leave: Tyche's adaptive batching as its paper states it, and our
+//! rule.
 //!
 //! González-Férez and Bilas ("Reducing CPU and network overhead for small I/O requests in network
 //! storage protocols over raw Ethernet", MSST 2015, section VI) collect small requests into one
 //! message. The *batch level* says how many, and follows the throughput. [`Batch::Turn`] is our
-//! rule: what a turn has made ready leaves with the turn. It has no delay and no parameter.
+//! rule: the requests that a turn has made ready leave at the end of the turn. The rule has no
+//! delay and no parameter.
 
 use core::time::Duration;
 
@@ -18,7 +20,8 @@ pub const DELAY_MAX: Duration = Duration::from_millis(5);
 /// Tyche's largest batch level.
 pub const LEVEL_MAX: u32 = 64;
 
-/// Requests from this size on are not batched: they use the network well alone.
+/// The size of a request, in bytes, from which on it is not batched: large requests use the network
+/// well alone.
 pub const BATCHED_BYTES_MAX: u32 = 8192;
 
 /// Intervals without a change after which Tyche tries the neighbours of the level.
@@ -38,8 +41,8 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// Returns `true` if a batch of `requests` requests leaves now. `first` is when its first one
-    /// was queued.
+    /// Returns `true` if a batch of `requests` requests leaves now. `first` is the time at which
+    /// its first request was queued.
     pub fn leaves(&self, now: Instant, requests: u32, first: Instant, turn_ends: bool) -> bool {
         let is_old = now - first >= DELAY_MAX;
         match self {
@@ -64,7 +67,7 @@ impl Batch {
 /// The search of a level among its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// The level follows the throughput. So many intervals were stable.
+    /// The level follows the throughput. The number counts the intervals without a change of level.
     Following(u32),
     /// The level is one less than `level`, which completed `bytes`.
     TryingLess { level: u32, bytes: u64 },
@@ -78,7 +81,7 @@ pub struct Adaptive {
     /// `1 ≤ level ≤ LEVEL_MAX`.
     level: u32,
     search: Search,
-    /// Bytes that the interval before completed.
+    /// Bytes that the previous interval completed.
     before: u64,
     ends: Instant,
     /// Bytes that this interval has completed.
@@ -89,7 +92,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Returns a level of one, with the first interval from `now` on.
+    /// Creates a level of one, whose first interval begins at `now`.
     pub fn new(now: Instant) -> Adaptive {
         Adaptive {
             level: 1,
@@ -118,8 +121,7 @@ impl Adaptive {
         self.bytes += u64::from(bytes);
     }
 
-    /// Ends the intervals that are over by `now`. An interval that nobody looked at counts as
-    /// part of the one before it.
+    /// Ends the intervals that are over by `now`. Intervals between two calls count as one.
     pub fn advance(&mut self, now: Instant) {
         if now < self.ends {
             return;
@@ -183,7 +185,7 @@ impl Adaptive {
     }
 }
 
-/// Returns `true` if a neighbour is worth going on with: it completes at least 3 % more.
+/// Returns `true` if a neighbouring level is better: it completes at least 3 % more bytes.
 fn is_better(new: u64, old: u64) -> bool {
     new > old && 100 * u128::from(new) >= 103 * u128::from(old)
 }

@@ -1,4 +1,4 @@
-//! A channel: a connection inside an association. Both halves, its state, and what it owes.
+//! A channel: a connection inside an association, with its two halves and its state.
 
 use contract::CloseReason;
 
@@ -10,33 +10,33 @@ use crate::slab::{Linked, NONE};
 /// The state of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// This end has asked for the channel. The peer's answer ends this state.
+    /// This end has asked for the channel. The peer's answer ends the state.
     Opening,
-    /// Both ends know the channel. Either end may end this state.
+    /// Both ends know the channel. Either end may end the state.
     Open,
-    /// The last message of this end is queued. The peer's reset or end ends this state.
+    /// The last message of this end is queued. The peer's reset or last message ends the state.
     Finishing,
-    /// The channel is over for its user. The acknowledgement of our reset ends this state, or the
+    /// The channel is over for its user. The acknowledgement of our reset ends the state, or the
     /// peer's reset.
     Leaving(Why),
-    /// Nothing is left to send. The return of the last message ends this state.
+    /// The channel is over for both ends. The return of the last message's buffer ends the state.
     Gone(Why),
 }
 
 /// The reason for the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The peer finished.
+    /// The peer closed the channel in order.
     Peer,
     /// The peer closed at once.
     Reset,
-    /// The peer is silent, or does not know the association.
+    /// The peer is silent, or does not know the association any more.
     Lost,
-    /// The channel was closed here.
+    /// This end closed the channel.
     Local,
 }
 
-/// `ECONNRESET` and `ETIMEDOUT` of Linux: what a socket would say.
+/// The numbers of `ECONNRESET` and `ETIMEDOUT` on Linux, as a socket would report them.
 const RESET: i32 = 104;
 const TIMED_OUT: i32 = 110;
 
@@ -51,7 +51,7 @@ impl Why {
     }
 }
 
-/// A record without a number that the channel owes its peer.
+/// A record without a number that the channel has to send to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed {
     Nothing,
@@ -61,7 +61,7 @@ pub(crate) enum Owed {
 }
 
 impl Owed {
-    /// Returns what is owed again when a record of this kind was lost.
+    /// Returns the record to send after a record of this kind was lost.
     pub(crate) fn again(kind: Kind) -> Owed {
         match kind {
             Kind::Reset => Owed::Reset,
@@ -87,23 +87,23 @@ impl Owed {
 pub(crate) struct Channel {
     pub out: Outgoing,
     pub incoming: Incoming,
-    /// The association's place.
+    /// The index of the association.
     pub association: u32,
     /// The number of channels that had this place before.
     pub generation: u32,
-    /// The next channel with something to say.
+    /// The next channel in the queue of channels with something to send.
     pub next: u32,
-    /// Bytes that the channel may send before it is another's turn; below zero after a long piece.
+    /// Bytes that the channel may still send in its turn; below zero after a long piece.
     pub deficit: i32,
     /// Messages in the table of messages.
     pub messages: u32,
-    /// Stops and goes that were said.
+    /// The number of stops and goes that were sent.
     pub stops: u32,
-    /// The serial number in the association. Its lower half names the channel on the wire.
+    /// The serial number in the association. Its lower half is the channel's number on the wire.
     pub serial: u32,
     pub state: State,
     pub owed: Owed,
-    /// The channel stands in its association's queue of speakers.
+    /// `true` if the channel is in its association's queue of channels with something to send.
     pub speaks: bool,
 }
 
@@ -148,7 +148,7 @@ impl Channel {
         matches!(self.state, State::Leaving(_) | State::Gone(_))
     }
 
-    /// Returns `true` if the channel has something to say now.
+    /// Returns `true` if the channel has something to send now.
     pub(crate) fn has_words(&self, front_is_begun: bool) -> bool {
         let may = if front_is_begun { self.out.may_go_on() } else { self.out.may_begin() };
         self.owed != Owed::Nothing || !self.out.queue.is_empty() && may

@@ -1,4 +1,5 @@
-//! The connections of a transport over packets: names that stay while channels come and go.
+//! The connections of a transport over packets: identifiers that stay valid while channels come and
+//! go.
 
 use alloc::vec::Vec;
 
@@ -9,19 +10,20 @@ use crate::slab::NONE;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody has the place.
+    /// The place is free.
     Vacant,
-    /// A dial that has no channel yet. A free channel ends this state, or the association's end.
+    /// A dial that has no channel yet. A free channel ends the state, or the end of the
+    /// association.
     Waiting,
     /// A dial whose channel the peer has not answered.
     Dialling,
     /// Both ends know the connection. Either may end this state.
     Open,
-    /// The user has closed the connection. The end of its channel ends this state.
+    /// The user has closed the connection. The end of its channel ends the state.
     Closing,
 }
 
-/// A connection.
+/// A connection and its channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Conn {
     generation: u32,
@@ -29,21 +31,21 @@ pub(crate) struct Conn {
     /// The channel's identifier in the endpoint.
     pub channel: ConnId,
     pub account: TenantId,
-    /// Frames that were not returned.
+    /// Frames that were sent and whose buffers were not returned.
     pub frames: u32,
-    /// The event that takes further bytes of the connection, and the pass in which it was made.
+    /// The event that takes further bytes of the connection, and the poll in which it was made.
     pub open: (u64, u32),
 }
 
 /// The table of connections.
 pub(crate) struct Conns {
-    /// The number of the first connection: others come before those of this table.
+    /// The number of this table's first connection. Lower numbers belong to another transport.
     base: u32,
     all: Vec<Conn>,
     free: Vec<u32>,
     /// Connections by the places of their channels.
     by_channel: Vec<u32>,
-    /// Frames that were not returned, by account.
+    /// Frames whose buffers were not returned, by account.
     accounts: Vec<u32>,
 }
 
@@ -66,20 +68,20 @@ impl Conns {
         }
     }
 
-    /// Takes a place, unless every one is taken.
+    /// Takes a free place, or returns `None` if every place is taken.
     pub(crate) fn take(&mut self, state: State) -> Option<u32> {
         let place = self.free.pop()?;
         self.all[place as usize].state = state;
         Some(place)
     }
 
-    /// Ties a connection to its channel.
+    /// Assigns a channel to a connection.
     pub(crate) fn tie(&mut self, place: u32, channel: ConnId) {
         self.all[place as usize].channel = channel;
         self.by_channel[channel.index as usize] = place;
     }
 
-    /// Frees a place and returns the name that its connection had.
+    /// Frees a place and returns the identifier of its connection.
     pub(crate) fn vacate(&mut self, place: u32) -> ConnId {
         let id = self.id(place);
         let conn = &mut self.all[place as usize];
@@ -99,14 +101,14 @@ impl Conns {
         ConnId { index: self.base + place, generation: self.all[place as usize].generation }
     }
 
-    /// Returns the place of the connection of this name, unless it is gone.
+    /// Returns the place of the connection with this identifier, unless it is gone.
     pub(crate) fn find(&self, id: ConnId) -> Option<u32> {
         let place = id.index.checked_sub(self.base)?;
         let conn = self.all.get(place as usize)?;
         (conn.generation == id.generation && conn.state != State::Vacant).then_some(place)
     }
 
-    /// Returns the channel of the connection of this name, if it has one.
+    /// Returns the channel of the connection with this identifier, if it has one.
     pub(crate) fn channel(&self, id: ConnId) -> Option<ConnId> {
         let channel = self.all[self.find(id)? as usize].channel;
         (channel.index != NONE).then_some(channel)
@@ -123,7 +125,7 @@ impl Conns {
         &mut self.all[place as usize]
     }
 
-    /// Counts the frames of a connection for an account from now on.
+    /// Counts the frames of a connection for another account from now on.
     pub(crate) fn charge(&mut self, id: ConnId, account: TenantId) {
         let to = account.0 as usize;
         if to >= self.accounts.len() {
@@ -149,7 +151,7 @@ impl Conns {
         self.accounts[of] += 1;
     }
 
-    /// Counts a frame that has returned.
+    /// Counts a frame whose buffer was returned.
     pub(crate) fn remove_frame(&mut self, place: u32) {
         let conn = &mut self.all[place as usize];
         conn.frames -= 1;

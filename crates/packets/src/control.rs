@@ -21,21 +21,21 @@ pub enum Policy {
 /// Queueing delay that is aimed at, above the least round trip.
 pub(crate) const TARGET: Duration = Duration::from_micros(50);
 
-/// Packets of the first window.
+/// The first window, in packets.
 const FIRST_PACKETS: u32 = 16;
 
-/// Packets of the window after the packets' size has changed.
+/// The window after the packets' size has changed, in packets.
 const RESTART_PACKETS: u32 = 2;
 
-/// Window in packets from which on packets are not paced.
+/// The window, in packets, from which on packets are not paced.
 const PACED_PACKETS: u32 = 8;
 
-/// The part of a packet that the smallest window is: 1/64. A window below one packet is a pause
-/// between packets.
+/// The smallest window is 1/64 of a packet. A window below one packet means a pause between
+/// packets.
 const LEAST_PART: u32 = 64;
 
-/// The longest pause between two packets: round trips of a busy machine are no sign of a queue that
-/// long.
+/// The longest pause between two packets. Longer round trips come from busy machines, not from a
+/// queue.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// The window of a path.
@@ -45,11 +45,12 @@ pub(crate) struct Control {
     packet_bytes: u32,
     window_max: u32,
     window: u32,
-    /// The window grows by what is acknowledged until the first sign of a queue.
+    /// `true` until the first sign of a queue: the window grows by the bytes that are acknowledged
+    /// (slow start).
     starting: bool,
-    /// When the window was last cut. It is cut once a round trip.
+    /// The time of the last cut. The window is cut at most once a round trip.
     cut_at: Instant,
-    /// The window before the last cut for a loss, to go back to if nothing was lost.
+    /// The window before the last cut for a loss, restored if nothing was lost.
     before: u32,
     /// Share of marked bytes, smoothed, in 1/1024.
     marked: u32,
@@ -59,14 +60,14 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
     pub acked_bytes: u32,
-    /// The round trip of a full packet, without the time that the peer held the acknowledgement.
-    /// `None` if the packet was small: its round trip says nothing about the window.
+    /// The round-trip time of a full packet, without the peer's delay of the acknowledgement.
+    /// `None` for a small packet, whose time says nothing about the window.
     pub delay: Option<Duration>,
     pub least: Duration,
     pub smoothed: Duration,
     /// The network marked packets of ours.
     pub marked: bool,
-    /// The window was what kept more from being sent.
+    /// `true` if the window, and not the lack of messages, limited what was sent.
     pub was_limited: bool,
 }
 
@@ -93,7 +94,8 @@ impl Control {
         }
     }
 
-    /// Returns the bytes that may be in flight. A window below a packet still lets one go.
+    /// Returns the number of bytes that may be in flight. A window smaller than a packet still lets
+    /// one packet out.
     pub(crate) fn window(&self) -> u32 {
         self.window.max(self.packet_bytes)
     }
@@ -103,7 +105,8 @@ impl Control {
         self.policy == Policy::Delay && self.window < PACED_PACKETS * self.packet_bytes
     }
 
-    /// Returns the pause after a packet of these bytes, if windows this small are paced.
+    /// Returns the pause after a packet of `bytes` bytes, if the window is so small that it is
+    /// paced.
     pub(crate) fn pause(&self, bytes: u32, smoothed: Duration) -> Option<Duration> {
         if !self.is_paced() {
             return None;
@@ -112,8 +115,8 @@ impl Control {
         Some(Duration::from_nanos(nanos).min(PAUSE_MAX))
     }
 
-    /// Begins anew with a short window: packets have another size from now on, so the least round
-    /// trip has to be measured again, without a queue of ours.
+    /// Restarts with a short window after the size of packets changed: the least round-trip time
+    /// must be measured again, without a queue of our own.
     pub(crate) fn restart(&mut self) {
         if self.policy == Policy::Delay {
             self.window = RESTART_PACKETS * self.packet_bytes;
@@ -121,7 +124,7 @@ impl Control {
         }
     }
 
-    /// Follows an acknowledgement.
+    /// Grows or keeps the window after an acknowledgement.
     pub(crate) fn acknowledged(&mut self, now: Instant, signal: &Signal) {
         if self.policy != Policy::Delay {
             return;
@@ -152,7 +155,7 @@ impl Control {
         }
     }
 
-    /// Follows a loss.
+    /// Cuts the window after a loss.
     pub(crate) fn lost(&mut self, now: Instant, smoothed: Duration) {
         if self.policy == Policy::Delay {
             self.starting = false;
@@ -163,14 +166,15 @@ impl Control {
         }
     }
 
-    /// Takes the last cut for a loss back: the packet arrived after all.
+    /// Undoes the last cut of the window that was made for a loss: the packet arrived after all.
     pub(crate) fn was_not_lost(&mut self) {
         if self.policy == Policy::Delay {
             self.window = self.window.max(self.before);
         }
     }
 
-    /// Multiplies the window by `parts`/1024, once a round trip. Returns `true` if it did.
+    /// Multiplies the window by `parts`/1024, at most once a round trip. Returns `true` if it was
+    /// cut.
     fn cut(&mut self, now: Instant, smoothed: Duration, parts: u32) -> bool {
         if self.cut_at > Instant::ZERO && now - self.cut_at < smoothed {
             return false;

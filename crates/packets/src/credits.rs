@@ -1,17 +1,18 @@
-//! Credits: how many packets a peer may have outstanding to us, so that our own memory never is the
-//! bottleneck that drops.
+//! Credits: the number of packets that a peer may have outstanding to us, so that packets are not
+//! dropped for lack of our memory.
 
-/// Credits that every association has. With less, a lost packet could not be made good.
+/// The credits that every association has. With fewer, a lost packet could not be recovered.
 pub(crate) const LEAST: u16 = 2;
 
-/// Credits that an association has at most: no path has more packets in flight than twice this.
+/// The maximum of an association's credits: no path has more than twice as many packets in flight.
 const MOST: usize = 256;
 
-/// Promises of each chunk: peers seldom use their credits all at once.
+/// The number of credits that are granted for each chunk. Peers seldom use their credits all at
+/// once.
 const OVERCOMMIT: usize = 4;
 
-/// Returns the credits of one of `associations` associations, of `chunks` chunks of which `free`
-/// are free now. `is_pressed` halves them: chunks ran out lately.
+/// Returns the credits of one of `associations` associations that share `chunks` chunks, of which
+/// `free` are free now. `is_pressed` halves the credits, after chunks ran out lately.
 pub(crate) fn grant(chunks: usize, free: usize, associations: usize, is_pressed: bool) -> u16 {
     let share = OVERCOMMIT * chunks / associations.max(1);
     let share = if is_pressed { share / 2 } else { share };

@@ -1,4 +1,4 @@
-//! The next time of each association, and the earliest of them: a binary heap whose entries move.
+//! The next deadline of each association in an indexed binary heap.
 
 use alloc::vec::Vec;
 
@@ -7,9 +7,9 @@ use contract::Instant;
 /// The position of an association without a deadline.
 const ABSENT: u32 = u32::MAX;
 
-/// A deadline at most for each of a fixed number of places.
+/// At most one deadline for each of a fixed number of places.
 pub(crate) struct Deadlines {
-    /// Deadlines and places; no entry is earlier than the one at half its position.
+    /// The heap of deadlines and places: no entry is earlier than its parent, at half its position.
     heap: Vec<(Instant, u32)>,
     /// The position of each place in the heap.
     positions: Vec<u32>,

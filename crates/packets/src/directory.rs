@@ -1,7 +1,7 @@
-//! A map from numbers to indexes of a fixed size: open addressing with linear probing.
+//! A map from numbers to indexes with a fixed size: open addressing with linear probing.
 //!
-//! Nothing is allocated after it was made, and a removal moves the entries behind it back, so that
-//! there are no marks of removed entries that slow it down over time.
+//! Nothing is allocated after creation. A removal moves later entries back instead of leaving
+//! marks, so that the map does not slow down over time.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ impl Directory {
         place
     }
 
-    /// Returns the first place that is looked at for a key (Fibonacci hashing).
+    /// Returns the first place to search for a key (Fibonacci hashing).
     fn home(&self, key: u64) -> usize {
         let mixed = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (self.places.len() - 1)

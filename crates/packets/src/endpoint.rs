@@ -1,4 +1,5 @@
-//! An endpoint: all associations of a worker or of a client process, and the door of each packet.
+//! An endpoint: all associations of a worker or of a client process, and the entrance of each
+//! packet.
 
 use alloc::collections::VecDeque;
 
@@ -23,7 +24,7 @@ use crate::settings::Settings;
 use crate::slab::{NONE, Queue, Slab};
 use crate::station::Station;
 
-/// Answers of the handshake that wait for their turn to leave.
+/// Answers of the handshake that may be queued.
 const ANSWERS_MAX: usize = 64;
 
 /// A packet that a lane received. Its buffer is lent until [`Endpoint::take_back`] returns it.
@@ -92,8 +93,8 @@ impl Endpoint {
         }
     }
 
-    /// Begins an association with the endpoint at a station. [`Event::Up`] follows, or
-    /// [`Event::Down`]. Channels may be opened at once. Returns `None` if every place is taken.
+    /// Begins an association with the endpoint at a station. [`Event::Up`] or [`Event::Down`]
+    /// follows. Channels may be opened at once. Returns `None` if every place is taken.
     pub fn dial(&mut self, now: Instant, lane: u8, to: Station) -> Option<AssociationId> {
         let token = wire::packets::RetryBody { minute: 0.into(), proof: [0; 16] };
         let state = State::Greeting { token, tries: 0, next: now };
@@ -102,7 +103,7 @@ impl Endpoint {
         Some(self.associations[place].id())
     }
 
-    /// Makes an association with its first path.
+    /// Creates an association with its first path.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -150,7 +151,7 @@ impl Endpoint {
         is_added
     }
 
-    /// Adds the path by which a probe with the right cookie came.
+    /// Adds a path for a probe that came from a new station with the right cookie.
     fn new_path(&mut self, head: &Head, lane: u8, from: Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let association = &mut self.associations[place];
@@ -266,7 +267,7 @@ impl Endpoint {
         self.pools.place(conn).map_or(0, |place| self.pools.channels[place].out.unsent as usize)
     }
 
-    /// Ends an association and all of its channels. The peer finds out by itself.
+    /// Ends an association and all of its channels, without a message to the peer.
     pub fn hang_up(&mut self, association: AssociationId) {
         if let Some(place) = self.find(association) {
             self.associations[place].end(&mut self.pools, Down::Local);
@@ -279,8 +280,8 @@ impl Endpoint {
         (association.generation == id.generation).then_some(id.index)
     }
 
-    /// Takes a packet that arrived. Packets that are not for us, damaged or repeated cost nothing
-    /// but this call.
+    /// Processes a packet that arrived. Packets for others, damaged packets and repeated packets
+    /// change nothing.
     pub fn receive(&mut self, now: Instant, arrived: Arrived) {
         let Arrived { lane, from, buf, at, bytes, is_marked } = arrived;
         self.pools.counters.arrived += 1;
@@ -323,7 +324,8 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    /// Returns the association and path that a packet is for, if its cookie and station are right.
+    /// Returns the association and the path that a packet belongs to, if its cookie and station are
+    /// right.
     pub(crate) fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
@@ -346,12 +348,12 @@ impl Endpoint {
         self.pools.events.pop_front()
     }
 
-    /// Returns `true` if there is an event.
+    /// Returns `true` if there is an event to fetch.
     pub fn has_events(&self) -> bool {
         !self.pools.events.is_empty()
     }
 
-    /// Answers hellos from now on, or no more.
+    /// Starts or stops answering hellos.
     pub fn accept(&mut self, accepts: bool) {
         self.settings.accepts = accepts;
     }
@@ -372,13 +374,13 @@ impl Endpoint {
         crate::pools::let_go(chunks, returned, delivery.chunk);
     }
 
-    /// Returns a buffer of a packet that nobody needs any more, for the lane.
+    /// Returns the buffer of a packet that is not needed any more, for the lane that lent it.
     pub fn take_back(&mut self) -> Option<Buf> {
         self.pools.returned.pop_front()
     }
 
-    /// Makes the next packet. Returns `false` if there is nothing to send now. Associations end here,
-    /// so there may be events afterwards.
+    /// Writes the next packet. Returns `false` if there is nothing to send now. A call may end
+    /// associations, so there may be events afterwards.
     pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
         if self.answer(packet) {
             return true;
@@ -409,7 +411,7 @@ impl Endpoint {
         packet.slices(&self.pools.messages)
     }
 
-    /// Takes back what a packet lent to a lane: the lane has sent it, or dropped it.
+    /// Releases the loans of a packet that a lane has sent or dropped.
     pub fn gone(&mut self, lent: Lent) {
         let mut at = lent.0;
         while at != NONE {
@@ -420,7 +422,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what is due by now.
+    /// Does the timed work that is due at `now`: probes, losses, time-outs.
     pub fn advance(&mut self, now: Instant) {
         while let Some((at, place)) = self.deadlines.first()
             && at <= now
@@ -438,7 +440,7 @@ impl Endpoint {
         self.deadlines.first().map(|(at, _)| at)
     }
 
-    /// Returns what was counted.
+    /// Returns the endpoint's counters.
     pub fn counters(&self) -> Counters {
         self.pools.counters
     }
@@ -451,7 +453,8 @@ impl Endpoint {
         taken.iter().chain(&received).all(|taken| *taken == 0)
     }
 
-    /// Puts an association into the queue of busy ones: it may have something to send, or end.
+    /// Puts an association into the queue of busy ones, since it may have something to send or may
+    /// end.
     pub(crate) fn refresh(&mut self, place: u32) {
         if !self.associations[place].is_busy {
             self.associations[place].is_busy = true;
@@ -459,8 +462,8 @@ impl Endpoint {
         }
     }
 
-    /// Plans the next attention to an association that has nothing to send now, and removes one
-    /// that is over.
+    /// Sets the next deadline of an association that has nothing to send now, or removes the
+    /// association if it is over.
     fn settle(&mut self, now: Instant, place: u32) {
         let is_idle = self.pools.channels_of[place as usize] == 0;
         let association = &mut self.associations[place];

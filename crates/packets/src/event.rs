@@ -9,11 +9,11 @@ use crate::station::Station;
 pub struct AssociationId {
     /// Place in the endpoint's table.
     pub index: u32,
-    /// Number of times that the place was used before.
+    /// Number of associations that used the place before.
     pub generation: u32,
 }
 
-/// Bytes of a message that arrived. They lie in a chunk, which is lent until
+/// Bytes of a message that arrived. The bytes lie in a chunk, which is lent until
 /// [`give`](crate::Endpoint::give).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -35,7 +35,7 @@ pub enum Down {
     Reset,
     /// The peer refused the association; the number is one of `wire::packets::REFUSED_…`.
     Refused(u32),
-    /// The association was closed here.
+    /// This end closed the association.
     Local,
     /// The association has had no channel for a while.
     Idle,
@@ -59,7 +59,7 @@ pub enum Event {
     },
     /// Bytes arrived on a channel.
     Received {
-        /// The channel.
+        /// The channel of the message.
         conn: ConnId,
         /// The bytes, to be given back.
         delivery: Delivery,

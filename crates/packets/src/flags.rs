@@ -1,7 +1,7 @@
-//! 128 flags of consecutive numbers, from a first one on that moves.
+//! 128 flags for consecutive numbers, in a window that moves forward.
 
-/// A flag each for the 128 numbers from a first one on. Two words, so that a channel is no larger
-/// than two lines of the cache.
+/// A flag each for the 128 numbers from a first one on. The flags take two words, so that a channel
+/// fits two cache lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags([u64; 2]);
 
@@ -28,7 +28,8 @@ impl Flags {
         self.0[n as usize / 64] |= 1 << (n % 64);
     }
 
-    /// Moves the first number behind the flags that are set from it on. Returns by how many.
+    /// Moves the window past the flags that are set at its beginning. Returns the number of flags
+    /// passed.
     pub(crate) fn pass(&mut self) -> u32 {
         let done = self.whole().trailing_ones();
         let rest = if done == 128 { 0 } else { self.whole() >> done };

@@ -1,4 +1,5 @@
-//! The handshake: hello, retry, accept, refuse; and resets of associations that nobody knows.
+//! The handshake (hello, retry, accept, refuse), and resets of associations that an endpoint does
+//! not know.
 //!
 //! An acceptor keeps nothing about a hello without a token. No answer to a hello is larger than the
 //! hello, and a reset is less than twice as large as the smallest packet.
@@ -20,17 +21,17 @@ use crate::packet::Packet;
 use crate::secret::{is_reset, reset_proof};
 use crate::station::Station;
 
-/// Hellos without a token that are answered in a second, and as many resets; and how many at once
-/// after a silence.
+/// The number of hellos without a token that are answered per second, with a burst of the same
+/// size. Resets have an equal limit of their own.
 const ANSWERED_PER_SECOND: u64 = 10_000;
 const ANSWERED_AT_ONCE: u32 = 64;
 
-/// Associations that are accepted in a second, and at once after a silence: the first windows of many
-/// would meet in one queue.
+/// The number of associations that are accepted per second, with a burst of the same size.
+/// Otherwise the first windows of many associations would meet in one queue.
 const WELCOMED_PER_SECOND: u64 = 10_000;
 const WELCOMED_AT_ONCE: u32 = 64;
 
-/// A packet without an association that waits for its turn to leave.
+/// An answer to a packet without an association, queued to be sent.
 pub(crate) struct Answer {
     lane: u8,
     to: Station,
@@ -58,12 +59,12 @@ impl Body {
     }
 }
 
-/// The right to do something so often: a bucket that fills with time.
+/// A token bucket that limits how often something is done.
 #[derive(Debug)]
 struct Rate {
-    /// The time in which one more comes in.
+    /// The time in which one token comes in.
     each: Duration,
-    /// The most that are in it.
+    /// The capacity of the bucket in tokens.
     most: u32,
     /// The time at which the bucket would be full.
     full_at: Instant,
@@ -75,7 +76,7 @@ impl Rate {
         Rate { each, most, full_at: Instant::ZERO }
     }
 
-    /// Takes the right to one, or returns `false` if there is none.
+    /// Takes a token, or returns `false` if there is none.
     fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + self.each;
         let may = full_at - now <= self.each * self.most;
@@ -86,12 +87,12 @@ impl Rate {
     }
 }
 
-/// The limits of what strangers are granted. One kind takes nothing from another.
+/// The rate limits for unknown peers, one bucket for each kind of packet.
 #[derive(Debug)]
 pub(crate) struct Rates {
     /// Answers to hellos without a token.
     hellos: Rate,
-    /// New associations.
+    /// The rate of new associations.
     welcomes: Rate,
     resets: Rate,
 }
@@ -106,7 +107,7 @@ impl Default for Rates {
     }
 }
 
-/// Returns how many associations an address may have with us, of at most `max` of all.
+/// Returns the number of associations that one address may have with us, out of `max` in total.
 fn share(max: usize) -> usize {
     (max / 8).max(8)
 }
@@ -117,7 +118,7 @@ fn body<T: FromBytes + KnownLayout + Immutable>(packet: &[u8]) -> Option<T> {
 }
 
 impl Endpoint {
-    /// Follows a packet that is not of records.
+    /// Processes a packet of the handshake.
     pub(crate) fn greeted(
         &mut self,
         now: Instant,
@@ -138,8 +139,8 @@ impl Endpoint {
         self.pools.counters.unknown += u64::from(is_known.is_none());
     }
 
-    /// Answers a hello: without a token by a retry, with one by an association. Hellos without a
-    /// token are limited; those with one come from a station that receives our answers.
+    /// Answers a hello: without a token by a retry, with a token by an association. Only hellos
+    /// without a token are limited, since a token proves that the sender receives at its address.
     fn hello(&mut self, now: Instant, lane: u8, from: Station, hello: &PacketHelloBody) {
         let (peer_place, peer_cookie) = (hello.association.get(), hello.cookie.get());
         if peer_cookie == 0 {
@@ -188,7 +189,7 @@ impl Endpoint {
         self.push_answer(answer(PacketKind::ACCEPT, Body::Accept(accept)));
     }
 
-    /// Returns the place of the association of ours that says hello and that a packet answers.
+    /// Returns the place of our association whose hello a packet answers.
     fn greeting(&self, head: &Head) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
         let association = self.associations.get(place)?;
@@ -196,7 +197,7 @@ impl Endpoint {
         (is_greeting && association.cookie == head.cookie).then_some(place)
     }
 
-    /// Says hello again with the token.
+    /// Sends the hello again, with the token of the peer's retry.
     fn retried(&mut self, now: Instant, head: &Head, token: RetryBody) {
         let Some(place) = self.greeting(head) else { return };
         let association = &mut self.associations[place];
@@ -207,7 +208,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the greeting: the association is up.
+    /// Finishes the handshake of an association that the peer accepted.
     fn accepted(&mut self, now: Instant, head: &Head, accept: &AcceptBody) {
         let Some(place) = self.greeting(head) else { return };
         let cookie = accept.cookie.get();
@@ -239,7 +240,7 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    /// Ends an association that the peer does not know any more, if the peer proves that.
+    /// Ends an association on the peer's reset, if the reset carries the right proof.
     fn reset(&mut self, reset: &ResetBody) {
         let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
         let Some(place) = self.by_peer.get(cookie) else { return };
@@ -250,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a packet of an association that we do not know.
+    /// Answers a packet of an unknown association with a reset.
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
@@ -274,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes the packet of the oldest answer. Returns `false` if there is none.
+    /// Writes the oldest queued answer into a packet. Returns `false` if there is none.
     pub(crate) fn answer(&mut self, packet: &mut Packet) -> bool {
         let Some(answer) = self.answers.pop_front() else { return false };
         packet.begin(answer.lane, answer.to, self.settings.packet_bytes);
@@ -286,8 +287,8 @@ impl Endpoint {
     }
 }
 
-/// Makes an association for a hello with a token, or leaves that to a later hello if there were
-/// many. Returns `false` if there is no room for it.
+/// Creates an association for a hello with a token. Over the rate limit, a later hello of the peer
+/// has to do. Returns `false` if there is no room.
 fn welcome(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -316,7 +317,7 @@ fn welcome(
     true
 }
 
-/// Forgets the peer of an association that is over.
+/// Removes an ended association from the index of peers.
 pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Association) {
     if endpoint.by_peer.get(association.peer_cookie) == Some(place) {
         endpoint.by_peer.remove(association.peer_cookie);
@@ -331,7 +332,7 @@ pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Associat
     }
 }
 
-/// Makes the hello of an association, if one is due.
+/// Writes the hello of an association, if one is due.
 pub(crate) fn greet(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -356,8 +357,8 @@ pub(crate) fn greet(
     true
 }
 
-/// Makes the packet that tells a peer that its association is over: the first at or above the
-/// place `at`, which goes on behind it. Returns `false` if there is none.
+/// Writes the packet that tells a peer that its association is over, for the first such association
+/// at or above place `at`, and moves `at` past it. Returns `false` if there is none.
 pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -> bool {
     while (*at as usize) < endpoint.settings.associations_max {
         let place = *at;
@@ -386,7 +387,7 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
     false
 }
 
-/// Returns the head of a packet that belongs to no path.
+/// Returns the head of a packet that belongs to no path, and so has no number.
 fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: u16) -> Head {
     Head {
         kind,

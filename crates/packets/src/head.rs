@@ -1,4 +1,4 @@
-//! The head of a packet: parsed at the door, with its length and checksum.
+//! The head of a packet, parsed with a check of its length and checksum.
 
 use contract::Fatal;
 use wire::packets::{
@@ -12,7 +12,7 @@ pub(crate) const HEAD_BYTES: usize = size_of::<PacketHead>();
 /// The largest packet of the format.
 pub const PACKET_BYTES_MAX: usize = 65_535 & !7;
 
-/// A report of what arrived on a path.
+/// A report of the packets that arrived on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// The highest number received, lower half.
@@ -27,7 +27,7 @@ pub(crate) struct Ack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub kind: PacketKind,
-    /// The sender wants an acknowledgement now.
+    /// `true` if the sender asks for an acknowledgement at once.
     pub ack_now: bool,
     /// The network marked a packet of ours.
     pub echo: bool,
@@ -103,7 +103,7 @@ impl Head {
     }
 }
 
-/// The place of the checksum in a packet.
+/// The offset of the checksum in a packet.
 const CRC_AT: usize = 36;
 
 /// Returns the checksum of a packet that comes in parts, of which the first contains the head. The

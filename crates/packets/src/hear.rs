@@ -17,12 +17,12 @@ use crate::receipt::Debt;
 use crate::record::{Record, Records};
 use crate::slab::NONE;
 
-/// The place of a packet that arrived, in the tables.
+/// The position of a packet that is being read: its path, its chunk, and its offset in the chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// The path it came by.
+    /// The path by which the packet came.
     pub path: u32,
-    /// The chunk it lies in, [`NONE`] if no place for a chunk is free.
+    /// The chunk with the packet's bytes, [`NONE`] if no chunk is free.
     pub chunk: u32,
     /// Offset of the packet in the chunk.
     pub at: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Place {
 enum Addressee {
     /// The channel at this place of the table.
     Channel(u32),
-    /// A channel that is over: the record is of the past.
+    /// A channel that is over; the record is late and is ignored.
     Past,
     /// A channel whose open has not arrived, or for which there is no room.
     Unknown,
@@ -82,8 +82,8 @@ impl Association {
         Ok(())
     }
 
-    /// Returns what is wrong with a record. An open and its answer are the first message of their
-    /// direction, so that each channel has one open and one answer.
+    /// Returns the fault of a record, if there is one. An open and its answer are the first
+    /// messages of their direction, so that each channel has one open and one answer.
     fn fault(&self, record: Result<Record, Fatal>) -> Option<Fatal> {
         let record = match record {
             Ok(record) => record,
@@ -97,7 +97,8 @@ impl Association {
         (!may || record.message != 0).then_some(Fatal::BadOpcode(u16::from(record.kind.0)))
     }
 
-    /// Follows what the head of a packet says: the peer lives, its credits, what it has.
+    /// Processes a packet's head: notes that the peer lives, and takes its credits and
+    /// acknowledgements.
     pub(crate) fn heard(&mut self, pools: &mut Pools, now: Instant, head: &Head, path: u32) {
         if self.state == State::Half {
             self.state = State::Up;
@@ -116,13 +117,13 @@ impl Association {
         self.waits_since = (self.in_flight > 0).then_some(now);
     }
 
-    /// Follows the end of flights.
+    /// Processes pieces whose packets were acknowledged or lost.
     pub(crate) fn land(&mut self, pools: &mut Pools, landed: Landed) {
         self.in_flight -= landed.packets;
         self.words.land(pools, landed);
     }
 
-    /// Follows a record. Returns `false` if there is no room for it.
+    /// Processes a record. Returns `false` if there is no room for it.
     fn follow(&mut self, pools: &mut Pools, record: &Record, place: Place) -> bool {
         let kind = Kind::of_wire(record.kind);
         if kind == Kind::Ping {
@@ -152,7 +153,7 @@ impl Association {
         }
     }
 
-    /// Finds the channel of a record. An open makes it.
+    /// Finds the channel of a record. A record that opens a channel creates it.
     fn addressee(&mut self, pools: &mut Pools, record: &Record, kind: Kind) -> Addressee {
         if let Some(place) = pools.find(self.place, record.channel) {
             return Addressee::Channel(place);
@@ -177,7 +178,8 @@ impl Association {
         Addressee::Channel(place)
     }
 
-    /// Takes a piece of a message, and delivers what is due. Returns `false` if there is no room.
+    /// Stores a piece of a message, and delivers the messages that are complete. Returns `false` if
+    /// there is no room.
     fn place(
         &mut self,
         pools: &mut Pools,
@@ -220,7 +222,7 @@ impl Association {
         true
     }
 
-    /// Hands up what is due on a channel.
+    /// Delivers the pieces of a channel that may be delivered now as events.
     pub(crate) fn deliver(&mut self, pools: &mut Pools, channel: u32) {
         let conn = pools.conn(channel);
         let association = self.id();

@@ -1,17 +1,18 @@
-//! The receiving half of a channel: exactly once, above the floor, whole.
+//! The receiving half of a channel: delivers each message once, whole, and not before the messages
+//! below its floor.
 //!
-//! A message is delivered when all messages below its floor were delivered. The lowest message that
-//! was not delivered goes up piece by piece, as its bytes come in order; the others go up when they
-//! are whole. While a message is partly delivered, no other of the channel is.
+//! A message is delivered when all messages below its floor were delivered. The lowest undelivered
+//! message is delivered piece by piece, as its bytes come in order; later messages are delivered
+//! when they are complete. While a message is partly delivered, no other message of the channel is.
 
 use crate::flags::Flags;
 use crate::piece::Kind;
 use crate::slab::{Linked, NONE, Slab};
 
-/// Message numbers from the lowest undelivered one on that the receiver keeps apart.
+/// The number of messages that the receiver tracks, from the lowest undelivered one on.
 pub(crate) const MESSAGES_MAX: u32 = 128;
 
-/// A piece that arrived, and waits in its chunk or on its way up.
+/// A piece that arrived and is not delivered yet, or is lent to the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     /// The chunk's place, or [`NONE`] for a piece without bytes.
@@ -39,7 +40,7 @@ impl Hold {
         self.offset + u32::from(self.bytes)
     }
 
-    /// Removes the first `bytes` bytes.
+    /// Removes the first `bytes` bytes of the piece.
     fn skip(&mut self, bytes: u32) {
         (self.at, self.offset) = (self.at + bytes, self.offset + bytes);
         self.bytes -= bytes as u16;
@@ -51,9 +52,9 @@ impl Hold {
 pub(crate) enum Placed {
     /// The piece is kept.
     Kept,
-    /// All bytes of the piece have arrived before.
+    /// All bytes of the piece have arrived before, so it is dropped.
     Known,
-    /// The piece has no place: its packet must not be acknowledged.
+    /// There is no room for the piece, so its packet must not be acknowledged.
     Refused,
 }
 
@@ -71,11 +72,12 @@ pub(crate) enum Turn {
 pub(crate) struct Incoming {
     /// Bit `n`: message `below` + n was delivered. Bit 0 is clear.
     delivered: Flags,
-    /// All messages below this one were delivered.
+    /// The lowest message that was not delivered whole.
     below: u32,
-    /// Bytes of message `below` that were delivered.
+    /// Bytes of message `below` that were already delivered.
     progress: u32,
-    /// Pieces that wait, by message and offset, without overlaps.
+    /// The first of the waiting pieces, which are in order of message and offset and do not
+    /// overlap.
     first: u32,
     pub is_paused: bool,
 }
@@ -85,7 +87,8 @@ impl Incoming {
         Incoming { delivered: Flags::NONE, below: 0, progress: 0, first: NONE, is_paused: false }
     }
 
-    /// Returns `true` if a piece goes up at once when it arrives: it needs no memory for longer.
+    /// Returns `true` if a piece is delivered at once when it arrives, and so needs no memory for
+    /// longer.
     pub(crate) fn is_due(&self, piece: &Hold) -> bool {
         let is_next = piece.message == self.below && piece.offset <= self.progress;
         let is_whole = piece.offset == 0 && piece.last && self.progress == 0;
@@ -93,7 +96,7 @@ impl Incoming {
         !self.is_paused && (is_next || passes)
     }
 
-    /// Takes a piece that arrived. Pieces that it makes superfluous go to `freed`.
+    /// Stores a piece that arrived. Stored pieces that it makes superfluous go to `freed`.
     pub(crate) fn place(
         &mut self,
         holds: &mut Slab<Hold>,
@@ -161,7 +164,7 @@ impl Incoming {
         holds[at].next = NONE;
     }
 
-    /// Hands up every piece whose turn has come, in order. The pieces leave the table.
+    /// Delivers every piece that is next in order, and removes it from the table.
     pub(crate) fn deliver(&mut self, holds: &mut Slab<Hold>, mut up: impl FnMut(Hold, Turn)) {
         while !self.is_paused && self.first != NONE {
             let first = &holds[self.first];
@@ -186,8 +189,8 @@ impl Incoming {
         }
     }
 
-    /// Hands up the lowest message that is whole and above its floor. Returns `false` if there is
-    /// none.
+    /// Delivers the lowest message that is complete and whose floor is reached. Returns `false` if
+    /// there is none.
     fn deliver_whole(&mut self, holds: &mut Slab<Hold>, up: &mut impl FnMut(Hold, Turn)) -> bool {
         let (mut before, mut at) = (NONE, self.first);
         while at != NONE {
@@ -232,8 +235,8 @@ impl Incoming {
         self.delivered.has_all_below(floor)
     }
 
-    /// Drops the pieces of a message that lie behind its last one: only a peer that lies sends any.
-    /// The pieces come next after `before`.
+    /// Drops the pieces of a message that lie behind its end; only a lying peer sends such pieces.
+    /// They follow `before` in the list.
     fn forget_rest(
         &mut self,
         holds: &mut Slab<Hold>,

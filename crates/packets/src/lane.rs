@@ -1,4 +1,4 @@
-//! The port to what carries packets: a UDP socket, a network card, or a simulated network.
+//! The port to a carrier of packets: a UDP socket, a network card, or a simulated network.
 
 use alloc::vec::Vec;
 
@@ -12,26 +12,27 @@ use crate::station::Station;
 /// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
 pub trait Lane {
     /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
-    /// the network says that nobody receives at the station that was dialled.
+    /// the network reports that the dialled station does not receive.
     fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32>;
 
-    /// Returns the lent buffer of a packet.
+    /// Returns a packet's lent buffer to the lane.
     fn give(&mut self, buf: Buf);
 
     /// Returns `true` if [`put`](Lane::put) accepts a packet now.
     fn has_room(&self) -> bool;
 
-    /// Queues a packet of `bytes` bytes in these parts, which are copied.
+    /// Queues a packet of `bytes` bytes. Its parts are copied.
     fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>);
 
-    /// Sends a packet at once, if that is possible without waiting: nobody turns any more.
+    /// Sends a packet at once if that needs no waiting, for an endpoint whose thread takes no more
+    /// turns.
     fn part(&mut self, to: Station, packet: &[u8]);
 
     /// Starts to send the queued packets.
     fn kick(&mut self);
 
-    /// Prepares for a new association with the station that is dialled: the way there may have
-    /// changed. No association is left.
+    /// Prepares for a new association with the dialled station, whose route may have changed. No
+    /// association exists at the time.
     fn renew(&mut self, to: Station);
 
     /// Returns `true` if [`poll`](Lane::poll) would find something now.

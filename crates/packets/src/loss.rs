@@ -11,14 +11,14 @@ use crate::piece::Piece;
 use crate::sent::{Fate, SentWindow};
 use crate::slab::{Queue, Slab};
 
-/// Later numbers that have to be acknowledged before a packet counts as lost.
+/// Packets with later numbers that have to be acknowledged before a packet counts as lost.
 const REORDERED_MAX: u64 = 3;
 
-/// The pieces of packets whose flight has ended.
+/// The pieces of packets that are no longer in flight.
 pub(crate) struct Landed {
     pub acked: Queue,
     pub lost: Queue,
-    /// Packets whose flight has ended.
+    /// Packets that are no longer in flight.
     pub packets: u16,
 }
 
@@ -28,7 +28,8 @@ impl Landed {
 }
 
 impl Path {
-    /// Follows a report of the peer. Reports of numbers that were never sent are ignored.
+    /// Processes an acknowledgement of the peer. Acknowledgements of numbers that were never sent
+    /// are ignored.
     pub(crate) fn acknowledged(
         &mut self,
         now: Instant,
@@ -89,7 +90,8 @@ impl Path {
         self.detect_losses(now, window, pieces, landed);
     }
 
-    /// Counts packets as lost that later ones have overtaken, and sets when the next one will be.
+    /// Counts packets as lost that later packets have overtaken, and sets the time of the next
+    /// check.
     pub(crate) fn detect_losses(
         &mut self,
         now: Instant,
@@ -119,8 +121,8 @@ impl Path {
         }
     }
 
-    /// Reacts to silence: the oldest packet's pieces are sent again, and a packet may leave although
-    /// the window is full. The window is cut from the second probe on.
+    /// Reacts to silence of the peer: sends the oldest packet's pieces again, even if the window is
+    /// full. The window is cut from the second probe on.
     pub(crate) fn probe(
         &mut self,
         now: Instant,
@@ -142,7 +144,7 @@ impl Path {
         }
     }
 
-    /// Ends the flight of a packet as lost.
+    /// Takes a packet out of flight as lost.
     pub(crate) fn lose(
         &mut self,
         number: u64,

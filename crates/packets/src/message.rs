@@ -1,5 +1,5 @@
-//! Messages on their way out: a frame each, which the table keeps until every piece is acknowledged
-//! and the lane has let go of the body.
+//! Outgoing messages: the table keeps each message's frame until every piece is acknowledged and
+//! the lane has released the body.
 
 use contract::{Buf, Frame};
 
@@ -9,21 +9,21 @@ use crate::slab::{Linked, NONE};
 /// A message between [`send`](crate::Endpoint::send) and the return of its buffer.
 pub(crate) struct Message {
     pub frame: Frame,
-    /// The channel's place.
+    /// The index of the channel.
     pub channel: u32,
-    /// The number in the channel. Set with the first cut.
+    /// The message's number in the channel, set with the first cut.
     pub number: u32,
     pub behind: u16,
     pub kind: Kind,
     pub strict: bool,
-    /// The channel is gone: pieces that are lost are not sent again.
+    /// `true` if the channel is gone, so that lost pieces are not sent again.
     pub is_dropped: bool,
-    /// `cut ≤ bytes`: what was cut into pieces.
+    /// The bytes that were cut into pieces: `cut ≤ bytes`.
     pub cut: u32,
     pub bytes: u32,
     /// Pieces in flight or lost.
     pub pieces: u32,
-    /// Packets at the lane whose body is in the frame's buffer.
+    /// The number of packets at the lane that refer to the frame's buffer.
     pub loans: u16,
     pub next: u32,
 }
@@ -34,7 +34,7 @@ impl Linked for Message {
     }
 }
 
-/// The place of a run of a message's bytes.
+/// The location of a run of a message's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
     /// In the head of the frame, from this byte on.
@@ -64,7 +64,8 @@ impl Message {
         }
     }
 
-    /// Returns `true` if everything was cut. A message without bytes is cut into one empty piece.
+    /// Returns `true` if the whole message was cut into pieces. A message without bytes is cut into
+    /// one empty piece.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut == self.bytes && (self.bytes > 0 || self.cut_once())
     }
@@ -73,18 +74,18 @@ impl Message {
         self.next == CUT
     }
 
-    /// Marks a message as cut to the end. It leaves its channel's queue.
+    /// Marks a message as cut to the end, and so as removed from its channel's queue.
     pub(crate) fn end_cut(&mut self) {
         self.next = CUT;
     }
 
-    /// Returns `true` when nobody needs the frame any more.
+    /// Returns `true` when the frame is not needed any more.
     pub(crate) fn is_over(&self) -> bool {
         let will_be_cut = !self.is_cut() && !self.is_dropped;
         !will_be_cut && self.pieces == 0 && self.loans == 0
     }
 
-    /// Returns where the byte at `offset` lies, and how many bytes follow it there.
+    /// Returns the location of the byte at `offset`, and the number of bytes that follow it there.
     pub(crate) fn locate(&self, offset: u32) -> (Run, usize) {
         let (head, body) = (self.frame.head.bytes().len(), self.frame.body_len);
         let at = offset as usize;
@@ -112,7 +113,7 @@ impl Message {
     }
 }
 
-/// The link of a message that was cut to the end: it stands in no queue any more.
+/// The link of a message that was cut to the end and is in no queue any more.
 const CUT: u32 = NONE - 1;
 
 #[cfg(test)]

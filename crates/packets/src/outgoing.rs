@@ -1,4 +1,5 @@
-//! The sending half of a channel: numbers, floors, and how far it may run ahead.
+//! The sending half of a channel: the numbers and floors of messages, and the limit of
+//! unacknowledged ones.
 
 use crate::flags::Flags;
 use crate::incoming::MESSAGES_MAX;
@@ -15,11 +16,11 @@ pub(crate) struct Outgoing {
     next: u32,
     /// Messages below this one are delivered before the next one.
     floor: u32,
-    /// Messages that are not wholly cut.
+    /// Messages that are not yet cut into pieces to the end.
     pub queue: Queue,
     /// Bytes of messages that are not acknowledged.
     pub unsent: u32,
-    /// The last stop or go that the peer sent.
+    /// The count of the last stop or go that the peer sent.
     stops_heard: u32,
     is_stopped: bool,
 }
@@ -38,12 +39,13 @@ impl Outgoing {
         }
     }
 
-    /// Returns `true` if the next message may be cut. The receiver keeps [`MESSAGES_MAX`] apart.
+    /// Returns `true` if the next message may be sent. The receiver tracks [`MESSAGES_MAX`]
+    /// messages.
     pub(crate) fn may_begin(&self) -> bool {
         !self.is_stopped && self.next.wrapping_sub(self.base) < MESSAGES_MAX
     }
 
-    /// Returns `true` unless the peer asked for silence.
+    /// Returns `true` unless the peer has stopped the channel.
     pub(crate) fn may_go_on(&self) -> bool {
         !self.is_stopped
     }
@@ -53,8 +55,8 @@ impl Outgoing {
         self.base > 0 || self.acked.has(0)
     }
 
-    /// Returns the number of a message and how far its floor is below it. A strict message is
-    /// delivered after all before it, and before all after it.
+    /// Returns the number of a new message and the distance to its floor. A strict message is
+    /// delivered after all earlier messages and before all later ones.
     pub(crate) fn number(&mut self, strict: bool) -> (u32, u16) {
         let number = self.next;
         if strict {
@@ -71,7 +73,7 @@ impl Outgoing {
         (number, behind)
     }
 
-    /// Notes that all of a message is acknowledged.
+    /// Notes that a message is wholly acknowledged.
     pub(crate) fn acknowledged(&mut self, number: u32) {
         let ahead = number.wrapping_sub(self.base);
         assert!(ahead < MESSAGES_MAX, "a message is acknowledged once");
@@ -79,7 +81,7 @@ impl Outgoing {
         self.base = self.base.wrapping_add(self.acked.pass());
     }
 
-    /// Follows a stop or go of the peer, unless a later one was heard.
+    /// Applies the peer's stop or go, unless a later one was applied.
     pub(crate) fn hear(&mut self, count: u32, is_stop: bool) {
         let newer = count.wrapping_sub(self.stops_heard);
         if newer > 0 && newer < u32::MAX / 2 {

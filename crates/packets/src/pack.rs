@@ -1,7 +1,7 @@
-//! Packing: which words go into the next packet, and what is cut off where.
+//! Packing: the choice of the messages and pieces that go into the next packet.
 //!
 //! Lost pieces go first. New messages are packed by deficit round robin over the channels that have
-//! something to say (Shreedhar and Varghese, SIGCOMM 1995), with a packet as quantum.
+//! something to send (Shreedhar and Varghese, SIGCOMM 1995), with a packet as quantum.
 
 use crate::channel::{Owed, State};
 use crate::head::HEAD_BYTES;
@@ -12,20 +12,21 @@ use crate::record::RECORD_BYTES;
 use crate::slab::{NONE, Queue};
 use crate::words::Words;
 
-/// A message is not cut for less room than this, unless its end fits.
+/// The smallest room in bytes for which a message is cut, unless its end fits.
 const CUT_BYTES_MIN: usize = 512;
 
 /// The outcome of an attempt to put something into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
-    /// A record went into the packet, or may with the next attempt.
+    /// A record went into the packet, or the next attempt may put one in.
     More,
     /// The packet is full.
     Full,
 }
 
 impl Words {
-    /// Puts records into a packet: pings, lost pieces, then what the channels have to say.
+    /// Puts records into a packet: first pings, then lost pieces, then new messages of the
+    /// channels.
     pub(crate) fn fill(&mut self, pools: &mut Pools, packet: &mut Packet) -> Queue {
         let mut pieces = Queue::EMPTY;
         if self.pings && packet.room().is_some() {
@@ -79,7 +80,8 @@ impl Words {
         Packed::More
     }
 
-    /// Puts the next record of the first speaker into a packet, or lets the next one speak.
+    /// Puts the next record of the first channel of the queue into a packet, or gives the turn to
+    /// the next channel.
     fn put_words(
         &mut self,
         pools: &mut Pools,
@@ -167,7 +169,7 @@ impl Words {
         assert!(is_put, "there is a free piece");
     }
 
-    /// Takes a channel that has nothing to say out of the queue of speakers.
+    /// Removes a channel that has nothing to send from the queue of channels.
     fn hush(&mut self, pools: &mut Pools, place: u32) {
         self.speakers.pop(&mut pools.channels);
         let channel = &mut pools.channels[place];

@@ -1,4 +1,4 @@
-//! A packet on its way out: a row of parts, of which the large bodies stay where they are.
+//! An outgoing packet: a list of parts, in which large bodies are not copied.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ const COPIED_BYTES_MAX: usize = 512;
 /// Bytes of a reset.
 pub(crate) const RESET_BYTES: usize = HEAD_BYTES + size_of::<wire::packets::ResetBody>();
 
-/// Parts that a packet has at most.
+/// Maximum number of parts of a packet.
 pub const PARTS_MAX: usize = 32;
 
 /// A part of a packet.
@@ -36,12 +36,13 @@ pub(crate) struct Loan {
     pub next: u32,
 }
 
-/// The bodies that a lane has for one packet. The lane returns the value when it has let go.
+/// The bodies that one packet lends to a lane. The lane returns the value when it has released
+/// them.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "bodies return only after the lane has let go"]
 pub struct Lent(pub(crate) u32);
 
-/// A packet on its way out. Reused for each packet, so that nothing is allocated.
+/// An outgoing packet. The value is reused for each packet, so that nothing is allocated.
 pub struct Packet {
     /// The lane that the packet leaves by.
     pub lane: u8,
@@ -49,7 +50,7 @@ pub struct Packet {
     pub to: Station,
     own: Vec<u8>,
     parts: Vec<Part>,
-    /// The first byte of `own` that no part has.
+    /// The offset in `own` of the first byte that belongs to no part yet.
     part_at: usize,
     bytes: usize,
     pub(crate) bytes_max: usize,
@@ -81,14 +82,14 @@ impl Packet {
         self.bytes == 0
     }
 
-    /// Takes the loan of the packet, to be returned when the lane has let go of the bodies. `None`
-    /// if everything is in the packet's own bytes.
+    /// Takes the loan of the packet's bodies, to be returned once the lane has released them.
+    /// Returns `None` if everything is in the packet's own bytes.
     pub fn lent(&mut self) -> Option<Lent> {
         let loans = core::mem::replace(&mut self.loans, NONE);
         (loans != NONE).then_some(Lent(loans))
     }
 
-    /// Begins a packet. `bytes_max` is what the path carries.
+    /// Begins a packet of at most `bytes_max` bytes, which the path can carry.
     pub(crate) fn begin(&mut self, lane: u8, to: Station, bytes_max: usize) {
         assert!(self.loans == NONE, "the loan of the packet before was taken");
         (self.lane, self.to, self.bytes_max) = (lane, to, bytes_max);
@@ -98,7 +99,7 @@ impl Packet {
         (self.part_at, self.bytes) = (0, HEAD_BYTES);
     }
 
-    /// Returns the bytes that the next record may have, its head not counted.
+    /// Returns the number of bytes that fit into the next record behind its head.
     pub(crate) fn room(&self) -> Option<usize> {
         let used = self.bytes.next_multiple_of(RECORD_ALIGN) + RECORD_BYTES;
         self.bytes_max.checked_sub(used)
@@ -109,7 +110,7 @@ impl Packet {
         self.bytes == HEAD_BYTES
     }
 
-    /// Appends a record for a piece. Its bytes fit into [`room`](Packet::room).
+    /// Appends a record for a piece, whose bytes must fit into [`room`](Packet::room).
     pub(crate) fn push(
         &mut self,
         piece: &Piece,

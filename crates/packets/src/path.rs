@@ -1,4 +1,5 @@
-//! A path: one lane of ours and one station of the peer, with numbers, times and a window of its own.
+//! A path: one of our lanes and one station of the peer, with its own packet numbers, timers and
+//! window.
 
 use core::time::Duration;
 
@@ -12,37 +13,37 @@ use crate::sent::SENT_MAX;
 use crate::slab::NONE;
 use crate::station::Station;
 
-/// Questions without an answer from which on packets are small again, and from which on another
-/// path is preferred.
+/// The number of unanswered probes after which packets become small again and another path is
+/// preferred.
 pub(crate) const SHRINK_PROBES: u8 = 3;
 pub(crate) const DISTRUST_PROBES: u8 = 2;
 
-/// The packets that left by a path, and have no answer yet.
+/// The packets that were sent by a path and are not acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
-    /// The next number.
+    /// The number of the next packet.
     pub next: u64,
     /// The highest number that the peer acknowledged, plus one.
     pub acked: u64,
-    /// No number below is in flight.
+    /// The lowest number that may be in flight.
     pub oldest: u64,
-    /// The highest number that was counted lost, plus one.
+    /// The highest number that was counted as lost, plus one.
     pub doubted: u64,
-    /// The place of the sent window, [`NONE`] before the first packet.
+    /// The index of the sent window, [`NONE`] before the first packet.
     pub window: u32,
     pub bytes: u32,
     pub packets: u16,
-    /// When the last packet that wants an answer was sent.
+    /// The time at which the last packet that needs an acknowledgement was sent.
     pub asked_at: Instant,
-    /// When a packet counts as lost by its age, if one may.
+    /// The time at which the oldest packet counts as lost by its age, if there is one.
     pub loss_at: Option<Instant>,
     /// Probes that were sent since the last acknowledgement.
     pub probes: u8,
-    /// A packet may leave although the window is full: a probe.
+    /// `true` if a probe may be sent although the window is full.
     pub probes_now: bool,
 }
 
-/// A way to the peer.
+/// A path to the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub to: Station,
@@ -51,12 +52,12 @@ pub(crate) struct Path {
     pub receipt: Receipt,
     pub flight: Flight,
     pub lane: u8,
-    /// The peer has proved that it receives at this station.
+    /// `true` once the peer has proved that it receives at this station.
     pub is_proven: bool,
     /// The size of packets that the path carries.
     pub bytes: u16,
     pub proof: Proof,
-    /// No packet leaves before: windows below eight packets are paced.
+    /// The time before which no packet is sent: windows below eight packets are paced.
     pub paced_until: Instant,
 }
 
@@ -90,15 +91,15 @@ impl Path {
         }
     }
 
-    /// Returns `true` if the window lets a packet of these bytes go. Where packets are paced, the
-    /// last one may stick out: otherwise windows of 1 and of 1.9 packets would be the same.
+    /// Returns `true` if the window has room for a packet of these bytes. On a paced path the last
+    /// packet may exceed the window: otherwise windows of 1 and of 1.9 packets would behave alike.
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         let window = self.control.window();
         let more = if self.control.is_paced() { 1 } else { bytes };
         self.flight.packets == 0 || self.flight.bytes + more <= window
     }
 
-    /// Returns when a packet of these bytes would have been delivered, counted from now.
+    /// Returns the time from now until a packet of these bytes would be delivered.
     pub(crate) fn delivery(&self, bytes: u32) -> Duration {
         // A window leaves in a round trip, so bytes take their share of one.
         let rtt = self.rtt.smoothed().as_nanos() as u64;
@@ -115,7 +116,7 @@ impl Path {
         [debt, self.flight.loss_at, self.probe_at(), self.proof.next].into_iter().flatten().min()
     }
 
-    /// Returns when silence makes a probe necessary.
+    /// Returns the time at which a probe is sent if the peer stays silent.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let waits = self.flight.packets > 0;
         waits.then(|| self.flight.asked_at + self.rtt.probe_after(u32::from(self.flight.probes)))

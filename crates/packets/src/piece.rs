@@ -10,15 +10,15 @@ use crate::slab::{Linked, NONE};
 /// A piece stands in one queue: a packet's in flight, or the association's of lost pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// The message's place, or [`NONE`] for a record without a number.
+    /// The index of the message, or [`NONE`] for a record without a number.
     pub message: u32,
-    /// The number of the message, or the count of a stop or go.
+    /// The number of the message, or the count of a stop or go record.
     pub number: u32,
     /// Offset in the message.
     pub offset: u32,
     pub next: u32,
     pub bytes: u16,
-    /// The channel as the wire names it.
+    /// The channel's number on the wire.
     pub channel: u16,
     pub behind: u16,
     pub kind: Kind,
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind on the wire.
+    /// Returns the piece's kind of record on the wire.
     pub(crate) fn on_wire(self) -> RecordKind {
         match self {
             Kind::Data => RecordKind::DATA,
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a parsed record. The parser lets no other pass.
+    /// Returns the piece's kind for a parsed record. The parser lets no other kind through.
     pub(crate) fn of_wire(kind: RecordKind) -> Kind {
         match kind {
             RecordKind::DATA => Kind::Data,

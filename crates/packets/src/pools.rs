@@ -1,4 +1,5 @@
-//! The tables that all associations of an endpoint share. All memory is taken when they are made.
+//! The tables that all associations of an endpoint share. All memory is allocated when they are
+//! created.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -23,9 +24,9 @@ use crate::slab::{NONE, Slab};
 /// Paths that are looked at for an idle sent window.
 const SEARCHED_MAX: u32 = 64;
 
-/// A chunk of received bytes, with pieces that were not given back.
+/// A buffer of received bytes, with the count of its pieces that were not given back.
 pub(crate) struct Chunk {
-    /// `None` while the packet in it is being read.
+    /// The buffer; `None` while the packet in it is being read.
     pub buf: Option<Buf>,
     pub holds: u32,
 }
@@ -47,7 +48,7 @@ pub struct Counters {
     pub sent: u64,
     /// Pieces that were sent again.
     pub resent: u64,
-    /// Hellos beyond the rate that is answered.
+    /// Hellos that were dropped because more came than the rate limit answers.
     pub hellos_dropped: u64,
 }
 
@@ -67,11 +68,11 @@ pub(crate) struct Pools {
     pub channels_of: Vec<u32>,
     generations: Vec<u32>,
     pub events: VecDeque<Event>,
-    /// Events from which on no piece is taken until the user has fetched some.
+    /// The number of queued events from which on no piece is accepted, until the user fetches some.
     events_room: usize,
     pub returned: VecDeque<Buf>,
     pub counters: Counters,
-    /// The path where the last search for an idle window ended.
+    /// The path where the last search for an idle window ended, and where the next one starts.
     hand: u32,
 }
 
@@ -111,7 +112,7 @@ impl Pools {
         self.names.get(Pools::key(association, name))
     }
 
-    /// Makes a channel, or returns `None` if the table is full.
+    /// Creates a channel, or returns `None` if the table is full.
     pub(crate) fn make(&mut self, association: u32, serial: u32, state: State) -> Option<u32> {
         let place = self.channels.take(Channel::new(association, serial, 0, state))?;
         self.channels[place].generation = self.generations[place as usize];
@@ -131,7 +132,7 @@ impl Pools {
         (channel.generation == conn.generation).then_some(conn.index)
     }
 
-    /// Ends a channel that nobody needs any more: its peer, or a message.
+    /// Removes a channel if neither its peer nor one of its messages needs it any more.
     pub(crate) fn release(&mut self, place: u32) {
         let channel = &self.channels[place];
         let State::Gone(why) = channel.state else { return };
@@ -146,7 +147,7 @@ impl Pools {
         self.events.push_back(Event::Closed { conn, reason: why.reason() });
     }
 
-    /// Ends a message that nobody needs any more, and its channel if it was the last.
+    /// Removes a message that is finished, and its channel if it was the last message.
     pub(crate) fn settle(&mut self, place: u32) {
         if !self.messages[place].is_over() {
             return;
@@ -164,7 +165,7 @@ impl Pools {
         self.release(channel);
     }
 
-    /// Frees a piece that is not sent again.
+    /// Frees a piece that will not be sent again.
     pub(crate) fn discard(&mut self, piece: u32) {
         let message = self.pieces.give(piece).message;
         if message != NONE {
@@ -189,8 +190,9 @@ impl Pools {
         landed
     }
 
-    /// Drops everything that a channel has not begun to send, and what waits to be delivered.
-    /// Returns `true` if its open was among that: the peer has never heard of the channel.
+    /// Drops the messages that a channel has not begun to send, and the ones that wait for
+    /// delivery. Returns `true` if the channel's open was dropped too: then the peer has never
+    /// heard of it.
     pub(crate) fn drop_words(&mut self, place: u32) -> bool {
         let mut was_opening = false;
         while let Some(message) = self.channels[place].out.queue.pop(&mut self.messages) {
@@ -204,22 +206,22 @@ impl Pools {
         was_opening
     }
 
-    /// Returns `true` if there is room for a piece that arrived. The last places are for pieces that
-    /// go up at once: others wait for them.
+    /// Returns `true` if there is room for a piece that arrived. The last places are kept for
+    /// pieces that are delivered at once.
     pub(crate) fn has_room(&self, is_due: bool) -> bool {
         let is_plenty = self.holds.free() > 1 && self.chunks.free() > 0;
         self.events.len() < self.events_room && (is_due || is_plenty)
     }
 
-    /// Returns the credits that an association may have now.
+    /// Returns the credits that an association may be granted now.
     pub(crate) fn grant(&self, associations: usize) -> u16 {
         let free = self.chunks.free().min(self.holds.free());
         let is_pressed = 4 * free < self.chunks.max();
         credits::grant(self.chunks.max(), free, associations, is_pressed)
     }
 
-    /// Makes sure that a path has a sent window: a free one, or that of a path without packets in
-    /// flight. Returns `false` if there is none now.
+    /// Gives a path a sent window: a free one, or the one of a path without packets in flight.
+    /// Returns `false` if there is none now.
     pub(crate) fn arm(&mut self, path: u32) -> bool {
         if self.paths[path].flight.window != NONE {
             return true;
@@ -244,7 +246,7 @@ impl Pools {
     }
 }
 
-/// Ends one piece's claim to its chunk. The last one returns the buffer.
+/// Ends one piece's use of its chunk. The end of the last use returns the chunk's buffer.
 pub(crate) fn let_go(chunks: &mut Slab<Chunk>, returned: &mut VecDeque<Buf>, chunk: u32) {
     if chunk == NONE {
         return;

@@ -10,13 +10,14 @@ use core::time::Duration;
 use contract::Instant;
 use wire::packets::HELLO_BYTES;
 
-/// The size of the packets that every path has to carry.
+/// The smallest size that a path must carry, in bytes: the size of a hello.
 pub(crate) const LEAST_BYTES: u16 = HELLO_BYTES as u16;
 
-/// The size that is tried when the full one gets no answer: what most of the Internet carries.
+/// The size in bytes that is probed when the full size gets no answer: most paths of the Internet
+/// carry it.
 const COMMON_BYTES: u16 = 1400;
 
-/// Probes of one size without an answer.
+/// Probes of one size without an answer after which a smaller size is probed.
 const TRIES_EACH: u8 = 3;
 
 /// The pauses between probes of a path that does not answer.
@@ -26,14 +27,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The pause before a path that fell silent is probed again.
 pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
 
-/// The proof of a path that is under way.
+/// The state of one path's probing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proof {
-    /// The number that we wait for; zero when nothing is asked.
+    /// The random number that the peer has to return; zero when no probe is out.
     pub challenge: u64,
-    /// The number that we owe the peer; zero without one.
+    /// The peer's number that our next probe packet returns; zero if there is none.
     pub echo: u64,
-    /// When the next probe leaves by itself.
+    /// The time of the next probe; `None` if probes only answer the peer's.
     pub next: Option<Instant>,
     /// The size of the probes.
     pub bytes: u16,
@@ -41,8 +42,8 @@ pub(crate) struct Proof {
 }
 
 impl Proof {
-    /// Begins to ask whether packets of `bytes` bytes arrive, at a time or
-    /// only in answer to a probe of the peer.
+    /// Begins to probe whether packets of `bytes` bytes arrive: at a time, or only in answer to a
+    /// probe of the peer.
     pub(crate) fn ask(&mut self, challenge: u64, bytes: u16, at: Option<Instant>) {
         (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
     }
@@ -52,7 +53,8 @@ impl Proof {
         self.echo != 0 || self.challenge != 0 && self.next.is_some_and(|at| at <= now)
     }
 
-    /// Plans the probe after this one: smaller, and later.
+    /// Plans the next probe after an unanswered one: later, and of a smaller size after
+    /// [`TRIES_EACH`] tries.
     pub(crate) fn retry(&mut self, now: Instant) {
         if self.next.is_none_or(|at| at > now) {
             return;

@@ -1,4 +1,4 @@
-//! The packets that arrived on a path, and the acknowledgement that the peer is owed for them.
+//! The packets that arrived on a path, and the acknowledgement that is to be sent for them.
 
 use contract::Instant;
 
@@ -6,7 +6,7 @@ use crate::head::Ack;
 use crate::rtt::HOLD_MAX;
 use crate::window::Seen;
 
-/// Packets that may stay unanswered before a bare acknowledgement leaves.
+/// Packets that may stay unacknowledged before an acknowledgement is sent in a packet of its own.
 const UNANSWERED_MAX: u8 = 8;
 
 /// The debt to the peer for packets that arrived.
@@ -15,20 +15,20 @@ pub(crate) enum Debt {
     Nothing,
     /// An acknowledgement, with the next packet or at this time.
     By(Instant),
-    /// An acknowledgement with the next packet, which leaves now.
+    /// An acknowledgement is sent at once.
     Now,
 }
 
 /// The packets that arrived on a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Receipt {
-    /// Numbers that arrived.
+    /// Numbers of the packets that arrived.
     pub seen: Seen,
     /// When the highest number arrived.
     highest_at: Instant,
     pub debt: Debt,
     unanswered: u8,
-    /// A packet that the network marked arrived since the last echo.
+    /// `true` if a packet with a congestion mark arrived since the last acknowledgement.
     pub echo: bool,
 }
 
@@ -44,8 +44,8 @@ impl Receipt {
         }
     }
 
-    /// Notes that a packet arrived which was not seen before, and what that makes us owe
-    /// (RFC 9000, section 13.2.1).
+    /// Notes a new packet, and decides when its acknowledgement is to be sent (RFC 9000, section
+    /// 13.2.1).
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, elicits: bool, ack_now: bool) {
         let in_order = self.seen.highest().map_or(0, |highest| highest + 1) == number;
         self.seen.note(number);
@@ -63,7 +63,7 @@ impl Receipt {
         }
     }
 
-    /// Returns the report of what arrived, and counts it as sent.
+    /// Returns the acknowledgement of the packets that arrived, and counts it as sent.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Ack> {
         // Also where nothing was accepted yet: a bare packet says that we live.
         (self.debt, self.unanswered) = (Debt::Nothing, 0);

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Bytes of a record's head on the wire.
 pub(crate) const RECORD_BYTES: usize = size_of::<RecordHead>();
 
-/// A record's head, and where its bytes lie in the packet.
+/// A record's head, and the location of its bytes in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub channel: u16,
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-/// The records of a packet, in order. Ends after the first error.
+/// The records of a packet, in order. The iteration ends after the first error.
 pub(crate) struct Records<'a> {
     packet: &'a [u8],
     /// `at ≤ packet.len()`, a multiple of [`RECORD_ALIGN`] while there is more.

@@ -1,27 +1,28 @@
-//! The round-trip time of a path (RFC 9002, section 5), and its least value of late.
+//! The round-trip time of a path (RFC 9002, section 5), and its minimum over the last seconds.
 
 use core::time::Duration;
 
 use contract::Instant;
 
-/// The time after which the least round trip of before is forgotten: routes change.
+/// The length of an epoch of the least round-trip time. Samples older than two epochs are
+/// forgotten, as routes change.
 const EPOCH: Duration = Duration::from_secs(10);
 
-/// The least time after which an unanswered packet is asked for.
+/// The minimum time after which an acknowledgement is requested for an unanswered packet.
 const PROBE_MIN: Duration = Duration::from_millis(1);
 
-/// The longest that a receiver holds an acknowledgement back.
+/// The longest time for which a receiver delays an acknowledgement.
 pub(crate) const HOLD_MAX: Duration = Duration::from_micros(100);
 
-/// The estimate of a path's round-trip time, in nanoseconds. The time that the peer held an
-/// acknowledgement is not in it.
+/// The estimate of a path's round-trip time, in nanoseconds, without the time for which the peer
+/// delayed its acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     smoothed: u32,
     variation: u32,
     latest: u32,
-    /// The least sample of a full packet in this epoch and in the one before. A full packet takes
-    /// longer over each link than a small one, without any queue.
+    /// The least sample of a full packet in this epoch and in the previous one. Small packets would
+    /// give shorter times, as a full packet takes longer over each link.
     least: [u32; 2],
     epoch: Instant,
     is_guess: bool,
@@ -42,8 +43,8 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Adds a sample: `whole` from sending to the acknowledgement, of which the peer says that it
-    /// held it for `held`.
+    /// Adds a sample: `whole` is the time from sending to the acknowledgement, `held` the time for
+    /// which the peer says that it delayed the acknowledgement.
     pub(crate) fn sample(&mut self, now: Instant, whole: Duration, held: Duration, is_full: bool) {
         let sample = u32::try_from(whole.saturating_sub(held).as_nanos()).unwrap_or(u32::MAX / 2);
         if core::mem::take(&mut self.is_guess) {
@@ -64,7 +65,7 @@ impl Rtt {
         }
     }
 
-    /// Forgets the least round trip: full packets have another size from now on.
+    /// Forgets the least round-trip time, because full packets have another size from now on.
     pub(crate) fn forget_least(&mut self) {
         self.least = [u32::MAX; 2];
     }
@@ -90,8 +91,8 @@ impl Rtt {
         self.smoothed().max(self.latest()) * 9 / 8 + Duration::from_micros(1)
     }
 
-    /// Returns the silence after which an acknowledgement is asked for, the `tries`th time
-    /// (RFC 9002, section 6.2.1), between a millisecond and a second.
+    /// Returns the silence after which the `tries`th probe for an acknowledgement is sent (RFC
+    /// 9002, section 6.2.1), between a millisecond and a second.
     pub(crate) fn probe_after(&self, tries: u32) -> Duration {
         let variation = Duration::from_nanos(4 * u64::from(self.variation));
         let once = (self.smoothed() + variation + HOLD_MAX).max(PROBE_MIN);

@@ -1,5 +1,5 @@
-//! The endpoint's secret and what is made of it: cookies, and tokens without state; and the proofs of
-//! resets.
+//! The endpoint's secret, and the values derived from it: cookies, stateless tokens, and the proofs
+//! of resets.
 
 use contract::Instant;
 use hmac::{Hmac, KeyInit, Mac};
@@ -9,10 +9,10 @@ use wire::packets::RetryBody;
 
 use crate::station::Station;
 
-/// Nanoseconds of a minute. A token is good in the minute in which it was made and the next.
+/// The nanoseconds of a minute. A token is valid in the minute of its creation and in the next one.
 const MINUTE: u64 = 60_000_000_000;
 
-/// The endpoint's secret, and the number of cookies that were made of it.
+/// The endpoint's secret, and the number of cookies derived from it so far.
 pub(crate) struct Secret {
     key: [u8; 32],
     cookies: u64,
@@ -23,7 +23,7 @@ impl Secret {
         Secret { key, cookies: 0 }
     }
 
-    /// Returns a number that nobody can guess, another one each time, never zero.
+    /// Returns a new cookie: a number that cannot be guessed, different each time, never zero.
     pub(crate) fn cookie(&mut self) -> u64 {
         self.cookies += 1;
         let mac = mac(&self.key, [b"cookie", &self.cookies.to_le_bytes()[..]]);
@@ -56,7 +56,7 @@ impl Secret {
     }
 }
 
-/// The key of the proofs of resets. It is no secret: the cookie is.
+/// The key of the proofs of resets. The key is public; the proven knowledge is the cookie.
 const RESET_KEY: [u8; 32] = [0; 32];
 
 /// Returns the proof that the sender of a reset has seen the cookie of an association.

@@ -1,7 +1,7 @@
-//! The sent window of a path: what became of its last 128 packets.
+//! The sent window of a path: the state of its last 128 packets.
 //!
-//! A number is used once (RFC 9000, section 12.3). A packet that was counted lost stays known until
-//! its place is needed, so that a late acknowledgement shows that the loss was none.
+//! A number is used once (RFC 9000, section 12.3). A packet that was counted as lost stays known
+//! until its place is needed, so that a late acknowledgement shows that it was not lost.
 
 use contract::Instant;
 
@@ -14,11 +14,12 @@ pub(crate) const SENT_MAX: usize = 128;
 /// The state of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The peer has it, or it asked for no acknowledgement.
+    /// The peer has the packet, or the packet needed no acknowledgement.
     Done,
-    /// An acknowledgement or the loss detection ends this state.
+    /// The packet is in flight. An acknowledgement or the loss detection ends the state.
     InFlight,
-    /// Counted lost; its pieces travel in other packets. A late acknowledgement ends this state.
+    /// The packet counts as lost; its pieces travel in other packets. A late acknowledgement ends
+    /// the state.
     Lost,
 }
 
@@ -26,12 +27,12 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub at: Instant,
-    /// The first of the pieces in it.
+    /// The first of the packet's pieces.
     pieces: u32,
     number: u32,
     pub bytes: u16,
     pub fate: Fate,
-    /// The window was full with this packet.
+    /// `true` if the packet filled the window.
     pub was_limited: bool,
 }
 
@@ -61,7 +62,7 @@ impl SentWindow {
         (packet.number == number as u32).then_some(packet)
     }
 
-    /// Returns the packet whose place the packet `number` will take.
+    /// Returns the packet whose place packet `number` will take.
     pub(crate) fn evicted(&mut self, number: u64) -> &mut Sent {
         &mut self.packets[number as usize % SENT_MAX]
     }
@@ -89,7 +90,7 @@ impl SentWindow {
 }
 
 impl Sent {
-    /// Ends the flight of the packet and moves its pieces to `to`.
+    /// Takes the packet out of flight and moves its pieces to `to`.
     pub(crate) fn land(&mut self, fate: Fate, pieces: &mut Slab<Piece>, to: &mut Queue) {
         self.fate = fate;
         let mut piece = core::mem::replace(&mut self.pieces, NONE);

@@ -1,12 +1,12 @@
-//! The settings that an endpoint is made with: its memory, its secret, and its rules.
+//! The settings of a new endpoint: the sizes of its tables, its secret, and its rules.
 
 use crate::control::Policy;
 use crate::station::Station;
 
-/// The settings of an endpoint. Every table has its size from here, and none grows.
+/// The settings of an endpoint. They fix the size of every table.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Random bytes that nobody else has: cookies and tokens are made of them.
+    /// Random bytes that no other party knows. Cookies and tokens are derived from them.
     pub secret: [u8; 32],
     /// The number of the worker, which peers write into byte 7 of their packets.
     pub worker: u8,
@@ -14,25 +14,26 @@ pub struct Settings {
     pub accepts: bool,
     /// The largest packet that the lanes carry both ways, in bytes.
     pub packet_bytes: usize,
-    /// The rule for the windows of paths to other machines.
+    /// The congestion control of paths to other machines.
     pub control: Policy,
     /// The rule for the windows of paths to loopback addresses.
     pub local: Policy,
-    /// Most associations.
+    /// Maximum number of associations.
     pub associations_max: usize,
-    /// Most paths, of all associations together.
+    /// Maximum number of paths, of all associations together.
     pub paths_max: usize,
-    /// Most paths with something in flight: each has a sent window of 3 KiB.
+    /// Maximum number of paths with packets in flight. Each has a sent window of 3 KiB.
     pub windows_max: usize,
-    /// Most channels, of all associations together.
+    /// Maximum number of channels, of all associations together.
     pub channels_max: usize,
-    /// Most messages on their way out.
+    /// Maximum number of outgoing messages.
     pub messages_max: usize,
     /// Most pieces of messages in flight.
     pub pieces_max: usize,
-    /// Most pieces of messages that arrived and were not given back.
+    /// Maximum number of received pieces that the user has not given back.
     pub holds_max: usize,
-    /// Most chunks whose pieces were not given back. As many as the lanes have.
+    /// Maximum number of chunks whose pieces were not given back: the number of the lanes' receive
+    /// buffers.
     pub chunks_max: usize,
 }
 

@@ -1,18 +1,18 @@
 //! Tables of a fixed size, and queues through their entries.
 //!
-//! An index is a right: it is taken once and given once. Queues link entries by index, so that they
-//! need no memory of their own.
+//! An index is a right: it is taken once and given back once. Queues link entries by index, so that
+//! they need no memory of their own.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// The index of no entry.
+/// The index that stands for "no entry".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A table whose memory is taken when it is made.
+/// A table whose memory is allocated when it is created.
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
-    /// The indexes of the empty slots; the last one is taken first.
+    /// The indexes of the empty slots, used as a stack.
     free: Vec<u32>,
 }
 
@@ -23,7 +23,7 @@ impl<T> Slab<T> {
         Slab { slots: (0..max).map(|_| None).collect(), free }
     }
 
-    /// Takes a slot for `value`, or returns `None` if the table is full.
+    /// Takes a slot for `value` and returns its index, or `None` if the table is full.
     pub(crate) fn take(&mut self, value: T) -> Option<u32> {
         let index = self.free.pop()?;
         self.slots[index as usize] = Some(value);

@@ -1,4 +1,5 @@
-//! The packets that an association sends: one at a time, of words, of probes, or bare.
+//! The packets that an association sends: packets with records, probes of paths, and bare
+//! acknowledgements.
 
 use core::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::sent::Fate;
 use crate::slab::Queue;
 
 impl Association {
-    /// Makes the next packet. Returns `false` if there is nothing to send now.
+    /// Writes the next packet of the association. Returns `false` if there is nothing to send now.
     pub(crate) fn transmit(
         &mut self,
         pools: &mut Pools,
@@ -43,8 +44,8 @@ impl Association {
         true
     }
 
-    /// Returns the path for the next packet with records, or `None` if none may go now: the path
-    /// that would deliver it first, or one that has to be probed.
+    /// Returns the path for the next packet with records: one that has to be probed, or else the
+    /// one that would deliver the packet first. Returns `None` if no path may send now.
     fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<u32> {
         if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
             if !self.words.are_any() {
@@ -79,7 +80,7 @@ impl Association {
         pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
     }
 
-    /// Sends a packet with records on its way: notes it, and asks for an answer.
+    /// Notes a packet with records as in flight, and requests an acknowledgement if one is needed.
     fn launch(
         &mut self,
         pools: &mut Pools,
@@ -110,7 +111,7 @@ impl Association {
         self.finish(pools, now, (place, credits), packet, kind);
     }
 
-    /// Gives a packet its number, head and checksum.
+    /// Writes a packet's number, head and checksum.
     pub(crate) fn finish(
         &mut self,
         pools: &mut Pools,
@@ -137,7 +138,7 @@ impl Association {
         pools.counters.sent += 1;
     }
 
-    /// Makes the packet of a probe that is due. Returns `false` if none is.
+    /// Writes the packet of a path probe that is due. Returns `false` if none is.
     pub(crate) fn prove(
         &mut self,
         pools: &mut Pools,

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 pub enum Station {
     /// A UDP port.
     Internet(SocketAddr),
-    /// A network card on the same segment, and the queue behind it.
+    /// A network card in the local Ethernet segment, and a queue number behind it.
     Ethernet {
         /// The address of the card.
         mac: [u8; 6],
@@ -22,8 +22,8 @@ impl Station {
         matches!(self, Station::Internet(address) if address.ip().to_canonical().is_loopback())
     }
 
-    /// Returns a number for the address without its port. Addresses of one IPv6 network of 64 bits
-    /// have one number: a host may take as many of them as it likes.
+    /// Returns a number for the address without its port. All addresses of one IPv6 /64 network
+    /// have one number, since a host may use as many of them as it likes.
     pub(crate) fn network(&self) -> u64 {
         // The prefixes are those of multicast, so no IPv6 station has them.
         match self {
@@ -37,7 +37,7 @@ impl Station {
         }
     }
 
-    /// Writes the address in a form that is the same for the same address only.
+    /// Writes the address in a canonical form: equal bytes mean equal addresses.
     pub(crate) fn encode(&self) -> [u8; 28] {
         let mut bytes = [0; 28];
         match self {

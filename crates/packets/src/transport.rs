@@ -24,7 +24,8 @@ use crate::station::Station;
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
-/// `ECONNREFUSED`, `ECONNRESET` and `ETIMEDOUT` of Linux: what a socket would say.
+/// The numbers of `ECONNREFUSED`, `ECONNRESET` and `ETIMEDOUT` on Linux, as a socket would report
+/// them.
 const REFUSED: i32 = 111;
 const RESET: i32 = 104;
 const TIMED_OUT: i32 = 110;
@@ -34,21 +35,22 @@ const TIMED_OUT: i32 = 110;
 pub struct TransportSettings {
     /// The endpoint's sizes.
     pub endpoint: Settings,
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// The number of the first connection. Others come before, where two transports are one.
+    /// The number of this transport's first connection. Lower numbers belong to the other half of a
+    /// combined transport.
     pub first: u32,
 }
 
-/// Bytes on their way up, for which there was no buffer yet.
+/// Received bytes that wait for a buffer.
 struct Partly {
     place: u32,
     delivery: Delivery,
-    /// Bytes that went up.
+    /// The number of bytes already passed on.
     at: usize,
 }
 
-/// The end that dials.
+/// The dialling side of a transport.
 #[derive(Default)]
 struct Caller {
     server: Option<Station>,
@@ -58,11 +60,11 @@ struct Caller {
     refusal: Option<i32>,
     /// Dials without a channel.
     waiting: VecDeque<u32>,
-    /// Names dials that never became a connection.
+    /// The number of dials that never became a connection; it identifies each of them.
     failed: u32,
 }
 
-/// The connections of a thread over packets.
+/// A thread's connections over packets.
 pub struct Packets<L> {
     endpoint: Endpoint,
     lane: L,
@@ -70,9 +72,9 @@ pub struct Packets<L> {
     packet: Packet,
     arrived: Vec<Arrived>,
     events: VecDeque<NetEvent>,
-    /// Polls so far. Places in `events` hold until the next one.
+    /// The number of polls so far. An index into `events` is valid until the next poll.
     taken: u64,
-    /// Buffers for bytes on their way up.
+    /// Buffers for received bytes.
     bufs: Vec<Buf>,
     partly: Option<Partly>,
     caller: Caller,
@@ -84,7 +86,7 @@ pub struct Packets<L> {
 }
 
 impl<L: Lane> Packets<L> {
-    /// Returns a transport without connections. Received bytes go up in `bufs`.
+    /// Creates a transport without connections. Received bytes are copied into `bufs`.
     ///
     /// # Panics
     /// Panics if there is no buffer.
@@ -110,13 +112,13 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Accepts connections for a listener, or none any more. Those that are there stay.
+    /// Starts or stops accepting connections for a listener. Existing connections stay.
     pub fn listen(&mut self, listener: Option<ListenerId>) {
         self.listener = listener;
         self.endpoint.accept(listener.is_some());
     }
 
-    /// Turns new connections away, or lets them in again.
+    /// Refuses new connections, or accepts them again.
     pub fn refuse(&mut self, refuses: bool) {
         self.refuses = refuses;
     }
@@ -126,7 +128,7 @@ impl<L: Lane> Packets<L> {
         self.caller.server = Some(server);
     }
 
-    /// Tells the peers that all associations are over. Nothing else can be done afterwards.
+    /// Tells the peers that all associations are over. The transport cannot be used afterwards.
     pub fn leave(&mut self) {
         let mut bytes = Vec::with_capacity(crate::packet::RESET_BYTES);
         let mut at = 0;
@@ -137,18 +139,18 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Returns what the endpoint counted.
+    /// Returns the endpoint's counters.
     pub fn counters(&self) -> crate::Counters {
         self.endpoint.counters()
     }
 
-    /// Returns the lane.
+    /// Returns the lane that carries the packets.
     pub fn lane(&mut self) -> &mut L {
         &mut self.lane
     }
 
-    /// Follows the network's word that nobody receives at the server's station. An association that
-    /// is up has a proof of its own for that, so the word may be a forgery.
+    /// Processes the network's report that nothing receives at the server's station. The report may
+    /// be forged, so it ends only an association that is not up yet.
     fn refused(&mut self, errno: i32) {
         if let Some(association) = self.caller.association.filter(|_| !self.caller.is_up) {
             self.caller.refusal = Some(errno);
@@ -156,7 +158,7 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Gives channels to dials, as many as may be opened now.
+    /// Opens channels for waiting dials, as many as may be opened now.
     fn connect(&mut self, now: Instant) {
         // A new channel may have the place of one whose end was not followed yet.
         if self.partly.is_some() || self.endpoint.has_events() {
@@ -177,7 +179,7 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Follows the endpoint's events, as long as there are buffers for bytes.
+    /// Processes the endpoint's events while there are buffers for received bytes.
     fn follow(&mut self) {
         loop {
             if let Some(partly) = self.partly.take()
@@ -231,7 +233,7 @@ impl<L: Lane> Packets<L> {
         self.events.push_back(NetEvent::Opened { conn, peer, listener });
     }
 
-    /// Copies bytes into buffers of events. Returns what has no buffer now.
+    /// Copies received bytes into buffers of events. Returns the bytes that found no buffer.
     fn hand_up(&mut self, mut partly: Partly) -> Option<Partly> {
         let id = self.conns.id(partly.place);
         let conn = self.conns.at(partly.place);
@@ -274,7 +276,7 @@ impl<L: Lane> Packets<L> {
         self.events.push_back(NetEvent::Closed { conn, reason });
     }
 
-    /// Ends the dials that waited for an association.
+    /// Fails the dials that waited for an association.
     fn down(&mut self, association: AssociationId, why: Down) {
         if self.caller.association != Some(association) {
             return;
@@ -297,8 +299,8 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Ends connections whose peers did not close in time. While frames are still leaving, the peer
-    /// has more time: the caller of `finish` decides for how long.
+    /// Closes connections whose peers did not close in time. While frames are still being sent, the
+    /// peer gets more time: the caller of `finish` sets the limit.
     fn expire_finishing(&mut self) {
         let now = self.now;
         while let Some((_, conn)) = self.finishing.pop_front_if(|(deadline, _)| *deadline <= now) {

@@ -1,4 +1,4 @@
-//! Windows of numbers: which of the latest ones were seen.
+//! The window of the latest packet numbers, with a bit for each number that was seen.
 
 /// The numbers seen lately: the highest, and the 255 before it. Older numbers count as seen, so a
 /// repeated packet is never new (the anti-replay window of RFC 4303, section 3.4.3).
@@ -19,8 +19,8 @@ impl Seen {
         self.next.checked_sub(1)
     }
 
-    /// Returns the number with these lower bits that is closest to the next one
-    /// (RFC 9000, appendix A.3). `bits` is 16 or 32.
+    /// Returns the full number of a packet from its lower `bits` bits: the number closest to the
+    /// next expected one (RFC 9000, appendix A.3). `bits` is 16 or 32.
     pub(crate) fn complete(&self, low: u32, bits: u32) -> u64 {
         let (span, half) = (1u64 << bits, 1u64 << (bits - 1));
         let near = (self.next & !(span - 1)) | u64::from(low) & (span - 1);
@@ -33,7 +33,7 @@ impl Seen {
         }
     }
 
-    /// Returns `true` if the number was seen, or is too old to know.
+    /// Returns `true` if the number was seen, or is older than the window.
     pub(crate) fn has(&self, number: u64) -> bool {
         match self.next.checked_sub(number) {
             None | Some(0) => false,
@@ -42,7 +42,7 @@ impl Seen {
         }
     }
 
-    /// Notes a number. Returns `false` if it was seen before, or is too old to know.
+    /// Notes a number. Returns `false` if it was seen before, or is older than the window.
     pub(crate) fn note(&mut self, number: u64) -> bool {
         if self.has(number) {
             return false;

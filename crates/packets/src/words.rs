@@ -1,5 +1,5 @@
-//! The words of an association: what its channels have to say, what was lost, and which opens the
-//! peer has. `pack.rs` puts them into packets.
+//! The sending side of an association: the channels with messages to send, the lost pieces, and the
+//! opens that the peer has. `pack.rs` puts the pieces into packets.
 
 use contract::{Frame, Instant};
 
@@ -11,15 +11,17 @@ use crate::piece::Kind;
 use crate::pools::Pools;
 use crate::slab::{NONE, Queue};
 
-/// Opens that may be unacknowledged: the acceptor remembers twice as many.
+/// Channel opens that may be unacknowledged. The acceptor remembers twice as many.
 const OPENS_MAX: u64 = 128;
 
 /// The serial numbers of the channels that we opened.
 #[derive(Debug)]
 pub(crate) struct Opens {
-    /// Flags of the serial numbers from `base` on: the peer has the open, or never will need it.
+    /// A flag for each serial number from `base` on, set once the peer has the open or does not
+    /// need it.
     flags: Flags,
-    /// `base ≤ next < base + OPENS_MAX`, or equal to it when no channel may be opened now.
+    /// The lowest unacknowledged serial number: `base ≤ next < base + OPENS_MAX`, or `next` equals
+    /// the bound when no channel may be opened now.
     base: u64,
     next: u64,
 }
@@ -49,19 +51,19 @@ impl Opens {
     }
 }
 
-/// The words that an association has to say.
+/// The messages, records and lost pieces that an association has to send.
 #[derive(Debug)]
 pub(crate) struct Words {
-    /// The association's place.
+    /// The association's index.
     pub association: u32,
     /// Channels with something to say.
     pub speakers: Queue,
     /// Pieces to be sent again.
     pub lost: Queue,
     opens: Opens,
-    /// Since when there has been no channel.
+    /// The time since which there has been no channel.
     pub idle_since: Option<Instant>,
-    /// A ping has to leave.
+    /// `true` if a ping is to be sent.
     pub pings: bool,
     /// `true` if this end opened the association, and so may open channels.
     pub is_initiator: bool,
@@ -81,7 +83,7 @@ impl Words {
         }
     }
 
-    /// Returns `true` if something but an acknowledgement has to be sent.
+    /// Returns `true` if there is more to send than an acknowledgement.
     pub(crate) fn are_any(&self) -> bool {
         self.pings || !self.lost.is_empty() || !self.speakers.is_empty()
     }
@@ -103,7 +105,7 @@ impl Words {
         Some(place)
     }
 
-    /// Queues a message of a channel. The table of messages has room.
+    /// Queues a message of a channel. The caller has checked that the table of messages has room.
     pub(crate) fn queue(
         &mut self,
         pools: &mut Pools,
@@ -121,7 +123,7 @@ impl Words {
         self.speak(pools, place);
     }
 
-    /// Puts a channel into the queue of speakers if it has something to say.
+    /// Queues a channel for sending if it has something to send.
     pub(crate) fn speak(&mut self, pools: &mut Pools, place: u32) {
         let channel = &pools.channels[place];
         let front = channel.out.queue.front();
@@ -132,8 +134,8 @@ impl Words {
         }
     }
 
-    /// Ends a channel at once. The peer hears it by a reset, unless it has never heard of the
-    /// channel or has ended it itself.
+    /// Ends a channel at once. A reset tells the peer, unless the peer never heard of the channel
+    /// or has ended it itself.
     pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: Why, peer_left: bool) {
         if pools.channels[place].is_over() && !peer_left {
             return;
@@ -160,7 +162,7 @@ impl Words {
         }
     }
 
-    /// Stops or resumes the delivery of a channel, and tells the peer.
+    /// Stops or resumes the delivery of a channel, and tells the peer to stop or go on.
     pub(crate) fn pause(&mut self, pools: &mut Pools, place: u32, pause: bool) {
         let channel = &mut pools.channels[place];
         if channel.is_over() || channel.incoming.is_paused == pause {
@@ -172,7 +174,8 @@ impl Words {
         self.speak(pools, place);
     }
 
-    /// Follows the end of flights: acknowledged pieces end their messages, lost ones queue up.
+    /// Processes pieces that are no longer in flight: acknowledged pieces finish their messages,
+    /// lost pieces are queued again.
     pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
         while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
             self.acknowledged(pools, piece);
@@ -207,8 +210,8 @@ impl Words {
         pools.settle(piece.message);
     }
 
-    /// Queues a lost piece to be sent again. A record without a number is owed anew; pieces of a
-    /// channel that is over are dropped, but for its open.
+    /// Queues a lost piece to be sent again. A record without a number is written anew. Pieces of a
+    /// channel that is over are dropped, except for its open.
     fn lose(&mut self, pools: &mut Pools, place: u32) {
         let piece = &pools.pieces[place];
         let (kind, name) = (piece.kind, piece.channel);
@@ -239,7 +242,7 @@ impl Words {
         }
     }
 
-    /// Forgets everything: the association is over.
+    /// Drops everything that was to be sent, since the association is over.
     pub(crate) fn clear(&mut self, pools: &mut Pools) {
         while let Some(piece) = self.lost.pop(&mut pools.pieces) {
             pools.discard(piece);

@@ -1,5 +1,5 @@
-//! Bottlenecks in virtual time: how much of a link is used, how long its queue is, and how its
-//! users share it.
+//! Bottlenecks in virtual time: the utilisation of a link, the length of its queue, and the
+//! fairness between its users.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -23,26 +23,27 @@ const LARGE: Settings = Settings {
     ..SMALL
 };
 
-/// Senders that always have `ahead` messages of `bytes` bytes under way to one receiver.
+/// Senders that always have `ahead` messages of `bytes` bytes in flight to one receiver.
 struct Flood {
     senders: usize,
     bytes: usize,
     ahead: usize,
     port: Port,
     control: Policy,
-    /// The time after the start in which nothing is sent.
+    /// The time after the start in which the senders pause.
     rest: Duration,
 }
 
-/// The measures of a flood after its start.
+/// The measurements of a flood after its warm-up.
 #[derive(Debug)]
 struct Measured {
-    /// Share of the receiver's port that carried something.
+    /// The share of the receiver's port that was used, from 0 to 1.
     utilisation: f64,
-    /// The longest queue at the port, and the target's worth plus one round trip's.
+    /// The longest queue at the port in bytes, and its goal: the bytes of the target delay plus one
+    /// round trip.
     queued_most: f64,
     queue_goal: f64,
-    /// Jain's index over what each sender delivered.
+    /// Jain's fairness index over the bytes that each sender delivered.
     jain: f64,
     dropped: u64,
     resent: u64,
@@ -56,7 +57,7 @@ impl Flood {
         endpoint.send(conn, Frame { head, body: Some(body), body_len: bytes }, false);
     }
 
-    /// Runs for `warm` and measures over `over`.
+    /// Runs the flood for `warm`, then measures for `over`.
     fn run(&self, warm: Duration, over: Duration) -> Measured {
         let mut arena = Arena::new(16 << 10);
         let mut world = World::new(7);

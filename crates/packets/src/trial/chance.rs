@@ -1,4 +1,4 @@
-//! Chance for trials: one seed decides everything.
+//! A source of chance for tests: one seed decides everything.
 
 /// A pseudo-random generator (SplitMix64).
 #[derive(Clone)]

@@ -1,4 +1,5 @@
-//! Strangers on the network: off the path they forge, on it they replay; and floods of hellos.
+//! Attackers on the network: off the path they forge packets, on the path they replay them, and
+//! they flood with hellos.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -17,8 +18,8 @@ const MILLI: Duration = Duration::from_millis(1);
 const MANNER: Manner =
     Manner { messages: 300, ahead: 8, body_bytes_max: 3000, strict: 100, pauses: 0 };
 
-/// Lets a client and a server talk while somebody does something each fifth of a millisecond.
-/// Returns what both counted.
+/// Runs a client and a server while an attacker acts every fifth of a millisecond. Returns the
+/// counters of both.
 fn talk_under(mut attack: impl FnMut(&mut World)) -> [Counters; 2] {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(5);
@@ -72,7 +73,7 @@ fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
     }
 }
 
-/// Lands a packet at a node as if it came from another.
+/// Delivers a packet to a node with the source address of another one.
 fn land(world: &mut World, from: usize, to: usize, bytes: Vec<u8>) {
     let like = world.tape[0].clone();
     world.land(Flying { from, to, bytes, is_marked: false, ..like });

@@ -1,5 +1,5 @@
-//! Several paths: they add up, one that is cut costs no message, and one that swallows large packets
-//! carries small ones.
+//! Several paths: their throughput adds up, a cut path loses no message, and a path that drops
+//! large packets carries small ones.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -22,7 +22,7 @@ const LARGE: Settings = Settings {
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A client that always has 512 messages of 4 KiB under way to a server.
+/// A client that always has 512 messages of 4 KiB in flight to a server.
 struct Stream {
     world: World,
     arena: Arena,
@@ -61,7 +61,7 @@ impl Stream {
         stream
     }
 
-    /// Runs and returns the bytes a second that were delivered.
+    /// Runs the stream and returns the delivered bytes per second.
     fn run(&mut self, over: Duration) -> f64 {
         let Stream { world, arena, delivered } = self;
         *delivered = 0;

@@ -1,4 +1,4 @@
-//! Two ends over a network that loses nothing.
+//! Two endpoints over a network without loss.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Conversations over channels, and a ledger that knows what has to be said and heard.
+//! Conversations over channels, and a ledger of the messages to be sent and received.
 //!
-//! A client says a number of messages on each channel; the server answers each. Every message names
-//! its conversation, its number, its floor and its size, and its bytes follow from them.
+//! A client sends a number of messages on each channel; the server answers each. Every message
+//! names its conversation, its number, its floor and its size, which determine its bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -28,28 +28,28 @@ pub(crate) struct Manner {
     pub pauses: u32,
 }
 
-/// A direction of a conversation, as its sender knows it.
+/// The sending direction of a conversation, as its sender counts it.
 #[derive(Default)]
 struct Said {
     next: u32,
     floor: u32,
 }
 
-/// A direction of a conversation, as its receiver knows it.
+/// The receiving direction of a conversation, as its receiver counts it.
 #[derive(Default)]
 struct Heard {
     whole: BTreeSet<u32>,
     partly: Vec<u8>,
 }
 
-/// A channel at one node.
+/// The end of a channel at one node.
 #[derive(Default)]
 struct End {
     talk: Option<u32>,
     said: Said,
     heard: Heard,
     is_client: bool,
-    /// Answers that had no room.
+    /// Answers that the server could not send yet for lack of room.
     owed: u32,
     is_paused: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Talks {
     pub down: Vec<(usize, AssociationId, crate::Down)>,
     pub up: Vec<(usize, AssociationId)>,
     paused: Vec<(usize, ConnId)>,
-    /// Messages that were heard whole.
+    /// Messages that were received whole.
     pub whole: u64,
     pub bytes: u64,
     started: u32,
@@ -108,7 +108,8 @@ impl Talks {
         true
     }
 
-    /// Says what may be said on a client's channel, or what is owed on a server's.
+    /// Sends the messages that are due: a client's next ones, or the answers that a server still
+    /// owes.
     fn go_on(&mut self, endpoint: &mut Endpoint, at: (usize, ConnId), arena: &mut Arena) {
         let manner = self.manner;
         loop {
@@ -233,7 +234,7 @@ impl Talks {
         self.go_on(endpoint, at, arena);
     }
 
-    /// Ends the pauses of a node.
+    /// Resumes the paused channels of a node.
     pub(crate) fn resume(&mut self, endpoint: &mut Endpoint, node: usize) {
         self.paused.retain(|at| {
             if at.0 == node {
@@ -246,12 +247,12 @@ impl Talks {
         }
     }
 
-    /// Returns the number of channels that are open at all nodes.
+    /// Returns the number of open channels, of all nodes together.
     pub(crate) fn open(&self) -> usize {
         self.ends.len()
     }
 
-    /// Asserts that every message was said, heard and answered.
+    /// Asserts that every message was sent, received and answered.
     pub(crate) fn assert_done(&self, channels: u64) {
         assert_eq!(self.open(), 0, "every channel has closed");
         assert_eq!(self.whole, 2 * channels * u64::from(self.manner.messages));

@@ -1,5 +1,5 @@
-//! Two ends under every weather: each message exactly once, above its floor, and nothing lost of
-//! anybody's memory.
+//! Two endpoints under every kind of loss, delay and damage: each message is delivered once, above
+//! its floor, and all memory returns.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, Weather, World};
 use crate::{Counters, Down, Policy, Settings};
 
-/// The world that a seed makes.
+/// The random world of one seed.
 struct Plan {
     weather: Weather,
     manner: Manner,
@@ -57,8 +57,8 @@ fn plan(seed: u64) -> Plan {
     Plan { weather, manner, channels, client, server, port, lanes }
 }
 
-/// Runs the world of a seed to its end. Returns what both ends counted, and whether an end took the
-/// other for dead: in the worst weather a dozen packets in a row are lost now and then.
+/// Runs the world of a seed to its end. Returns the counters of both endpoints, and whether one
+/// took the other for dead: in the worst weather a dozen packets in a row are sometimes lost.
 fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     let Plan { weather, manner, channels, client, server, port, lanes } = plan(seed);
     let ports = std::vec![port; lanes];
@@ -107,7 +107,7 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     (counters, gave_up)
 }
 
-/// Prints the seed when its world panics.
+/// A guard that prints the seed when its world panics.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -118,7 +118,7 @@ impl Drop for Seed {
     }
 }
 
-/// Runs the worlds of these seeds, and returns the sums of what both ends counted.
+/// Runs the worlds of these seeds, and returns the sums of both endpoints' counters.
 fn trials(seeds: core::ops::Range<u64>) -> Counters {
     let mut arena = Arena::new(16 << 10);
     let (mut sum, mut deaths) = (Counters::default(), 0);

@@ -1,5 +1,5 @@
-//! A network of endpoints in virtual time. Each node has a port for each lane, with a rate, a queue
-//! and a delay, through which everything comes that is sent to it.
+//! A network of endpoints in virtual time. Each node has one incoming port for each lane, with a
+//! rate, a queue and a delay.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use contract::{Buf, Instant};
 use super::chance::Chance;
 use crate::{Arrived, Endpoint, Event, Packet, Settings, Station};
 
-/// The damage that the network does to packets, in parts of 1000.
+/// The rates of damage that the network does to packets, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     pub loss: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Weather {
     pub truncate: u32,
 }
 
-/// The way into a node by one lane.
+/// The incoming port of a node for one lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     /// Bytes a second that the link carries.
@@ -29,21 +29,21 @@ pub(crate) struct Port {
     pub queue_bytes: u64,
     /// The delay in this direction.
     pub delay: Duration,
-    /// Larger packets vanish.
+    /// The size in bytes of the largest packet that the port passes; larger ones are dropped.
     pub largest: usize,
     /// `true` if the link loses every packet.
     pub is_cut: bool,
     /// Packets that find a longer queue are marked.
     pub mark_bytes: u64,
     pub busy_until: Instant,
-    /// Bytes that the port carried, and the longest queue since the last look.
+    /// Bytes that the port carried, and the longest queue since the last reading.
     pub carried: u64,
     pub queued_most: u64,
     pub dropped: u64,
 }
 
 impl Port {
-    /// A port of 10 Gbit/s with 10 µs and room for a megabyte.
+    /// A port of 10 Gbit/s with a delay of 10 µs and a queue of a megabyte.
     pub(crate) const FAST: Port = Port {
         rate: 1_250_000_000,
         queue_bytes: 1 << 20,
@@ -57,8 +57,8 @@ impl Port {
         dropped: 0,
     };
 
-    /// Takes a packet into the queue. Returns when it comes out, and whether it was marked, or
-    /// `None` if it is dropped.
+    /// Queues a packet. Returns the time of its delivery and whether it was marked for congestion,
+    /// or `None` if it is dropped.
     fn take(&mut self, now: Instant, bytes: usize) -> Option<(Instant, bool)> {
         let waits = (self.busy_until - now).as_nanos() as u64;
         let queued = waits * self.rate / 1_000_000_000;
@@ -96,7 +96,7 @@ pub(crate) struct Node {
     bufs: usize,
 }
 
-/// Nodes, and what flies between them.
+/// The nodes and the packets between them.
 pub(crate) struct World {
     pub now: Instant,
     pub nodes: Vec<Node>,
@@ -105,7 +105,7 @@ pub(crate) struct World {
     pub weather: Weather,
     order: u64,
     chunk_bytes: usize,
-    /// Every packet that was ever sent, for those who replay.
+    /// Every packet that was ever sent, for tests that replay packets.
     pub tape: Vec<Flying>,
     pub is_taped: bool,
     pub steps: u64,
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Adds a node. Its chunks come from `arena`, and return there at the end.
+    /// Adds a node. Its chunks come from `arena` and return there at the end.
     pub(crate) fn add(&mut self, settings: Settings, ports: Vec<Port>, arena: &mut Arena) -> usize {
         let settings = Settings { secret: [self.chance.next() as u8; 32], ..settings };
         self.chunk_bytes = self.chunk_bytes.max(settings.packet_bytes);
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Runs until `until`, or until nothing is left to happen. `act` gets each event.
+    /// Runs until `until`, or until no event is left. `act` gets each event.
     pub(crate) fn run(&mut self, until: Instant, mut act: impl FnMut(&mut Endpoint, usize, Event)) {
         loop {
             for node in 0..self.nodes.len() {
@@ -233,7 +233,8 @@ impl World {
         bytes.clear();
     }
 
-    /// Hands a packet to its node. Without a free chunk it is dropped, as a card would.
+    /// Delivers a packet to its node. Without a free chunk the packet is dropped, as by a network
+    /// card.
     pub(crate) fn land(&mut self, flying: Flying) {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
@@ -261,7 +262,7 @@ impl World {
     }
 }
 
-/// Buffers for all worlds of a test.
+/// A stock of buffers for all worlds of a test.
 pub(crate) struct Arena {
     free: Vec<Buf>,
     bytes: usize,
