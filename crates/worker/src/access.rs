@@ -16,7 +16,7 @@ pub enum Who {
     Network {
         /// Any address of the network.
         address: IpAddr,
-        /// Leading bits that count.
+        /// Leading bits of the address that are compared.
         prefix: u8,
     },
     /// Peers that present this token in their hello.
@@ -64,9 +64,9 @@ fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
 /// The namespaces that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Every namespace.
+    /// Rights to every namespace.
     All(Rights),
-    /// These namespaces.
+    /// Rights to these namespaces only.
     Only(Vec<(NamespaceId, Rights)>),
 }
 
@@ -75,18 +75,18 @@ pub enum Scope {
 pub struct Rule {
     /// The peers that the rule lets in.
     pub who: Who,
-    /// The tenant that they belong to.
+    /// The tenant of the admitted peers.
     pub tenant: TenantId,
-    /// The tenant's name; a hello that names another is refused by this rule. Without a name it is
-    /// the listener's tenant, or the default one.
+    /// The tenant's name; the rule refuses a hello that names another tenant. Empty for the
+    /// listener's tenant or the default one.
     pub tenant_name: String,
-    /// The peers may register tenants of their own, and change theirs.
+    /// `true` if the peers may register tenants of their own, and change them.
     pub register: bool,
     /// The rights of the peers.
     pub scope: Scope,
 }
 
-/// The tenant of a listener's clients to which no access rule gives another.
+/// The tenant of a listener's clients that get no other tenant from an access rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stands {
     /// The tenant.
@@ -98,18 +98,18 @@ pub struct Stands {
 /// The rights of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The tenant that its requests are charged to.
+    /// The tenant to which the connection's requests are charged.
     pub tenant: TenantId,
-    /// The connection may register tenants of its own, and change its own.
+    /// `true` if the connection may register tenants of its own, and change its own.
     pub register: bool,
-    /// Rights to every namespace, including those that are made later.
+    /// Rights to every namespace, including later ones.
     all: Rights,
-    /// Rights to single namespaces besides, by number less one.
+    /// Additional rights to single namespaces; number `n` is at index `n − 1`.
     single: Vec<Rights>,
 }
 
 impl Grant {
-    /// Returns a grant of the same rights for another tenant.
+    /// Returns a grant with equal rights for another tenant.
     pub(crate) fn of(&self, tenant: TenantId) -> Grant {
         Grant { tenant, ..self.clone() }
     }
@@ -120,7 +120,7 @@ impl Grant {
         ParcelGrant { tenant, register, all, single }
     }
 
-    /// Returns the grant that [`to_parcel`](Grant::to_parcel) made this data of.
+    /// Returns the grant from the plain data of [`to_parcel`](Grant::to_parcel).
     pub(crate) fn from_parcel(grant: ParcelGrant) -> Grant {
         let ParcelGrant { tenant, register, all, single } = grant;
         Grant { tenant, register, all, single }
@@ -141,12 +141,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Makes access rules of this list.
+    /// Creates access rules from a list of rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         Access { rules }
     }
 
-    /// Makes rules by which everybody may do everything: for loopback, and where the operator insists.
+    /// Creates rules that allow everything to everybody: for loopback, and where the operator
+    /// insists.
     pub fn open_to_all() -> Self {
         let rule = Rule {
             who: Who::Anyone,
@@ -172,9 +173,9 @@ impl Access {
         })
     }
 
-    /// Returns the rights of a connection from `peer` that presents `token` and asks for `tenant`
-    /// (empty: any): the sum of the rules that admit it. The tenant is the first such rule's. If that
-    /// rule names none, the tenant is the listener's (`own`), or the default tenant.
+    /// Returns the grant of a connection from `peer` that presents `token` and asks for `tenant`
+    /// (empty: any): the sum of the rights of the rules that admit it. The tenant is that of the
+    /// first such rule, else the listener's (`own`), else the default tenant.
     ///
     /// # Errors
     /// Fails with [`Status::Denied`] if no rule admits the client.

@@ -1,4 +1,4 @@
-//! Connections arrive from other workers: the way in of `migration.rs`.
+//! The arrival of connections from other workers; `migration.rs` has their departure.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::connections::{Connection, Membership, Receiving, Stalled};
 use crate::migration::{Around, Migration};
 use crate::{Grant, NotUnpacked, Sessions};
 
-/// A parcel that did not become a connection.
+/// The reason that a parcel did not become a connection.
 enum NotLanded {
     /// The worker has no room for the connection.
     NoRoom(Box<Parcel>),
-    /// Another thread uses a part of the connection; a later turn may take the parcel.
+    /// Another thread uses a part of the connection. A later turn may take the parcel.
     Early(Box<Parcel>),
 }
 
@@ -27,7 +27,7 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Takes a connection from another worker, which is told whether there was room.
+    /// Takes a connection from another worker, and tells that worker whether there was room.
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;
@@ -49,8 +49,8 @@ where
         migration.post(&mut self.line.mailbox, from, tell);
     }
 
-    /// Lets a connection that found no room elsewhere go on here, and returns its name; `None`: not
-    /// yet, as there is no room here, either.
+    /// Takes back a connection that found no room elsewhere, and returns its identifier, or `None`
+    /// while there is no room here, either.
     pub(crate) fn come_home(
         &mut self,
         migration: &mut Migration,
@@ -71,8 +71,8 @@ where
         }
     }
 
-    /// Makes a parcel a connection of this worker, unless there is no place for it or another thread
-    /// uses a part of it.
+    /// Makes a connection of this worker from a parcel, unless there is no room for it or another
+    /// thread uses a part of it.
     fn land(&mut self, mut parcel: Box<Parcel>) -> Result<ConnId, NotLanded> {
         let front = &mut self.engine.front;
         let rejoined = parcel.place.map(|place| front.shared.fences.rejoin(place));

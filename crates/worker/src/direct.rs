@@ -1,4 +1,5 @@
-//! Receives large payloads straight into their requests' buffers (docs/adr/0010-direct-receives.md).
+//! Receives of large payloads straight into their requests' buffers
+//! (docs/adr/0010-direct-receives.md).
 
 use contract::{
     Buf, ConnId, Device, End, Event, Expected, Fatal, Scheduler, Session, Slot, Status, Transport,
@@ -8,14 +9,14 @@ use crate::connections::{Intake, Life, Receiving};
 use crate::engine::Engine;
 use crate::frontend::Frontend;
 
-/// The payloads of a worker that may be received where they belong.
+/// The payloads of a worker that may be received directly into their buffers.
 #[derive(Debug)]
 pub(crate) struct DirectReceives {
-    /// Connections whose next bytes may be payload of a request.
+    /// Connections whose next bytes may be the payload of a request.
     fillable: Vec<ConnId>,
 }
 
-/// The payload that a session found in bytes that are where they belong.
+/// The payload that a session found in directly received bytes.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     bytes: usize,
@@ -23,12 +24,12 @@ struct Passed {
 }
 
 impl DirectReceives {
-    /// Makes an empty list.
+    /// Returns an empty list.
     pub(crate) fn new() -> Self {
         DirectReceives { fillable: Vec::with_capacity(64) }
     }
 
-    /// Notes a connection, all of whose bytes have been taken, if what comes next has a place.
+    /// Notes a connection without unparsed bytes whose next bytes have a buffer waiting.
     #[inline]
     pub(crate) fn look_for_payload<T: Transport, P: Session>(
         &mut self,
@@ -43,8 +44,8 @@ impl DirectReceives {
         }
     }
 
-    /// Lends the transport the buffers of payloads whose rest comes next, unless bytes that have been
-    /// received and not been taken come before.
+    /// Lends the transport the buffers of payloads whose remaining bytes come next on their
+    /// connections.
     #[inline]
     pub(crate) fn lend<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
         if !self.fillable.is_empty() {
@@ -67,7 +68,7 @@ impl DirectReceives {
         }
     }
 
-    /// Takes a buffer back that the transport was to fill.
+    /// Takes back a buffer that the transport was to fill.
     pub(crate) fn filled<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -101,8 +102,8 @@ impl DirectReceives {
     }
 }
 
-/// Returns where the next bytes of a connection belong, if they are payload of one request and may be
-/// received now: the request, the place in its payload, and how many bytes.
+/// Returns the place of a connection's next bytes, if they are the payload of one request and may
+/// be received now: the request, the offset in its payload, and the number of bytes.
 fn place_for<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -123,7 +124,7 @@ fn place_for<T: Transport, P: Session>(
     Some((slot, at, bytes))
 }
 
-/// Shows a session the bytes that it expected, where they belong.
+/// Passes directly received bytes to the session, which expected them.
 fn pass<P: Session>(session: &mut P, mut bytes: &[u8]) -> Result<Passed, Fatal> {
     let mut passed = Passed { bytes: 0, end: None };
     while !bytes.is_empty() {

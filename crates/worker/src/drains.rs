@@ -1,18 +1,18 @@
-//! Connections that are told to end, a bounded number of them in a turn.
+//! Drains: connections that are told to end, a bounded number of them in a turn.
 
 use contract::{ConnId, End, Instant, ListenerId, Session, Stays, Transport};
 
 use crate::connections::{Connection, Connections};
 use crate::frontend::Frontend;
 
-/// Drains of listeners, or of all, that go on at a time; of more, the oldest is forgotten, whose
-/// connections have been told.
+/// Maximum number of simultaneous drains of listeners or of the whole worker. One more drain
+/// replaces the oldest, whose connections have been told.
 const DRAINS_MAX: usize = 16;
 
-/// Connections that end one by one at a time; more are refused.
+/// Maximum number of simultaneous drains of single connections; more are refused.
 const ENDS_MAX: usize = 64;
 
-/// Places of the connections' table that a turn looks at.
+/// Places of the connections' table that a drain visits in a turn.
 const BATCH: usize = 256;
 
 /// The connections that are to end.
@@ -41,7 +41,7 @@ impl Which {
 struct Drain {
     which: Which,
     until: Instant,
-    /// The first place that was not looked at.
+    /// The first place that the drain has not visited.
     next: usize,
 }
 
@@ -51,14 +51,14 @@ impl Drain {
     }
 }
 
-/// The drains of a worker: of some of its connections, or of all that there were.
+/// The drains of a worker: of single connections, of listeners, or of all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
     drains: Vec<Drain>,
 }
 
 impl Drains {
-    /// Begins to end connections, or goes on with them where there is no time.
+    /// Begins a drain of many connections, or changes the deadline of one that has begun.
     pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
         let which = listener.map_or(Which::All, Which::By);
         self.drains.retain(|drain| drain.which != which);
@@ -98,7 +98,7 @@ impl Drains {
         self.drains.iter().any(|drain| drain.which == Which::By(listener))
     }
 
-    /// Tells the next connections of the drain, and ends the ones whose time is over.
+    /// Tells the next connections of each drain to end, and cuts the ones whose time is over.
     #[inline]
     pub(crate) fn go_on<T: Transport, P: Session>(&mut self, front: &mut Frontend<T, P>) {
         if self.drains.is_empty() {
@@ -114,7 +114,7 @@ impl Drains {
         });
     }
 
-    /// Returns when there is more to do.
+    /// Returns the time at which a drain has more to do.
     pub(crate) fn due<P>(&self, now: Instant, conns: &Connections<P>) -> Option<Instant> {
         let places = conns.places();
         let due = |drain: &Drain| if drain.next < places { now } else { drain.until };
@@ -148,7 +148,7 @@ fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T,
     }
 }
 
-/// Finds the connection in a place, if it is to end.
+/// Returns the connection in a place, if the drain includes it.
 fn find<P>(conns: &Connections<P>, place: usize, which: Which) -> Option<ConnId> {
     conns.at(place).filter(|conn| which.includes(conn)).map(|conn| conn.id)
 }

@@ -19,14 +19,14 @@ use crate::lanes::Lanes;
 use crate::namespaces::verdict;
 use crate::requests::Placed;
 
-/// The connections of a worker in front of its devices.
+/// The connections of a worker together with its devices.
 #[derive(Debug)]
 pub(crate) struct Engine<T, D, S, P> {
     pub(crate) front: Frontend<T, P>,
     pub(crate) lanes: Lanes<D, S>,
-    /// The namespaces, as the worker has been told.
+    /// The worker's table of namespaces.
     pub(crate) namespaces: Namespaces,
-    /// The last change of a namespace, until it holds for all that is at devices.
+    /// The number of the last change of a namespace, until no request in a device contradicts it.
     changing: Option<u64>,
     completions: Vec<Completion>,
 }
@@ -36,20 +36,21 @@ pub(crate) struct Engine<T, D, S, P> {
 enum Outcome {
     /// The device has the request, or it has ended.
     Done,
-    /// The request waits for its fence or for another process.
+    /// The request waits for its fence or for another process of the server.
     Held,
-    /// No buffer is free for the request now.
+    /// No buffer is free for the request.
     NoBuffer,
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
-    /// Puts devices behind connections.
+    /// Creates an engine from connections and devices.
     pub(crate) fn new(front: Frontend<T, P>, lanes: Lanes<D, S>, namespaces: Namespaces) -> Self {
         let completions = Vec::with_capacity(1024);
         Engine { front, lanes, namespaces, changing: None, completions }
     }
 
-    /// Returns where a request belongs, if its connection may do that at this tenant's charge.
+    /// Returns the tenant and the blocks of a request, or the status to refuse it with if its
+    /// connection may not make it.
     ///
     /// # Errors
     /// Fails with the status to refuse the request with.
@@ -85,8 +86,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Ok(Placed { namespace: number, device: namespace.device as u8, lba, tenant })
     }
 
-    /// Returns the first block on the device of a request that is no read, if its connection may do
-    /// that.
+    /// Returns the first block on the device of a request other than a read, or the status to
+    /// refuse it with.
     #[inline(never)]
     fn judge_other(
         &self,
@@ -122,7 +123,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         namespace.translate(range).ok_or(Status::OutOfRange)
     }
 
-    /// Starts a request that is whole, or holds it behind a barrier of its stream.
+    /// Starts a request whose payload is complete, or holds it behind a barrier of its stream.
     pub(crate) fn start(&mut self, id: ConnId, slot: Slot) {
         let Frontend { conns, requests, .. } = &mut self.front;
         let entry = requests.get(slot);
@@ -155,7 +156,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.lanes.get(usize::from(entry.device)).enqueue(entry.tenant, part, slot)
     }
 
-    /// Submits what the schedulers let go, while the devices have room.
+    /// Submits the requests that the schedulers release, while the devices have room.
     pub(crate) fn dispatch(&mut self) {
         let due = self.front.gauges.clock.marked_at();
         for n in 0..self.lanes.len() {
@@ -168,8 +169,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Submits what one scheduler lets go. Reads that wait for buffers go first; those that find a
-    /// buffer do not wait behind them.
+    /// Submits the requests that one scheduler releases. Reads that waited for buffers go first,
+    /// and reads that find a buffer overtake those that do not.
     fn dispatch_to(&mut self, n: usize) {
         let lane = self.lanes.get(n);
         if !lane.begin_round(self.front.now) {
@@ -207,7 +208,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Submits reads that waited for buffers, until the first of every tenant finds none.
+    /// Submits parked reads until no tenant's first read finds a buffer.
     fn dispatch_parked(&mut self, n: usize, left: &mut usize) {
         let mut without = 0;
         while *left > 0 && without < self.lanes.get(n).parked.tenants() {
@@ -222,8 +223,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Gives a request to its device. The buffer that is set aside is for the `first` in the order of
-    /// the device alone.
+    /// Submits a request to its device. The spare buffer is only for the `first` request in the
+    /// device's order.
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
         let Frontend { conns, requests, limits, now, .. } = &mut self.front;
         let (entry, buffers, quotas) = requests.get_with_buffers(slot);
@@ -266,7 +267,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Outcome::Done
     }
 
-    /// Counts a request that changes data in its fence, if it may go to its device now.
+    /// Counts a data-changing request in its fence if it may go to its device now; returns `false`
+    /// if it must wait.
     ///
     /// # Errors
     /// Fails with the request's outcome if the request may not go to its device now.
@@ -307,8 +309,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Holds a request, because of what another process may have at the devices. A worker that drains
-    /// sends the request away: the other process may be waiting for this one to end.
+    /// Holds a request back because of requests that another process may have at the devices. A
+    /// draining worker answers it with `Retry` instead, since the other process may wait for this
+    /// one to end.
     fn hold_back(&mut self, n: usize, slot: Slot) -> Outcome {
         if self.front.is_draining() {
             return self.withhold(n, slot, Status::Retry);
@@ -317,7 +320,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Outcome::Held
     }
 
-    /// Ends a request that may not start, because its connection was superseded.
+    /// Ends a request that may not start, because a newer connection of its client replaced its
+    /// own.
     fn supersede(&mut self, n: usize, slot: Slot) -> Outcome {
         let id = self.front.requests.get(slot).conn;
         let outcome = self.withhold(n, slot, Status::Retry);
@@ -328,20 +332,20 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         outcome
     }
 
-    /// Answers a request that the scheduler has let go and that goes to no device.
+    /// Answers a request that the scheduler has released but that must not go to a device.
     fn withhold(&mut self, n: usize, slot: Slot, status: Status) -> Outcome {
         self.refund(n, slot);
         self.end(slot, status, None);
         Outcome::Done
     }
 
-    /// Gives back what a request has cost that no device gets.
+    /// Refunds the tokens of a request that goes to no device.
     fn refund(&mut self, n: usize, slot: Slot) {
         let command = self.front.requests.get(slot).command;
         self.lanes.get(n).refund(self.front.limits.part_of(command));
     }
 
-    /// Answers what the devices have ended.
+    /// Answers the requests that the devices have completed.
     pub(crate) fn complete(&mut self) {
         let polled = self.front.gauges.clock.marked_at();
         let mut completions = std::mem::take(&mut self.completions);
@@ -359,7 +363,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.front.gauges.clock.mark(Part::Protocol);
     }
 
-    /// Ends a request that was started: answers it and lets go what waited for it.
+    /// Ends a request that was started: answers it, and starts the requests that waited for its
+    /// end.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
         match self.front.answer_started(slot, status, buf) {
             Next::Nothing => {}
@@ -372,7 +377,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
+    /// Starts the requests that waited behind a barrier of the stream, up to the next barrier.
     pub(crate) fn release_held(&mut self, id: ConnId, stream: usize) {
         loop {
             let Frontend { conns, requests, .. } = &mut self.front;
@@ -399,8 +404,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Discards what waits for tokens, once the worker drains and its connections are gone: nobody
-    /// waits for those requests, and tokens could take long to come.
+    /// Drops requests that wait for tokens once the worker drains and their connections are gone:
+    /// tokens could take long to come, and no client waits for the replies.
     pub(crate) fn discard_unwanted(&mut self) {
         if !self.front.is_draining() || self.front.conns.open() > 0 {
             return;
@@ -415,7 +420,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
 /// Changes of namespaces.
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
-    /// Replaces a namespace, or takes it away.
+    /// Replaces or removes a namespace.
     pub(crate) fn change_namespace(
         &mut self,
         change: u64,
@@ -440,7 +445,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.changing = Some(change);
     }
 
-    /// Has connections whose sessions know of removals by themselves be taken to know of all.
+    /// Marks connections whose sessions track removals themselves as told of all removals.
     pub(crate) fn follow_removals(&mut self) {
         let conns = &mut self.front.conns;
         for place in 0..conns.places() {
@@ -449,8 +454,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Reports that the last change holds, if no device has requests any more that it forbids. Looks
-    /// at all that is in flight, in turns that follow a change until this is so.
+    /// Reports that the last change holds, once no device has a request that it forbids. Scans the
+    /// requests in flight, in turns after a change, until that is so.
     pub(crate) fn settle_namespaces(&mut self) {
         let Some(change) = self.changing else { return };
         let mut entries = self.front.requests.iter();

@@ -1,8 +1,8 @@
 //! The connections, their requests and the network together: messages to peers, and the ends of
 //! connections and of requests.
 //!
-//! Deliberately not here: devices and schedulers (`engine.rs` puts them behind this), and the meaning
-//! of a connection's bytes (`reader.rs`).
+//! Deliberately not here: devices and schedulers (`engine.rs` adds them), and the meaning of a
+//! connection's bytes (`reader.rs`).
 
 mod ends;
 
@@ -32,20 +32,20 @@ pub(crate) struct Frontend<T, P> {
     pub(crate) limits: Limits,
     /// The time of the turn.
     pub(crate) now: Instant,
-    /// The turn did something.
+    /// `true` if the turn did any work.
     pub(crate) progressed: bool,
-    /// Slots, frames or buffers did not suffice in this turn.
+    /// `true` if slots, frames or buffers ran short in this turn.
     pub(crate) is_short: bool,
-    /// The time at which a worker that drains ends its last connections; `None` if the worker does
-    /// not drain.
+    /// The time at which a draining worker cuts its last connections; `None` if the worker does not
+    /// drain.
     pub(crate) drain_until: Option<Instant>,
-    /// Connections that were called in this turn though no request of their tenant's had ended for
-    /// them.
+    /// Number of connections that were called in this turn although no request of their tenant's
+    /// had ended.
     called: usize,
 }
 
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Joins the parts.
+    /// Joins the connections, requests and transport of a worker.
     pub(crate) fn new(
         net: T,
         requests: Requests,
@@ -81,14 +81,14 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.drain_until.is_some()
     }
 
-    /// Returns how many frames are kept: each request in flight, each hello that waits and each
-    /// question to the control plane needs one in the end.
+    /// Returns the number of frames that are reserved: one for each request in flight, each hello
+    /// and each question to the control plane, since each is answered in the end.
     #[inline]
     pub(crate) fn owed(&self) -> usize {
         self.requests.len() + self.conns.hellos.owed()
     }
 
-    /// Returns `true` if one more frame may be sent, beside the frames that are kept back.
+    /// Returns `true` if a frame may be sent beside the reserved ones.
     #[inline]
     pub(crate) fn has_frame(&self) -> bool {
         self.net.room() > self.owed()
@@ -100,8 +100,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.requests.room() > 0 && self.net.room() > self.owed() + 1
     }
 
-    /// Returns why one more request on a connection of this account, or its reply, finds no place;
-    /// `None`: it does. Of the frames that no request in flight needs, an account may have
+    /// Returns the shortage that stops one more request on a connection of this account, or its
+    /// reply; `None` if there is room. Of the frames that are not reserved, an account may have
     /// [`SHARE`] times as many as are free.
     #[inline]
     pub(crate) fn shortage(&self, account: TenantId) -> Option<Shortage> {
@@ -117,8 +117,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         (!is_its).then_some(Shortage::Clogged)
     }
 
-    /// Counts what is kept and queued for a connection for the tenant of its grant. Those of
-    /// connections that nobody has let in yet count together.
+    /// Charges a connection's kept bytes and queued frames to the tenant of its grant. Connections
+    /// without a grant are charged together.
     pub(crate) fn settle_account(&mut self, id: ConnId) {
         let strangers = TenantId(self.limits.tenants as u32);
         let conn = self.conns.get(id);
@@ -150,7 +150,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.tenant_as(member)
     }
 
-    /// Returns a tenant, unless its number means another one by now.
+    /// Returns the tenant of a member, unless the tenant's number was reused.
     ///
     /// # Errors
     /// Fails with [`Status::NoTenant`] if the number means another tenant by now.
@@ -163,7 +163,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Returns a tenant as it is now.
+    /// Returns a tenant's number with its present epoch.
     pub(crate) fn member(&self, tenant: TenantId) -> Member {
         Member { tenant, epoch: self.gauges.meter(tenant).epoch() }
     }
@@ -171,7 +171,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
 /// Messages to peers.
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Encodes a reply and queues it. A reply that the version cannot say ends the connection.
+    /// Encodes a reply and queues it. A reply that the protocol's version cannot express ends the
+    /// connection.
     pub(crate) fn reply(&mut self, id: ConnId, reply: &Reply, body: Option<(Buf, usize)>) {
         let (buf, body_len) = match body {
             Some((buf, len)) => (Some(buf), len),
@@ -201,7 +202,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Refuses a request, which was to be charged to this tenant.
+    /// Refuses a request, which would have been charged to this tenant.
     pub(crate) fn refuse(
         &mut self,
         id: ConnId,
@@ -214,13 +215,13 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.reply(id, &reply, None);
     }
 
-    /// Sends a message that has no body.
+    /// Sends a message without a body.
     pub(crate) fn send_bare(&mut self, id: ConnId, head: FrameHead) {
         self.conns.get(id).progress.queued += head.bytes().len() as u64;
         self.net.send(self.now, id, Frame::bare(head));
     }
 
-    /// Lets the session do its own work, and says what comes of it.
+    /// Lets the session do its own work, and sends the messages that result.
     pub(crate) fn attend(&mut self, id: ConnId) {
         let now = self.now;
         let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) else { return };
@@ -237,14 +238,14 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Sends what the session has to say by itself, as far as there is room; the rest later.
+    /// Sends the session's own messages as far as there is room, and the rest in a later turn.
     fn say(&mut self, id: ConnId) {
         if !self.say_all(id) && !self.conns.speakers.contains(&id) {
             self.conns.speakers.push(id);
         }
     }
 
-    /// Sends what the session has to say by itself. Returns `false` where there is no room for all.
+    /// Sends the session's own messages. Returns `false` if there is no room for all of them.
     fn say_all(&mut self, id: ConnId) -> bool {
         while let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) {
             if conn.session.unsaid() == 0 {
@@ -257,7 +258,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         true
     }
 
-    /// Lets all connections go on that had no room for what they had to say.
+    /// Continues the connections that had no room for their sessions' messages.
     pub(crate) fn say_on(&mut self) {
         for n in (0..self.conns.speakers.len()).rev() {
             let id = self.conns.speakers[n];
@@ -267,7 +268,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Sends a part of what the session has to say; returns `false` where there is no room.
+    /// Sends one part of a session's own messages; returns `false` if there is no room.
     fn utter(&mut self, id: ConnId) -> bool {
         if !self.has_frame() {
             return false;
@@ -287,15 +288,16 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
 /// Ends of connections.
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Ends a connection whose peer broke the protocol or a limit. The session's last words, if it
-    /// has any, leave before.
+    /// Ends a connection whose peer broke the protocol or a limit. The session's last message, if
+    /// it has one, is sent before.
     pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
         let Some(conn) = self.conns.find(id) else { return };
         tracing::warn!(peer = %conn.peer, why, "connection ended");
         self.part(id, cause);
     }
 
-    /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
+    /// Closes a connection: nothing more is received from it, and nothing sent but its last
+    /// message.
     pub(crate) fn part(&mut self, id: ConnId, cause: End) {
         let Some(conn) = self.conns.find(id) else { return };
         conn.life.break_off(cause);
@@ -309,14 +311,14 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Takes no more requests from a connection that was not let in or whose worker drains, and ends
-    /// it when those in flight have ended.
+    /// Takes no more requests from a connection that was refused or whose worker drains, and closes
+    /// it when the requests in flight have ended.
     pub(crate) fn finish(&mut self, id: ConnId) {
         self.dismiss(id, if self.is_draining() { End::Drained } else { End::NotLetIn });
     }
 
-    /// Takes no more requests from a connection, for this cause, and ends it when those in flight
-    /// have ended. A connection that did nothing to deserve its end is told beforehand.
+    /// Takes no more requests from a connection, for this reason, and closes it when the requests
+    /// in flight have ended. If the peer is not at fault, it is told beforehand.
     pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
         let is_drained = matches!(cause, End::Drained | End::Ordered);
         let Some(conn) = self.conns.find(id) else { return };
@@ -332,7 +334,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.finish_if_idle(id);
     }
 
-    /// Ends a finishing connection whose requests have all ended.
+    /// Closes a finishing connection whose requests have all ended.
     pub(crate) fn finish_if_idle(&mut self, id: ConnId) {
         let is_idle = |life: Life, count| life.is_finishing() && count == 0;
         if self.conns.find(id).is_some_and(|conn| is_idle(conn.life, conn.outstanding.count)) {

@@ -1,4 +1,4 @@
-//! The look at all connections, once a second: who is stuck, and what they all speak.
+//! A scan of all connections once a second, for stuck peers and for the count of protocols.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::migration::{Around, Migration};
 /// The period in which stuck connections are looked for.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The time at which a worker next looks at all its connections.
+/// The time of a worker's next scan of its connections.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     at: Instant,
 }
 
 impl Housekeeping {
-    /// Looks for the first time in the first turn.
+    /// Returns a schedule whose first scan is in the first turn.
     pub(crate) fn new() -> Self {
         Housekeeping { at: Instant::ZERO }
     }
@@ -29,7 +29,7 @@ impl Housekeeping {
         self.at
     }
 
-    /// Returns whether it is time to look, and then waits for the next time.
+    /// Returns whether a scan is due, and schedules the next one.
     #[inline]
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         let is_due = self.at <= now;
@@ -40,8 +40,8 @@ impl Housekeeping {
     }
 }
 
-/// Ends connections whose peers leave a message half sent or replies unread for too long, and a drain
-/// that takes too long. Returns whether the meters are to be told what connections speak.
+/// Ends connections whose peers leave a message half sent or replies unread for too long, and a
+/// drain that takes too long. Returns whether the meters need the new counts of protocols.
 pub(crate) fn look_at_all<T, D, S, P, M, N>(
     around: &mut Around<'_, T, D, S, P, M, N>,
     migration: &mut Migration,
@@ -97,13 +97,13 @@ where
     front.gauges.set_protocols(protocols) && !front.progressed
 }
 
-/// Looks since a connection last moved on.
+/// The numbers of scans since a connection last made progress.
 struct Idle {
     receiving: u32,
     sending: u32,
 }
 
-/// Compares a connection's counters with those of the last look.
+/// Compares a connection's counters with those of the last scan.
 fn note_progress<P: Session>(conn: &mut Connection<P>, unsent: usize) -> Idle {
     let progress = &mut conn.progress;
     let is_waiting = matches!(conn.intake.receiving, Receiving::Waiting(_));

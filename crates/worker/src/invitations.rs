@@ -1,10 +1,10 @@
-//! Asks peers for the payloads of their requests (docs/adr/0006-awaited-payloads.md).
+//! Requests for the payloads of writes, sent to peers (docs/adr/0006-awaited-payloads.md).
 //!
-//! A request whose payload was asked for holds a slot and a buffer until the payload came, and behind
-//! it on the same connection may lie requests of any number. Were those to wait for slots and buffers
-//! that only what lies behind them can free, nobody would ever go on. So awaited payloads have no more
-//! than half of the slots and never the last of the largest buffers, and a request that finds none
-//! stops nothing: it is put off, and its peer is asked later.
+//! A request whose payload was asked for holds a slot and a buffer until the payload came. Any
+//! number of requests may lie behind it on the same connection. If those had to wait for the slots
+//! and buffers that only later bytes can free, the worker would deadlock. So awaited payloads have
+//! no more than half of the slots and never the last of the largest buffers. A request that finds
+//! none stops nothing: it is put off, and its peer is asked later.
 
 use contract::{ConnId, Device, Member, Request, Scheduler, Session, Status, TenantId, Transport};
 
@@ -13,22 +13,22 @@ use crate::connections::Life;
 use crate::engine::Engine;
 use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
 
-/// The requests of a worker that wait to ask for their payloads. A slot or a buffer that comes back
-/// ends this; requests of connections that are gone are skipped.
+/// The requests of a worker that wait to ask for their payloads. A slot or a buffer that is
+/// returned ends the wait; requests of closed connections are skipped.
 #[derive(Debug)]
 pub(crate) struct Invitations {
     lines: PutOffLines,
-    /// Connections whose put-off requests found no frame to be refused with. Frames that the network
-    /// gives back end this.
+    /// Connections whose put-off requests could not be refused for lack of frames. Frames that the
+    /// network returns end the wait.
     returned: Vec<ConnId>,
 }
 
-/// The outcome of an attempt to ask.
+/// The outcome of an attempt to ask for a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// The peer was asked, or the request was refused.
     Done,
-    /// The tenant has asked for too much already, or no buffer of the payload's size is free. Other
+    /// The tenant has asked for too many payloads already, or no buffer of the size is free. Other
     /// requests may find room.
     Waits,
     /// No slot or frame is free for any connection now.
@@ -45,18 +45,19 @@ impl From<Shortage> for Asked {
 }
 
 impl Invitations {
-    /// Makes lines for so many requests that one tenant alone can put off as many as there are slots.
+    /// Creates lines for so many requests that a single tenant can put off as many as there are
+    /// slots.
     pub(crate) fn new(limits: &Limits) -> Self {
         let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
         Invitations { lines: PutOffLines::new(requests_max, limits.tenants), returned: Vec::new() }
     }
 
-    /// Returns how many requests wait to ask.
+    /// Returns the number of requests that wait to ask for their payloads.
     pub(crate) fn put_off(&self) -> usize {
         self.lines.len()
     }
 
-    /// Asks for the payload of a request that has just come, or puts that off.
+    /// Asks for the payload of a new request, or puts the request off.
     pub(crate) fn await_payload<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -91,13 +92,13 @@ impl Invitations {
         }
     }
 
-    /// Takes back what was put off for a connection, because it is to leave.
+    /// Removes and returns a leaving connection's put-off requests.
     pub(crate) fn ask_no_more(&mut self, id: ConnId, taken: &mut Vec<(Request, Member)>) {
         self.lines.withdraw(id, taken);
     }
 
-    /// Asks again for the payloads whose requests a connection that has moved, or stays, had put off.
-    /// Requests that find no frame to be refused with are asked for in a later turn.
+    /// Asks again for the payloads of the requests that a connection had put off before it moved or
+    /// stayed. Requests that cannot be refused for lack of frames are tried in a later turn.
     pub(crate) fn ask_again<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -125,7 +126,7 @@ impl Invitations {
         }
     }
 
-    /// Asks for payloads of delayed requests until the turn's batch is full, or until no request finds
+    /// Asks for the payloads of put-off requests until the turn's batch is full or no request finds
     /// a slot and a buffer.
     pub(crate) fn go_on<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
@@ -155,7 +156,8 @@ impl Invitations {
     }
 }
 
-/// Gives the request a slot and a buffer and asks its peer for the payload, or refuses the request.
+/// Allocates a slot and a buffer for the request and asks its peer for the payload, or refuses the
+/// request.
 fn ask<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     put_off: &PutOff,

@@ -1,6 +1,6 @@
-//! The devices of a worker, each with the scheduler in front of it.
+//! The devices of a worker, each with its scheduler.
 //!
-//! Deliberately not here: which requests wait, and why (`engine.rs` knows).
+//! Deliberately not here: the reasons for which requests wait (`engine.rs` knows them).
 
 use std::collections::VecDeque;
 
@@ -18,19 +18,19 @@ pub struct Attached<D, S> {
     device: D,
     scheduler: S,
     geometry: Geometry,
-    /// Requests that the device has.
+    /// Number of requests in the device.
     submitted: usize,
-    /// Reads that the scheduler let go and that wait for buffers.
+    /// Reads that the scheduler has released and that wait for buffers.
     pub(crate) parked: Parked,
-    /// Requests that the scheduler let go and that their fence, or another process, holds, oldest
-    /// first; the ends of requests at the device end this, or the other process's. At most as many as
-    /// are in flight.
+    /// Requests that the scheduler has released and that wait for their fence or for another
+    /// process, oldest first. Ends of requests at the device end the wait. At most as many as are
+    /// in flight.
     pub(crate) fenced: VecDeque<Slot>,
-    /// Requests were queued since the last round.
+    /// `true` if requests were queued since the last round.
     is_fresh: bool,
-    /// The device had no room for all that the last round let go.
+    /// `true` if the last round released more than the device had room for.
     is_cut: bool,
-    /// The flow of tokens of the devices that were in this place before.
+    /// The flow of tokens of the devices that had this place before.
     earlier: Tokens,
 }
 
@@ -51,26 +51,26 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Returns whether no request is in hand.
+    /// Returns whether the lane has no request at all.
     pub(crate) fn is_idle(&self) -> bool {
         let waiting = self.scheduler.queued() + self.parked.tenants() + self.fenced.len();
         self.submitted + waiting == 0
     }
 
-    /// Returns the flow of tokens of all devices that were in this place, so that it never goes back.
+    /// Returns the flow of tokens of all devices that had this place, so that the sum never
+    /// decreases.
     pub(crate) fn tokens(&self) -> Tokens {
         self.scheduler.tokens().after(self.earlier)
     }
 
-    /// Makes room for as many requests and tenants as there may be.
+    /// Reserves memory for the maximum number of requests and tenants.
     fn reserve(&mut self, (in_flight, tenants): (usize, usize)) {
         self.parked = Parked::new(tenants);
         self.fenced.reserve(in_flight);
     }
 
-    /// Returns when a round would find something to do: new requests, new room, or new tokens. Also
-    /// without waiting requests, when the scheduler asks for a round: it has tokens to give away.
-    /// While the device takes no more, a completion ends the wait.
+    /// Returns when the next round has work: new requests, new room or new tokens, or tokens that
+    /// the scheduler wants to give away. While the device is full, only a completion helps.
     fn due(&self, now: Instant) -> Option<Instant> {
         let has_room = self.room() > 0;
         match self.scheduler.queued() {
@@ -80,7 +80,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Begins a round if one is due. Returns whether there may be anything to submit.
+    /// Begins a round if one is due. Returns whether requests may be submitted.
     pub(crate) fn begin_round(&mut self, now: Instant) -> bool {
         if self.due(now).is_some_and(|at| at <= now) {
             self.scheduler.begin_round(now);
@@ -90,7 +90,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.parked.tenants() + self.fenced.len() > 0
     }
 
-    /// Returns the next request that the round lets go; `None`: the round has ended.
+    /// Returns the next request that the round releases, or `None` at the end of the round.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Slot> {
         let next = self.scheduler.next();
@@ -100,13 +100,13 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         next
     }
 
-    /// Returns how many more requests the device takes, as far as the scheduler wants it to.
+    /// Returns how many more requests the scheduler may put into the device.
     pub(crate) fn room(&self) -> usize {
         let wanted = self.scheduler.depth_max().saturating_sub(self.submitted);
         self.device.room().min(wanted)
     }
 
-    /// Returns whether a command, of the device's blocks, needs its range for itself.
+    /// Returns whether a command to these blocks excludes all other requests from its range.
     pub(crate) fn excludes(&self, command: Command) -> bool {
         self.device.excludes(command)
     }
@@ -131,14 +131,14 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         Ok(())
     }
 
-    /// Gives a request to the device.
+    /// Submits a request to the device.
     #[inline(always)]
     pub(crate) fn submit(&mut self, now: Instant, submission: Submission) {
         self.submitted += 1;
         self.device.submit(now, submission);
     }
 
-    /// Starts what was submitted.
+    /// Starts the submitted requests.
     pub(crate) fn kick(&mut self, now: Instant) {
         self.device.kick(now);
     }
@@ -148,7 +148,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.scheduler.refund(command.work(), command.work_bytes());
     }
 
-    /// Takes the requests that the device has ended, and tells the scheduler how long they took.
+    /// Returns the requests that the device has completed, and reports their delays to the
+    /// scheduler.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -170,7 +171,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Takes the requests that are meant out of those that wait for buffers, or for another process.
+    /// Removes the matching requests from those that wait for buffers or for another process.
     pub(crate) fn unpark(
         &mut self,
         requests: &mut Requests,
@@ -185,7 +186,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         });
     }
 
-    /// Returns how many requests the device has.
+    /// Returns the number of requests in the device.
     pub(crate) fn submitted(&self) -> usize {
         self.submitted
     }
@@ -201,7 +202,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         &self.scheduler
     }
 
-    /// Returns the scheduler.
+    /// Returns the scheduler, to change it.
     pub(crate) fn scheduler_mut(&mut self) -> &mut S {
         &mut self.scheduler
     }
@@ -211,12 +212,12 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 #[derive(Debug)]
 pub(crate) struct Lanes<D, S> {
     lanes: Vec<Attached<D, S>>,
-    /// Requests that may be in flight at the same time, and the limit of tenants' numbers.
+    /// The maximum number of requests in flight, and the limit of tenants' numbers.
     room: (usize, usize),
 }
 
 impl<D: Device, S: Scheduler> Lanes<D, S> {
-    /// Makes lanes for as many requests in flight, and tenants, as the limits say.
+    /// Creates lanes for the maximum numbers of requests and tenants of the limits.
     ///
     /// # Panics
     /// Panics if there are more than [`DEVICES_MAX`] devices.
@@ -227,7 +228,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         Lanes { lanes, room }
     }
 
-    /// Puts a device into a place, where there is none or one that is idle.
+    /// Attaches a device at a place that is empty or whose device is idle.
     ///
     /// # Panics
     /// Panics if there is no such place.
@@ -260,22 +261,22 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         &mut self.lanes[n]
     }
 
-    /// Returns all devices, to look at.
+    /// Returns all devices with their schedulers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Attached<D, S>> {
         self.lanes.iter()
     }
 
-    /// Returns all devices.
+    /// Returns all devices with their schedulers, to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached<D, S>> {
         self.lanes.iter_mut()
     }
 
-    /// Returns how many requests fences, or another process, hold.
+    /// Returns the number of requests that wait for fences or for another process.
     pub(crate) fn fenced(&self) -> usize {
         self.lanes.iter().map(|lane| lane.fenced.len()).sum()
     }
 
-    /// Returns when there is something to do, unless another event comes before.
+    /// Returns when a lane has work, if no other event comes before.
     pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
         let each = self.lanes.iter().flat_map(|lane| [lane.device.wake_at(), lane.due(now)]);
         each.flatten().min()
@@ -286,7 +287,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         self.lanes.iter_mut().map(|lane| &mut lane.device)
     }
 
-    /// Takes the lanes apart, to use their schedulers again.
+    /// Returns the schedulers, for use in another worker.
     pub(crate) fn into_schedulers(self) -> Vec<S> {
         self.lanes.into_iter().map(|lane| lane.scheduler).collect()
     }

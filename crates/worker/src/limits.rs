@@ -11,32 +11,31 @@ pub struct Limits {
     pub batch: usize,
     /// Requests in flight over all connections; at most 65 536.
     pub in_flight: usize,
-    /// The limit of tenants' numbers, which are all below it.
+    /// The number of tenants that the tables have room for; tenants' numbers are below it.
     pub tenants: usize,
-    /// Requests in flight on one connection, beyond which it is not read from.
+    /// Requests in flight on one connection; at the limit the connection is not read from.
     pub in_flight_of_connection: usize,
-    /// Bytes of replies that a connection may leave unread, or is owed by requests in flight,
-    /// before it is not read from.
+    /// Bytes of replies of one connection, unsent or still to come from requests in flight; at the
+    /// limit the connection is not read from.
     pub unsent_of_connection: usize,
     /// The bytes from which on the rest of a payload is received directly into its buffer.
     pub direct_min: usize,
-    /// Bytes that had arrived already from connections when the worker stopped reading from them, over
-    /// all connections. A connection that would exceed the limit is ended.
+    /// Bytes that the worker keeps for connections which it has stopped reading, over all
+    /// connections. A connection that would exceed the limit is ended.
     pub carried: usize,
-    /// Blocks of one device command of a discard. A longer request goes to its device in parts, each in
-    /// its turn of the scheduler, so that it keeps nobody waiting for long.
+    /// Blocks of one device command of a discard. A longer request goes to its device in parts,
+    /// each in its turn of the scheduler, so that other requests do not wait long.
     pub discard_blocks: u32,
     /// Blocks of one device command of a write of zeroes, which may cost a drive as much as data.
     pub zeroes_blocks: u32,
-    /// The time that a message may take to arrive, and replies to be taken.
+    /// The time within which a message must arrive completely, and replies must be read.
     pub stuck: Duration,
-    /// The time of [`stuck`](Limits::stuck) while buffers, slots or frames are short and stuck
+    /// The value of [`stuck`](Limits::stuck) while buffers, slots or frames are short and stuck
     /// connections hold them.
     pub stuck_under_pressure: Duration,
-    /// The time that a connection that is to move to another worker may take to become quiet; then it
-    /// stays.
+    /// The time in which a migrating connection must become quiet; otherwise it stays.
     pub quieting: Duration,
-    /// The time that a drain waits for requests in flight.
+    /// The time for which a drain waits for requests in flight.
     pub drain: Duration,
 }
 
@@ -61,12 +60,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the part of a command that goes to its device at once.
+    /// Returns the first part of a command, which goes to its device by itself.
     pub(crate) const fn part_of(&self, command: Command) -> Command {
         self.split(command).0
     }
 
-    /// Returns the part of a command that goes to its device at once, and what is left then.
+    /// Returns the first part of a command, which goes to its device by itself, and the rest.
     pub(crate) const fn split(&self, command: Command) -> (Command, Option<Command>) {
         match command {
             Command::Discard(_) => command.split(self.discard_blocks),

@@ -1,4 +1,4 @@
-//! A worker's line to the control plane.
+//! A worker's connection to the control plane.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use contract::{Meters, NoMailbox};
 
 use crate::Watch;
 
-/// A worker's line to the control plane.
+/// A worker's connection to the control plane: its mailbox, number and clock.
 #[derive(Debug)]
 pub struct Line<M> {
     /// The worker's mailbox.
@@ -15,12 +15,14 @@ pub struct Line<M> {
     pub meters: Arc<Meters>,
     /// The worker's number.
     pub worker: u16,
-    /// The clock and the traces with which the worker measures its time; `None` without measuring.
+    /// The clock and the traces with which the worker measures its time; `None` without
+    /// measurement.
     pub watch: Option<Watch>,
 }
 
 impl Line<NoMailbox> {
-    /// Makes a line to nobody: tenants below this number exist, and nobody can register.
+    /// Returns a line without a control plane: tenants below this number exist, and none can be
+    /// registered.
     pub fn none(tenants_max: usize) -> Self {
         let meters = Arc::new(Meters::new(tenants_max));
         Line { mailbox: NoMailbox, meters, worker: 0, watch: None }

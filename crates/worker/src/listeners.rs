@@ -1,10 +1,10 @@
-//! The listeners of a server, by their numbers, and the namespaces and tenants they lead to. A
-//! connection comes with its listener's number, which is looked up when the connection opens and when
-//! it says who it is.
+//! The listeners of a server by number, with the namespaces and tenants that they lead to. A
+//! connection carries its listener's number, which is looked up when the connection opens and at
+//! its hello.
 //!
-//! Listeners come and go while workers run, and workers share no lock with whoever makes them. So each
-//! place is written once, before anybody can come by it, and never again: a number is not used for
-//! another listener, because connections may stay that came by the one before.
+//! Listeners come and go while workers run, without a lock. So each place is written once, before
+//! the first connection comes by it, and its number is never used for another listener: connections
+//! of the earlier one may still be there.
 
 use std::sync::OnceLock;
 
@@ -19,12 +19,13 @@ pub struct Lead {
     pub protocol: Protocol,
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
-    /// The tenant of clients to which no access rule gives another; `None` for the default tenant.
+    /// The tenant of clients that get no other tenant from an access rule; `None` for the default
+    /// tenant.
     pub stands: Option<Stands>,
 }
 
 impl Lead {
-    /// Makes a lead of protocol `reflex` to this namespace.
+    /// Returns a lead of protocol `reflex` to this namespace.
     pub fn to(namespace: NamespaceId) -> Lead {
         Lead { protocol: Protocol::Reflex, namespace, stands: None }
     }
@@ -38,28 +39,28 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Makes listeners that lead there, counted from 0.
+    /// Returns listeners with these leads, numbered from 0.
     pub fn of(leads: impl IntoIterator<Item = Lead>) -> Listeners {
         Listeners { leads: leads.into_iter().map(OnceLock::from).collect() }
     }
 
-    /// Makes so many places without a listener.
+    /// Returns `places` places without a listener.
     pub fn with_places(places: u16) -> Listeners {
         Listeners { leads: (0..places).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Returns where a listener leads, if there ever was one of this number.
+    /// Returns the lead of a listener, if a listener of this number ever existed.
     pub fn find(&self, id: ListenerId) -> Option<&Lead> {
         self.leads.get(usize::from(id.0))?.get()
     }
 
-    /// Returns the listener's own tenant, if it has one: that of whoever comes by the listener and gets
-    /// no other tenant from a rule.
+    /// Returns the listener's own tenant, if it has one, for clients that get no other tenant from
+    /// a rule.
     pub fn stands(&self, id: ListenerId) -> Option<&Stands> {
         self.find(id)?.stands.as_ref()
     }
 
-    /// Takes a place, for good.
+    /// Sets the lead of a number, once and for good.
     ///
     /// # Errors
     /// Fails if the place is taken, or if there is no such place.
@@ -70,7 +71,7 @@ impl Listeners {
         }
     }
 
-    /// Returns whether there is a place of this number that no listener ever had.
+    /// Returns whether there is a place of this number that no listener ever used.
     pub fn is_vacant(&self, id: ListenerId) -> bool {
         self.leads.get(usize::from(id.0)).is_some_and(|place| place.get().is_none())
     }

@@ -1,9 +1,9 @@
-//! Connections leave for other workers and arrive from them (docs/adr/0007-moving-connections.md).
+//! The departure of connections to other workers (docs/adr/0007-moving-connections.md).
 //!
-//! This file is the way out: let the connection send what it was asked for, stop receiving, withdraw
-//! what waits for tokens, wait for what is at the device and for the replies to leave, make a parcel
-//! of the rest. The way in is in `arrival.rs`. Deliberately not here: which connections should
-//! move, which the control plane decides.
+//! The steps: let the connection send what it was asked for, stop receiving, withdraw the requests
+//! that wait for tokens, wait for the requests at the device and for the replies to leave, pack the
+//! rest into a parcel. The arrival is in `arrival.rs`. Deliberately not here: the choice of
+//! connections, which the control plane makes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,50 +21,52 @@ use crate::reader::Reader;
 use crate::rebalance::Order;
 use crate::{Grant, Line, Sessions};
 
-/// Connections that leave a worker, or are away, at the same time: as many as an NVMe controller has
-/// queues, which go to another process together.
+/// Maximum number of connections of a worker that are leaving or away: the number of queues of an
+/// NVMe controller, which go to another process together.
 const LEAVING_MAX: usize = 256;
 
-/// Places of connections that a turn looks at for one that may leave.
+/// Places of the connections' table that a turn searches for connections that may leave.
 const GIVE_BATCH: usize = 256;
 
-/// A connection may take so many times as long to send what it was asked for as to become quiet:
-/// meanwhile it is served like any other.
+/// The time to send the payloads that were asked for, as a multiple of the time to become quiet.
+/// Meanwhile the connection is served as usual.
 const SETTLING: u32 = 10;
 
-/// The time after which to try again what another worker's box, or this one's table, had no room for.
+/// The pause before a message to a full mailbox, or a parcel without room here, is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The connections of a worker that leave, and those that have left and not landed.
+/// The connections of a worker that are leaving, and those that have left and have not yet landed
+/// elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Migration {
-    /// Connections that are to leave and are not quiet yet.
+    /// Connections that are leaving and not yet quiet.
     leaving: Vec<Leaving>,
-    /// Connections that have left and whose arrival is not confirmed. With the connections that are
-    /// leaving, at most [`LEAVING_MAX`].
+    /// Connections that have left and whose arrival is not confirmed. Together with the leaving
+    /// ones at most [`LEAVING_MAX`].
     away: Vec<Departed>,
-    /// Messages that the boxes of others had no room for, each with its receiver: one for each
-    /// connection that is away or came.
+    /// Messages that did not fit into the mailboxes of other workers, with their receivers. At most
+    /// one for each connection that is away or came.
     outbox: VecDeque<(u16, Tell)>,
-    /// Parcels that came back and find no place here, either.
+    /// Parcels that came back and find no room here, either.
     pub(crate) stranded: Vec<Parcel>,
-    /// Parcels that came from other workers and can be taken only in a later turn.
+    /// Parcels from other workers that can only be unpacked in a later turn.
     pub(crate) early: Vec<Parcel>,
-    /// Orders to give connections away; at most one for each worker.
+    /// Orders to give connections away, at most one for each receiving worker.
     orders: Vec<Order>,
-    /// Messages of all connections between two housekeepings lately.
+    /// Recent number of messages of all connections between two scans of housekeeping.
     pub(crate) messages_lately: u64,
 }
 
-/// A connection that is to leave. Completions of the network and of devices end its wait, or the
-/// time.
+/// A connection that is leaving. Completions of the network and of devices end its wait, or a
+/// time-out.
 #[derive(Debug)]
 struct Leaving {
     conn: ConnId,
     to: u16,
-    /// The control plane named the connection, and is told how that ended.
+    /// `true` if the control plane named the connection, and so is told the outcome.
     is_ordered: bool,
-    /// Since when the connection is asked for nothing more, and then not received from.
+    /// The time since which the connection is not asked for payloads, and later the time since
+    /// which it is not received from.
     since: Instant,
     stage: Stage,
 }
@@ -72,12 +74,13 @@ struct Leaving {
 /// The stage of a connection that is to leave.
 #[derive(Debug)]
 enum Stage {
-    /// The connection invites no more payloads. The last invited payload ends this.
+    /// No more payloads are asked for. The last awaited payload ends the stage.
     Settling,
-    /// The connection is not received from; the last bytes that the kernel had delivered end this.
+    /// The connection is not received from. The last bytes that the kernel had delivered end the
+    /// stage.
     Stilled,
-    /// The requests that waited in schedulers were taken out, in their order; the last reply to the
-    /// others ends this.
+    /// The requests that waited in schedulers were taken out, in order. The last reply to the other
+    /// requests ends the stage.
     Withdrawn(Vec<Slot>),
 }
 
@@ -99,21 +102,22 @@ impl Leaving {
     }
 }
 
-/// A connection that has left and counts here until it has landed.
+/// A connection that has left and still counts here until it has landed.
 #[derive(Debug)]
 pub(crate) struct Departed {
     ticket: Ticket,
     conn: ConnId,
     to: u16,
     is_ordered: bool,
-    /// The number of orders to end the connection meanwhile: each is answered with its place.
+    /// The number of orders to end the connection that came meanwhile. Each is answered with the
+    /// connection's new place.
     asked_for: u16,
-    /// The tenant of each of its requests.
+    /// The charged tenant of each of the connection's requests.
     charged: Vec<TenantId>,
     membership: Membership,
-    /// Keeps the connection's name known.
+    /// The place of the connection's name, kept so that the name stays known.
     _place: Option<Place>,
-    /// Bytes of the connection that were kept here, and the tenant that they count for.
+    /// The tenant and the number of the connection's bytes that were kept here.
     carried: (TenantId, usize),
 }
 
@@ -127,7 +131,7 @@ pub(crate) struct Around<'a, T, D, S, P, M, N> {
 }
 
 impl Migration {
-    /// Returns whether nothing leaves, is away or waits for a box.
+    /// Returns whether no connection is leaving or away and no message waits for a mailbox.
     pub(crate) fn is_idle(&self) -> bool {
         // Asked twice a turn: without a branch for each.
         let leaving = self.leaving.len() | self.away.len() | self.orders.len();
@@ -145,7 +149,7 @@ impl Migration {
         self.leaving.len() + self.away.len() >= at_once.min(LEAVING_MAX)
     }
 
-    /// Returns when to go on without anything else having happened.
+    /// Returns the time at which to continue if nothing else happens.
     pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
         if self.is_idle() {
             return None;
@@ -157,20 +161,21 @@ impl Migration {
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
     }
 
-    /// Remembers that a connection is to end, if it is away: its place is told when it has landed.
+    /// Notes an order to end a connection that is away. The order is answered with the connection's
+    /// place once it has landed.
     pub(crate) fn asks_for_away(&mut self, conn: ConnId) -> bool {
         let found = self.away.iter_mut().find(|away| away.conn == conn);
         found.map(|away| away.asked_for = away.asked_for.saturating_add(1)).is_some()
     }
 
-    /// Sends to another worker, now or later.
+    /// Sends a message to another worker, or queues it if the mailbox is full.
     pub(crate) fn post(&mut self, mailbox: &mut impl Mailbox, to: u16, tell: Tell) {
         if let Err(tell) = mailbox.pass(to, tell) {
             self.outbox.push_back((to, tell));
         }
     }
 
-    /// Gives up the connections that are away and the ones that no worker has room for: they are
+    /// Gives up the connections that are away and those for which no worker has room. They are
     /// lost.
     fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
         let mut lost = std::mem::take(&mut self.stranded);
@@ -198,14 +203,14 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Lets a connection leave; the control plane is told at once if it stays.
+    /// Begins the departure of a connection. If it stays, the control plane is told at once.
     pub(crate) fn order_move(&mut self, migration: &mut Migration, conn: ConnId, to: u16) {
         if let Err(why) = self.begin_move(migration, conn, to, true) {
             self.report_move(conn, Err(why));
         }
     }
 
-    /// Lets so many connections leave, whichever.
+    /// Begins to give so many connections, of the worker's choice, to another worker.
     pub(crate) fn order_gift(
         &mut self,
         migration: &mut Migration,
@@ -219,7 +224,7 @@ where
         }
     }
 
-    /// Lets connections leave that make such a part of all messages.
+    /// Begins to give connections that make a given part of all messages to another worker.
     pub(crate) fn order_relief(
         &mut self,
         migration: &mut Migration,
@@ -234,7 +239,7 @@ where
         }
     }
 
-    /// Lets a connection leave as soon as it is quiet.
+    /// Marks a connection as leaving. It goes as soon as it is quiet.
     fn begin_move(
         &mut self,
         migration: &mut Migration,
@@ -290,7 +295,7 @@ where
         }
     }
 
-    /// Finds connections that may leave, for the workers that are to get some.
+    /// Carries out the orders to give connections away, by a search of the connections' table.
     fn carry_out_orders(&mut self, migration: &mut Migration) {
         while let Some(&(mut order)) = migration.orders.first() {
             let places = self.engine.front.conns.places();
@@ -315,8 +320,8 @@ where
         }
     }
 
-    /// Returns whether everything that has to end here has ended. The first time that nothing more
-    /// comes, the connection's requests are withdrawn.
+    /// Returns whether everything that must end before the connection goes has ended. The first
+    /// time that no more bytes come, the connection's requests are withdrawn from the schedulers.
     ///
     /// # Errors
     /// Fails with the reason that the connection stays.
@@ -359,7 +364,7 @@ where
         if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
     }
 
-    /// Lets a connection go on here.
+    /// Lets a leaving connection stay and continue here.
     fn stay(&mut self, migration: &mut Migration, n: usize, why: Stays) {
         let leaving = migration.leaving.swap_remove(n);
         let (id, is_ordered) = (leaving.conn, leaving.is_ordered);
@@ -390,7 +395,7 @@ where
         }
     }
 
-    /// Forgets a connection that is gone before it could leave.
+    /// Forgets a leaving connection that closed before it could go.
     pub(crate) fn forget_leaving(&mut self, migration: &mut Migration, id: ConnId) {
         let n = migration.leaving.iter().position(|leaving| leaving.conn == id);
         let Some(n) = n else { return };
@@ -403,7 +408,8 @@ where
         }
     }
 
-    /// Sends a quiet connection away, now or in a later turn.
+    /// Sends a quiet connection's parcel to the other worker, or waits for a later turn if its
+    /// session cannot be packed now.
     fn go(&mut self, migration: &mut Migration, n: usize) {
         let front = &mut self.engine.front;
         let Some(session) = front.conns.get(migration.leaving[n].conn).session.pack() else {
@@ -459,7 +465,7 @@ where
         migration.post(&mut self.line.mailbox, to, Tell::Arrive(parcel));
     }
 
-    /// Stops counting here what a connection that has left counts elsewhere.
+    /// Stops counting here the requests and bytes of a connection that counts elsewhere now.
     fn settle(&mut self, away: &Departed) {
         let front = &mut self.engine.front;
         away.charged.iter().for_each(|tenant| front.gauges.meter(*tenant).retire(1));
@@ -468,7 +474,7 @@ where
         front.conns.carried.remove(account, bytes);
     }
 
-    /// Takes note that a connection that was given away has landed.
+    /// Notes that a connection has landed at the other worker.
     pub(crate) fn landed(
         &mut self,
         migration: &mut Migration,
@@ -486,7 +492,7 @@ where
         }
     }
 
-    /// Takes a connection back that was given away.
+    /// Takes back a connection that the other worker had no room for.
     pub(crate) fn returned(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let away = migration.take_away(parcel.ticket);
         if let Some(away) = &away {
@@ -503,8 +509,7 @@ where
         }
     }
 
-    /// Gives up the connections that are away, because the workers that were to take them may be
-    /// gone.
+    /// Gives up the connections that are away, because the receiving workers may be gone.
     pub(crate) fn give_up(&mut self, migration: &mut Migration) {
         let (away, lost) = migration.give_up();
         for away in &away {
@@ -514,7 +519,7 @@ where
         lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
     }
 
-    /// Reports where a connection is to the caller that wanted it to end while it was away.
+    /// Reports the place of a connection to the callers that ordered its end while it was away.
     fn report_whereabouts(&mut self, away: &Departed, found: Stays) {
         let worker = self.line.worker;
         for _ in 0..away.asked_for {
@@ -531,15 +536,15 @@ where
     }
 }
 
-/// Stops receiving from a connection, once it has sent all that it was asked for.
+/// Stops receiving from a leaving connection, once it has sent all awaited payloads.
 fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut Leaving) {
     front.conns.get(leaving.conn).life = Life::Leaving;
     front.net.still(leaving.conn);
     (leaving.since, leaving.stage) = (front.now, Stage::Stilled);
 }
 
-/// Takes the connection's requests out of the schedulers, as far as they are charged to a tenant that
-/// it belongs to or has a handle on.
+/// Removes the connection's requests from the schedulers, if they are charged to a tenant that the
+/// connection belongs to or has a handle on.
 pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
@@ -571,8 +576,8 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
     taken
 }
 
-/// Takes a connection's requests out of the table. Returns whether the payload that is coming is of
-/// a request that was refused, too.
+/// Removes a connection's requests from the table. Returns whether the payload being received
+/// belongs to a refused request.
 fn unload<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     conn: &mut Connection<P>,
@@ -593,7 +598,7 @@ fn unload<T: Transport, P: Session>(
     (requests, false)
 }
 
-/// Takes a request out of the table, and goes on charging its tenant for it here.
+/// Removes a request from the table into a parcel. Its tenant stays charged for it here.
 fn pack<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     slot: Slot,

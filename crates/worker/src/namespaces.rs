@@ -1,9 +1,9 @@
-//! A worker's namespaces, and how they change while it serves (docs/adr/0005-mailbox.md).
+//! A worker's namespaces, and their changes while it serves (docs/adr/0005-mailbox.md).
 //!
 //! Each worker has a table of its own, so a request looks up a namespace without a lock. A change
-//! comes as a message. Requests that were admitted before and that it forbids are answered with a
-//! status when their turn comes; those that a device has already are carried out, and the worker
-//! says when the last of them has ended: then the blocks can be used for something else.
+//! comes as a message. Requests that were admitted before a change that forbids them are answered
+//! with a status when their turn comes. Those in a device are carried out, and the worker reports
+//! the end of the last one: then the blocks can be used for something else.
 
 use std::sync::Arc;
 
@@ -14,19 +14,20 @@ use crate::requests::InFlight;
 /// All namespaces of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// The namespaces, by number less one.
+    /// The namespaces; number `n` is at index `n − 1`.
     table: Vec<Numbered>,
     /// The number of removals.
     removals: u64,
 }
 
-/// A number of namespaces, with the namespace that has it.
+/// A namespace number, with the namespace that has it now.
 #[derive(Clone, Debug, Default)]
 struct Numbered {
     namespace: Option<Namespace>,
-    /// The number of removals up to the last one that made the number free; 0: none did.
+    /// The ordinal of the removal that last freed the number, among all removals; 0 if there was
+    /// none.
     removed: u64,
-    /// The name of the namespace, or of the last one.
+    /// The name of the namespace, or of the last one that had the number.
     name: Arc<str>,
 }
 
@@ -34,13 +35,13 @@ impl Namespaces {
     /// The largest number.
     pub const NUMBER_MAX: u16 = NAMESPACES_MAX as u16;
 
-    /// Makes a table of these, numbered from 1 in their order and named `ns` and their numbers.
+    /// Returns a table of these namespaces, numbered from 1 and named `ns1`, `ns2` and so on.
     pub fn new(table: Vec<Namespace>) -> Self {
         let named = |(n, namespace)| (NamespaceId(n), format!("ns{n}").into(), namespace);
         (1..).zip(table).map(named).collect()
     }
 
-    /// Returns the table of a server that has seen these removals.
+    /// Returns the table of a server in which so many removals have happened.
     pub fn after(mut self, removals: &Removals) -> Self {
         self.removals = removals.count();
         for (number, removed) in removals.iter() {
@@ -54,19 +55,21 @@ impl Namespaces {
         self.table.get(usize::from(id.0).checked_sub(1)?)?.namespace.as_ref()
     }
 
-    /// Returns the namespace that a connection means by this number, if it is there.
+    /// Returns the namespace with this number as a connection knows it, or `None` if that one was
+    /// removed.
     #[inline]
     pub(crate) fn find_for(&self, id: NamespaceId, sight: &Sight) -> Option<&Namespace> {
         let numbered = self.table.get(usize::from(id.0).checked_sub(1)?)?;
         numbered.namespace.as_ref().filter(|_| sight.covers(id, numbered.removed))
     }
 
-    /// Returns the namespace that had this number after so many removals, if it is still there.
+    /// Returns the namespace that had this number after so many removals, if it still exists.
     pub(crate) fn find_as_of(&self, id: NamespaceId, removals: u64) -> Option<&Namespace> {
         self.find(id).filter(|_| self.removed(id) <= removals)
     }
 
-    /// Returns the number of removals up to the last one that made a number free; 0: none did.
+    /// Returns the ordinal of the removal that last freed a number, among all removals; 0 if there
+    /// was none.
     pub(crate) fn removed(&self, id: NamespaceId) -> u64 {
         let numbered = self.table.get(usize::from(id.0).wrapping_sub(1));
         numbered.map_or(0, |numbered| numbered.removed)
@@ -90,7 +93,7 @@ impl Namespaces {
         self.iter().map(|(number, _)| (number, &self.table[usize::from(number.0) - 1].name))
     }
 
-    /// Tells the meters on which device each namespace lies.
+    /// Tells the meters the device of each namespace.
     pub(crate) fn tell_places(&self, meters: &Meters) {
         for (number, namespace) in self.iter() {
             if let Some(meter) = meters.know_namespace(number) {
@@ -99,7 +102,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns the largest number that a namespace has.
+    /// Returns the largest number of a namespace.
     pub fn last(&self) -> u16 {
         let last = self.table.iter().rposition(|numbered| numbered.namespace.is_some());
         last.map_or(0, |at| at as u16 + 1)
@@ -111,7 +114,7 @@ impl Namespaces {
         numbered.filter_map(|(number, numbered)| Some((number, numbered.namespace.as_ref()?)))
     }
 
-    /// Puts a namespace in its place, with its name, or removes it.
+    /// Sets or removes the namespace of a number, with its name.
     ///
     /// # Panics
     /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].
@@ -148,7 +151,7 @@ impl FromIterator<(NamespaceId, Arc<str>, Namespace)> for Namespaces {
     }
 }
 
-/// Returns the verdict on a request that was admitted before its namespace was this.
+/// Returns the status for a request that was admitted before its namespace changed to this one.
 pub(crate) fn verdict(entry: &InFlight, namespace: Option<&Namespace>) -> Status {
     let Some(namespace) = namespace else { return Status::NoNamespace };
     match entry.command.range() {

@@ -1,17 +1,17 @@
-//! Payloads arrive in the buffers of their requests, which start when the last byte has come.
+//! Payloads arrive in the buffers of their requests. A request starts when its payload is complete.
 
 use contract::{ConnId, Device, Scheduler, Session, Slot, Status, Transport};
 
 use crate::connections::Receiving;
 use crate::engine::Engine;
 
-/// The place of some bytes in a payload that was asked for: the request, and the offset. `None`: the
-/// bytes are the next of the connection's last request.
+/// The position of received bytes in an awaited payload: the request and the offset. `None` means
+/// the next bytes of the connection's last request.
 pub(crate) type PlaceInPayload = Option<(Slot, usize)>;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
-    /// Copies received bytes to their place. `end` comes with the last of a payload: whether it is
-    /// good.
+    /// Copies received bytes into their payload. `end` comes with the last bytes: whether the
+    /// payload is valid.
     pub(crate) fn payload(
         &mut self,
         id: ConnId,
@@ -43,8 +43,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.payload_came(id, slot, bytes.len(), end);
     }
 
-    /// Counts bytes of a payload that are in their place. With the last ones the request starts, or
-    /// is answered.
+    /// Counts payload bytes that are in their buffer. The last ones start the request, or its
+    /// answer.
     pub(crate) fn payload_came(
         &mut self,
         id: ConnId,
@@ -69,7 +69,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.whole(id, slot, status);
     }
 
-    /// Ends the wait for a payload that was asked for.
+    /// Ends a request's wait for its invited payload.
     pub(crate) fn awaited_came(&mut self, id: ConnId, slot: Slot, status: Status) {
         let requests = &mut self.front.requests;
         let outstanding = &mut self.front.conns.get(id).outstanding;
@@ -82,7 +82,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.whole(id, slot, status);
     }
 
-    /// Starts a request whose payload is good, or answers one whose payload is not.
+    /// Starts a request whose payload is valid, or answers one whose payload is not.
     fn whole(&mut self, id: ConnId, slot: Slot, status: Status) {
         if status.is_ok() {
             self.front.requests.get(slot).received_at = self.front.now;

@@ -1,4 +1,4 @@
-//! Turns the bytes of connections into requests in flight: the first half of a turn's first run.
+//! Turns received bytes into requests in flight: the first step of a turn.
 
 use contract::{
     Buf, ConnId, Device, End, Event, Mailbox, Part, Request, Scheduler, Session, TenantId,
@@ -20,17 +20,17 @@ use crate::{Limits, Line};
 enum Stop {
     /// All received bytes were taken.
     Empty,
-    /// The turn's batch is full; the next turn goes on.
+    /// The turn's batch is full; the next turn continues.
     Batch,
-    /// Slots, frames or buffers of the worker are short. A completion, a sent frame or the end of a
-    /// payload ends this.
+    /// The worker has too few free slots, frames or buffers. A completion, a sent frame or the end
+    /// of a payload ends the shortage.
     Shortage,
-    /// Replies of the connection's tenant that wait to be sent have too many of the frames; frames
-    /// that leave end this.
+    /// Unsent replies of the connection's tenant hold too many of the frames. Frames that are sent
+    /// end this.
     Clogged,
-    /// The connection is over its limits or waits for its fence, its tenant holds too much, or its
-    /// session takes no more for now; its own progress, its tenant's, or news for its session end
-    /// this.
+    /// The connection must stop: it is over its limits or waits for its fence, its tenant holds too
+    /// much, or its session takes no more bytes for now. Its own progress, its tenant's, or news
+    /// for its session ends the stall.
     Stall,
     /// The connection is gone.
     Gone,
@@ -51,27 +51,27 @@ impl From<Shortage> for Stop {
 pub(crate) struct Reader {
     pub(crate) invitations: Invitations,
     pub(crate) direct: DirectReceives,
-    /// Requests parsed in this turn.
+    /// Number of requests parsed in this turn.
     batch: usize,
 }
 
 impl Reader {
-    /// Makes a reader.
+    /// Creates a reader with an empty batch.
     pub(crate) fn new(invitations: Invitations) -> Self {
         Reader { invitations, direct: DirectReceives::new(), batch: 0 }
     }
 
-    /// Begins a turn.
+    /// Begins a turn: empties the batch.
     pub(crate) fn begin_turn(&mut self) {
         self.batch = 0;
     }
 
-    /// Returns whether the turn has parsed as many requests as it may.
+    /// Returns whether the turn's batch of requests is full.
     pub(crate) fn is_full(&self, batch_max: usize) -> bool {
         self.batch >= batch_max
     }
 
-    /// Takes received bytes, oldest first, until the batch is full or something is short.
+    /// Parses received bytes, oldest first, until the batch is full or a resource is short.
     pub(crate) fn read<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -94,8 +94,8 @@ impl Reader {
         }
     }
 
-    /// Takes as much as possible of a chunk. The bytes that a stalled connection cannot take yet are
-    /// copied, so that the lent buffer goes back.
+    /// Parses as much as possible of a chunk. Bytes that a stalled connection cannot take yet are
+    /// copied, so that the receive buffer is returned.
     fn take_chunk<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -130,7 +130,7 @@ impl Reader {
         stop
     }
 
-    /// Reads from connections whose stall may be over. Connections that wait for a resource of the
+    /// Resumes connections whose stall may be over. Connections that wait for a resource of the
     /// worker come first, in their order.
     fn read_called<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
@@ -153,8 +153,8 @@ impl Reader {
         }
     }
 
-    /// Reads from connections that wait for a resource of the worker, until the first of every tenant
-    /// finds none. Returns whether the turn's batch is full.
+    /// Resumes connections that wait for a resource of the worker, until no tenant's first
+    /// connection finds any. Returns whether the turn's batch is full.
     fn read_starving<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -183,7 +183,7 @@ impl Reader {
         false
     }
 
-    /// Reads from a connection if it is stalled.
+    /// Resumes a connection if it is stalled.
     fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -296,7 +296,8 @@ impl Reader {
         }
     }
 
-    /// Takes an event that is neither a request nor a payload right behind one.
+    /// Processes a session's event, except a request and a payload right behind one, which have
+    /// their own path.
     fn take_event<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -328,7 +329,7 @@ impl Reader {
         }
     }
 
-    /// Continues the requests that arrived with a moved connection, in their order.
+    /// Continues the requests that arrived with a migrated connection, in their order.
     ///
     /// # Errors
     /// Fails with the shortage for which some requests still wait.
@@ -356,7 +357,7 @@ impl Reader {
     }
 }
 
-/// Checks a request and gives it a slot and, for its payload, a buffer.
+/// Checks a request and allocates its slot and, for its payload, a buffer.
 ///
 /// # Errors
 /// Fails if there is no buffer now, or if the tenant holds too much. The request then waits in its
@@ -401,7 +402,8 @@ fn admit<T: Transport, D: Device, S: Scheduler, P: Session>(
     Ok(())
 }
 
-/// Starts the first request that came along with a connection, or goes on with its payload.
+/// Starts the first request that came along with a migrated connection, or continues with its
+/// payload.
 fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
     engine: &mut Engine<T, D, S, P>,
     id: ConnId,
@@ -427,8 +429,9 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
     }
 }
 
-/// Finds a slot, and a buffer for a payload of so many bytes. A connection whose tenant holds too much
-/// gets a position in the tenant's line; the caller takes it back with what was supplied.
+/// Allocates a slot, and a buffer for a payload of so many bytes. If the tenant holds too much, the
+/// connection gets a position in the tenant's line; the caller gives it up after a later
+/// allocation.
 ///
 /// # Errors
 /// Fails with the resource that is short.
@@ -466,8 +469,8 @@ fn is_over_limits(outstanding: &Outstanding, unsent: usize, limits: &Limits) -> 
         || unsent + outstanding.owed > limits.unsent_of_connection
 }
 
-/// Reads on from a connection whose session has had news: it may have stopped taking bytes, or have
-/// events of its own.
+/// Continues reading from a connection whose session has had news: the session may take bytes
+/// again, or have events of its own.
 pub(crate) fn read_on<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
     let Some(conn) = front.conns.find(id).filter(|conn| !conn.life.is_broken()) else { return };
     if conn.intake.stalled.is_none() {
@@ -480,14 +483,14 @@ pub(crate) fn read_on<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: 
     front.conns.call(id);
 }
 
-/// Stops receiving from a connection, unless the connection leaves: then that is done already.
+/// Stops receiving from a connection, unless it is leaving and so has stopped already.
 fn pause<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId) {
     if front.conns.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
         front.net.pause(id);
     }
 }
 
-/// Keeps bytes of a stalled connection, or ends the connection if they are too many.
+/// Keeps the unparsed bytes of a stalled connection, or ends the connection if they are too many.
 fn carry<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, bytes: &[u8]) -> Stop {
     let account = front.conns.peek(id).intake.account;
     if !front.conns.carried.allows(account, bytes.len()) {

@@ -1,8 +1,8 @@
-//! Lets connections in, and registers tenants for them: hellos, access rules, handles, questions to
-//! the control plane with its answers, and notices.
+//! Admission of connections and registration of tenants: hellos, access rules, handles, questions
+//! to the control plane, and notices.
 //!
-//! Deliberately not here: who may be promised what, which the control plane decides, and
-//! tokens, which the scheduler counts.
+//! Deliberately not here: the decision on promises, which the control plane makes, and tokens,
+//! which the scheduler counts.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,11 +22,11 @@ use crate::{Grant, Line};
 
 /// Handles that a connection may hold at a time.
 const HANDLES_MAX: usize = 16;
-/// Questions of a worker that wait for an answer at a time.
+/// Maximum number of a worker's unanswered questions to the control plane.
 const ASKS_MAX: usize = 64;
-/// Notices on their way to connections; more are dropped, as the next one says the same.
+/// Maximum number of notices in delivery; more are dropped, since the next one repeats the news.
 const NOTICES_MAX: usize = 16;
-/// Places of connections that a turn looks at for a notice.
+/// Places of the connections' table that a notice visits in a turn.
 const NOTICE_BATCH: usize = 256;
 
 /// A notice that is being carried to the connections of a tenant.
@@ -35,19 +35,19 @@ struct Delivery {
     member: Member,
     iops: u32,
     read_percent: u8,
-    /// The first place of the connections' table that has not been looked at.
+    /// The first place of the connections' table that the notice has not visited.
     next: usize,
 }
 
 /// The notices of a worker to its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// The notices that are on their way, at most [`NOTICES_MAX`].
+    /// The notices in delivery, at most [`NOTICES_MAX`].
     deliveries: VecDeque<Delivery>,
 }
 
 impl Notices {
-    /// Takes a notice for the connections of a tenant.
+    /// Adds a notice of a tenant's new rate, to be delivered to the tenant's connections.
     pub(crate) fn take(&mut self, member: Member, iops: u32, read_percent: u8) {
         if self.deliveries.len() < NOTICES_MAX {
             self.deliveries.push_back(Delivery { member, iops, read_percent, next: 0 });
@@ -86,13 +86,13 @@ impl Notices {
 }
 
 impl Membership {
-    /// Counts the connection out of all its tenants.
+    /// Removes the connection from the counts of all its tenants.
     pub(crate) fn leave_all(&self, meters: &Meters) {
         self.leave_own(meters);
         self.handles.iter().flatten().for_each(|member| leave(meters, *member));
     }
 
-    /// Counts the connection in all its tenants, except those whose epoch has ended here.
+    /// Adds the connection to the counts of all its tenants, except those whose epoch has ended.
     pub(crate) fn join_all(&self, meters: &Meters) {
         match (self.entered, &self.grant) {
             (Some(member), _) => join(meters, member),
@@ -102,7 +102,7 @@ impl Membership {
         self.handles.iter().flatten().for_each(|member| join(meters, *member));
     }
 
-    /// Counts the connection out of the tenant of its grant.
+    /// Removes the connection from the count of its grant's tenant.
     fn leave_own(&self, meters: &Meters) {
         match (self.entered, &self.grant) {
             (Some(member), _) => leave(meters, member),
@@ -111,7 +111,7 @@ impl Membership {
         }
     }
 
-    /// Replaces the grant; the connection has entered no tenant.
+    /// Replaces the grant. The connection counts in no tenant afterwards.
     pub(crate) fn set_grant(&mut self, grant: Option<Arc<Grant>>, meters: &Meters) {
         self.leave_own(meters);
         self.entered = None;
@@ -126,7 +126,7 @@ fn meter(meters: &Meters, tenant: TenantId) -> &contract::Meter {
     meters.get(tenant).expect("tenants' numbers lie below the maximum")
 }
 
-/// Counts a handle that was given, unless it is of an earlier epoch and names nobody.
+/// Counts a new handle of a tenant, unless the handle is of an earlier epoch.
 fn join(meters: &Meters, member: Member) {
     let meter = meter(meters, member.tenant);
     if meter.epoch() == member.epoch {
@@ -143,7 +143,7 @@ fn leave(meters: &Meters, member: Member) {
     }
 }
 
-/// Replaces what a connection may do, and the tenant that it belongs to.
+/// Replaces the rights of a connection and the tenant that it belongs to.
 pub(crate) fn set_grant<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -153,8 +153,8 @@ pub(crate) fn set_grant<T: Transport, P: Session>(
     front.settle_account(id);
 }
 
-/// Attaches a connection to the tenant that its session names, with the rights of the access rules;
-/// `None` for the tenant that the rules name.
+/// Attaches a connection to the tenant that its session names, with the rights of the access rules.
+/// `None` means the tenant of the rules.
 pub(crate) fn attach<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -202,14 +202,14 @@ pub(crate) fn answer_greetings<T: Transport, P: Session>(front: &mut Frontend<T,
     }
 }
 
-/// Lets a hello wait for its answer.
+/// Queues a hello for its answer.
 fn greet<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, greeting: Greeting) {
     front.conns.get(id).greeting = greeting;
     front.conns.hellos.greeted.push(id);
 }
 
-/// Takes the place of an earlier connection of the same client, if the client has a name: now, or in
-/// a later turn if another thread uses the table of names.
+/// Replaces the earlier connection of the same client, if the client has a name. If another thread
+/// uses the table of names, a later turn tries again.
 fn take_place<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, client: Client) {
     let conn = front.conns.get(id);
     let tenant = conn.membership.grant.as_ref().expect("it was let in").tenant;
@@ -221,7 +221,7 @@ fn take_place<T: Transport, P: Session>(front: &mut Frontend<T, P>, id: ConnId, 
     }
 }
 
-/// Returns the handle that a connection has on a tenant.
+/// Returns the handle of a connection on a tenant, if it has one.
 fn handle_of<T: Transport, P: Session>(
     front: &Frontend<T, P>,
     id: ConnId,
@@ -313,7 +313,7 @@ fn act_on<T: Transport, P: Session>(
     front.retire(id);
 }
 
-/// Lets a connection enter the tenant that its hello names, if the control plane has said so.
+/// Attaches a connection to the tenant of its hello, if the control plane has allowed that.
 fn enter<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -338,7 +338,7 @@ fn enter<T: Transport, P: Session>(
     answer_greetings(front);
 }
 
-/// The worker's end of what connections say about themselves: the parts that answer them.
+/// The parts of a worker that answer hellos and registrations.
 pub(crate) struct Registrar<'a, T, D, S, P, M> {
     pub(crate) engine: &'a mut Engine<T, D, S, P>,
     pub(crate) line: &'a mut Line<M>,
@@ -370,7 +370,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Looks at a hello that has come, now or later.
+    /// Processes a hello, or delays it if its address has presented wrong tokens.
     fn present(&mut self, id: ConnId, hello: Hello) {
         let front = &mut self.engine.front;
         let conn = front.conns.get(id);
@@ -397,7 +397,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         front.conns.get(id).greeting = Greeting::Throttled;
     }
 
-    /// Looks at the tokens that have waited long enough.
+    /// Processes the delayed hellos whose time has come.
     pub(crate) fn look_at_tokens(&mut self) {
         let now = self.engine.front.now;
         while let Some(due) = self.engine.front.conns.hellos.throttle.next_due(now) {
@@ -417,7 +417,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         self.hello(id, hello);
     }
 
-    /// Returns what a connection is told with the answer to its hello.
+    /// Returns the limits and rights that go into the answer to a hello.
     fn terms(&mut self, id: ConnId, hello: &Hello) -> HelloReply {
         let limit = self.engine.front.limits.in_flight_of_connection as u32;
         HelloReply {
@@ -433,8 +433,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Lets a connection in, asks the control plane whether it may enter the tenant that its hello
-    /// names, or refuses it.
+    /// Admits or refuses a connection, or asks the control plane whether it may enter the tenant
+    /// that its hello names.
     fn hello(&mut self, id: ConnId, hello: &Hello) {
         let reply = self.terms(id, hello);
         let front = &mut self.engine.front;
@@ -457,9 +457,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Asks the control plane whether an operator made the tenant that a hello names and no rule
-    /// names, if the rules let the connection in as nobody else's, with the right to register
-    /// (`plain`). Until the answer nothing more is read from the connection.
+    /// Asks the control plane whether an operator created the tenant that a hello names but no
+    /// access rule does. The rules must admit the connection without a tenant and with the right to
+    /// register (`plain`). The connection is not read until the answer.
     ///
     /// # Errors
     /// Fails with the status to refuse the hello with.
@@ -518,7 +518,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         self.info(id, found)
     }
 
-    /// Returns the names of the namespaces to which a connection has a right.
+    /// Returns the names of the namespaces to which a connection has rights.
     fn names(&self, id: ConnId) -> Result<Vec<Arc<str>>, Status> {
         let grant = &self.engine.front.conns.peek(id).membership.grant;
         let grant = grant.as_ref().ok_or(Status::Denied)?;
@@ -530,7 +530,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         Ok(shown.map(|(_, name)| Arc::clone(name)).collect())
     }
 
-    /// Asks the control plane for a tenant, if the access rules let the connection register.
+    /// Asks the control plane to register a tenant, if the access rules let the connection
+    /// register.
     fn register(&mut self, id: ConnId, register: Register) {
         let number = self.engine.front.conns.peek(id).sight.namespace;
         let namespace = self.engine.namespaces.find(number);
@@ -539,8 +540,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         self.ask(id, tag, 0, Wish::Register { name, slo, device });
     }
 
-    /// Asks the control plane for another promise to a tenant that the connection has a handle on,
-    /// or belongs to.
+    /// Asks the control plane to change the promise of a tenant on which the connection has a
+    /// handle, or to which it belongs.
     fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Option<Slo>) {
         let front = &mut self.engine.front;
         match front.tenant_of(id, handle) {
@@ -552,8 +553,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Takes a handle back. The control plane hears of it, because a tenant that clients made ends
-    /// with the last handle.
+    /// Takes a handle back and tells the control plane, since a tenant that clients made ends with
+    /// its last handle.
     fn unregister(&mut self, id: ConnId, tag: Tag, handle: u16) {
         let front = &mut self.engine.front;
         let place = usize::from(handle).wrapping_sub(1);
@@ -571,7 +572,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Asks the control plane for a connection that may register, or refuses.
+    /// Sends a connection's question to the control plane, or refuses if the connection may not
+    /// register.
     fn ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
         let grant = &self.engine.front.conns.peek(id).membership.grant;
         let may = grant.as_ref().is_some_and(|grant| grant.register);
@@ -581,7 +583,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Asks the control plane; returns `false` if too much is being asked already.
+    /// Sends a question to the control plane; returns `false` if too many are unanswered.
     fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) -> bool {
         let (conns, worker) = (&mut self.engine.front.conns, self.line.worker);
         let grant = &conns.peek(id).membership.grant;

@@ -28,13 +28,13 @@ use crate::requests::Requests;
 use crate::tenancy::{self, Notices, Registrar};
 use crate::{Attached, FromFn, Limits, Line, Parts, Sessions};
 
-/// The time after which to look again whether a fence is clear.
+/// The period at which waiting hellos check whether their fences are clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
 
-/// Messages taken in one turn.
+/// Maximum number of messages taken from the mailbox in one turn.
 const MAIL_MAX: usize = 16;
 
-/// Places of connections that a turn describes to the control plane.
+/// Places of connections that a turn lists for the control plane.
 const LIST_MAX: usize = 256;
 
 /// The server of one thread. [`turn`](Worker::turn) drives it and never blocks.
@@ -52,9 +52,9 @@ pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session + Unpack> Worker<T, D, S, P> {
-    /// Makes a worker without a control plane: requests to register are told to try again. Each
-    /// connection gets a session of `new_session`. See [`with_sessions`](Worker::with_sessions) for
-    /// the other arguments.
+    /// Creates a worker without a control plane: requests to register are answered with "try
+    /// again". Each connection gets a session of `new_session`. See
+    /// [`with_sessions`](Worker::with_sessions) for the other arguments.
     pub fn new(
         transport: T,
         devices: Vec<Attached<D, S>>,
@@ -77,8 +77,9 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Makes a worker over these ports. The worker sets one of the pool's largest buffers aside, so
-    /// there must be two; for sessions that await payloads of that size, three.
+    /// Creates a worker over these ports. The worker keeps one of the pool's largest buffers as a
+    /// spare, so the pool needs two of them, or three for sessions that await payloads of that
+    /// size.
     pub fn with_sessions(
         transport: T,
         devices: Vec<Attached<D, S>>,
@@ -107,7 +108,7 @@ where
         }
     }
 
-    /// Makes one turn: takes what arrived, submits what may be submitted, answers what has ended.
+    /// Runs one turn: receives requests, submits those that may go, answers those that have ended.
     pub fn turn(&mut self, now: Instant) -> Turn {
         self.engine.front.begin_turn(now);
         self.reader.begin_turn();
@@ -127,13 +128,13 @@ where
         self.end_turn(answered)
     }
 
-    /// Counts the time since the last mark for a part of the turn.
+    /// Charges the time since the last mark to a part of the turn.
     #[inline]
     fn mark(&mut self, part: Part) {
         self.engine.front.gauges.clock.mark(part);
     }
 
-    /// Takes what arrived.
+    /// Receives bytes, new connections and closed ones from the transport.
     fn receive(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         let front = &mut self.engine.front;
@@ -155,7 +156,7 @@ where
         self.reader.read(&mut self.engine, &mut self.line);
     }
 
-    /// Does what a turn has to do beside requests.
+    /// Does the turn's work beside requests: mail, drains, moves, hellos, housekeeping.
     fn keep_up(&mut self) {
         self.engine.settle_namespaces();
         if self.engine.front.conns.hellos.throttle.waiting() > 0 {
@@ -178,8 +179,8 @@ where
         }
     }
 
-    /// Counts the turn, whose replies had been written at `answered`, and says when the next one is
-    /// worth while.
+    /// Counts the turn, whose replies were written at `answered`, and returns when the next turn
+    /// has work.
     fn end_turn(&mut self, answered: Instant) -> Turn {
         let Frontend { gauges, conns, progressed, .. } = &mut self.engine.front;
         let progressed = *progressed;
@@ -252,7 +253,7 @@ where
         }
     }
 
-    /// Takes a new connection.
+    /// Adds a new connection.
     fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
         let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
         let removals = self.engine.namespaces.removals();
@@ -281,7 +282,7 @@ where
         }
     }
 
-    /// Forgets a connection that the transport has let go of.
+    /// Removes a connection that the transport has closed.
     fn closed(&mut self, id: ConnId, reason: CloseReason) {
         self.drop_queued(id);
         let front = &mut self.engine.front;
@@ -324,9 +325,9 @@ where
         self.engine.discard_unwanted();
     }
 
-    /// Drops what a connection that is gone has at the schedulers. Its client sends that again on the
-    /// next connection: with both, a server that is late for the patience of its clients would spend
-    /// tokens on what nobody waits for, and be late for ever.
+    /// Drops the requests that a closed connection has queued at the schedulers. Its client sends
+    /// them again on its next connection. If both copies ran, a server too slow for its clients'
+    /// patience would spend tokens on unwanted requests and stay slow for ever.
     fn drop_queued(&mut self, id: ConnId) {
         let Some(conn) = self.engine.front.conns.look(id) else { return };
         if conn.outstanding.count > 0 {
@@ -335,7 +336,7 @@ where
         }
     }
 
-    /// Takes what the control plane and other workers have sent.
+    /// Processes messages from the control plane and other workers.
     fn take_mail(&mut self) {
         for _ in 0..MAIL_MAX {
             let Some(tell) = self.line.mailbox.poll() else { break };
@@ -365,7 +366,7 @@ where
         }
     }
 
-    /// Takes a message that is about connections on their way.
+    /// Processes a message about connections that are migrating.
     fn migrate(&mut self, tell: Tell) {
         let (mut around, migration) = self.around();
         match tell {
@@ -381,8 +382,8 @@ where
         }
     }
 
-    /// Begins to end a connection. The control plane is told at once whether it ends, or when it is
-    /// known where a connection is that is between two workers.
+    /// Begins to end a connection, and tells the control plane the outcome: at once, or, for a
+    /// connection between two workers, once its new place is known.
     fn order_end(&mut self, conn: ConnId, until: Instant) {
         if self.migration.asks_for_away(conn) {
             return;

@@ -1,10 +1,10 @@
-//! Bytes that are kept for connections that are stopped, by tenant: none may keep so many that
-//! connections of another would have to be ended for it.
+//! Bytes that are kept for stalled connections, counted by tenant, so that no tenant's bytes cause
+//! another tenant's connections to be ended.
 
 use contract::TenantId;
 
-/// A tenant may have so many times as many bytes kept as are free. Beyond that, its connections are
-/// ended, so the factor is larger than that of what a tenant only waits for.
+/// A tenant may have this many times as many kept bytes as are free. Beyond that its connections
+/// are ended, so the factor is larger than the one for mere waiting.
 const SHARE: usize = 8;
 
 /// The bytes kept for all connections of a worker.
@@ -17,7 +17,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Keeps at most so many bytes.
+    /// Creates a count of at most so many bytes.
     pub(crate) fn new(limit: usize) -> Carried {
         Carried { limit, total: 0, held: Vec::new() }
     }
@@ -27,7 +27,7 @@ impl Carried {
         self.total
     }
 
-    /// Returns whether so many bytes more may be kept for a tenant.
+    /// Returns whether so many more bytes may be kept for a tenant.
     pub(crate) fn allows(&self, tenant: TenantId, bytes: usize) -> bool {
         let free = self.limit.saturating_sub(self.total);
         let held = self.held.get(tenant.0 as usize).copied().unwrap_or(0);
@@ -44,7 +44,7 @@ impl Carried {
         self.total += bytes;
     }
 
-    /// Counts bytes that are kept no more.
+    /// Counts bytes that are no longer kept for a tenant.
     pub(crate) fn remove(&mut self, tenant: TenantId, bytes: usize) {
         if bytes > 0 {
             self.held[tenant.0 as usize] -= bytes;

@@ -1,4 +1,4 @@
-//! The state of a connection: its life, its requests in flight, and its waits.
+//! The state of a connection: its stage of life, its requests in flight, and its waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ pub(crate) struct Connection<P> {
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
-    /// The connection's place among the connections of its client's name.
+    /// The connection's place in the order of its client's name.
     pub(crate) place: Option<Place>,
-    /// The fence that counts the connection's requests that may change data: the fence of the
-    /// place, or the session's own.
+    /// The fence that counts the connection's data-changing requests: the fence of the place, or
+    /// the session's own.
     pub(crate) fence: Option<Arc<Fence>>,
     pub(crate) outstanding: Outstanding,
     pub(crate) streams: [Stream; STREAMS],
     pub(crate) intake: Intake,
     /// Requests that came along from another worker and have no slot yet, oldest first. The
-    /// connection is stalled until there are none.
+    /// connection is stalled while there are any.
     pub(crate) arrived: VecDeque<ParcelRequest>,
-    /// Requests whose payload is asked for once the connection has landed, or stays, oldest first,
-    /// each with the tenant that is charged; at most as many as the session takes.
+    /// Requests whose payload is asked for once the connection has landed or stays, oldest first,
+    /// each with the charged tenant. At most as many as the session allows.
     pub(crate) put_off: Vec<(Request, Member)>,
     pub(crate) progress: Progress,
 }
@@ -48,18 +48,19 @@ pub(crate) struct Connection<P> {
 /// The stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// Requests are taken. The peer, an order to move or an order to end ends this.
+    /// Requests are taken. The peer, an order to move or an order to end ends the state.
     Open,
     /// The connection is to move to another worker, and no more payloads are asked for. The last
-    /// payload that was asked for ends this, or the migration's time.
+    /// awaited payload or a time-out ends the state.
     Settling,
     /// The connection is to move to another worker: it is not received from, and nothing behind its
-    /// barriers starts. The migration ends this: the connection goes, or stays.
+    /// barriers starts. The migration ends the state: the connection goes, or stays.
     Leaving,
-    /// No more requests are taken, for this reason. The end of those in flight ends the connection.
+    /// No more requests are taken, for this reason. The end of the requests in flight closes the
+    /// connection.
     Finishing(End),
-    /// The peer broke the protocol or a limit, or its time is over: its bytes mean nothing any more.
-    /// The transport ends this when it has closed the connection.
+    /// The peer broke the protocol or a limit, or its time is over: its bytes are ignored. The
+    /// state ends when the transport has closed the connection.
     Broken(End),
 }
 
@@ -69,12 +70,12 @@ impl Life {
         matches!(self, Life::Finishing(_) | Life::Broken(_))
     }
 
-    /// Returns whether the connection ends when its requests have ended.
+    /// Returns whether the connection closes when its requests have ended.
     pub(crate) fn is_finishing(self) -> bool {
         matches!(self, Life::Finishing(_))
     }
 
-    /// Returns whether the peer's bytes mean nothing any more.
+    /// Returns whether the peer's bytes are ignored.
     pub(crate) fn is_broken(self) -> bool {
         matches!(self, Life::Broken(_))
     }
@@ -84,7 +85,7 @@ impl Life {
         matches!(self, Life::Settling | Life::Leaving)
     }
 
-    /// Returns the reason of an end that was begun here.
+    /// Returns the reason of an end that this worker began.
     pub(crate) fn cause(self) -> Option<End> {
         match self {
             Life::Open | Life::Settling | Life::Leaving => None,
@@ -92,14 +93,14 @@ impl Life {
         }
     }
 
-    /// Takes no more requests from now on, unless the end has begun already.
+    /// Takes no more requests, unless the connection is ending already.
     pub(crate) fn finish(&mut self, cause: End) {
         if !self.is_ending() {
             *self = Life::Finishing(cause);
         }
     }
 
-    /// Breaks the connection off; the first cause stays.
+    /// Marks the connection as broken; the first reason stays.
     pub(crate) fn break_off(&mut self, cause: End) {
         *self = Life::Broken(self.cause().unwrap_or(cause));
     }
@@ -112,32 +113,32 @@ impl Life {
     }
 }
 
-/// The stage of a connection's hello. While one is under way, nothing more is parsed.
+/// The stage of a connection's hello. During a stage other than `Idle`, nothing more is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
     /// No hello waits for its answer.
     Idle,
-    /// The look at the hello's token is put off. The time ends this.
+    /// The check of the hello's token is delayed. The end of the delay ends the stage.
     Throttled,
-    /// The control plane is asked whether the connection may enter the tenant that its hello names.
-    /// The control plane's answer ends this.
+    /// The control plane was asked whether the connection may enter the tenant that its hello
+    /// names. The answer ends the stage.
     Asked(Welcome, Client),
-    /// The client's name waits for the table of names, which another thread is using. This state
-    /// ends in the first turn that finds the table free.
+    /// The client's name waits for the table of names, which another thread is using. The first
+    /// turn that finds the table free ends the stage.
     Unnamed(Welcome, Client),
-    /// The answer waits for the client's earlier connection: until the requests of that connection
-    /// have ended, or until the process that has it says so.
+    /// The answer waits for the client's earlier connection: until that connection's requests have
+    /// ended, or until the process that has it reports their end.
     Fenced(Welcome),
 }
 
-/// The answer to a hello that lets its connection in.
+/// The answer to a hello that admits its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub(crate) tag: Tag,
     pub(crate) reply: HelloReply,
 }
 
-/// A client's name, and which of its connections a hello is about.
+/// A client's name, and the number of the client's connection that a hello belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) name: u128,
@@ -150,29 +151,30 @@ impl Greeting {
         !matches!(self, Greeting::Idle)
     }
 
-    /// Takes the client out of a hello that the control plane was asked about, which then waits for
-    /// its fence.
+    /// Takes the client out of a hello about which the control plane was asked; the hello then
+    /// waits for its fence.
     pub(crate) fn take_asked(&mut self) -> Option<Client> {
         let Greeting::Asked(welcome, client) = *self else { return None };
         *self = Greeting::Fenced(welcome);
         Some(client)
     }
 
-    /// Lets a hello wait until it can take its client's name.
+    /// Lets a hello wait until the table of names is free.
     pub(crate) fn await_name(&mut self, client: Client) {
         if let Greeting::Fenced(welcome) = *self {
             *self = Greeting::Unnamed(welcome, client);
         }
     }
 
-    /// Takes the client out of a hello that waits for its name, and now waits for its fence.
+    /// Takes the client out of a hello that waited for the table of names; the hello then waits for
+    /// its fence.
     pub(crate) fn take_unnamed(&mut self) -> Option<Client> {
         let Greeting::Unnamed(welcome, client) = *self else { return None };
         *self = Greeting::Fenced(welcome);
         Some(client)
     }
 
-    /// Takes the answer of a hello that waits for nothing but its fence.
+    /// Takes the answer of a hello that waited only for its fence.
     pub(crate) fn take_fenced(&mut self) -> Option<Welcome> {
         let Greeting::Fenced(welcome) = *self else { return None };
         *self = Greeting::Idle;
@@ -183,10 +185,10 @@ impl Greeting {
 /// The tenants that a connection belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
-    /// The rights of the connection, and its tenant; `None`: no rule lets it do anything (yet).
+    /// The rights of the connection, and its tenant; `None` while no rule has admitted it.
     pub(crate) grant: Option<Arc<Grant>>,
-    /// The tenant of the grant, if the connection entered that one and it can go. Other tenants stay
-    /// while the server runs.
+    /// The tenant of the grant, if the connection counts in it and the tenant can end. Tenants of
+    /// the configuration last as long as the server.
     pub(crate) entered: Option<Member>,
     /// The tenants that the connection registered; handle `n` is at `n - 1`.
     pub(crate) handles: Vec<Option<Member>>,
@@ -197,9 +199,9 @@ pub(crate) struct Membership {
 pub(crate) struct Outstanding {
     /// The number of requests in flight.
     pub(crate) count: usize,
-    /// The number of requests that wait for a payload that the peer was asked for.
+    /// The number of requests whose payload the peer was asked for and has not sent.
     pub(crate) awaited: usize,
-    /// The list of the awaited ones.
+    /// The list of the requests with awaited payloads.
     pub(crate) asked: Chain,
     /// Bytes of data that the replies will carry.
     pub(crate) owed: usize,
@@ -210,21 +212,20 @@ pub(crate) struct Outstanding {
 pub(crate) struct Intake {
     /// The place of the payload that is being received.
     pub(crate) receiving: Receiving,
-    /// The request whose buffer the transport has, to receive into it. The buffer's return ends
-    /// this.
+    /// The request whose buffer the transport has for a direct receive. The buffer's return ends
+    /// the state.
     pub(crate) filling: Option<Slot>,
-    /// The connection is not received from: it is over its limits, or waits for its fence, for a
-    /// slot or for a buffer. Bytes that had arrived are kept here.
+    /// Set while the connection is not received from, because it is over its limits or waits for
+    /// its fence, a slot or a buffer. The value keeps the bytes that had arrived.
     pub(crate) stalled: Option<Stalled>,
-    /// The connection's position in a tenant's line, because the tenant holds too much for the next
-    /// request.
+    /// The connection's position in its tenant's line, because the tenant holds too much for the
+    /// next request.
     pub(crate) position: Option<Position>,
-    /// The connection is called, because its stall may be over.
+    /// `true` if the connection was called, because its stall may be over.
     pub(crate) is_called: bool,
-    /// The connection is stalled for a shortage of the worker's, or of frames, and queued for its
-    /// end.
+    /// `true` if the connection is queued for a resource of the worker that is short.
     pub(crate) is_starving: bool,
-    /// The tenant that bytes kept for the connection, and frames queued on it, count for.
+    /// The tenant that is charged for the connection's kept bytes and queued frames.
     pub(crate) account: TenantId,
 }
 
@@ -233,16 +234,16 @@ pub(crate) struct Intake {
 pub(crate) enum Receiving {
     /// The request has no payload.
     Nothing,
-    /// The request in front of the payload waits for a slot or a buffer, or for its tenant to hold
-    /// less. The next turn that finds a buffer ends this, or the end of one of the tenant's requests.
+    /// The request before the payload waits for a slot or a buffer, or for its tenant to hold less.
+    /// A turn that finds a buffer ends the wait, or the end of one of the tenant's requests.
     Waiting(Request),
     /// The payload goes into this request's buffer.
     Into(Slot),
-    /// The payload goes nowhere, because the request was refused.
+    /// The payload is dropped, because the request was refused.
     Discard,
 }
 
-/// Bytes that had arrived when the connection was stopped.
+/// Bytes that had arrived when the connection was stalled.
 #[derive(Debug, Default)]
 pub(crate) struct Stalled {
     pub(crate) bytes: Vec<u8>,
@@ -251,40 +252,40 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
-    /// Returns how many of the bytes have not been taken.
+    /// Returns the number of bytes that have not been parsed.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.taken
     }
 }
 
-/// The order of one stream.
+/// The state of one of a connection's streams, whose barriers order requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     /// Requests that have started and not ended.
     pub(crate) running: u32,
-    /// A barrier and everything behind it; empty, or a barrier is in front.
+    /// The list of a barrier and all requests behind it; empty, or with a barrier in front.
     pub(crate) held: Chain,
 }
 
-/// Counters that housekeeping compares with its last look, to find peers that are stuck.
+/// Counters that housekeeping compares with those of its last scan, to find peers that are stuck.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Messages whose first byte was seen.
     pub(crate) messages: u32,
-    /// Bytes given to the transport; without the unsent ones, the bytes that have left.
+    /// Bytes handed to the transport; without the unsent ones, the bytes that have left.
     pub(crate) queued: u64,
     pub(crate) messages_seen: u32,
-    /// Messages between two looks lately: half of the number is what the last look saw.
+    /// Recent messages between two scans: an average in which the last scan counts half.
     pub(crate) messages_lately: u32,
     pub(crate) left_seen: u64,
-    /// Looks since a message was left half received, and since frames waited unsent.
+    /// Scans since a message was left half received, and since frames waited unsent.
     pub(crate) idle_receiving: u32,
     pub(crate) idle_sending: u32,
 }
 
 impl<P: Session> Connection<P> {
-    /// Notes that a session that refuses by itself what its peer cannot know of has been told of so
-    /// many removals, unless requests wait that it made before.
+    /// Marks a session that refuses outdated requests by itself as told of so many removals, unless
+    /// it has older requests waiting.
     pub(crate) fn follow(&mut self, removals: u64) {
         let waits = self.session.has_more()
             || !self.put_off.is_empty()
@@ -312,7 +313,7 @@ impl<P: Session> Connection<P> {
 }
 
 impl<P> Connection<P> {
-    /// Makes a connection that has said nothing.
+    /// Creates a connection that has received nothing.
     pub(crate) fn new(id: ConnId, peer: Peer, session: P) -> Self {
         Connection {
             id,

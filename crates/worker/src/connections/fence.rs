@@ -17,53 +17,53 @@ use std::thread;
 
 use contract::{Door, Fence, ParcelPlace, TenantId};
 
-/// A client's name for one of its connections, within its tenant: who belongs to another cannot
-/// take it.
+/// A client's name for one of its connections, together with its tenant, so that no other tenant
+/// can take the name.
 pub type Key = (TenantId, u128, u32);
 
 /// The fences of all workers of a server.
 ///
-/// While another process has a part of the server's connections (docs/adr/0009-upgrade.md), they also
-/// say what must wait for it: hellos that name a connection, requests that need their range for
-/// themselves, and writes of hosts that may have others there.
+/// While another process has a part of the server's connections (docs/adr/0009-upgrade.md), the
+/// value also says what must wait for that process: hellos that name a connection, requests that
+/// need their range for themselves, and writes of hosts that may have other writes there.
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Door<Table>,
     /// `true` while some hellos wait for the predecessor.
     holds_hellos: AtomicBool,
-    /// The requests that change data and wait for another process, as bits: in one word, because each
-    /// of them looks at it.
+    /// The kinds of data-changing requests that wait for another process, as bits of one word,
+    /// because each such request reads it.
     held_writes: AtomicU8,
 }
 
-/// Requests that need their range for themselves.
+/// The bit for requests that need their range for themselves.
 const EXCLUSIVES: u8 = 1;
-/// Writes whose fence has a [`Kin`](contract::Kin): the fences of one host, whose writes wait for
-/// each other.
+/// The bit for writes whose fence has a [`Kin`](contract::Kin): the fences of one host, whose
+/// writes wait for each other.
 const KIN: u8 = 2;
 
 /// The hellos that wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// No hello.
+    /// No hello waits.
     #[default]
     Nobody,
-    /// All hellos that name a connection.
+    /// All hellos that name a connection wait.
     All,
-    /// Hellos of these names, which connections there still have.
+    /// Hellos with these names wait, since connections of the other process still have them.
     Names(HashSet<Key>),
 }
 
-/// A name that was taken over from another process, until its connection has landed.
+/// A name that was taken over from another process, kept until its connection has landed.
 #[derive(Debug)]
 pub struct Adopted(#[expect(dead_code, reason = "it is held, not read")] Option<Arc<Fence>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Holders of names so far: tells one holder of a name from another.
+    /// The number of holders of names so far. It distinguishes one holder of a name from another.
     holders: u64,
     names: HashMap<Key, Name>,
-    /// Names after the last clean-up; the next one is due at twice as many.
+    /// The number of names after the last clean-up; the next one is due at twice as many.
     cleaned: usize,
     hold: Hold,
 }
@@ -74,48 +74,46 @@ struct Name {
     /// The holder's number.
     serial: u64,
     fence: Arc<Fence>,
-    /// An earlier holder whose requests still ran when this one came.
+    /// The fence of an earlier holder whose requests still ran when this holder came.
     before: Option<Arc<Fence>>,
 }
 
-/// A connection's place in the order of its name.
+/// A connection's place in the order of its client's name.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: Key,
     serial: u64,
     fence: Arc<Fence>,
-    /// The connection that had the name before, until its requests have ended.
+    /// The fence of the connection that had the name before, until its requests have ended.
     before: Option<Arc<Fence>>,
 }
 
 impl Fences {
-    /// Takes the name; every earlier connection that had it starts nothing from now on. Returns
-    /// `None`, and changes nothing, if another thread uses the table: the worker tries again in a
-    /// later turn.
+    /// Takes the name. Earlier connections with the name start no more requests. Returns `None`
+    /// without a change if another thread uses the table: the worker tries again in a later turn.
     pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Option<Place> {
         self.table.try_enter(|table| table.take((tenant, client, connection)))
     }
 
-    /// Returns the place of a connection that came from another worker, which keeps its own place
-    /// until this one has been taken. The place starts nothing where a newer connection has the name
-    /// by now. Returns `None` if another thread uses the table: the worker tries again in a later
-    /// turn.
+    /// Returns the place of a connection that came from another worker; that worker keeps its own
+    /// place meanwhile. If a newer connection has the name by now, the place starts no requests.
+    /// Returns `None` if another thread uses the table: the worker tries again in a later turn.
     pub(crate) fn rejoin(&self, place: ParcelPlace) -> Option<Place> {
         self.table.try_enter(|table| table.rejoin(place))
     }
 
     /// Keeps all threads out of the table of names while `work` runs, as a change by the control
-    /// plane does. What workers want of the table waits for a later turn.
+    /// plane does. Workers that need the table wait for a later turn.
     pub fn shut_while<R>(&self, work: impl FnOnce() -> R) -> R {
         self.change(|_| work())
     }
 
-    /// Runs `work` on the table, after other threads. For the control plane.
+    /// Runs `work` on the table, after waiting for other threads. For the control plane.
     fn change<R>(&self, work: impl FnOnce(&mut Table) -> R) -> R {
         self.table.enter(work, thread::yield_now)
     }
 
-    /// Lets hellos wait for another process, or not any more.
+    /// Sets which hellos wait for another process.
     pub fn hold_hellos(&self, hold: Hold) {
         self.change(|table| {
             self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
@@ -123,8 +121,8 @@ impl Fences {
         });
     }
 
-    /// Returns whether the hello of a connection with this place waits for another process. While
-    /// another thread uses the table, it waits.
+    /// Returns whether the hello of a connection with this place must wait for another process.
+    /// Returns `true` while another thread uses the table.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
@@ -137,8 +135,8 @@ impl Fences {
         is_held.unwrap_or(true)
     }
 
-    /// Lets requests that exclude others wait for another process, or not any more. Requests
-    /// that workers have given to devices go on.
+    /// Sets whether requests that exclude others wait for another process. Requests in devices
+    /// continue.
     pub fn hold_exclusives(&self, hold: bool) {
         self.hold_writes(EXCLUSIVES, hold);
     }
@@ -170,7 +168,7 @@ impl Fences {
         self.held_writes.load(Ordering::Relaxed) & KIN != 0
     }
 
-    /// Returns the names that connections have, or requests that still run.
+    /// Returns the names of open connections and of those with running requests.
     pub fn names(&self) -> Vec<Key> {
         self.change(|table| {
             let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
@@ -179,8 +177,9 @@ impl Fences {
         })
     }
 
-    /// Makes the place of a connection that comes from another process one of this process's: it is
-    /// kept until the second value is dropped. A connection that took the name here is a newer one.
+    /// Makes the place of a connection that comes from another process a place of this process,
+    /// kept until the second value is dropped. A connection that took the name here is the newer
+    /// one.
     pub fn adopt(&self, place: ParcelPlace) -> (ParcelPlace, Adopted) {
         let ParcelPlace { tenant, client, connection, is_superseded, .. } = place;
         let key = (tenant, client, connection);
@@ -193,9 +192,9 @@ impl Fences {
         })
     }
 
-    /// Gives the place of a connection back that is gone. The name stays taken while requests of the
+    /// Returns the place of a closed connection. The name stays taken while requests of the
     /// connection run, so that a later connection waits for them. If another thread uses the table,
-    /// the name stays until a later clean-up finds that nobody has it.
+    /// the name stays until a later clean-up.
     pub(crate) fn leave(&self, place: Place) {
         // The place is dropped in either case.
         let _closed = self.table.try_enter(|table| table.leave(place));
@@ -260,12 +259,13 @@ impl Name {
 }
 
 impl Place {
-    /// Returns whether an earlier connection's requests still run.
+    /// Returns whether requests of an earlier connection still run.
     pub(crate) fn is_waiting(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.is_running())
     }
 
-    /// Returns the place as plain data, for another worker. Nothing is waited for any more.
+    /// Returns the place as plain data, for another worker. The place no longer waits for earlier
+    /// connections.
     pub(crate) fn to_parcel(&self) -> ParcelPlace {
         let (tenant, client, connection) = self.key;
         let is_superseded = self.fence.is_superseded();

@@ -1,7 +1,7 @@
-//! The connections of a worker: their table, and the queues in which they wait to be looked at.
+//! The connections of a worker: their table, and the queues in which they wait for attention.
 //!
-//! Deliberately not here: what their requests do (`crate::requests`), and how connections
-//! introduce themselves, move and end (the rooms above the engine).
+//! Deliberately not here: the processing of requests (`crate::requests`), and how connections are
+//! admitted, moved and ended (the modules above the engine).
 
 mod carried;
 mod connection;
@@ -23,7 +23,7 @@ pub use fence::{Adopted, Fences, Hold, Key as FenceName};
 use starving::Starving;
 use throttle::Throttle;
 
-/// Received bytes that have not been taken yet.
+/// Received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) conn: ConnId,
@@ -33,43 +33,43 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
-/// A line of connections is looked through for those that are gone when the line has twice as many as
-/// are open, and at least so many.
+/// A line of connections is cleared of closed ones when it is twice as long as the number of open
+/// ones, and at least this long.
 const LINE_MIN: usize = 64;
 
 /// The connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Connections<P> {
-    /// The connections, by their index.
+    /// The connections by index.
     table: Vec<Option<Box<Connection<P>>>>,
     open: usize,
     /// Received bytes, oldest first; at most as many chunks as the transport has receive buffers.
     pub(crate) inbox: VecDeque<Chunk>,
     /// Connections whose stall may be over, each once.
     called: VecDeque<ConnId>,
-    /// Connections that wait for what the worker is short of, each once.
+    /// Connections that wait for a resource of the worker, each once.
     starving: Starving,
-    /// Connections whose sessions have not said all that they had to say. Frames that have left, or
-    /// buffers that came back, end this.
+    /// Connections whose sessions have messages left to send. Frames that have left, or buffers
+    /// that were returned, end the wait.
     pub(crate) speakers: Vec<ConnId>,
     /// Bytes kept for stalled connections.
     pub(crate) carried: Carried,
     pub(crate) hellos: Hellos,
 }
 
-/// The hellos and questions of a worker that are under way, each of which is answered in the end.
+/// The hellos and questions of a worker that are not answered yet. Each is answered in the end.
 #[derive(Debug)]
 pub(crate) struct Hellos {
     /// Connections whose hello waits for a fence or for the control plane.
     pub(crate) greeted: Vec<ConnId>,
-    /// Hellos whose tokens are looked at late.
+    /// Hellos whose tokens are checked with a delay.
     pub(crate) throttle: Throttle,
-    /// Questions to the control plane without an answer so far.
+    /// Questions to the control plane that are not answered yet.
     pub(crate) asked: usize,
 }
 
 impl Hellos {
-    /// Returns how many answers are owed.
+    /// Returns the number of answers that are due to hellos and questions.
     #[inline]
     pub(crate) fn owed(&self) -> usize {
         self.greeted.len() + self.throttle.waiting() + self.asked
@@ -77,7 +77,7 @@ impl Hellos {
 }
 
 impl<P> Connections<P> {
-    /// Makes an empty table, which keeps so many bytes for stalled connections.
+    /// Creates an empty table, which keeps at most so many bytes for stalled connections.
     pub(crate) fn new(carried_max: usize) -> Self {
         Connections {
             table: Vec::new(),
@@ -91,14 +91,14 @@ impl<P> Connections<P> {
         }
     }
 
-    /// Returns a connection, unless it is gone.
+    /// Returns a connection to change, unless it is gone.
     #[inline]
     pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
         let found = self.table.get_mut(id.index as usize)?.as_deref_mut()?;
         (found.id.generation == id.generation).then_some(found)
     }
 
-    /// Returns a connection to look at, unless it is gone.
+    /// Returns a connection to read, unless it is gone.
     #[inline]
     pub(crate) fn look(&self, id: ConnId) -> Option<&Connection<P>> {
         let found = self.table.get(id.index as usize)?.as_deref()?;
@@ -146,7 +146,7 @@ impl<P> Connections<P> {
         self.open
     }
 
-    /// Puts a connection into its place.
+    /// Puts a connection into its place in the table.
     ///
     /// # Panics
     /// Panics if the place is taken.
@@ -161,7 +161,7 @@ impl<P> Connections<P> {
         meters.worker.set_connections(self.open);
     }
 
-    /// Takes a connection out of its place, unless it is gone.
+    /// Removes a connection from the table, unless it is gone already.
     pub(crate) fn take(&mut self, id: ConnId, meters: &Meters) -> Option<Box<Connection<P>>> {
         let place = self.table.get_mut(id.index as usize)?;
         let conn = place.take_if(|conn| conn.id == id)?;
@@ -170,7 +170,7 @@ impl<P> Connections<P> {
         Some(conn)
     }
 
-    /// Calls a connection whose stall may be over, once.
+    /// Marks a connection as called, since its stall may be over. It is queued once.
     pub(crate) fn call(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
         let is_stalled = conn.intake.stalled.is_some();
@@ -184,7 +184,7 @@ impl<P> Connections<P> {
         self.called.len()
     }
 
-    /// Takes the next connection that was called. `None`: it is gone, or was called for nothing.
+    /// Takes the next connection that was called; `None` if it is gone or no longer stalled.
     ///
     /// # Panics
     /// Panics if no connection is called.
@@ -208,7 +208,7 @@ impl<P> Connections<P> {
         starving.push(account, id, LINE_MIN.max(2 * *open), stands);
     }
 
-    /// Puts a connection, whose turn it was, in front of those of its tenant that starve.
+    /// Puts a connection back to the front of its tenant's line of starving connections.
     pub(crate) fn starve_first(&mut self, id: ConnId) {
         let intake = &mut self.get(id).intake;
         intake.is_starving = true;
@@ -216,7 +216,7 @@ impl<P> Connections<P> {
         self.starving.push_first(account, id);
     }
 
-    /// Takes the first connection that starves and is not gone, of the tenant whose turn it is.
+    /// Takes the first starving connection of the tenant whose turn it is, without the closed ones.
     pub(crate) fn next_starving(&mut self) -> Option<ConnId> {
         while let Some(id) = self.starving.take() {
             if let Some(conn) = self.find(id) {
@@ -227,7 +227,7 @@ impl<P> Connections<P> {
         None
     }
 
-    /// Returns how many tenants have connections that starve.
+    /// Returns the number of tenants with starving connections.
     #[inline]
     pub(crate) fn starving_tenants(&self) -> usize {
         self.starving.tenants()

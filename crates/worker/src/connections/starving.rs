@@ -1,5 +1,5 @@
-//! Connections that wait for what the worker is short of: a line for each tenant, and the tenants
-//! take turns, so that nobody waits behind connections of another tenant.
+//! Connections that wait for a resource of the worker: a line for each tenant. The tenants take
+//! turns, so that no connection waits behind those of another tenant.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use contract::{ConnId, TenantId};
 /// The lines of a worker's tenants.
 #[derive(Debug, Default)]
 pub(crate) struct Starving {
-    /// The lines, by tenant; some of the connections may be gone.
+    /// The lines by tenant; some of the connections may be closed.
     lines: Vec<VecDeque<ConnId>>,
     /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
 }
 
 impl Starving {
-    /// Returns how many tenants have connections that wait.
+    /// Returns the number of tenants with waiting connections.
     #[inline]
     pub(crate) fn tenants(&self) -> usize {
         self.turns.len()
     }
 
-    /// Puts a connection behind the others of its tenant. Connections that no longer `stand` are
-    /// struck off before the line gets longer than `most`.
+    /// Puts a connection at the end of its tenant's line. Before the line gets longer than `most`,
+    /// connections for which `stand` is false are removed.
     pub(crate) fn push(
         &mut self,
         tenant: TenantId,
@@ -37,12 +37,13 @@ impl Starving {
         line.push_back(id);
     }
 
-    /// Puts a connection that was just taken back in front of the others of its tenant.
+    /// Puts a connection that was just taken back to the front of its tenant's line.
     pub(crate) fn push_first(&mut self, tenant: TenantId, id: ConnId) {
         self.line_of(tenant).push_front(id);
     }
 
-    /// Takes the first connection of the tenant whose turn it is; the next turn is another tenant's.
+    /// Takes the first connection of the tenant whose turn it is, and gives the turn to the next
+    /// tenant.
     pub(crate) fn take(&mut self) -> Option<ConnId> {
         let tenant = self.turns.pop_front()?;
         let line = &mut self.lines[tenant.0 as usize];
@@ -53,7 +54,7 @@ impl Starving {
         first
     }
 
-    /// Returns the line of a tenant, which has a turn from now on.
+    /// Returns the line of a tenant, and adds the tenant to the turns.
     fn line_of(&mut self, tenant: TenantId) -> &mut VecDeque<ConnId> {
         let index = tenant.0 as usize;
         if self.lines.len() <= index {

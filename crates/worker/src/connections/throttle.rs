@@ -1,8 +1,8 @@
-//! Looks late at the tokens of addresses that have presented many wrong ones, so that nobody finds a
-//! token by trying. A right token gets in then as well, so guesses of others behind the same address
-//! keep nobody out.
+//! Delays the check of tokens from addresses that have presented many wrong ones, so that tokens
+//! cannot be guessed by trial. A right token gets in after the delay, so guesses of others behind
+//! the same address do not lock anybody out.
 //!
-//! The look waits, and not its answer: who does not wait for the look has learnt nothing.
+//! The check itself is delayed, and not its answer: a client that does not wait has learnt nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use contract::{ConnId, Credential, Failures, Hello, Instant};
 
-/// Wrong tokens of an address that are looked over at each worker.
+/// Wrong tokens of an address that each worker tolerates without delay.
 const WRONG_MAX: u32 = 32;
 
 /// The time after which a wrong token is forgotten.
 const FORGET: Duration = Duration::from_secs(1);
 
-/// The most hellos that wait at a time.
+/// Maximum number of delayed hellos.
 const WAITING_MAX: usize = 1024;
 
-/// Wrong tokens by address, and the hellos whose tokens are looked at late.
+/// The counts of wrong tokens by address, and the hellos whose token check is delayed.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     failures: Failures,
-    /// The delayed hellos, by the time at which they are looked at; at most [`WAITING_MAX`].
+    /// The delayed hellos, by the time of their check; at most [`WAITING_MAX`].
     waiting: BTreeMap<(Instant, ConnId), (IpAddr, Hello)>,
 }
 
 impl Throttle {
-    /// Makes a throttle that knows of no wrong token.
+    /// Creates a throttle without wrong tokens.
     pub(crate) fn new() -> Throttle {
         Throttle {
             failures: Failures::new(Credential::Token, WRONG_MAX, FORGET),
@@ -36,13 +36,13 @@ impl Throttle {
         }
     }
 
-    /// Returns how many hellos wait.
+    /// Returns the number of delayed hellos.
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns whether no more hellos can wait.
+    /// Returns whether no more hellos can be delayed.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
     }
@@ -52,7 +52,7 @@ impl Throttle {
         self.waiting.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Returns how long a hello from this address waits.
+    /// Returns the delay for a hello from this address.
     pub(crate) fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
         if self.failures.wait(address, now).is_none() {
             return Duration::ZERO;
@@ -62,12 +62,12 @@ impl Throttle {
         self.failures.delay(address, own, now)
     }
 
-    /// Puts the look at a hello's token off.
+    /// Delays the check of a hello's token.
     pub(crate) fn put_off(&mut self, due: Instant, conn: ConnId, address: IpAddr, hello: Hello) {
         self.waiting.insert((due, conn), (Failures::place(address), hello));
     }
 
-    /// Takes the next hello whose time has come, and its address.
+    /// Takes the next hello whose delay is over, and its address.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<(ConnId, IpAddr, Hello)> {
         let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((_, conn), (address, hello)) = entry.remove_entry();

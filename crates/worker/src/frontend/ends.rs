@@ -1,4 +1,4 @@
-//! Ends of requests: answers, counts, and calls of the connections that waited for them.
+//! Ends of requests: answers, counts, and calls of the connections that waited for the ends.
 
 use contract::{
     Buf, Command, Completion, ConnId, Instant, Part, Reply, Session, Slot, Status, Tag, TenantId,
@@ -9,24 +9,25 @@ use super::Frontend;
 use crate::gauges::Ended;
 use crate::requests::{Chain, InFlight, Position};
 
-/// Connections that wait for a tenant with nothing in flight and are called in a turn.
+/// Maximum number of connections, waiting for a tenant without requests in flight, that are called
+/// in a turn.
 const CALLS_MAX: usize = 256;
 
-/// A request that is in flight no more.
+/// A request that is no longer in flight.
 struct Gone {
     conn: ConnId,
     tag: Tag,
     stream: usize,
     command: Command,
-    /// The payload, if no device has had it.
+    /// The payload's buffer, if no device has had it.
     buf: Option<Buf>,
 }
 
 /// The step after the end of a part of a request.
 pub(crate) enum Next {
-    /// Nothing: nobody waited for the end of the request.
+    /// No further step: no connection waited for the end of the request.
     Nothing,
-    /// The requests that a stream of the connection holds behind a barrier.
+    /// The start of the requests that a stream of the connection holds behind a barrier.
     Held(ConnId, usize),
     /// The next part of the request, which has not ended.
     Part,
@@ -48,7 +49,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.insert_held(make)
     }
 
-    /// Puts a request that its tenant's meter and quota count already into a slot.
+    /// Puts a request into a slot after its tenant's meter and quota have counted it.
     #[inline(always)]
     pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
         let slot = self.requests.insert(make);
@@ -83,7 +84,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         gone
     }
 
-    /// Takes a request that no device has out of the table, while its tenant's meter goes on counting
+    /// Removes a request that is at no device from the table. Its tenant's meter goes on counting
     /// it.
     pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
         let (entry, is_waited_for) = self.requests.remove(slot);
@@ -93,7 +94,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         entry
     }
 
-    /// Takes a buffer back. The next connection in the line of the tenant whose read had it may go on.
+    /// Returns a buffer to the pool. The next connection in the line of the tenant whose read had
+    /// it may continue.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
         if let Some(tenant) = self.requests.give_back(buf) {
@@ -101,14 +103,14 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Drops a request of a connection that is gone and that no device has.
+    /// Drops a request of a closed connection that is at no device.
     pub(crate) fn forget(&mut self, slot: Slot) {
         let gone = self.remove(slot, None);
         self.give_back(gone.buf);
     }
 
     /// Drops the requests of a connection whose payloads will not come any more. The caller has
-    /// closed the connection, or takes nothing more from it.
+    /// closed the connection, or receives nothing more from it.
     pub(crate) fn forget_awaited(&mut self, mut asked: Chain) {
         while let Some(slot) = asked.pop(self.requests.table()) {
             self.requests.end_awaiting(slot);
@@ -116,7 +118,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
+    /// Answers a request that no stream counts as running: a barrier, or a request with an invalid
+    /// payload.
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
         let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
         self.give_back(buf);
@@ -155,7 +158,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.note_answered(id, stream, bytes)
     }
 
-    /// Answers a request that is no read, or was not carried out, if its last part has ended.
+    /// Answers a request that is not a read, or that failed, if its last part has ended.
     #[inline(never)]
     fn answer_other(&mut self, slot: Slot, status: Status, buf: Option<Buf>) -> Next {
         if status.is_ok() && self.has_next_part(slot) {
@@ -203,7 +206,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         if is_waited_for { Next::Held(id, stream) } else { Next::Nothing }
     }
 
-    /// Counts one request less on a connection.
+    /// Counts one request in flight less on a connection.
     pub(crate) fn retire(&mut self, id: ConnId) {
         let Some(conn) = self.conns.find(id) else { return };
         conn.outstanding.count -= 1;
@@ -212,7 +215,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Calls a stalled connection one of whose requests has ended, or ends a finishing one.
+    /// Calls a stalled connection after the end of one of its requests, or closes a finishing one.
     #[inline(never)]
     fn retired(&mut self, id: ConnId) {
         if self.conns.find(id).is_some_and(|conn| conn.intake.stalled.is_some()) {
@@ -222,7 +225,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Samples some of the requests that the devices have ended, to which the turn came at `polled`.
+    /// Samples some of the requests that the devices have completed. `polled` is the time at which
+    /// the turn polled the devices.
     pub(crate) fn sample(&mut self, polled: Instant, ended: &[Completion]) {
         self.gauges.clock.mark(Part::Device);
         let mut rest = ended;
@@ -240,9 +244,9 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
 /// Calls of connections whose tenant holds less.
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Calls the next connection in a tenant's line. All are called if the tenant has nothing in
-    /// flight: the next might not ask for anything of it any more, and no other end would call those
-    /// behind. Of these the first go on now, and [others](Frontend::call_on) later.
+    /// Calls the next connection in a tenant's line. If the tenant has nothing in flight, all of
+    /// its waiting connections are called, because no end of a request would call them: the first
+    /// in this turn, the [rest](Frontend::call_on) in later turns.
     #[inline(never)]
     fn call_next(&mut self, tenant: TenantId) {
         if self.requests.is_idle(tenant) {
@@ -261,8 +265,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Begins to count the calls of a turn, and goes on calling those who wait for tenants that had
-    /// nothing in flight, a bounded number of them in a turn. The tenants take turns.
+    /// Begins the count of a turn's calls, and calls more of the connections that wait for tenants
+    /// without requests in flight, a bounded number in a turn. The tenants take turns.
     pub(crate) fn call_on(&mut self) {
         self.called = 0;
         if self.requests.quotas.is_calling() {
@@ -281,7 +285,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Calls a connection that waits, if it still has this position. Returns whether it was called.
+    /// Calls a waiting connection, if it still has this position. Returns whether it was called.
     fn call(&mut self, (id, position): (ConnId, Position)) -> bool {
         let conn = self.conns.find(id).filter(|conn| conn.intake.position == Some(position));
         let Some(conn) = conn else { return false };

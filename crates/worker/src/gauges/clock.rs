@@ -1,9 +1,9 @@
-//! Measures where the time goes: in turns that are timed, and for requests that are traced.
+//! Measurement of where the time goes: in timed turns, and for traced requests.
 //!
-//! A server gives its workers a clock beside the time of the turn. A turn in 64, by chance, reads
-//! the clock between its parts. While somebody traces, every turn does, and requests that are picked
+//! A server gives its workers a clock beside the time of the turn. One turn in 64, by chance, reads
+//! the clock between its parts. While requests are traced, every turn does, and the chosen requests
 //! note when they pass from one part to the next. In all other turns each mark costs one test, and
-//! each request one. Deliberately not here: what is made of the times (`control` does that).
+//! each request one. Deliberately not here: the use of the times (`control` has it).
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use super::sampler::Sampler;
 use super::samples::Picked;
 use crate::requests::InFlight;
 
-/// The most requests that are traced at the same time.
+/// Maximum number of requests traced at the same time.
 const OPEN_MAX: usize = 64;
 
-/// The most replies whose leaving is waited for at the same time.
+/// Maximum number of replies that are followed at the same time until the network has taken them.
 const LEAVING_MAX: usize = 64;
 
-/// The number of turns of which one is timed.
+/// One turn in this many is timed.
 const TIMED_ONE_IN: u32 = 64;
 
-/// A clock and a place for traces, with which a worker sees where the time goes.
+/// A clock and a buffer for traces, with which a worker measures its time.
 #[derive(Debug)]
 pub struct Watch {
-    /// Reads the clock of the turns' times, whose origin it is told.
+    /// Reads the clock, given its origin.
     pub clock: fn(origin: u64) -> Instant,
     /// The origin of the clock.
     pub origin: u64,
@@ -41,19 +41,19 @@ impl Watch {
     }
 }
 
-/// A request that is traced and that no device has ended.
+/// A traced request that no device has completed.
 #[derive(Debug)]
 struct Open {
     slot: Slot,
     trace: Trace,
 }
 
-/// A reply that waits for the network to take it: of a sample, or of a request that is traced.
+/// A reply that the network has not taken yet, of a sampled or traced request.
 #[derive(Clone, Copy, Debug)]
 struct Leaving<A> {
     conn: ConnId,
-    /// Bytes that the connection had been given when the reply was its last; [`UNKNOWN`] in the turn
-    /// that makes the reply, and for a connection that ended in that turn.
+    /// The position of the reply's end in the bytes of its connection; [`UNKNOWN`] in the turn that
+    /// makes the reply, and for a connection that ended in that turn.
     position: u64,
     about: A,
 }
@@ -75,7 +75,7 @@ enum Fate {
     Waits,
     /// The network has taken the reply.
     Left,
-    /// The reply's connection is gone.
+    /// The reply's connection closed before.
     Lost,
 }
 
@@ -86,13 +86,13 @@ pub(crate) struct TurnClock {
     watch: Option<Watch>,
     /// `true` if this turn is timed.
     is_timed: bool,
-    /// Requests are traced.
+    /// `true` if requests are traced.
     is_tracing: bool,
     timed: Sampler,
     /// The time of the last mark.
     at: Instant,
     nanos: [u64; Part::ALL.len()],
-    /// The end of the last turn, if that was timed and did something.
+    /// The end of the last turn, if that turn was timed and did work.
     ended_at: Option<Instant>,
     /// Requests until the next that is traced.
     left: u32,
@@ -102,7 +102,7 @@ pub(crate) struct TurnClock {
 }
 
 impl TurnClock {
-    /// Makes a clock that times and traces as `watch` says.
+    /// Creates a clock that times and traces as `watch` says.
     pub(crate) fn new(watch: Option<Watch>) -> TurnClock {
         TurnClock {
             watch,
@@ -119,7 +119,7 @@ impl TurnClock {
         }
     }
 
-    /// Gives the watch back.
+    /// Returns the clock and the buffer for traces.
     pub(crate) fn into_watch(self) -> Option<Watch> {
         self.watch
     }
@@ -153,7 +153,7 @@ impl TurnClock {
         self.nanos = [0; Part::ALL.len()];
     }
 
-    /// Counts the time since the last mark for this part.
+    /// Charges the time since the last mark to this part of the turn.
     #[inline]
     pub(crate) fn mark(&mut self, part: Part) {
         if self.is_timed {
@@ -175,7 +175,7 @@ impl TurnClock {
         self.at
     }
 
-    /// Ends a turn, whose times count if the turn did something.
+    /// Ends a turn. Its times count if the turn did work.
     #[inline]
     pub(crate) fn end(&mut self, meters: &Meters, progressed: bool) {
         if self.is_timed && progressed {
@@ -186,7 +186,7 @@ impl TurnClock {
         }
     }
 
-    /// Traces a request that was admitted while requests are traced, if its turn has come.
+    /// Begins to trace an admitted request, if it is one of the chosen ones.
     #[cold]
     pub(crate) fn trace(&mut self, slot: Slot, entry: &InFlight) {
         let watch = self.watch.as_ref().expect("who traces has a clock");
@@ -209,7 +209,7 @@ impl TurnClock {
         self.open.push(Open { slot, trace });
     }
 
-    /// Notes that all requests that came were queued.
+    /// Notes in the traces that all new requests were queued.
     pub(crate) fn trace_queued(&mut self) {
         let at = self.at.as_nanos();
         for Open { trace, .. } in &mut self.open {
@@ -220,8 +220,8 @@ impl TurnClock {
         }
     }
 
-    /// Notes what the schedulers let go, to which the turn came at `due`. Requests that are gone
-    /// are traced no more.
+    /// Notes in the traces which requests the schedulers released in the round at `due`. Requests
+    /// that are gone are traced no more.
     pub(crate) fn trace_submitted(
         &mut self,
         now: Instant,
@@ -240,8 +240,8 @@ impl TurnClock {
         });
     }
 
-    /// Notes which requests the devices have ended, to which the turn came at `polled`. The requests
-    /// are still in flight.
+    /// Notes in the traces which requests the devices have completed; the turn polled them at
+    /// `polled`. The requests are still in flight.
     pub(crate) fn trace_ended(
         &mut self,
         polled: Instant,
@@ -263,8 +263,7 @@ impl TurnClock {
         }
     }
 
-    /// Waits until the network has taken the reply of a sampled read, which this turn will give to
-    /// the transport.
+    /// Begins to follow the reply of a sampled read, which this turn will hand to the transport.
     #[inline]
     pub(crate) fn await_leaving(&mut self, now: Instant, conn: ConnId, picked: Picked) {
         if self.sampled.len() < LEAVING_MAX {
@@ -280,7 +279,7 @@ impl TurnClock {
     }
 
     /// Notes the positions of the turn's replies, which the transport has started to send. `given`
-    /// tells how many bytes a connection was given; `None`: the connection is gone.
+    /// returns the bytes handed to the transport for a connection, or `None` if it is gone.
     pub(crate) fn note_positions(
         &mut self,
         answered: Instant,
@@ -304,8 +303,8 @@ impl TurnClock {
         }
     }
 
-    /// Counts the replies that the network has taken. `left` tells how many bytes of a connection
-    /// have left; `None`: the connection is gone.
+    /// Counts the replies that the network has taken. `left` returns the bytes of a connection that
+    /// the network took, or `None` if it is gone.
     pub(crate) fn look_what_left(
         &mut self,
         meters: &Meters,
@@ -347,7 +346,7 @@ impl TurnClock {
     }
 }
 
-/// Tells what became of a reply that ended at this position of its connection's bytes.
+/// Returns the state of a reply that ended at this position of its connection's bytes.
 #[inline]
 fn fate(left: Option<u64>, position: u64) -> Fate {
     match left {

@@ -11,8 +11,8 @@ pub struct Load {
     pub carried: usize,
     /// Requests that wait to ask for their payloads.
     pub put_off: usize,
-    /// Requests that their fences, or another process, hold.
+    /// Requests that wait for their fences or for another process.
     pub fenced: usize,
-    /// Connections that are to be looked at, because what they waited for may be over.
+    /// Connections that were called, because the reason of their stall may be over.
     pub called: usize,
 }

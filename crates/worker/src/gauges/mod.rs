@@ -1,10 +1,9 @@
-//! The counters of a worker (`contract::Meters`), and the samples it looks at more closely.
+//! The counters of a worker (`contract::Meters`), and the requests that it samples.
 //!
-//! Of each request the worker counts the tenant, the namespace, the bytes and how long a read took.
-//! Sums over turns are told once in a while. The worker looks where the time of a request went for one
-//! in 64, by chance, so that no pattern of the load falls into step with the samples; a sampled
-//! request is counted for its protocol, too. Deliberately not here: a clock (`clock.rs` has
-//! one).
+//! The worker counts each request's tenant, namespace and bytes, and the latency of reads. Sums
+//! over turns are added to the meters every few turns. For one request in 64, by chance, the worker
+//! measures the time in each stage; a sampled request is counted for its protocol, too.
+//! Deliberately not here: a clock (`clock.rs` has one).
 
 mod clock;
 mod load;
@@ -30,11 +29,11 @@ use samples::Picked;
 use crate::lanes::Lanes;
 use crate::requests::InFlight;
 
-/// The number of requests of which one is sampled.
+/// One request in this many is sampled.
 const SAMPLED_ONE_IN: u32 = 64;
 
-/// Sums over turns are told once in so many turns that do something, and by the first that does
-/// nothing: before a worker sleeps.
+/// Sums over turns are added to the meters once in so many turns with work, and by the first turn
+/// without work, before a worker sleeps.
 const TOLD_TURNS: u32 = 16;
 
 /// A worker's counters, samples and times.
@@ -44,16 +43,16 @@ pub(crate) struct Gauges {
     pub(crate) clock: TurnClock,
     reads: ReadRow,
     sampler: Sampler,
-    /// Turns that did something since the meters were told.
+    /// Turns with work since the last update of the meters.
     untold: u32,
-    /// Open connections by what they speak, as housekeeping last counted them.
+    /// Open connections by protocol, as housekeeping last counted them.
     protocols: [u32; Protocol::ALL.len()],
-    /// Nanoseconds of turns that did something, with the system call behind each.
+    /// Nanoseconds of turns with work, including the system call behind each.
     busy_nanos: u64,
 }
 
 impl Gauges {
-    /// Makes gauges that write to these meters.
+    /// Creates gauges that write to these meters.
     pub(crate) fn new(meters: Arc<Meters>, watch: Option<Watch>) -> Gauges {
         Gauges {
             meters,
@@ -78,8 +77,8 @@ impl Gauges {
         self.meters.get(tenant).expect("tenants' numbers lie below the maximum")
     }
 
-    /// Begins a turn. `last` is the beginning of the turn before, if that did something: nobody
-    /// sleeps between such a turn and the next.
+    /// Begins a turn. `last` is the beginning of the previous turn if that did work: the worker
+    /// does not sleep between two such turns.
     #[inline]
     pub(crate) fn begin_turn(&mut self, now: Instant, last: Option<Instant>) {
         if let Some(last) = last {
@@ -100,8 +99,8 @@ impl Gauges {
         self.reads.add(&self.meters, now, came, bytes);
     }
 
-    /// Counts a request that is in flight no more, and the status of its answer; `None`: nobody
-    /// waits for the answer. Reads that were carried out are counted by [`Gauges::count_read`].
+    /// Counts the end of a request and the status of its answer; `None` if it had no answer.
+    /// Successful reads are counted by [`Gauges::count_read`].
     #[inline(always)]
     pub(crate) fn count_end(&mut self, now: Instant, ended: &Ended, answer: Option<Status>) {
         match answer {
@@ -112,7 +111,7 @@ impl Gauges {
         self.meter(ended.tenant).retire(1);
     }
 
-    /// Counts a request that is no read, was carried out, and is answered now.
+    /// Counts a successful request other than a read at its answer.
     #[inline(never)]
     fn count_other(&self, now: Instant, ended: &Ended) {
         let (kind, bytes) = (ended.command.kind(), ended.command.payload_bytes());
@@ -123,7 +122,7 @@ impl Gauges {
         }
     }
 
-    /// Counts a request of a tenant that was not carried out.
+    /// Counts a failed request of a tenant.
     #[cold]
     #[inline(never)]
     pub(crate) fn count_failure(&self, tenant: TenantId, status: Status) {
@@ -131,8 +130,8 @@ impl Gauges {
         self.meters.worker.fail(status);
     }
 
-    /// Counts a request that was refused before it was admitted, for the tenant that was to be
-    /// charged, if there is one.
+    /// Counts a request that was refused before its admission, for the tenant to be charged, if
+    /// there is one.
     #[cold]
     pub(crate) fn count_refusal(&self, charged: Result<TenantId, Status>, status: Status) {
         match charged {
@@ -141,14 +140,14 @@ impl Gauges {
         }
     }
 
-    /// Returns the place of the next request that is sampled among `ended`.
+    /// Returns the index of the next sampled request among `ended` ones.
     #[inline]
     pub(crate) fn next_sample(&mut self, ended: usize) -> Option<usize> {
         self.sampler.skip(ended)
     }
 
-    /// Counts a sampled request that its device has ended and that is still in flight. `protocol`
-    /// is that of its connection; `None`: the connection is gone.
+    /// Counts a sampled request that its device has completed and that is still in flight.
+    /// `protocol` is the protocol of its connection; `None` if the connection is gone.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -172,8 +171,8 @@ impl Gauges {
         }
     }
 
-    /// Counts a barrier that has ended, if it is sampled. No device has seen it: who asks for
-    /// barriers is the only thing to divide them by.
+    /// Counts a barrier that has ended, if it is sampled. No device takes part in it, so only its
+    /// tenant and protocol are known.
     pub(crate) fn sample_barrier(&mut self, protocol: impl FnOnce() -> Option<Protocol>) {
         if self.sampler.skip(1).is_none() {
             return;
@@ -182,7 +181,7 @@ impl Gauges {
         self.meters.protocol(protocol).record(Kind::Other, 0);
     }
 
-    /// Counts the replies that have left since the last turn.
+    /// Counts the replies that the network has taken since the last turn.
     #[inline]
     pub(crate) fn look_what_left(&mut self, now: Instant, left: impl Fn(ConnId) -> Option<u64>) {
         if self.clock.awaits_leaving() {
@@ -190,8 +189,8 @@ impl Gauges {
         }
     }
 
-    /// Settles the turn's counts, whose replies had been written at `answered`. Returns whether the
-    /// meters are to be told.
+    /// Adds up the counts of a turn whose replies were written at `answered`. Returns whether the
+    /// meters are to be updated.
     pub(crate) fn settle_turn(
         &mut self,
         progressed: bool,
@@ -213,13 +212,12 @@ impl Gauges {
         self.clock.end(&self.meters, progressed);
     }
 
-    /// Replaces the number of connections by protocol; returns whether the numbers are others than
-    /// before.
+    /// Replaces the number of connections by protocol; returns whether a number has changed.
     pub(crate) fn set_protocols(&mut self, counted: [u32; Protocol::ALL.len()]) -> bool {
         std::mem::replace(&mut self.protocols, counted) != counted
     }
 
-    /// Tells the meters what the turns came to since the last time.
+    /// Adds the sums since the last update to the meters.
     pub(crate) fn tell<D: Device, S: Scheduler>(
         &mut self,
         load: &Load,
@@ -241,7 +239,7 @@ impl Gauges {
         self.meters.worker.tell(std::mem::take(&mut self.untold), self.busy_nanos, gauges);
     }
 
-    /// Gives the watch back.
+    /// Returns the clock and the buffer for traces.
     pub(crate) fn into_watch(self) -> Option<Watch> {
         self.clock.into_watch()
     }

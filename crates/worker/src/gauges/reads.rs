@@ -1,14 +1,14 @@
-//! The figures that reads have in common which end one behind the other: their tenant, the latency of
-//! those that came together, and their number in a namespace.
+//! The figures shared by reads that end one after another: their tenant, the latency of reads that
+//! arrived together, and their number in a namespace.
 //!
-//! Most reads that end in a turn came together, and are of one namespace; the reads of a connection
-//! are one tenant's. So a tenant's counters are written for the first read that ends and once for all
-//! behind it in a row, and a namespace's once in some turns. To count a single read costs no more than
-//! without rows. Deliberately not here: the counters (`contract::Meters`).
+//! Most reads that end in a turn arrived together and belong to one tenant and one namespace. So a
+//! tenant's counters are written for the first read of a row and once for the rest, and a
+//! namespace's once in some turns. A single read costs no more than without rows. Deliberately not
+//! here: the counters (`contract::Meters`).
 
 use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// Reads that are not in the meters yet: the reads since the last one that was counted at once.
+/// A row of reads that are not in the meters yet, behind the one that was counted at once.
 #[derive(Debug)]
 pub(crate) struct ReadRow {
     /// The tenant of these reads.
@@ -21,7 +21,8 @@ pub(crate) struct ReadRow {
     latency: LatencyBucket,
     ended: u32,
     ended_bytes: u64,
-    /// Reads of the namespace that the tenants' meters, but not the namespace's, were told of.
+    /// Reads of the namespace that the tenants' meters have counted, but not yet the namespace's
+    /// meter.
     reads: u32,
     bytes: u64,
 }
@@ -42,14 +43,14 @@ impl Default for ReadRow {
 }
 
 impl ReadRow {
-    /// Begins a turn: requests that come in the turn, and are carried out in it, take no time.
+    /// Begins a turn. Requests that arrive in a turn and end in it take no time.
     pub(crate) fn begin_turn(&mut self, now: Instant) {
         debug_assert!(self.ended == 0, "a turn settles what ended in it");
         (self.received_at, self.latency) = (now, LatencyBucket::FIRST);
     }
 
-    /// Adds a tenant's read of so many bytes of this namespace that was carried out in the turn at
-    /// `now`, and whose last byte had come at `received_at`.
+    /// Adds a tenant's read of so many bytes of this namespace. It ended in the turn at `now`, and
+    /// its last byte arrived at `received_at`.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -71,7 +72,7 @@ impl ReadRow {
         self.count(meters, 1, bytes as u64);
     }
 
-    /// Tells the tenant's meter of the reads that have ended: no later than the turn in which they did.
+    /// Adds the row to the tenant's meter, no later than in the turn in which the reads ended.
     #[inline]
     pub(crate) fn settle(&mut self, meters: &Meters) {
         if self.ended > 0 {
@@ -87,7 +88,7 @@ impl ReadRow {
         (self.ended, self.ended_bytes) = (0, 0);
     }
 
-    /// Tells the tenant's meter of so many reads.
+    /// Adds so many reads to the tenant's meter.
     #[inline(always)]
     fn count(&mut self, meters: &Meters, reads: u32, bytes: u64) {
         let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
@@ -97,8 +98,7 @@ impl ReadRow {
         self.bytes += bytes;
     }
 
-    /// Changes to reads of another namespace or time. The reads that have ended until now are
-    /// counted under the former ones.
+    /// Begins a row of another namespace or time, after the earlier reads were counted.
     #[cold]
     fn turn_to(
         &mut self,
@@ -116,7 +116,7 @@ impl ReadRow {
         (self.received_at, self.latency) = (received_at, LatencyBucket::of(nanos));
     }
 
-    /// Tells the namespace's meter of the reads that were added up.
+    /// Adds the counted reads to the namespace's meter.
     #[cold]
     pub(crate) fn tell(&mut self, meters: &Meters) {
         if let Some(meter) = meters.namespace(self.namespace) {

@@ -1,24 +1,24 @@
-//! Picks requests and turns by chance, so that no pattern of the load falls into step with it.
+//! A random choice of requests and turns to measure, independent of patterns in the load.
 
-/// A choice of one in so many, by chance.
+/// A random choice of one in `one_in` events.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// The number that is left out before the next.
+    /// The number of events to skip before the next choice.
     left: usize,
-    /// The most that are left out in a row.
+    /// Maximum number of events skipped in a row.
     most: u32,
-    /// The state of the random numbers: the same for every worker that ever starts.
+    /// The state of the random numbers, with an equal start in every worker.
     state: u32,
 }
 
 impl Sampler {
-    /// Makes a sampler that picks one in `one_in`.
+    /// Creates a sampler that picks one event in `one_in`.
     pub(crate) fn new(one_in: u32) -> Sampler {
         Sampler { left: 0, most: 2 * one_in - 1, state: 0x9e37_79b9 }
     }
 
-    /// Counts `come` more, and returns the place of the first of them that is picked. Another call has
-    /// to count the ones behind that place.
+    /// Counts `come` more events, and returns the index of the first one that is picked. The caller
+    /// counts the events behind that index with another call.
     #[inline]
     pub(crate) fn skip(&mut self, come: usize) -> Option<usize> {
         if self.left >= come {

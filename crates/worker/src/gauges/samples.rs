@@ -16,7 +16,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Copies what is counted of a request.
+    /// Copies the figures of a request that are counted at its end.
     #[inline]
     pub(crate) fn of(entry: &InFlight) -> Ended {
         let InFlight { tenant, namespace, command, received_at, .. } = *entry;
@@ -29,13 +29,13 @@ impl Ended {
 pub(crate) struct Picked {
     pub(crate) tenant: TenantId,
     pub(crate) namespace: NamespaceId,
-    /// The protocol of the request's connection; `None`: the connection is gone.
+    /// The protocol of the request's connection; `None` if the connection is gone.
     pub(crate) protocol: Option<Protocol>,
     pub(crate) kind: Kind,
 }
 
 impl Picked {
-    /// Counts the nanoseconds that the request spent in each of these stages.
+    /// Counts the nanoseconds that the request spent in each stage of its way.
     #[inline]
     pub(crate) fn count<const N: usize>(self, meters: &Meters, times: [(Stage, u64); N]) {
         let times = times.map(|(stage, nanos)| (stage, CoarseBucket::of(nanos)));

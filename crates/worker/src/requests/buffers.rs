@@ -1,5 +1,5 @@
-//! The buffers of a worker, and how many of them each tenant's reads have: from the submission of a
-//! read until its peer has taken the data.
+//! The buffers of a worker, and the number that each tenant's reads hold, from a read's submission
+//! until its peer has taken the data.
 
 use contract::{Buf, BufPool, TenantId};
 
@@ -9,20 +9,19 @@ use super::quota::{CLASSES_MAX, Quotas, Reserve, SHARE};
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub(super) pool: BufPool,
-    /// A buffer of the largest size, for a request at the front of a scheduler that finds none: the
-    /// other buffers may all be with writes behind that request, which wait for it. A buffer that
-    /// comes back is the next.
+    /// A spare buffer of the largest size, for the first request of a scheduler that finds no
+    /// other: the other buffers may all be with writes behind that request. A buffer that is
+    /// returned refills the spare.
     pub(super) spare: Option<Buf>,
     pub(super) reserve: Reserve,
-    /// By size of buffers: the number of free ones above which the size is not short, because no
-    /// tenant can have more than its part of the taken ones.
+    /// By size of buffers: the number of free ones above which no tenant can exceed its part.
     plenty: [usize; CLASSES_MAX],
-    /// The number of buffers that each tenant's reads have, by size.
+    /// The number of buffers that each tenant's reads hold, by size.
     reads: Vec<[u32; CLASSES_MAX]>,
 }
 
 impl Buffers {
-    /// Sets one of the largest buffers of a pool aside.
+    /// Sets one of a pool's largest buffers aside as the spare.
     ///
     /// # Panics
     /// Panics if the pool has fewer than two of its largest buffers.
@@ -36,9 +35,9 @@ impl Buffers {
         Buffers { pool, spare, reserve, plenty, reads: Vec::new() }
     }
 
-    /// Takes a buffer for the data of a tenant's read, unless the tenant has more than its part: a
-    /// first one for a read is everybody's, unless it is the last and the tenant has payloads. The
-    /// buffer that is set aside is for the `first` in the order of a device alone.
+    /// Takes a buffer for the data of a tenant's read, unless the tenant has more than its part. A
+    /// tenant's first read may have any buffer, except the last one if the tenant has payloads. The
+    /// spare is only for the `first` request in a device's order.
     #[inline]
     pub(crate) fn take_for_read(
         &mut self,
@@ -61,7 +60,7 @@ impl Buffers {
         Some(buf)
     }
 
-    /// Takes a buffer for a read if the tenant, whose reads are counted, may have one.
+    /// Takes a buffer for a read if the tenant's part allows it, by the counts of its reads.
     #[inline(never)]
     fn take_scarce(
         &mut self,
@@ -88,18 +87,18 @@ impl Buffers {
         taken.or_else(|| if may_have_spare { spare.take() } else { None })
     }
 
-    /// Makes room for the first read of a tenant with this number.
+    /// Reserves memory for the counts of a tenant at its first read.
     #[cold]
     fn make_room(&mut self, index: usize) {
         self.reads.resize(index + 1, [0; CLASSES_MAX]);
     }
 
-    /// Returns whether there is no buffer of so many bytes for anybody.
+    /// Returns whether no buffer of so many bytes is free for any tenant.
     pub(crate) fn is_dry(&self, bytes: usize) -> bool {
         !self.pool.has(bytes)
     }
 
-    /// Returns the pool, and how many buffers of a size the tenant's reads have.
+    /// Returns the pool, and the number of buffers of a size that the tenant's reads hold.
     pub(super) fn pool_beside_reads(
         &mut self,
         tenant: TenantId,
@@ -108,12 +107,12 @@ impl Buffers {
         (&mut self.pool, move |class| reads.map_or(0, |reads| reads[class] as usize))
     }
 
-    /// Returns whether the tenant's reads have no buffers.
+    /// Returns whether the tenant's reads hold no buffers.
     pub(super) fn has_no_reads(&self, tenant: TenantId) -> bool {
         self.reads.get(tenant.0 as usize).is_none_or(|reads| reads.iter().all(|count| *count == 0))
     }
 
-    /// Takes a buffer back. Returns the tenant whose read had it.
+    /// Returns a buffer to the pool. The result is the tenant whose read had it.
     #[inline]
     pub(super) fn give_back(&mut self, mut buf: Buf) -> Option<TenantId> {
         let holder = buf.take_holder();

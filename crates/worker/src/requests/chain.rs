@@ -1,22 +1,22 @@
-//! Lists of requests, threaded through the tables that hold them, so that they allocate nothing and
-//! anybody can leave from the middle.
+//! Linked lists of requests through the tables that hold them: they allocate nothing, and an entry
+//! can leave from the middle.
 
 use contract::{Slot, SlotTable};
 
-/// An entry's neighbours in the one chain that it is in.
+/// An entry's neighbours in its list. An entry is in one list at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
     before: Option<Slot>,
     after: Option<Slot>,
 }
 
-/// An entry that a chain can hold.
+/// An entry that can be in a list.
 pub(crate) trait Chained {
     /// Returns the entry's neighbours.
     fn links(&mut self) -> &mut Links;
 }
 
-/// A chain of entries of one table, the oldest first.
+/// A linked list of entries of one table, oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chain {
     first: Option<Slot>,
@@ -32,17 +32,17 @@ impl Chain {
         self.first
     }
 
-    /// Counts the entries by walking along.
+    /// Counts the entries by walking through the list.
     pub(crate) fn len(&self, table: &mut SlotTable<impl Chained>) -> usize {
         std::iter::successors(self.first, |slot| table.get(*slot).links().after).count()
     }
 
-    /// Returns the entry behind another one of this chain.
+    /// Returns the entry behind another one of this list.
     pub(crate) fn behind(table: &mut SlotTable<impl Chained>, slot: Slot) -> Option<Slot> {
         table.get(slot).links().after
     }
 
-    /// Appends an entry that is in no chain.
+    /// Appends an entry that is in no list.
     pub(crate) fn push(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         *table.get(slot).links() = Links { before: self.last, after: None };
         match self.last.replace(slot) {
@@ -51,7 +51,7 @@ impl Chain {
         }
     }
 
-    /// Puts an entry that is in no chain in front.
+    /// Puts an entry that is in no list to the front.
     pub(crate) fn push_first(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         *table.get(slot).links() = Links { before: None, after: self.first };
         match self.first.replace(slot) {
@@ -60,7 +60,7 @@ impl Chain {
         }
     }
 
-    /// Takes an entry out, which is in this chain.
+    /// Removes an entry of this list.
     pub(crate) fn remove(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         let Links { before, after } = std::mem::take(table.get(slot).links());
         match before {
@@ -73,7 +73,7 @@ impl Chain {
         }
     }
 
-    /// Takes the oldest entry out.
+    /// Removes the oldest entry.
     pub(crate) fn pop(&mut self, table: &mut SlotTable<impl Chained>) -> Option<Slot> {
         let slot = self.first?;
         self.remove(table, slot);

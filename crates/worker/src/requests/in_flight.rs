@@ -26,40 +26,40 @@ pub(crate) struct InFlight {
     /// The command as the peer named it.
     pub(crate) command: Command,
     pub(crate) namespace: NamespaceId,
-    /// The status of the request's check. A change of the namespace that forbids the request makes it
-    /// an error; the request then goes to no device.
+    /// The status of the request's check. A change of the namespace that forbids the request makes
+    /// it an error, and the request then goes to no device.
     pub(crate) verdict: Status,
     /// The device's number.
     pub(crate) device: u8,
     /// The first block on the device.
     pub(crate) lba: u64,
-    /// The payload, as far as it has arrived; `None` for requests without one and while the device,
-    /// or the transport, has the buffer.
+    /// The payload's buffer; `None` for requests without a payload and while the device or the
+    /// transport has the buffer.
     pub(crate) buf: Option<Buf>,
     pub(crate) payload: Arrival,
-    /// The fence that counts the request while the device has it, and the epoch.
+    /// The fence that counts the request while the device has it, and the fence's epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
-    /// The time at which the last byte arrived.
+    /// The time at which the request's last byte arrived.
     pub(crate) received_at: Instant,
     /// The time at which the device got the request.
     pub(crate) submitted_at: Option<Instant>,
-    /// The neighbours in the list of requests whose payload the connection awaits, later in the
-    /// list of requests behind one barrier.
+    /// The neighbours in a list of requests: first of those with awaited payloads, later of those
+    /// behind one barrier.
     pub(crate) links: Links,
 }
 
-/// The progress of a payload into its buffer.
+/// The progress of a payload's arrival in its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// The size of the payload's buffer, by the pool's number; `None` without a payload.
     pub(crate) class: Option<u32>,
     /// `filled ≤ command.payload_bytes()`
     pub(crate) filled: usize,
-    /// The payload was asked for and has not all come.
+    /// `true` if the peer was asked for the payload and has not sent all of it.
     pub(crate) is_awaited: bool,
 }
 
-/// The tenant and the blocks that a request was admitted to.
+/// The tenant that a request is charged to, and the blocks that it concerns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) namespace: NamespaceId,
@@ -102,7 +102,7 @@ impl InFlight {
         }
     }
 
-    /// Makes the entry of a request that came along with a connection from another worker.
+    /// Creates the entry of a request that came along with a connection from another worker.
     pub(crate) fn of_parcel(
         conn: ConnId,
         parcel: &ParcelRequest,
@@ -128,8 +128,8 @@ impl InFlight {
         entry
     }
 
-    /// Takes the request apart for another worker, with its buffer. All bytes of a payload may be
-    /// here before they are checked: then the payload is not whole.
+    /// Converts the request for another worker, with its buffer. If a payload has arrived but is
+    /// not checked, it counts as incomplete.
     pub(crate) fn into_parcel(self, is_whole: bool) -> (ParcelRequest, Option<Buf>) {
         let bytes = self.buf.as_ref().map_or(&[][..], Buf::bytes);
         let payload = match is_whole {

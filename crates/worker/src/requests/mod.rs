@@ -21,17 +21,17 @@ pub(crate) use quota::{Position, Quotas, SHARE};
 
 use crate::Limits;
 
-/// The reason that a request finds no place now.
+/// The reason that a request finds no slot, frame or buffer now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// The tenant holds too much, or all that is free is for others. The end of one of its requests
-    /// ends this.
+    /// The tenant holds too much, or the free ones are reserved for others. The end of one of the
+    /// tenant's requests ends the shortage.
     OfTenant,
-    /// The tenant's replies that wait to be sent have too many of the frames. Frames that leave end
-    /// this, without an event.
+    /// The tenant's unsent replies hold too many of the frames. Frames that leave end the shortage,
+    /// without an event.
     Clogged,
-    /// The worker has no slot, frame or buffer for anybody, or for anybody without a promise. The end
-    /// of any request ends this.
+    /// The worker has no free slot, frame or buffer, or none for tenants without a promise. The end
+    /// of any request ends the shortage.
     OfWorker,
 }
 
@@ -39,23 +39,23 @@ pub(crate) enum Shortage {
 #[derive(Debug)]
 pub(crate) struct Requests {
     slots: SlotTable<InFlight>,
-    /// While more slots than this are free, no tenant can hold too many, and the reserve is not
+    /// The number of free slots above which no tenant can hold too many and the reserve is not
     /// touched.
     plenty: usize,
     buffers: Buffers,
     pub(crate) quotas: Quotas,
-    /// Requests that have asked for their payload and not got all of it.
+    /// Requests with awaited payloads that have not arrived completely.
     awaited: usize,
-    /// The quotas of those requests, which do not count among what tenants hold otherwise: the
-    /// tenants' other requests give that back by themselves.
+    /// The quotas of requests with awaited payloads. They are counted apart, because a tenant's
+    /// other requests end without its peers' help.
     awaited_quotas: Quotas,
-    /// The most requests that may await payloads at the same time.
+    /// Maximum number of requests that may await payloads at the same time.
     awaited_max: usize,
 }
 
 impl Requests {
-    /// Makes room for as many requests as the limits say, with the buffers of this pool, and sets
-    /// one of the largest buffers aside.
+    /// Creates a table for the number of requests in the limits, with the buffers of this pool, one
+    /// of which becomes the spare.
     ///
     /// # Panics
     /// Panics if the pool has fewer than two of its largest buffers.
@@ -80,7 +80,7 @@ impl Requests {
         self.slots.get(slot)
     }
 
-    /// Returns the request of a slot, the buffers, and what tenants hold.
+    /// Returns the request of a slot, the buffers, and the holdings of the tenants.
     ///
     /// # Panics
     /// Panics if there is no such request.
@@ -98,7 +98,7 @@ impl Requests {
         self.slots.find(slot)
     }
 
-    /// Returns the table, for the lists that are threaded through it.
+    /// Returns the table, for the lists that are linked through it.
     #[inline]
     pub(crate) fn table(&mut self) -> &mut SlotTable<InFlight> {
         &mut self.slots
@@ -109,7 +109,7 @@ impl Requests {
         self.slots.iter().map(|(_, entry)| entry)
     }
 
-    /// Returns all requests, to change them.
+    /// Returns all requests to change them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.slots.iter_mut()
     }
@@ -120,13 +120,13 @@ impl Requests {
         self.slots.len()
     }
 
-    /// Returns how many more requests find a slot.
+    /// Returns the number of free slots.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.slots.room()
     }
 
-    /// Puts a request that its tenant's quota counts already into a free slot.
+    /// Puts a request into a free slot after its tenant's quota has counted it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
         self.slots.insert_with(make)
@@ -144,15 +144,16 @@ impl Requests {
         self.quotas.release(tenant, payload_class)
     }
 
-    /// Takes a request out; returns whether connections wait for its tenant to hold less.
+    /// Removes and returns a request, with whether connections wait for its tenant to hold less.
     pub(crate) fn remove(&mut self, slot: Slot) -> (InFlight, bool) {
         let entry = self.slots.remove(slot);
         let is_waited_for = self.quotas.release(entry.tenant, entry.payload.class);
         (entry, is_waited_for)
     }
 
-    /// Finds a slot, and a buffer for a payload of so many bytes (`None` without a payload), if there
-    /// are and the tenant may have them. The tenant leaves the reserve to others if it `yields`.
+    /// Allocates a slot, and a buffer for a payload of so many bytes (`None` without a payload), if
+    /// some are free and the tenant may have them. The tenant leaves the reserve to others if it
+    /// `yields`.
     #[inline(always)]
     pub(crate) fn supply(
         &mut self,
@@ -166,7 +167,7 @@ impl Requests {
         self.supply_counted(tenant, bytes, yields)
     }
 
-    /// Finds a slot and a buffer for a tenant, whose slots and buffers are counted.
+    /// Allocates a slot and a buffer for a tenant within its quota.
     #[inline(never)]
     fn supply_counted(
         &mut self,
@@ -201,7 +202,7 @@ impl Requests {
         }
     }
 
-    /// Finds a buffer and a slot for a payload that is to be asked for, and counts both for the
+    /// Allocates a buffer and a slot for a payload that will be asked for, and counts both for the
     /// tenant, which leaves the reserve to others if it `yields`.
     pub(crate) fn supply_awaited(
         &mut self,
@@ -235,13 +236,13 @@ impl Requests {
         Ok(buf)
     }
 
-    /// Returns whether the tenant has nothing that comes back by itself: no request in flight, and no
+    /// Returns whether the tenant has nothing that ends by itself: no request in flight, and no
     /// data of a read on its way to a peer.
     pub(crate) fn is_idle(&mut self, tenant: TenantId) -> bool {
         self.quotas.holds_nothing(tenant) && self.buffers.has_no_reads(tenant)
     }
 
-    /// Counts a request, which does not await its payload any more, as held.
+    /// Moves a request that no longer awaits its payload to the tenant's usual quota.
     pub(crate) fn end_awaiting(&mut self, slot: Slot) {
         let entry = self.slots.get(slot);
         let (tenant, class) = (entry.tenant, entry.payload.class);
@@ -250,14 +251,14 @@ impl Requests {
         self.quotas.hold(tenant, class);
     }
 
-    /// Takes a buffer for a message that a session of the tenant says by itself, which is charged
-    /// like the data of a read.
+    /// Takes a buffer for a message that a tenant's session sends by itself. It is charged like the
+    /// data of a read.
     pub(crate) fn take_for_speech(&mut self, tenant: TenantId, bytes: usize) -> Option<Buf> {
         self.buffers.take_for_read(&self.quotas, (tenant, bytes), false, || false)
     }
 
-    /// Takes a buffer back. Returns the tenant whose read had it, if connections wait for that
-    /// tenant to hold less.
+    /// Returns a buffer to the pool. The result is the tenant whose read had it, if connections
+    /// wait for that tenant to hold less.
     #[inline]
     pub(crate) fn give_back(&mut self, buf: Option<Buf>) -> Option<TenantId> {
         let tenant = self.buffers.give_back(buf?)?;
@@ -270,12 +271,12 @@ impl Requests {
         self.buffers.pool.largest()
     }
 
-    /// Returns the number of buffers out of the pool, without the one that is set aside.
+    /// Returns the number of buffers that are out of the pool, without the spare.
     pub(crate) fn buffers_taken(&self) -> usize {
         self.buffers.pool.taken() - usize::from(self.buffers.spare.is_some())
     }
 
-    /// Takes the requests apart, to use their buffers again.
+    /// Ends the table and returns its buffers.
     ///
     /// # Panics
     /// Panics if a buffer is out of the pool.

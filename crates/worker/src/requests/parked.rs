@@ -1,5 +1,5 @@
-//! Reads that a scheduler let go and that wait for buffers: a line for each tenant, and the tenants
-//! take turns, so that no tenant waits for the buffers of another.
+//! Reads that a scheduler has released and that wait for buffers: a line for each tenant. The
+//! tenants take turns, so that no tenant waits for the buffers of another.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::chain::Chain;
 /// The reads of a device that wait for buffers. A buffer that comes back ends the wait of one.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// The lines, by tenant; in front is the read that waits longest.
+    /// The lines by tenant; the read that has waited longest is in front.
     lines: Box<[Chain]>,
     /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
@@ -24,7 +24,7 @@ impl Parked {
         Parked { lines, turns: VecDeque::with_capacity(tenants_max) }
     }
 
-    /// Returns how many tenants have reads that wait.
+    /// Returns the number of tenants with waiting reads.
     #[inline]
     pub(crate) fn tenants(&self) -> usize {
         self.turns.len()
@@ -35,19 +35,19 @@ impl Parked {
         self.lines.get(tenant.0 as usize).is_some_and(|line| !line.is_empty())
     }
 
-    /// Puts a read behind the others of its tenant.
+    /// Puts a read at the end of its tenant's line.
     pub(crate) fn push(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) {
         let line = self.line_of(table, slot);
         line.push(table, slot);
     }
 
-    /// Puts a read that was just taken back in front of the others of its tenant.
+    /// Puts a read that was just taken back to the front of its tenant's line.
     pub(crate) fn push_first(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) {
         let line = self.line_of(table, slot);
         line.push_first(table, slot);
     }
 
-    /// Takes the first read of the tenant whose turn it is; the next turn is another tenant's.
+    /// Takes the first read of the tenant whose turn it is, and gives the turn to the next tenant.
     pub(crate) fn take(&mut self, table: &mut SlotTable<InFlight>) -> Option<Slot> {
         let tenant = self.turns.pop_front()?;
         let line = &mut self.lines[tenant.0 as usize];
@@ -58,7 +58,7 @@ impl Parked {
         Some(first)
     }
 
-    /// Takes the reads out that are meant, those of a line in their order.
+    /// Removes the matching reads, in the order of each line.
     pub(crate) fn withdraw(
         &mut self,
         table: &mut SlotTable<InFlight>,
@@ -80,7 +80,7 @@ impl Parked {
         self.turns.retain(|tenant| !lines[tenant.0 as usize].is_empty());
     }
 
-    /// Returns the line of a read's tenant, which has a turn from now on.
+    /// Returns the line of a read's tenant, and adds the tenant to the turns.
     fn line_of(&mut self, table: &mut SlotTable<InFlight>, slot: Slot) -> &mut Chain {
         let tenant = table.get(slot).tenant;
         let line = &mut self.lines[tenant.0 as usize];

@@ -1,7 +1,7 @@
-//! Requests that wait to ask for their payloads: a line for each tenant, and the tenants take turns.
+//! Requests that wait to ask for their payloads: a line for each tenant. The tenants take turns.
 //!
-//! A tenant waits for its part of the slots, or for a buffer of a size of which there is none. Another
-//! tenant does not wait for that. In front of each line is who came first.
+//! A tenant waits for its part of the slots, or for a buffer of a size of which none is free; other
+//! tenants do not wait with it. Each line is in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::quota::SHARE;
 pub(crate) struct PutOff {
     pub(crate) conn: ConnId,
     pub(crate) request: Request,
-    /// The tenant that the connection belonged to when the request came.
+    /// The tenant to which the connection belonged when the request came.
     pub(crate) charged: Member,
 }
 
@@ -48,7 +48,7 @@ struct Line {
 }
 
 impl PutOffLines {
-    /// Makes lines of so many requests in all.
+    /// Creates lines for so many requests in all.
     pub(crate) fn new(requests_max: usize, tenants_max: usize) -> Self {
         PutOffLines {
             entries: SlotTable::new(requests_max),
@@ -57,7 +57,7 @@ impl PutOffLines {
         }
     }
 
-    /// Returns how many tenants have requests waiting.
+    /// Returns the number of tenants with waiting requests.
     pub(crate) fn tenants(&self) -> usize {
         self.turns.len()
     }
@@ -72,8 +72,8 @@ impl PutOffLines {
         self.lines[tenant.0 as usize].len > 0
     }
 
-    /// Puts a request behind its tenant's others. Returns `false` if the tenant has its most waiting
-    /// requests: [`SHARE`] times as many as places are free, so that every tenant finds a place.
+    /// Puts a request at the end of its tenant's line. Returns `false` if the tenant has [`SHARE`]
+    /// times as many waiting requests as places are free, so that every tenant finds a place.
     #[must_use]
     pub(crate) fn push(&mut self, tenant: TenantId, put_off: PutOff) -> bool {
         let line = &mut self.lines[tenant.0 as usize];
@@ -98,7 +98,8 @@ impl PutOffLines {
         Some(self.entries.get(first).put_off)
     }
 
-    /// Takes the front out of its line; it is the next tenant's turn.
+    /// Removes the first request of the tenant whose turn it is, and gives the turn to the next
+    /// tenant.
     pub(crate) fn pop(&mut self) {
         let tenant = self.turns.pop_front().expect("there is a front");
         let line = &mut self.lines[tenant.0 as usize];
@@ -110,7 +111,7 @@ impl PutOffLines {
         }
     }
 
-    /// Takes the requests of a connection out, wherever they stand; those of a line in their order.
+    /// Removes the requests of a connection, in the order of each line.
     pub(crate) fn withdraw(&mut self, conn: ConnId, taken: &mut Vec<(Request, Member)>) {
         for line in self.lines.iter_mut().filter(|line| line.len > 0) {
             let mut next = line.chain.front();
@@ -129,7 +130,7 @@ impl PutOffLines {
         self.turns.retain(|tenant| lines[tenant.0 as usize].len > 0);
     }
 
-    /// Lets the front go on waiting; it is the next tenant's turn.
+    /// Leaves the first request in its line, and gives the turn to the next tenant.
     pub(crate) fn pass(&mut self) {
         let tenant = self.turns.pop_front().expect("there is a front");
         self.turns.push_back(tenant);

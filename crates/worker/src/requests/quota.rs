@@ -1,13 +1,14 @@
-//! Shares of a worker's slots and buffers that a tenant may hold, so that a tenant with thousands of
-//! connections, or with requests that wait long for tokens, leaves something to others.
+//! Shares of a worker's slots and buffers that a tenant may hold, so that a tenant with thousands
+//! of connections, or with requests that wait long for tokens, leaves some to others.
 //!
-//! A tenant may hold [`SHARE`] times as many slots as are free, and of each size of buffers [`SHARE`]
-//! times as many payloads as buffers of that size are free (dynamic thresholds: Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 1998). A tenant that takes all it can leaves a third free, and
-//! two such tenants leave a fifth. So the number of tenants need not be known, and a tenant can use
-//! what no other tenant wants. A connection whose tenant holds too much waits in the tenant's line.
-//! When a request of the tenant ends, the front connection continues. A position is void once the
-//! connection was supplied in another way, since it may wait for another tenant by then.
+//! A tenant may hold [`SHARE`] times as many slots as are free, and of each size of buffers
+//! [`SHARE`] times as many payloads as buffers of that size are free (dynamic thresholds: Choudhury
+//! and Hahne, IEEE/ACM Transactions on Networking 1998). A tenant that takes all it can leaves a
+//! third free, and two such tenants leave a fifth. So the number of tenants need not be known, and
+//! a tenant can use what no other tenant needs. A connection whose tenant holds too much waits in
+//! the tenant's line. When a request of the tenant ends, the first connection continues. A position
+//! becomes void once the connection got its resources in another way, since it may wait for another
+//! tenant by then.
 //!
 //! While there are tenants with a promise, every [`PART`]th slot and buffer is kept for them.
 
@@ -15,16 +16,16 @@ use std::collections::VecDeque;
 
 use contract::{BufPool, ConnId, TenantId};
 
-/// A tenant may hold so many times as much as is free.
+/// A tenant may hold this many times as many slots or buffers as are free.
 pub(crate) const SHARE: usize = 2;
 
-/// The number of slots or buffers of which one is kept in reserve.
+/// One slot or buffer in this many is kept in reserve.
 const PART: usize = 16;
 
-/// Sizes of buffers that are told apart; a pool has fewer.
+/// Maximum number of buffer sizes that are counted apart; a pool has fewer.
 pub(crate) const CLASSES_MAX: usize = 8;
 
-/// A connection's place in the line of a tenant. Each is given once.
+/// A connection's position in the line of a tenant. Each number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     tenant: TenantId,
@@ -38,10 +39,10 @@ struct Holding {
     slots: usize,
     /// The number of the tenant's payloads, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
-    /// Connections of the tenant that wait until it holds less, the first in front, and some that wait
-    /// no more: at most twice as many as the worker has connections.
+    /// Connections of the tenant that wait until it holds less, in order, including some that no
+    /// longer wait: at most twice as many as the worker has connections.
     line: VecDeque<(ConnId, Position)>,
-    /// Connections up to this position of the line are being resumed; `None` if none are.
+    /// Connections up to this position of the line are being called; `None` if none are.
     called_to: Option<u64>,
 }
 
@@ -49,11 +50,11 @@ struct Holding {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     holdings: Vec<Holding>,
-    /// Places in lines that were given.
+    /// Number of positions in lines that were ever given.
     positions: u64,
-    /// Places in lines that are taken.
+    /// Number of positions in lines that are taken now.
     taken: usize,
-    /// Tenants that have [`Holding::called_to`], each once. The front tenant has the next turn.
+    /// Tenants whose [`Holding::called_to`] is set, each once. The front tenant has the next turn.
     calling: VecDeque<TenantId>,
 }
 
@@ -67,22 +68,22 @@ impl Quotas {
         &mut self.holdings[index]
     }
 
-    /// Makes room for the first request of a tenant with this number.
+    /// Reserves memory for the counts of a tenant at its first request.
     #[cold]
     fn make_room(&mut self, index: usize) {
         self.holdings.resize_with(index + 1, Holding::default);
     }
 
-    /// Returns whether the tenant may have one more slot, of so many that are free.
+    /// Returns whether the tenant may have one more slot when so many are free.
     #[inline]
     pub(crate) fn allows_slot(&mut self, tenant: TenantId, free: usize) -> bool {
         let held = self.of(tenant).slots;
         held == 0 || held < SHARE * free
     }
 
-    /// Returns whether the tenant, whose reads have so many `others` of this class of buffers, may
-    /// have one more payload in a buffer of it, of so many that are free. The first payload may have
-    /// any but the last; that one, too, unless reads of the tenant have some.
+    /// Returns whether the tenant may have one more payload in a buffer of this class when so many
+    /// are free. `others` is the number of the class's buffers that the tenant's reads hold. The
+    /// first payload may have any buffer, except the last one if the tenant's reads hold some.
     pub(crate) fn allows_payload(
         &mut self,
         tenant: TenantId,
@@ -97,12 +98,12 @@ impl Quotas {
         }
     }
 
-    /// Returns how many payloads the tenant has in buffers of this class.
+    /// Returns the number of payloads that the tenant has in buffers of this class.
     pub(crate) fn payloads(&self, tenant: TenantId, class: usize) -> usize {
         self.holdings.get(tenant.0 as usize).map_or(0, |holding| holding.payloads[class])
     }
 
-    /// Counts one request more of the tenant, with a payload of this class.
+    /// Counts one more request of the tenant, with a payload of this class.
     #[inline]
     pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<u32>) {
         let holding = self.of(tenant);
@@ -112,7 +113,8 @@ impl Quotas {
         }
     }
 
-    /// Counts one request less of the tenant. Returns whether connections of the tenant wait for that.
+    /// Counts one request less of the tenant. Returns whether connections of the tenant wait for
+    /// the release.
     #[inline]
     pub(crate) fn release(&mut self, tenant: TenantId, class: Option<u32>) -> bool {
         let holding = &mut self.holdings[tenant.0 as usize];
@@ -125,9 +127,9 @@ impl Quotas {
         self.is_waited_for(tenant)
     }
 
-    /// Lets a connection wait until its tenant, which holds something, holds less. Returns the
-    /// connection's position, which is `before` if it has that one in this line already. Connections
-    /// that no longer `stand` in the line are struck off before it gets longer than `most`.
+    /// Puts a connection into the line of its tenant, which holds too much. Returns the
+    /// connection's position, which is `before` if the connection is in the line already. Before
+    /// the line gets longer than `most`, connections for which `stand` is false are removed.
     pub(crate) fn queue_up(
         &mut self,
         tenant: TenantId,
@@ -153,14 +155,14 @@ impl Quotas {
         position
     }
 
-    /// Takes the first position in the tenant's line, and its connection.
+    /// Removes the first position of the tenant's line, and its connection.
     pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         let first = self.of(tenant).line.pop_front()?;
         self.taken -= 1;
         Some(first)
     }
 
-    /// Lets all connections be called that stand in the tenant's line now, a few at a time.
+    /// Begins to call all connections in the tenant's line, a few at a time.
     pub(crate) fn call_all(&mut self, tenant: TenantId) {
         let last = self.positions;
         if self.of(tenant).called_to.replace(last).is_none() {
@@ -168,14 +170,14 @@ impl Quotas {
         }
     }
 
-    /// Returns whether some connections are to be called.
+    /// Returns whether some connections are still to be called.
     #[inline]
     pub(crate) fn is_calling(&self) -> bool {
         !self.calling.is_empty()
     }
 
-    /// Takes the next position that is to be called of a tenant, and its connection; `None`: there are
-    /// no more.
+    /// Removes a tenant's next position that is to be called, and its connection; `None` if there
+    /// are no more.
     pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         let holding = self.of(tenant);
         let to = holding.called_to?;
@@ -192,8 +194,8 @@ impl Quotas {
         None
     }
 
-    /// Returns the tenant whose turn it is to have a connection called; the others come first from then
-    /// on.
+    /// Returns the tenant whose turn it is to have a connection called, and gives the turn to the
+    /// next tenant.
     pub(crate) fn next_calling(&mut self) -> Option<TenantId> {
         let tenant = self.calling.pop_front()?;
         self.calling.push_back(tenant);
@@ -207,8 +209,8 @@ impl Quotas {
         self.taken > 0 && self.holdings.get(tenant.0 as usize).is_some_and(is_its)
     }
 
-    /// Returns whether the tenant has nothing in flight, so that no end of a request would call the
-    /// connections that wait.
+    /// Returns whether the tenant has nothing in flight, so that no end of a request would call its
+    /// waiting connections.
     pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
         self.of(tenant).slots == 0
     }
@@ -223,7 +225,8 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Keeps a part of so many slots, and of each size of a pool that has a few.
+    /// Creates a reserve of a part of so many slots, and of each buffer size of a pool that has
+    /// enough.
     pub(super) fn new(slots: usize, pool: &BufPool) -> Reserve {
         let mut buffers = [0; CLASSES_MAX];
         for (class, reserve) in buffers[..pool.classes()].iter_mut().enumerate() {
@@ -232,27 +235,28 @@ impl Reserve {
         Reserve { slots: part_of(slots), buffers }
     }
 
-    /// Returns how many of the free slots are left for a tenant that `yields` or not.
+    /// Returns the number of free slots that a tenant may use: all of them, or those beside the
+    /// reserve if the tenant `yields`.
     #[inline]
     pub(super) fn left_of_slots(&self, free: usize, yields: impl Fn() -> bool) -> usize {
         left(free, self.slots, yields)
     }
 
-    /// Returns how many of the free buffers of a size are left for a tenant that `yields` or not.
+    /// Returns the number of free buffers of a size that a tenant may use: all of them, or those
+    /// beside the reserve if the tenant `yields`.
     #[inline]
     pub(super) fn left(&self, class: usize, free: usize, yields: impl Fn() -> bool) -> usize {
         left(free, self.buffers[class], yields)
     }
 }
 
-/// Returns the part of so many that is kept: nothing of fewer than that, which a tenant shares out
-/// anyway.
+/// Returns the reserved part of so many: one in [`PART`], and nothing of fewer than that.
 fn part_of(count: usize) -> usize {
     count / PART
 }
 
-/// Subtracts a reserve from what is free, if a tenant has to leave it to others. While much is free
-/// nobody asks whether that is so.
+/// Subtracts the reserve from the free ones if the tenant has to leave it to others. The test is
+/// skipped while many are free.
 #[inline]
 fn left(free: usize, reserve: usize, yields: impl Fn() -> bool) -> usize {
     if free > 4 * reserve || !yields() { free } else { free.saturating_sub(reserve) }

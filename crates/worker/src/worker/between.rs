@@ -26,7 +26,7 @@ where
         }
     }
 
-    /// Drains like [`drain`](Worker::drain), until then. Said again, the time is another.
+    /// Drains like [`drain`](Worker::drain) with this deadline. A second call changes the deadline.
     pub fn drain_by(&mut self, now: Instant, until: Instant) {
         let front = &mut self.engine.front;
         if front.drain_until.replace(until).is_some() {
@@ -43,7 +43,7 @@ where
         self.engine.front.net.kick(now);
     }
 
-    /// Returns whether [`drain`](Worker::drain) was called and nothing is left.
+    /// Returns whether [`drain`](Worker::drain) was called and everything has ended.
     pub fn is_drained(&self) -> bool {
         let front = &self.engine.front;
         front.is_draining()
@@ -53,8 +53,8 @@ where
             && self.migration.is_idle()
     }
 
-    /// Returns whether [`drain`](Worker::drain) was called and nothing of the worker will be at a
-    /// device any more, though connections may still be there.
+    /// Returns whether [`drain`](Worker::drain) was called and the worker will send no more
+    /// requests to devices, though connections may still be open.
     pub fn is_inert(&self) -> bool {
         let front = &self.engine.front;
         // What is away may come back with requests.
@@ -73,12 +73,12 @@ where
         self.engine.front.conns.open()
     }
 
-    /// Returns the names of the open connections.
+    /// Returns the identifiers of the open connections.
     pub fn connection_ids(&self) -> impl Iterator<Item = ConnId> {
         self.engine.front.conns.iter().map(|conn| conn.id)
     }
 
-    /// Returns what the worker holds now.
+    /// Returns the requests, buffers and bytes that the worker holds now.
     pub fn load(&self) -> Load {
         let front = &self.engine.front;
         Load {
@@ -91,8 +91,8 @@ where
         }
     }
 
-    /// Returns whether nothing is in flight and every buffer is in its pool: what the simulated world
-    /// checks at rest.
+    /// Returns whether nothing is in flight and every buffer is in its pool: a check of the
+    /// simulated world.
     pub fn is_at_rest(&self) -> bool {
         let front = &self.engine.front;
         front.requests.len() == 0
@@ -102,22 +102,22 @@ where
             && self.migration.is_idle()
     }
 
-    /// Returns the ports, for the world that drives them.
+    /// Returns the ports, for the simulated world that drives them.
     pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
         (&mut self.engine.front.net, self.engine.lanes.devices())
     }
 
-    /// Returns the schedulers, by device: what the simulated world counts.
+    /// Returns the schedulers by device, for the counts of the simulated world.
     pub fn schedulers(&self) -> impl Iterator<Item = &S> {
         self.engine.lanes.iter().map(|lane| lane.scheduler())
     }
 
-    /// Counts the requests in flight of one tenant, by looking at all.
+    /// Counts the requests in flight of one tenant, by a scan of all.
     pub fn in_flight_of(&self, tenant: TenantId) -> usize {
         self.engine.front.requests.iter().filter(|entry| entry.tenant == tenant).count()
     }
 
-    /// Gives the worker another device, in a new place or in place of an idle device.
+    /// Attaches another device to the worker, in a new place or in place of an idle device.
     ///
     /// # Panics
     /// Panics if there is no such place, or if the device in it is not
@@ -129,7 +129,7 @@ where
         self.engine.lanes.attach(place, attached);
     }
 
-    /// Returns whether nothing is under way that is about the device in a place, here or on its way to
+    /// Returns whether no request concerns the device in a place, in the worker or on its way to
     /// it.
     pub fn is_idle_at(&self, place: usize) -> bool {
         let mut entries = self.engine.front.requests.iter();
@@ -137,18 +137,17 @@ where
             && !entries.any(|entry| usize::from(entry.device) == place)
     }
 
-    /// Returns how many places of devices the worker has.
+    /// Returns the number of the worker's places for devices.
     pub fn device_places(&self) -> usize {
         self.engine.lanes.len()
     }
 
-    /// Takes the worker apart, to use its buffers again.
+    /// Ends the worker and returns its buffers.
     pub fn into_pool(self) -> BufPool {
         self.into_parts().0
     }
 
-    /// Takes the worker apart, to use its buffers, its line to the control plane and its schedulers
-    /// again.
+    /// Ends the worker and returns its buffers, its line to the control plane and its schedulers.
     pub fn into_parts(self) -> (BufPool, Line<M>, Vec<S>) {
         let Frontend { requests, gauges, .. } = self.engine.front;
         let line = Line { watch: gauges.into_watch(), ..self.line };
