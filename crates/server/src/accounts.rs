@@ -1,4 +1,5 @@
-//! The kernel's accounts of the workers' threads: each thread opens its own, and others read it.
+//! The kernel's run and wait times of the workers' threads: each thread opens its own account, and
+//! other threads read it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,14 +7,14 @@ use std::time::Duration;
 use control::WorkerController;
 use io::{ThreadAccount, Waits};
 
-/// The accounts by worker. Cheap to clone; all clones are the same accounts.
+/// The accounts by worker. Clones are cheap and share the accounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     all: Arc<[OnceLock<Option<ThreadAccount>>]>,
 }
 
 impl Accounts {
-    /// Returns places for the accounts of this many workers, which `controller` reads from now on.
+    /// Creates accounts for this many workers, which `controller` reads from now on.
     pub(crate) fn watched_by(controller: &mut WorkerController, workers: usize) -> Accounts {
         let accounts = Accounts { all: (0..workers).map(|_| OnceLock::new()).collect() };
         for worker in 0..workers {
@@ -28,18 +29,18 @@ impl Accounts {
         accounts
     }
 
-    /// Opens the account of the calling thread, which is this worker.
+    /// Opens the account of the calling thread, which runs this worker.
     pub(crate) fn open(&self, worker: usize) {
         self.all[worker].get_or_init(ThreadAccount::of_this_thread);
     }
 
-    /// Returns a worker's waits; `None` before its thread has begun, after that has ended, and where
-    /// the kernel has no accounts.
+    /// Returns a worker's wait times; `None` before its thread has begun, after it has ended, and
+    /// on kernels without accounts.
     fn waits_of(&self, worker: usize) -> Option<Waits> {
         self.all[worker].get()?.as_ref()?.waits()
     }
 
-    /// Returns the workers' waits; none where that is not known.
+    /// Returns the workers' wait times; empty if they are unknown.
     pub(crate) fn waits(&self) -> Vec<Waits> {
         (0..self.all.len()).map(|worker| self.waits_of(worker).unwrap_or_default()).collect()
     }

@@ -28,14 +28,14 @@ use address::default_socket;
 pub use address::where_to_look;
 pub(crate) use address::{Wanted, default_place, needs, tls_place};
 
-/// By how much threads that answer operators come after those that serve, in steps of `nice`: where
-/// both want a processor, a worker gets ten parts of it and an answer one.
+/// The nice value of threads that answer operators. When both want a processor, a worker gets ten
+/// times the time of an answering thread.
 const STEPS: u8 = 10;
 
 /// The permissions of the socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
 
-/// A running admin API. Its end removes the file of its Unix socket.
+/// A running admin API. Dropping it removes the file of its Unix socket.
 #[derive(Debug)]
 pub(crate) struct Opened {
     listener: Listener,
@@ -45,17 +45,17 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Returns what a successor is passed of the listener.
+    /// Returns the listener's socket and addresses for a successor.
     pub(crate) fn socket(&self) -> Socket {
         Socket::of(&self.listener, self.role, self.wanted.clone())
     }
 }
 
-/// The workers of a server, as the admin API tells of them.
+/// The workers of a server, as the admin API reports them.
 pub(crate) struct Crew {
     /// The commands to the workers.
     pub(crate) commands: WorkerCommands,
-    /// The processors that they are pinned to, in their order.
+    /// The processors to which the workers are pinned, in worker order.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) live: Arc<Live>,
     /// The recalibrations of the server's devices.
@@ -76,11 +76,11 @@ impl ServerParts for Crew {
     }
 }
 
-/// The parts of the admin API that stay while the server runs.
+/// The parts of the admin API that last as long as the server.
 pub(crate) struct Office {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,
-    /// For operators elsewhere, with the files that it was made of.
+    /// The credentials of remote operators, with the files that they were read from.
     credentials: Option<(Arc<Credentials>, CredentialFiles)>,
 }
 
@@ -107,8 +107,8 @@ impl Office {
         self.audit.clone().map(|audit| Arc::new(Counted(audit)) as Arc<dyn Journal>)
     }
 
-    /// Starts the admin API where it is wanted, or in the default place, if there is one. Only a place
-    /// that was asked for has to be available. A successor's are held.
+    /// Starts the admin API at its configured address, or at the default one if possible. Only a
+    /// configured address has to be available. The API of a successor is held until the take-over.
     pub(crate) fn serve(
         &self,
         tenants: &Tenants,
@@ -191,9 +191,9 @@ impl Office {
         Ok(Opened { listener, role: Role::Admin, wanted, running })
     }
 
-    /// Has a reload done that a signal asked for, with a record of it. The audit log is opened anew
-    /// first, and nothing is reloaded while it takes no records. Certificates and tokens are read
-    /// again.
+    /// Carries out a reload that a signal asked for, with an audit record. The audit log is opened
+    /// again first, and nothing is reloaded while it takes no records. Certificates and tokens are
+    /// read again.
     ///
     /// # Errors
     /// Nothing was reloaded, for the reason returned.
@@ -232,8 +232,8 @@ impl Office {
         reloaded
     }
 
-    /// Records that this process has taken over from another. That had the audit log opened anew by its
-    /// path whenever it was told to, while this one had opened it already.
+    /// Records in the audit log that this process has taken over. The predecessor opened the log by
+    /// its path at each rotation, while this process opened it before.
     pub(crate) fn has_taken_over(&self, about: &str) {
         if let Some(Err(error)) = self.audit.as_ref().map(|audit| audit.reopen()) {
             tracing::error!(
@@ -252,7 +252,7 @@ impl Office {
         self.audit.clone()
     }
 
-    /// Writes what is owed to the audit log, because the process ends.
+    /// Writes the pending lines of the audit log before the process ends.
     pub(crate) fn settle(&self) {
         if let Some(audit) = &self.audit
             && let Err(error) = audit.ready()
@@ -288,7 +288,7 @@ impl Journal for Counted {
     }
 }
 
-/// Says that nobody can operate this server, and how that is changed.
+/// Warns that the server has no admin API, and says how to change that.
 fn warn_of_none(why: &str) {
     tracing::warn!(
         "serving without an admin API, {why}: nobody can look at this server, change or upgrade it \
@@ -296,9 +296,9 @@ fn warn_of_none(why: &str) {
     );
 }
 
-/// On a thread that answers operators, and for those that it starts: workers go first. None of them
-/// holds what a worker waits for, but for the lock of an NVMe fabric, which is waited for with sleep
-/// (`Wakers::give_way`).
+/// Lowers the priority of a thread that answers operators, and of the threads that it starts, below
+/// the workers'. Such a thread holds nothing that a worker waits for, except the lock of an NVMe
+/// fabric, for which workers sleep (`Wakers::give_way`).
 fn give_way() {
     if let Err(error) = io::lower_priority(STEPS) {
         tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
@@ -310,7 +310,7 @@ fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {
         .map_err(|error| format!("cannot start the admin API: {error}"))
 }
 
-/// Answers scrapes at an address of their own; a successor's are held.
+/// Opens the metrics endpoint at its own address; a successor's is held until the take-over.
 pub(crate) fn open_metrics(
     address: SocketAddr,
     scraped: Router,

@@ -1,11 +1,12 @@
-//! The file of the audit log: one object of JSON a line, with the time.
+//! The file of the audit log: one JSON object a line, with the time.
 //!
-//! A line is durable when its change is answered. One that cannot be written is owed: it is kept, and
-//! nothing else is changed until it is in the file; one that the disk did not take is written again.
-//! The file only grows; who rotates it renames it and sends SIGHUP, which opens it anew.
+//! A change is answered once its line is durable. A line that cannot be written is kept as pending,
+//! and no other change is made until it is in the file. A line that the disk did not take is
+//! written again. The file only grows. To rotate it, rename it and send SIGHUP, which opens a new
+//! one.
 //!
-//! One thread writes, and nobody waits for it longer than [`WAIT_MAX`]: while a disk hangs, changes are
-//! refused at once rather than each holding a thread.
+//! A thread of its own writes the file, and callers wait for it no longer than [`WAIT_MAX`]: while
+//! a disk hangs, changes are refused at once instead of each holding a thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -24,8 +25,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 /// The time limit for a write to disk.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Orders that wait for it: more than there are connections of the admin API, each of which has one
-/// change under way.
+/// Maximum number of orders queued for the writer: more than the connections of the admin API, each
+/// of which has one change under way.
 const ORDERS_MAX: usize = 256;
 
 /// An audit log in a file, with a thread that writes it.
@@ -40,32 +41,32 @@ pub(crate) struct AuditFile {
 /// The state shared by the writer and its callers.
 #[derive(Debug)]
 struct State {
-    /// Locked by the writer while it writes.
+    /// The open file, locked by the writer while it writes.
     inner: Mutex<OpenLog>,
-    /// `true` if a caller has waited for the disk in vain, and nothing has been written since.
+    /// `true` if a caller has waited for the disk in vain, and nothing was written since.
     is_hung: AtomicBool,
 }
 
 /// An order for the writer.
 #[derive(Debug)]
 enum Order {
-    /// Write what is owed.
+    /// Writes the pending lines.
     Pay,
-    /// Write a line, and owe it until then.
+    /// Writes a line, which stays pending until it is in the file.
     Owe(Vec<u8>),
-    /// Write a line after what is owed, or forget it.
+    /// Writes a line after the pending ones; drops it if that fails.
     Tell(Vec<u8>),
-    /// Open the file anew.
+    /// Opens the file again by its path.
     Reopen,
 }
 
-/// The open file, and the lines that it lacks.
+/// The open file, and the lines that are pending.
 #[derive(Debug)]
 struct OpenLog {
     file: File,
-    /// Lines that are not in the file, at most one for each change that was under way.
+    /// Lines that are not durable in the file, at most one for each change under way.
     owed: Vec<u8>,
-    /// Bytes of them that are; at most as many as there are.
+    /// Bytes of `owed` that were written to the file.
     written: usize,
 }
 
@@ -120,7 +121,7 @@ impl AuditFile {
         Ok(Arc::new(AuditFile { path: path.to_owned(), orders, state, wait_max }))
     }
 
-    /// Opens the file anew, because it may have been renamed.
+    /// Opens the file again by its path, since it may have been renamed.
     ///
     /// # Errors
     /// Says why that cannot be; then lines go where they went.
@@ -128,7 +129,7 @@ impl AuditFile {
         self.order(Order::Reopen)
     }
 
-    /// Has the writer do something, and waits for it, but not for long.
+    /// Sends an order to the writer, and waits for its result for a limited time.
     fn order(&self, order: Order) -> Result<(), String> {
         // What changes nothing waits for nobody who hangs; what was done is written when he is back.
         if self.state.is_hung.load(Ordering::Acquire) && !matches!(order, Order::Owe(_)) {
@@ -218,7 +219,7 @@ impl OpenLog {
         self.pay()
     }
 
-    /// Writes what is owed, and makes it durable.
+    /// Writes the pending lines, and makes them durable.
     fn pay(&mut self) -> io::Result<()> {
         if self.owed.is_empty() {
             return Ok(());
@@ -240,9 +241,9 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Writes all lines again that may be lost. When the disk does not take pages, the kernel drops
-    /// them, reports the error once, and has nothing to write the next time. The lines start on a
-    /// line of their own, because the state of the bytes before them is unknown.
+    /// Writes all lines again that may be lost. When a disk fails to take pages, the kernel drops
+    /// them, reports the error once, and has nothing to write the next time. The rewritten lines
+    /// begin on a line of their own, because the state of the bytes before them is unknown.
     fn write_again(&mut self, error: &io::Error) {
         let bytes = self.owed.len();
         tracing::error!(
@@ -257,7 +258,7 @@ impl OpenLog {
     }
 }
 
-/// Refuses a pipe, which would make every change wait for a reader.
+/// Refuses a pipe, with which every change would wait for a reader.
 fn check_kind(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("it is no file")),

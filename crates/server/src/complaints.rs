@@ -23,7 +23,7 @@ type Complaint = (Subject, String);
 #[derive(Debug)]
 pub(crate) struct Complaints {
     sender: Sender<Complaint>,
-    /// The queue's other end, and the complaints that no caller has taken yet.
+    /// The receiving end of the queue, and the complaints that no caller has taken yet.
     heard: Mutex<(Receiver<Complaint>, Vec<Complaint>)>,
 }
 
@@ -40,8 +40,8 @@ impl Complaints {
         self.sender.send((about, why)).expect("both ends live equally long");
     }
 
-    /// Takes the complaints about a subject, and returns the first. What a worker that was waited for
-    /// in vain says of another subject is not taken for it.
+    /// Takes the complaints about a subject, and returns the first one. Complaints about other
+    /// subjects stay.
     pub(crate) fn take(&self, about: Subject) -> Option<String> {
         let mut heard = self.heard.lock().expect("no holder panics");
         let (receiver, kept) = &mut *heard;

@@ -34,7 +34,7 @@ pub use mistakes::Mistakes;
 pub(crate) use namespace::{Room, Space, exports, table};
 pub(crate) use spec::Place;
 
-/// The spec of the device that a server exports if its configuration has none.
+/// The spec of the default device, for a configuration without devices.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
 
 /// The URL of the stand-in for a listener whose URL is invalid. References to the listener stay
@@ -103,7 +103,7 @@ pub(crate) struct KnownDevices {
     pub(crate) named_models: BTreeMap<String, String>,
     /// Measured models that replace the named ones.
     pub(crate) measured_models: BTreeMap<String, KeptModel>,
-    /// Identities of the disks that served before.
+    /// Identities of the disks that served earlier, by device.
     pub(crate) disks: BTreeMap<String, String>,
 }
 
@@ -153,7 +153,7 @@ impl Config {
         lists.flatten().copied()
     }
 
-    /// Returns the number of each access rule, from 1, with the name of its tenant; `None` for the
+    /// Returns the tenant of each access rule, with the rule's number from 1; `None` stands for the
     /// listener's or the default tenant.
     pub(crate) fn rule_tenants(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
         let rules = self.access.iter().enumerate();
@@ -233,7 +233,7 @@ impl Config {
         self.cpus.as_ref().filter(|cpus| !cpus.is_empty())
     }
 
-    /// Returns the most connections of all workers together.
+    /// Returns the maximum number of connections of all workers together.
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections.unwrap_or(65_536)
     }
@@ -250,7 +250,7 @@ impl Config {
     }
 
     /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
-    /// configured. `own` makes the name of the first if it has none.
+    /// configured. `own` names the first one if it has no name.
     pub(crate) fn subsystems_named(&self, own: impl FnOnce() -> String) -> Vec<Subsystem> {
         let mut all = match self.subsystem.is_empty() && !self.is_settled {
             true => vec![Subsystem::default()],
@@ -356,7 +356,7 @@ impl Config {
     }
 }
 
-/// Returns the rule as workers have it. An error names the key that is invalid.
+/// Converts an access rule for workers. An error names the invalid key.
 fn rule(
     config: &AccessRule,
     is_known: impl Fn(NamespaceId) -> bool,

@@ -1,5 +1,5 @@
-//! The files of an admin API that others can reach: its certificate and key, and the tokens of those
-//! who may come.
+//! The files of an admin API that is reachable over the network: its certificate and key, and the
+//! tokens of operators.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use control::admin::{AdminAddress, Credentials, Tokens};
 use crate::admin::{Wanted, needs};
 use crate::config::AdminConfig;
 
-/// The files of what a server shows to operators elsewhere, and asks of them.
+/// The files with which a server authenticates itself to remote operators and checks them.
 pub(crate) struct CredentialFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Returns the files that a configuration names, or `None` if it names none and needs none.
+    /// Returns the files that a configuration names, or `None` if it needs and names none.
     pub(crate) fn of(config: &AdminConfig) -> Result<Option<CredentialFiles>, String> {
         let files = (&config.certificate, &config.key, &config.tokens);
         let (Some(certificate), Some(key), Some(tokens)) = files else {
@@ -59,7 +59,7 @@ pub fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Reads a file that its owner alone may read.
+/// Reads a file that only its owner may read.
 pub fn read_secret(path: &Path) -> Result<String, String> {
     let mode = std::fs::metadata(path).map(|found| found.permissions().mode());
     match mode.map_err(|error| format!("cannot read {}: {error}", path.display()))? {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub(crate) struct CrewSize {
-    /// The least number of workers; at least one.
+    /// The minimum number of workers, at least one.
     pub(crate) least: usize,
     /// `least ≤ most ≤ WORKERS_MAX`
     pub(crate) most: usize,

@@ -1,4 +1,4 @@
-//! The NVMe fabric of a server: what of its configuration hosts find, and under which names.
+//! The NVMe fabric of a server: the parts of its configuration that hosts see, and their names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,10 +20,11 @@ use crate::config::{Config, Mistakes, Place, Space, exports};
 use crate::listen::{ListenAt, Protocol};
 use crate::machine::machine_id;
 
-/// Blocks as hosts see them, where they need not be larger.
+/// The size of blocks that hosts see, unless a device needs larger ones.
 const BLOCK_BYTES: u32 = 512;
 
-/// The interval between attempts to take the fabric's lock while its holder does not run.
+/// The interval between attempts to take the fabric's lock while the thread that holds it is not
+/// running.
 const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 
 /// The inputs from which a fabric is configured.
@@ -34,19 +35,19 @@ pub(crate) struct Plan<'a> {
     /// If set, the fabric exists already, whatever the listeners speak.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
-    /// The geometry of each device.
+    /// The geometries of the devices.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
 }
 
-/// A listener.
+/// A listener, as the fabric needs it.
 pub(crate) struct Entrance<'a> {
     pub(crate) at: &'a ListenAt,
     /// The address that the listener is bound to, or is to be bound to.
     pub(crate) endpoint: &'a Endpoint,
 }
 
-/// The handles that wake workers and the fabric's computing thread. Empty until these run.
+/// The handles that wake the workers and the fabric's helper threads. Empty until these run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wakers(Arc<Sleepers>);
 
@@ -63,9 +64,9 @@ impl Wakers {
         self.0.workers.set(wakers).expect("workers start once");
     }
 
-    /// Starts the thread that computes what authentications wait for, so that no worker does. It is
-    /// there from the start of a server, whatever listens: a fabric may be made by a thread of low
-    /// priority, and would give it that.
+    /// Starts the thread that computes authentications, so that no worker has to. It starts with
+    /// the server, whatever listens: a fabric may later be made by a thread of low priority, which
+    /// the new thread would inherit.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -81,8 +82,8 @@ impl Wakers {
         start(&self.0.calculator, "nvme-auth", compute)
     }
 
-    /// Starts the thread that stores reservations when one has changed. It starts as early as the
-    /// computing thread, for the same reason.
+    /// Starts the thread that stores reservations when one has changed. It starts with the server
+    /// for the reason of the computing thread.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -91,7 +92,7 @@ impl Wakers {
     }
 }
 
-/// Starts a thread that does something whenever it is woken.
+/// Starts a thread that does `work` whenever it is woken.
 fn start(
     slot: &OnceLock<Thread>,
     name: &str,
@@ -149,7 +150,7 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 }
 
 impl Plan<'_> {
-    /// Returns the fabric's configuration, or `None` if no listener speaks NVMe or ever has.
+    /// Returns the fabric's configuration, or `None` if no listener ever spoke NVMe.
     ///
     /// # Errors
     /// All mistakes of the configuration. They are reported even without an NVMe listener, since
@@ -377,7 +378,7 @@ impl Plan<'_> {
     }
 }
 
-/// Returns an access state as the protocol has it.
+/// Converts an access state to the protocol's type.
 fn ana_state(state: spec::AnaState) -> AnaState {
     match state {
         spec::AnaState::Optimized => AnaState::OPTIMIZED,

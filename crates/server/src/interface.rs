@@ -1,4 +1,4 @@
-//! Which way to the kernel a server takes: io_uring, or epoll where that is forbidden.
+//! The server's interface to the kernel: io_uring, or epoll where io_uring is forbidden.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 use io::{EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Ring, Sockets};
@@ -29,8 +29,8 @@ pub enum Chosen {
 }
 
 impl Interface {
-    /// Decides, by trying, for all workers alike. A fallback is said once, with its reason and its
-    /// price.
+    /// Chooses the interface for all workers by a trial. A fallback is logged once, with its reason
+    /// and its cost.
     pub fn choose(self) -> Result<Chosen, String> {
         if self == Interface::Epoll {
             return Ok(Chosen::Epoll);
@@ -49,7 +49,7 @@ impl Interface {
     }
 }
 
-/// Sockets that a worker can be made of.
+/// A kind of sockets that a worker can be built on.
 pub(crate) trait Way: Network {
     /// Returns the kernel interface that devices use beside these sockets.
     fn through(reactor: &Self::Reactor) -> Through<'_>;

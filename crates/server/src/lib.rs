@@ -1,7 +1,7 @@
-//! A running server: what its configuration says, what changes while it serves, where that is kept, how a new
-//! process takes over from it, and how devices are measured anew beside their tenants.
+//! A running server: its configuration, its live changes and where they are kept, the take-over by
+//! a new process, and the recalibration of devices under load.
 //!
-//! [`serve::run`] is the whole of it; a test or another program can embed it.
+//! [`serve::run`] is the entry point; a test or another program can embed it.
 #![forbid(unsafe_code)]
 
 mod accounts;

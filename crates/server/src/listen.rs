@@ -24,24 +24,25 @@ pub struct ListenAt {
     /// The listener's identifier in the workers of this process: one less than the number, unless
     /// another listener with that identifier existed before.
     pub id: ListenerId,
-    /// The address or path that it is bound to.
+    /// The address or path to which the listener is bound.
     pub endpoint: Endpoint,
-    /// The protocol that its connections speak.
+    /// The protocol of the listener's connections.
     pub protocol: Protocol,
-    /// The namespace of requests that name none: all of reflex version 1. Of NBD, the export
-    /// without a name.
+    /// The namespace of requests that name none: all of protocol `reflex` version 1. For NBD, the
+    /// export with the empty name.
     pub namespace: NamespaceId,
-    /// The tenant of clients that no access rule gives another one, such as all of version 1.
+    /// The tenant of clients that get none from an access rule, such as all of version 1.
     pub tenant: Option<String>,
-    /// The address that discovery tells NVMe hosts, where it is another than `endpoint`.
+    /// The address that discovery tells NVMe hosts, if it differs from `endpoint`.
     pub advertised: Option<SocketAddr>,
     /// The permissions of a Unix socket's file.
     pub mode: u32,
-    /// The TLS of its connections; `None`: off.
+    /// The TLS settings of the listener's connections; `None` without TLS.
     pub tls: Option<TlsFiles>,
 }
 
-/// The TLS of a listener: who has to use it, and the files of its certificate and key, in PEM.
+/// The TLS settings of a listener: the peers that must use TLS, and the files of its certificate
+/// and key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     policy: TlsPolicy,
@@ -64,7 +65,7 @@ impl TlsFiles {
             .map_err(|error| self.say(&error))
     }
 
-    /// Reads certificate and key again, for connections that come from now on.
+    /// Reads certificate and key again, for new connections.
     ///
     /// # Errors
     /// Fails if the files make no sense; then the old certificate stays.
@@ -74,7 +75,7 @@ impl TlsFiles {
     }
 }
 
-/// The options of a listener that are about TLS, as they are read.
+/// The TLS options of a listener's URL, while the URL is parsed.
 #[derive(Default)]
 struct TlsOptions {
     policy: Option<&'static str>,
@@ -83,7 +84,7 @@ struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Understands an option. Returns false if it is another.
+    /// Parses one option. Returns `false` if it is not a TLS option.
     fn take(&mut self, key: &str, value: &str) -> Result<bool, String> {
         match key {
             "tls" => {
@@ -122,10 +123,10 @@ impl TlsOptions {
     }
 }
 
-/// The highest number of a listener, and as many names as a process has for all that there ever are.
+/// The highest number of a listener, and the maximum number of listeners in the life of a process.
 pub const NUMBER_MAX: u16 = spec::Listener::NUMBER_MAX;
 
-/// The port that nothing else says otherwise.
+/// The URL of the listener that is used if none is configured.
 pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
@@ -144,7 +145,7 @@ const NBD_PORT: &str = ":10809";
 const DEFAULT_MODE: u32 = 0o600;
 
 impl ListenAt {
-    /// Understands a URL; a host name is looked up.
+    /// Parses a URL, and resolves its host name.
     pub fn parse(url: &str) -> Result<ListenAt, String> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut protocol, mut tls) = (Protocol::Reflex, TlsOptions::default());
@@ -195,7 +196,7 @@ impl ListenAt {
         Ok(at)
     }
 
-    /// Understands one option of the query.
+    /// Parses one option of the URL's query.
     fn take(&mut self, pair: &str) -> Result<(), String> {
         match (pair.split_once('='), &self.endpoint) {
             (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
@@ -219,7 +220,7 @@ impl ListenAt {
         Ok(())
     }
 
-    /// Starts to listen.
+    /// Binds the listener and starts to listen.
     pub fn bind(&self, options: &TcpOptions) -> Result<Listener, String> {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),
@@ -229,7 +230,7 @@ impl ListenAt {
         bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener))
     }
 
-    /// Gives a listener the TLS of its connections.
+    /// Sets up the TLS of a listener's connections.
     ///
     /// # Errors
     /// Fails if the files of certificate and key make no sense, or others may read the key.
@@ -249,7 +250,7 @@ impl ListenAt {
         }
     }
 
-    /// Returns a warning if what passes by the listener can be read on the network.
+    /// Returns a warning if the listener's traffic can be read on the network.
     pub fn exposure(&self, endpoint: &Endpoint) -> Option<String> {
         let is_open = endpoint.is_exposed() && self.tls.is_none();
         let advice = match (self.protocol, endpoint) {
@@ -265,8 +266,7 @@ impl ListenAt {
     }
 }
 
-/// Returns the path of a Unix socket. As in other URLs of files, an empty authority may stand before
-/// it.
+/// Returns the path of a Unix socket. As in other file URLs, an empty authority may precede it.
 fn unix(path: &str, url: &str) -> Result<UnixPath, String> {
     let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
     UnixPath::new(path).map_err(|error| format!("{url:?}: {error}; {FORM}"))
@@ -279,7 +279,7 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{url:?}: the host has no address"))
 }
 
-/// Parses an address that hosts can use as it stands.
+/// Parses an address that hosts can use without change.
 fn advertised(host: &str) -> Result<SocketAddr, String> {
     let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());
     let is_usable = |found: &SocketAddr| found.port() != 0 && !found.ip().is_unspecified();

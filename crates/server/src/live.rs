@@ -1,17 +1,17 @@
-//! Changes of a running server: what the admin API and a reload ask for, made in one way.
+//! Changes of a running server, by the admin API and by a reload, made in one way.
 //!
-//! A server is what its configuration says with the [`Changes`] made that were asked for while it
-//! ran. Each further change is tried on that first: the whole of what is to be is worked out and
-//! checked as at a start. Then devices get the room that is needed, then the change is kept, and only
-//! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
-//! change, and nobody was told of one that is not kept.
+//! The served state is the configuration with the [`Changes`] that were made at run time. A further
+//! change is first tried: the whole new state is derived and checked as at a start. Then devices
+//! get the room that they need, then the change is stored, and only then workers and hosts are
+//! told. So a restart at any instant finds the state before or after a change, and no client was
+//! told of a change that is not stored.
 //!
-//! [`Live`] has the locks and the entry points, [`Inner`] what is locked, and the [`Reconciler`] what
-//! a change reaches. How a noun changes is a type of its own: [`Tenants`](tenants::Tenants),
+//! [`Live`] has the locks and the entry points, [`Inner`] the locked state, and the [`Reconciler`]
+//! applies a change. Each kind of object has a type for its changes: [`Tenants`](tenants::Tenants),
 //! [`Devices`](disks::Devices), [`Namespaces`](namespaces::Namespaces),
 //! [`Subsystems`](subsystems::Subsystems) and [`Listeners`](listeners::Listeners).
 //!
-//! What is deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
+//! Deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
 //! `proto::nvme::Fabric`, `serve::duty`).
 
 mod api;
@@ -74,11 +74,11 @@ use world::World;
 pub(crate) struct Live {
     /// The parts of the server that a change reaches.
     reconciler: Reconciler,
-    /// If set, changes are kept across restarts.
+    /// `true` if changes are kept across restarts.
     keeps_changes: bool,
     /// The audit log of changes, set shortly before the server runs.
     audit: OnceLock<Option<Arc<AuditFile>>>,
-    /// Locked while a change is made, and so for as long as the disk takes that keeps it.
+    /// The changing state, locked while a change is made, and so while the disk stores it.
     inner: Mutex<Inner>,
     /// `true` if an operator has waited for that lock in vain.
     is_stuck: AtomicBool,
@@ -86,7 +86,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Returns a server of this configuration with these changes, which are kept in `store`.
+    /// Creates the live state of a server with this configuration and these changes, which `store`
+    /// keeps.
     pub(crate) fn new(
         ground: Ground,
         open: Vec<Open>,
@@ -137,7 +138,7 @@ impl Live {
         disks::keep_identities(&self.reconciler.ground.places, &mut self.lock());
     }
 
-    /// Returns the NVMe fabric, if a listener speaks NVMe or ever has.
+    /// Returns the NVMe fabric, if a listener ever spoke NVMe.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.reconciler.fabric()
     }
@@ -173,7 +174,8 @@ impl Live {
         Ok(inner)
     }
 
-    /// Takes the lock for a change that the requests of the process before this one forbid.
+    /// Takes the lock for a change that must not be made while the predecessor has requests at the
+    /// devices.
     fn begin(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         self.reconciler.await_older()?;
         self.lock_thawed()
@@ -203,7 +205,7 @@ impl Live {
         self.reconciler.show(&inner);
     }
 
-    /// Stores what is to be stored so far, and forbids further changes.
+    /// Stores pending data, and forbids further changes.
     ///
     /// # Errors
     /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a record of
@@ -267,7 +269,7 @@ impl Live {
         Ok(self.lock_for_change()?.changes.clone())
     }
 
-    /// Takes another configuration as far as possible. Returns the differences that remain.
+    /// Applies another configuration as far as possible. Returns the differences that remain.
     ///
     /// # Errors
     /// The configuration has a mistake; then nothing has changed.
@@ -277,7 +279,7 @@ impl Live {
         Reload(&self.reconciler).take(&mut inner, new)
     }
 
-    /// Starts the thread that keeps reservations, if they are to be kept.
+    /// Starts the thread that stores reservations, if they are to be kept.
     fn start_keeper(self: &Arc<Live>) -> Result<(), String> {
         if !self.keeps_changes {
             return Ok(());

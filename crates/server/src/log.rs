@@ -1,11 +1,12 @@
-//! The program's log on standard error: which events, in which form, and how many of a kind.
+//! The program's log on standard error: the choice of events, their form, and limits on their
+//! number.
 //!
-//! A peer can cause events as often as it likes, by doing something wrong. Some of these are
-//! errors, such as a reservation that a full disk does not keep. Therefore each place in the code
-//! may write a limited number of events in each period, and a larger number of errors. Further
-//! events are counted, and a line reports their number when the period is over. Errors are counted
-//! in cells of their own, which warnings cannot use up. Files and their rotation are left to
-//! journals and containers.
+//! A peer can cause events as often as it likes by doing something wrong. Some of these are errors,
+//! such as a reservation that a full disk does not keep. Therefore each place in the code may write
+//! a limited number of events per period, and a larger number of errors. Further events are
+//! counted, and one line reports their number after the period. Errors are counted apart, so that
+//! warnings cannot use up their limit. Files and their rotation are left to journals and
+//! containers.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -22,22 +23,23 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-/// Events of one place in the code that are written in a [`PERIOD`].
+/// Events that one place in the code may write in a [`PERIOD`].
 const BURST: u32 = 20;
 
-/// Errors of one place that are.
+/// Errors that one place in the code may write in a [`PERIOD`].
 const BURST_OF_ERRORS: u32 = 100;
 
 /// The period over which events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The largest number of lines that wait for a reader of standard error.
+/// Maximum number of lines that wait for a slow reader of standard error.
 const TOLD_MAX: usize = 64;
 
-/// Places in the code that are told apart; a power of two. Those that fall together share a burst.
+/// Number of counters for places in the code; a power of two. Places with the same counter share a
+/// limit.
 const CELLS: usize = 256;
 
-/// The target of the events that tell of changes by operators.
+/// The target of events that report changes by operators.
 const AUDIT: &str = "audit";
 
 /// The form of a line.
@@ -50,9 +52,9 @@ pub enum Form {
     Json,
 }
 
-/// Starts the log. Without a `filter` the environment variable `NEARFLASH_LOG` chooses what
-/// (`debug`, `warn,nearflash_worker=debug`), and warnings are written otherwise. `nearflash_target` is the
-/// worker's former name and still means it.
+/// Starts the log. Without a `filter` the environment variable `NEARFLASH_LOG` selects the events
+/// (`debug`, `warn,nearflash_worker=debug`); the default is warnings. `nearflash_target` is the
+/// worker's former name and still works.
 ///
 /// # Errors
 /// Fails if the filter makes no sense.
@@ -72,7 +74,7 @@ pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses a filter. An empty one lets errors pass.
+/// Parses a filter. The empty filter selects errors.
 fn targets(filter: &str) -> Result<Targets, ParseError> {
     let parts = filter.split(',').map(str::trim).filter(|part| !part.is_empty());
     match parts.collect::<Vec<_>>().join(",") {
@@ -81,7 +83,7 @@ fn targets(filter: &str) -> Result<Targets, ParseError> {
     }
 }
 
-/// Tells of what was left out, every now and then, for as long as the process lives.
+/// Reports the number of dropped events from time to time, as long as the process lives.
 pub(crate) fn tell_what_is_left_out() {
     let telling = || {
         loop {
@@ -102,13 +104,13 @@ pub(crate) fn tell_what_is_left_out() {
     }
 }
 
-/// Writes a line to standard error. A closed output is no reason to end: `eprintln!` would panic.
+/// Writes a line to standard error, and ignores a closed output, at which `eprintln!` would panic.
 pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
-/// Writes a line without waiting for the reader of standard error. A thread waits for the reader
-/// instead, and lines beyond [`TOLD_MAX`] are left out.
+/// Writes a line without waiting for the reader of standard error: a thread waits instead. Lines
+/// beyond [`TOLD_MAX`] are dropped.
 pub(crate) fn tell(line: String) {
     static TELLER: OnceLock<Teller> = OnceLock::new();
     TELLER.get_or_init(|| Teller::start(say)).tell(line);
@@ -117,7 +119,7 @@ pub(crate) fn tell(line: String) {
 /// A thread that writes lines one after the other.
 struct Teller {
     lines: SyncSender<String>,
-    /// Lines that there was no room for.
+    /// Lines that were dropped for lack of room.
     left_out: AtomicU64,
 }
 
@@ -167,8 +169,8 @@ impl Throttle {
         Throttle { burst, cells, left_out: AtomicU64::new(0) }
     }
 
-    /// Returns true if an event of a place may be written in this period. Two threads at the
-    /// beginning of a period may write a few more.
+    /// Returns `true` if a place may write an event in this period. Two threads at the beginning of
+    /// a period may write a few more.
     fn takes(&self, place: usize, period: u64) -> bool {
         let cell = &self.cells[place % CELLS];
         if cell.period.swap(period, Ordering::Relaxed) != period {

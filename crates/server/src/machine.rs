@@ -1,11 +1,11 @@
-//! The machine that a server runs on: its name, its identifier, and the names that derive from them.
+//! The machine that a server runs on: its name, its identifier, and the names derived from them.
 
 use std::fs;
 
-/// The beginning of the names of all our subsystems.
+/// The prefix of the qualified names of this program's subsystems.
 const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
 
-/// Returns the name of a subsystem that has got none.
+/// Returns the default name of a subsystem that has none.
 pub(crate) fn own_name() -> String {
     format!("{NQN_PREFIX}:{}", machine_name())
 }

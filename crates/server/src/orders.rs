@@ -1,8 +1,8 @@
 //! Orders to the workers of a server: drain, pause accepting, listen, refuse connections at a
-//! listener, close one, open or close a device.
+//! listener, close a listener, open or close a device.
 //!
-//! Each worker has a queue of orders, which its thread reads between two turns: one look at a counter
-//! tells whether there are any, and nobody waits for anybody (docs/adr/0023-one-door.md).
+//! Each worker has a queue of orders, which its thread reads between two turns. A counter shows
+//! whether there are any, so no thread waits for another (docs/adr/0023-one-door.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::complaints::{Complaints, Subject};
 use crate::listen::NUMBER_MAX;
 use crate::volumes::Volume;
 
-/// A bit for each listener that there can be.
+/// A bit for each possible listener.
 #[derive(Debug)]
 pub(crate) struct Marks(Box<[AtomicU64]>);
 
@@ -43,19 +43,19 @@ impl Marks {
 /// An order to a worker.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Drain until [`Orders::stops_by`], and end. Said again, the time is another.
+    /// Drain until [`Orders::stops_by`], then end. A second order changes the time.
     Stop,
-    /// Accept nothing, or accept again.
+    /// Stop or resume accepting connections.
     Hold(bool),
-    /// Listen.
+    /// Listen at a new listener.
     Listen(ListenerId, Listener),
     /// Refuse the connections of a listener, or accept them again.
     Refuse(ListenerId, bool),
     /// Close a listener for good.
     Close(ListenerId),
-    /// Open or close a device, in the place of an older order for its place.
+    /// Open or close a device; replaces an older order for the same place.
     Disk(DiskOrder),
-    /// Keep a device that was to be closed, if it has not been; else open it.
+    /// Keep a device that was to be closed, or open it again if it is closed already.
     KeepDisk(DiskOrder),
 }
 
@@ -64,8 +64,8 @@ pub(crate) enum Order {
 pub(crate) struct Orders {
     workers: Vec<Line>,
     stops: AtomicBool,
-    /// The latest end of a drain, in nanoseconds of the workers' clock. The largest number leaves
-    /// the end to the workers' limits.
+    /// The deadline of a drain, in nanoseconds of the workers' clock. The largest number means that
+    /// the workers' limits apply.
     stop_by: AtomicU64,
     /// The listeners that refuse connections.
     turning: Marks,
@@ -76,23 +76,23 @@ pub(crate) struct Orders {
     complaints: Complaints,
 }
 
-/// The orders to one worker.
+/// The order queue of one worker.
 #[derive(Debug)]
 struct Line {
     sender: Sender<Order>,
-    /// The number of orders so far.
+    /// The number of orders that were given.
     told: AtomicU64,
     /// The number of orders that the worker has carried out.
     done: AtomicU64,
-    /// The worker drains and has nothing in flight.
+    /// `true` if the worker drains and has nothing in flight.
     quiet: AtomicBool,
 }
 
-/// A worker's end of its orders.
+/// The worker's end of its order queue.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     receiver: Receiver<Order>,
-    /// The number of orders that were taken.
+    /// The number of orders that the worker has read.
     taken: u64,
 }
 
@@ -107,22 +107,22 @@ impl Inbox {
         Some(order)
     }
 
-    /// Returns the number of orders that were taken.
+    /// Returns the number of orders that the worker has read.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 }
 
-/// A device that a worker is to have a queue to, or none any more.
+/// An order to open or close a worker's queue to a device.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskOrder {
     pub(crate) place: usize,
-    /// `None`: it is to be closed when nothing is at it any more.
+    /// The device to open; `None` to close the one in the place when it is idle.
     pub(crate) volume: Option<Arc<Volume>>,
 }
 
 impl Orders {
-    /// Creates the orders for this many workers, and their ends.
+    /// Creates the orders for this many workers, and the workers' ends of the queues.
     pub(crate) fn new(workers: usize) -> (Orders, Vec<Inbox>) {
         let line = |_| {
             let (sender, receiver) = channel();
@@ -143,7 +143,7 @@ impl Orders {
         (orders, inboxes)
     }
 
-    /// Tells all workers.
+    /// Gives all workers an order.
     fn tell(&self, wakers: &[Waker], order: impl Fn() -> Order) {
         self.workers.iter().for_each(|worker| worker.tell(order()));
         wakers.iter().for_each(Waker::wake);
@@ -154,37 +154,37 @@ impl Orders {
         self.stops.load(Ordering::Acquire)
     }
 
-    /// Tells all to drain. Returns true if they had been told before.
+    /// Orders all workers to drain. Returns `true` if they were ordered to before.
     pub(crate) fn stop(&self, wakers: &[Waker]) -> bool {
         let before = self.stops.swap(true, Ordering::AcqRel);
         self.tell(wakers, || Order::Stop);
         before
     }
 
-    /// Tells all to drain, which is to be over by then; said again, the time is another.
+    /// Orders all workers to drain by this time. A second order changes the time.
     pub(crate) fn stop_by(&self, until: Instant, wakers: &[Waker]) {
         self.stop_by.store(until.as_nanos(), Ordering::Release);
         self.stop(wakers);
     }
 
-    /// Orders the workers to stop by `until`, unless they have to stop earlier already.
+    /// Orders the workers to stop by `until`, unless they must stop earlier already.
     pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
         let known = self.stops_by().filter(|known| *known < until && self.stops());
         self.stop_by(known.unwrap_or(until), wakers);
     }
 
-    /// Returns the time at which a drain ends, if one was set.
+    /// Returns the deadline of the drain, if one was set.
     pub(crate) fn stops_by(&self) -> Option<Instant> {
         let nanos = self.stop_by.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    /// Tells all to accept nothing, or to accept again.
+    /// Orders all workers to stop or resume accepting connections.
     pub(crate) fn hold(&self, is_held: bool, wakers: &[Waker]) {
         self.tell(wakers, || Order::Hold(is_held));
     }
 
-    /// Gives the worker that listens something to listen at.
+    /// Orders the accepting worker to listen at a new listener.
     pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
         let Some(worker) = self.workers.first() else { return };
         listeners.into_iter().for_each(|(id, one)| worker.tell(Order::Listen(id, one)));
@@ -212,27 +212,27 @@ impl Orders {
         self.tell(wakers, || Order::KeepDisk(order.clone()));
     }
 
-    /// Notes that a worker cannot open the device of a place.
+    /// Reports that a worker cannot open the device of a place.
     pub(crate) fn cannot_open(&self, place: usize, why: String) {
         self.complaints.add(Subject::Device(place), why);
     }
 
-    /// Takes the reason that a worker could not open the device of a place, if that was so.
+    /// Takes the report that a worker could not open the device of a place, if there is one.
     pub(crate) fn take_unopened(&self, place: usize) -> Option<String> {
         self.complaints.take(Subject::Device(place))
     }
 
-    /// Returns the listeners that turn people away.
+    /// Returns the listeners that refuse connections.
     pub(crate) fn turning(&self) -> &Marks {
         &self.turning
     }
 
-    /// Notes that the worker that listens cannot do so at a listener.
+    /// Reports that the accepting worker cannot listen at a listener.
     pub(crate) fn cannot_listen(&self, id: ListenerId, why: String) {
         self.complaints.add(Subject::Listener(id), why);
     }
 
-    /// Takes the reason that the worker that listens cannot do so, if that is so.
+    /// Takes the report that the accepting worker cannot listen, if there is one.
     pub(crate) fn take_complaint(&self, id: ListenerId) -> Option<String> {
         self.complaints.take(Subject::Listener(id))
     }
@@ -250,7 +250,8 @@ impl Orders {
         self.workers.iter().all(is_done)
     }
 
-    /// Notes that a worker drains and has nothing in flight: nothing of it will be at a device again.
+    /// Notes that a worker drains and has nothing in flight, so that it sends no more requests to
+    /// devices.
     pub(crate) fn quiet(&self, worker: usize) {
         self.workers[worker].quiet.store(true, Ordering::Release);
     }
@@ -260,7 +261,7 @@ impl Orders {
         self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }
 
-    /// Notes that another process has everything.
+    /// Notes that another process has taken over everything.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Release);
     }
@@ -282,7 +283,7 @@ impl Orders {
 }
 
 impl Line {
-    /// Adds an order. A worker that has ended hears nothing.
+    /// Adds an order to the queue of one worker; a worker that has ended does not read it.
     fn tell(&self, order: Order) {
         // Before the order, so that a worker that has done another one is not taken for done. Whoever
         // sees the count first finds the order in a later turn: the sender wakes the worker.

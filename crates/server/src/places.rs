@@ -1,8 +1,9 @@
-//! The devices of a server by their places: what workers, schedulers and counters know them by.
+//! The devices of a server by place: the index by which workers, schedulers and counters know a
+//! device.
 //!
-//! Devices come and go while the server runs. A place is given to another device when all workers have
-//! closed the one before, so that nothing of one is taken for the other's. Workers have queues of their
-//! own and do not look here.
+//! Devices come and go while the server runs. A place is reused for another device when all workers
+//! have closed the earlier one, so that the two are never confused. Workers have queues of their
+//! own and do not use this table.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
@@ -18,13 +19,13 @@ pub(crate) struct Places(RwLock<Vec<Place>>);
 #[derive(Debug)]
 struct Place {
     name: String,
-    /// `None`: it is gone.
+    /// The open device; `None` after its removal.
     volume: Option<Arc<Volume>>,
-    /// No worker has the device that is gone.
+    /// `true` if no worker has the removed device open any more.
     is_vacant: bool,
 }
 
-/// A device that is there.
+/// A device in its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) place: usize,
@@ -46,7 +47,8 @@ impl Places {
         self.0.read().expect("no holder of this lock panics")
     }
 
-    /// Returns a place for another device, if there is any: a new one as long as there are such.
+    /// Returns a place for another device: a new one, or a vacant one if all are used; `None` if
+    /// there is none.
     pub(crate) fn vacant(&self) -> Option<usize> {
         let all = self.read();
         match all.len() {
@@ -100,8 +102,8 @@ impl Places {
         }
     }
 
-    /// Removes the device in a place; it is closed with its last queue. `is_left` says that no worker has
-    /// one, so that another device may get the place.
+    /// Removes the device in a place; the device is closed with its last queue. `is_left` means
+    /// that no worker has it open, so that the place can be reused.
     pub(crate) fn remove(&self, place: usize, is_left: bool) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         (all[place].volume, all[place].is_vacant) = (None, is_left);

@@ -1,7 +1,7 @@
-//! Devices measured anew beside their tenants: who wants it, when it may be, and what becomes of what
-//! is found (docs/explanation/recalibration.md).
+//! Recalibration of devices beside their tenants: the requests for it, the permission to begin, and
+//! the use of its result (docs/explanation/recalibration.md).
 //!
-//! One thread does one measurement at a time. What is deliberately not here: the method
+//! One thread does one measurement at a time. Deliberately not here: the method
 //! (`qos::recalibrate`), and where models are kept (`live`).
 
 mod model_store;
@@ -35,10 +35,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// The least time between a device's measurement and its next automatic one.
 const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 
-/// The number of times that one recalibration gives way to load and starts again.
+/// The number of times that a recalibration gives way to load and starts again.
 const GIVE_WAY_MAX: u32 = 20;
 
-/// The number of attempts to reserve scratch space while an operator's change is in the way.
+/// The number of attempts to reserve scratch space while an operator's change blocks it.
 const SCRATCH_TRIES: u32 = 20;
 
 /// The time limit for the end of a cancelled recalibration.
@@ -47,7 +47,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// The time limit for probes to leave a namespace that an operator changes.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
 
-/// The reason that an automatic recalibration has ended.
+/// The reason that an automatic recalibration ends when the policy changes.
 const OTHER_POLICY: &str =
     "what the configuration or an operator says of the device is another since";
 
@@ -57,7 +57,7 @@ pub(crate) struct Tools {
     pub(crate) places: Arc<Places>,
     pub(crate) clock: Clock,
     pub(crate) accounts: Accounts,
-    /// The number of workers, and of the scheduler that the probes have.
+    /// The number of workers, which is also the number of the probes' scheduler.
     pub(crate) workers: usize,
     pub(crate) chosen: Chosen,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Tools {
 #[derive(Clone, Debug)]
 struct Policy {
     device: String,
-    /// If set, the device is measured without being asked, when it has drifted and is idle.
+    /// `true` if the device is recalibrated automatically, when it has drifted and is idle.
     is_automatic: bool,
     /// The time of little load after which the device counts as idle.
     idle_after: Duration,
@@ -76,7 +76,8 @@ struct Policy {
 /// The recalibration of a device that waits, runs, or was the last to end.
 struct Job {
     told: Recalibration,
-    /// The namespace that an operator has named: another one may get its name.
+    /// The scratch namespace as the operator named it, by number, since another namespace may get
+    /// the name.
     scratch: Option<NamespaceId>,
     /// The measured model that is held back until an operator accepts it.
     held: Option<DeviceModel>,
@@ -89,13 +90,14 @@ struct Job {
 #[derive(Default)]
 struct Jobs {
     policies: Vec<Policy>,
-    /// A device that is about to go: nothing of it is begun.
+    /// A device that is about to be removed, of which no job is begun.
     leaving: Option<String>,
     /// The jobs by device.
     jobs: BTreeMap<String, Job>,
-    /// The job whose probes may be in flight: the space that they may write to, and their orders.
+    /// The job whose probes may be in flight: the space that they may write to, and the switch to
+    /// stop them.
     probing: Option<(Option<Space>, Arc<Orders>)>,
-    /// `true` while another process takes over, and no recalibration begins.
+    /// `true` while another process takes over, when no recalibration begins.
     is_halted: bool,
 }
 
@@ -104,11 +106,11 @@ pub(crate) struct Recalibrations {
     tools: Tools,
     store: Arc<dyn ModelStore>,
     inner: Mutex<Jobs>,
-    /// Held while a model is stored and then used, so that both are the same model.
+    /// Held while a model is stored and then used, so that the stored and the used model are equal.
     modelling: Mutex<()>,
-    /// An operator has waited for that in vain.
+    /// `true` if an operator has waited for the models' lock in vain.
     is_stuck: AtomicBool,
-    /// Signals new work.
+    /// Notified when there is new work.
     news: Condvar,
 }
 
@@ -122,7 +124,8 @@ impl Policy {
         }
     }
 
-    /// Returns true if the policy lets a job go on. An operator's job goes on under every policy.
+    /// Returns `true` if the policy allows a job. A job of an operator is allowed under every
+    /// policy.
     fn wants(&self, job: &Job) -> bool {
         let asked = &job.told.asked;
         !job.told.automatic || self.is_automatic && self.scratch == asked.scratch
@@ -219,7 +222,7 @@ impl Recalibrations {
         }
     }
 
-    /// Begins nothing of a device any more, which is about to go.
+    /// Stops beginning jobs of a device that is about to be removed.
     ///
     /// # Errors
     /// The device is being measured.
@@ -246,7 +249,7 @@ impl Recalibrations {
         }
     }
 
-    /// Creates the recalibrations of these devices. Nothing runs before the [start](Self::start).
+    /// Creates the recalibrations of these devices. No thread runs before the [start](Self::start).
     pub(crate) fn new(
         tools: Tools,
         store: Arc<dyn ModelStore>,
@@ -308,7 +311,7 @@ impl Recalibrations {
         }
     }
 
-    /// Begins it for a device that has drifted, if that is to be.
+    /// Begins a recalibration of a device that has drifted, if its policy allows that.
     fn begin_automatically(&self, device: &str, now: Instant) {
         let mut inner = self.lock();
         let Policy { is_automatic, scratch, .. } = inner.policy(device);
@@ -324,7 +327,7 @@ impl Recalibrations {
         inner.jobs.insert(device.to_owned(), Job::new(device, asked, true, now));
     }
 
-    /// Returns the device to measure now.
+    /// Returns the device that is to be measured now, if there is one.
     fn due(&self, idle_since: &HashMap<String, Instant>) -> Option<String> {
         let now = self.tools.tenants.now();
         let inner = self.lock();
@@ -343,7 +346,7 @@ impl Recalibrations {
         inner.jobs.iter().find(is_due).map(|(device, _)| device.clone())
     }
 
-    /// Measures a device, and uses, holds back or refuses the found model.
+    /// Measures a device, and then uses, holds back or refuses the measured model.
     fn measure(&self, device: &str) {
         let orders = Arc::new(Orders::default());
         let Some(asked) = self.begin(device) else { return };
@@ -392,8 +395,8 @@ impl Recalibrations {
         Some(job.told.asked.clone())
     }
 
-    /// Reserves the scratch space that probes may overwrite. Nobody else gets the space before the
-    /// probes have ended.
+    /// Reserves the scratch space that probes may overwrite. No other user gets the space before
+    /// the probes have ended.
     fn scratch(
         &self,
         device: &str,
@@ -449,7 +452,7 @@ impl Recalibrations {
         }
     }
 
-    /// Uses what was found, or holds it back.
+    /// Uses the measured model of a device, or holds it back until an operator accepts it.
     fn found(
         &self,
         device: &str,
@@ -489,7 +492,7 @@ impl Recalibrations {
         }
     }
 
-    /// Makes the device use a model from now on, and keeps that model.
+    /// Makes the device use a model from now on, and stores the model.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,
@@ -520,7 +523,7 @@ impl Recalibrations {
         self.end_probes(&orders)
     }
 
-    /// Has probes end, and waits for that, but not for long.
+    /// Stops the probes, and waits for their end for a limited time.
     ///
     /// # Errors
     /// Probes are still in flight.
@@ -540,7 +543,7 @@ impl Recalibrations {
         }
     }
 
-    /// Ends all recalibrations and begins none while another process takes over; or allows them
+    /// Cancels all recalibrations and begins none while another process takes over, or allows them
     /// again.
     pub(crate) fn halt(&self, is_halted: bool) {
         self.lock().is_halted = is_halted;
@@ -550,6 +553,8 @@ impl Recalibrations {
         }
     }
 
+    /// Checks that a device exists and has a model, so that it can be recalibrated.
+    ///
     /// # Errors
     /// Fails if there is no such device, or it has no model.
     fn check_device(&self, device: &str) -> Result<(), Problem> {
@@ -557,8 +562,8 @@ impl Recalibrations {
     }
 }
 
-/// Tries something that a change which is being made may be in the way of, a bounded number of times.
-/// `rest` waits, and says whether to go on.
+/// Repeats an attempt that a change in progress may block, a bounded number of times. `rest` waits
+/// between attempts, and returns whether to go on.
 fn patiently<T>(
     mut attempt: impl FnMut() -> Result<T, Problem>,
     mut rest: impl FnMut() -> bool,

@@ -1,4 +1,4 @@
-//! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
+//! `nearflash serve`: devices below, sockets above, and a worker on each core between them.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod args;
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     tcp: TcpOptions,
     /// The largest number of connections of one worker.
     connections_max: usize,
-    /// Connections of all workers.
+    /// The number of connections that all workers together have room for.
     pub(crate) room: usize,
     /// The clock of all workers and the control plane.
     clock: Clock,
@@ -73,14 +73,14 @@ pub(crate) struct Plan {
     no_scheduler: bool,
     /// The NVMe fabric, created once a listener speaks NVMe.
     fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// The mailboxes of workers that have not started, and their orders, by worker.
+    /// The mailboxes and orders of the workers that have not started, by worker.
     boxes: Mutex<Vec<Option<(WorkerMailbox, Inbox)>>>,
     accounts: Accounts,
 }
 
 impl Plan {
-    /// Checks that this server can go on with the predecessor's connections, and takes over what the
-    /// predecessor knows of removed namespaces and listeners.
+    /// Checks that this server can serve the predecessor's connections, and takes over the
+    /// predecessor's record of removed namespaces and listeners.
     fn check_successor(
         &self,
         successor: &mut Successor,
@@ -94,7 +94,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes the scheduler of a worker's queue to a device.
+    /// Creates the scheduler of a worker's queue to a device.
     fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
         let slots = self.limits.in_flight;
         match self.no_scheduler {
@@ -122,7 +122,8 @@ impl Plan {
         self.spread.connections().len()
     }
 
-    /// Waits until all workers have ended, and closes the devices. Returns true if a worker failed.
+    /// Waits until all workers have ended, and closes the devices. Returns `true` if a worker
+    /// failed.
     fn await_ends(&self, threads: Vec<JoinHandle<()>>) -> bool {
         let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
         let failed = threads.into_iter().fold(false, join);
@@ -169,8 +170,7 @@ impl Plan {
         }
     }
 
-    /// Returns the objects that a successor can take over, and to which taken-over connections are
-    /// added.
+    /// Returns the parts that a successor takes over and to which taken-over connections are added.
     fn grounds(
         &self,
         doors: &mut Doors,
@@ -197,7 +197,7 @@ impl Plan {
     }
 }
 
-/// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
+/// Serves until SIGTERM or SIGINT arrives, or another process has taken over.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     let base = merge(&args)?;
@@ -235,7 +235,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     served
 }
 
-/// Runs the server. Takes the take-over out of `successor` when it begins.
+/// Runs the server. If it is a successor, begins the take-over and removes it from `successor`.
 fn serve(
     args: &Args,
     base: Config,
@@ -307,8 +307,8 @@ fn serve(
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns true if workers need packets beside streams. Without a listener of packets, streams cost
-/// what they would if there were no packets.
+/// Returns `true` if workers need the transport of packets beside streams. Without a listener of
+/// packets, streams have no additional cost.
 fn has_packets(listen: &[ListenAt]) -> bool {
     listen.iter().any(|at| matches!(at.endpoint, io::Endpoint::Packets(_)))
 }
@@ -319,8 +319,8 @@ fn take_ends(signals: &Signals) -> Result<(), String> {
     taken.map_err(|error| format!("cannot take signals: {error}"))
 }
 
-/// Announces that this process serves. A process that has taken over also records that; its service
-/// manager knows already.
+/// Announces that this process serves. A process that has taken over also logs that; its service
+/// manager has been told already.
 fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
     match taken_over {
         Some((office, about)) => office.has_taken_over(&about),
@@ -340,9 +340,8 @@ fn start_controller(mut controller: WorkerController, wakers: &[Waker]) -> Resul
     started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
 }
 
-/// Ends the whole process when a thread panics, so that its supervisor starts it again. With one
-/// worker gone, the others would seem to serve while connections and locks of that worker wait for
-/// ever.
+/// Ends the whole process when a thread panics, so that its supervisor restarts it. Without one
+/// worker, the server would seem to run while connections and locks of that worker wait for ever.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -351,12 +350,12 @@ fn end_with_any_thread() {
     }));
 }
 
-/// Finds the mistakes of a configuration, as `--check` does.
+/// Collects the mistakes of a configuration, for `--check`.
 pub fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
     Draft::of(base, config, Beside::default()).map(drop)
 }
 
-/// Returns the number of workers if so many can serve these devices.
+/// Returns the number of workers if so many can serve these devices, or an error.
 fn check_workers(workers: usize, specs: &[flash::Spec]) -> Result<usize, String> {
     match workers > 1 && specs.iter().any(Volume::is_of_one_worker) {
         true => Err(format!("{workers} workers: {ONE_WORKER}")),
@@ -435,7 +434,7 @@ fn plan(
     Ok((plan, controller, hand_over))
 }
 
-/// Starts the workers and waits until each can serve; the first of them accepts.
+/// Starts the workers and waits until each can serve. The first worker accepts connections.
 fn start<N: Way>(
     plan: &Arc<Plan>,
     listeners: Vec<(ListenerId, Listener)>,
@@ -468,7 +467,7 @@ fn await_workers(
     Ok(wakers.into_iter().map(|(_, waker)| waker).collect())
 }
 
-/// Runs a worker's thread.
+/// Runs a worker on the calling thread.
 fn work<N: Way>(
     plan: &Plan,
     number: usize,

@@ -1,4 +1,4 @@
-//! The protocols that a server speaks, behind one type, and where their sessions come from.
+//! The protocols that a server speaks, behind one session type, and the creation of their sessions.
 
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use worker::{NotUnpacked, Parts, Sessions};
 
 use crate::listen::Protocol;
 
-/// A session of any of them.
+/// A session of any supported protocol.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "its connection is boxed")]
 pub(crate) enum AnySession {
@@ -24,11 +24,11 @@ pub(crate) enum AnySession {
     Nbd(nbd::NbdSession),
 }
 
-/// Makes sessions by what their listener speaks.
+/// Creates sessions by the protocol of their listener.
 pub(crate) struct ByListener {
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// This worker's access to the fabric, once there is one.
+    /// This worker's access to the NVMe fabric, once a fabric exists.
     pub(crate) desk: Option<Rc<WorkerFabric>>,
     /// The number of the worker that the sessions belong to.
     pub(crate) worker: u16,

@@ -1,5 +1,5 @@
-//! The storage epoch of a server: a number that changes whenever acknowledged writes that were not
-//! flushed may have been lost.
+//! The storage epoch of a server: a number that changes whenever acknowledged but unflushed writes
+//! may have been lost.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,13 +8,13 @@ use crate::fabric::uuid_of;
 use crate::machine::machine_id;
 use crate::volumes::Volume;
 
-/// The kernel's identifier of its run, which differs after each start of the machine.
+/// The file with the kernel's boot identifier, which differs after each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Returns the storage epoch of a server with these devices.
 ///
-/// Files and block devices keep what was acknowledged as long as the machine runs; memory, as long as
-/// this process does. Zero stands for devices that keep it always.
+/// Files and block devices keep acknowledged writes as long as the machine runs; memory keeps them
+/// as long as this process runs. Zero stands for devices that keep acknowledged writes always.
 pub(crate) fn of<'a>(devices: impl IntoIterator<Item = &'a Volume>) -> u32 {
     let mut is_volatile = false;
     for device in devices {
@@ -26,13 +26,13 @@ pub(crate) fn of<'a>(devices: impl IntoIterator<Item = &'a Volume>) -> u32 {
     if is_volatile { number(&[&boot()]) } else { 0 }
 }
 
-/// Begins an epoch with a device that was added while the server runs, if there is none yet. An epoch
-/// that clients know already stays.
+/// Begins an epoch for a device that was added at run time, if no epoch exists. An epoch that
+/// clients know stays.
 pub(crate) fn begin(epoch: &AtomicU32, added: &Volume) {
     let _ = epoch.compare_exchange(0, of([added]), Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Returns a number made of these words that is not zero.
+/// Returns a nonzero hash of these words.
 fn number(words: &[&str]) -> u32 {
     let digest = uuid_of(words);
     u32::from_be_bytes([digest[12], digest[13], digest[14], digest[15]]).max(1)
@@ -42,8 +42,8 @@ fn boot() -> String {
     fs::read_to_string(BOOT_ID).unwrap_or_else(|_| machine_id())
 }
 
-/// Returns a name of this process that no later one has: its number, and its start in the clock's
-/// ticks since the machine's (`proc_pid_stat(5)`, field 22).
+/// Returns a unique name of this process: its number, and its start time in clock ticks since the
+/// machine's start (`proc_pid_stat(5)`, field 22).
 fn process() -> String {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let (_, rest) = stat.rsplit_once(')').unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::listen::ListenAt;
 
 /// The inputs from which tenants are built.
 pub(crate) struct Needs<'a> {
-    /// The configuration without the changes that were made while servers ran.
+    /// The configuration without live changes.
     pub(crate) base: &'a Config,
     /// The configuration with the changes.
     pub(crate) config: &'a Config,
@@ -31,9 +31,9 @@ pub(crate) struct Needs<'a> {
     pub(crate) tenants_max: usize,
 }
 
-/// Makes the tenants of a server: the configured ones with the changes since, and the default
-/// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. If a
-/// device is not known well, no promise is refused for its sake.
+/// Creates the tenants of a server: the configured ones with their live changes, and the default
+/// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. A
+/// device without a reliable model refuses no promise.
 pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
     let Needs { base, config, listen, .. } = needs;
     let (devices, are_known) = setups(config, needs.specs, mistakes);
@@ -115,7 +115,7 @@ fn key_of(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Makes devices use the models that were measured while servers ran.
+/// Makes devices use the models that earlier recalibrations measured.
 fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: contract::Instant) {
     for (device, kept) in &config.known.measured_models {
         let Ok(configured) = registry.devices().configured_model(device) else { continue };
@@ -128,7 +128,7 @@ fn use_measured_models(config: &Config, registry: &mut TenantRegistry, now: cont
     }
 }
 
-/// Registers a tenant as its specification says.
+/// Registers a tenant according to its specification.
 ///
 /// # Errors
 /// Fails if the promise is not admitted, or there is no room for the tenant.
@@ -144,8 +144,8 @@ pub(crate) fn register(
     Ok(())
 }
 
-/// Registers a tenant again. A promise that stayed although it did not fit into the measured model
-/// stays again.
+/// Registers a tenant again at a restart. A promise that had been kept although it did not fit into
+/// the measured model is kept again.
 pub(crate) fn register_again<T>(
     registry: &mut TenantRegistry,
     tenant: &str,
@@ -168,8 +168,8 @@ pub(crate) fn register_again<T>(
     })
 }
 
-/// Calls `what` while devices use the models that the configuration names. Returns `None` if `what`
-/// fails with these models, too.
+/// Calls `what` while devices use their configured models. Returns `None` if `what` fails with
+/// these models, too.
 fn by_configured_models<T>(
     registry: &mut TenantRegistry,
     measured: &[(String, DeviceModel)],
@@ -218,7 +218,7 @@ pub(crate) fn lead(at: &ListenAt, registry: &TenantRegistry) -> Result<Lead, Str
     Ok(Lead { protocol: at.protocol, namespace: at.namespace, stands })
 }
 
-/// Makes the default tenant, if it does not exist and clients of a new listener may belong to it.
+/// Creates the default tenant, if it does not exist and clients of a new listener may belong to it.
 ///
 /// # Errors
 /// Fails if there is no room for it.
@@ -264,8 +264,8 @@ pub(crate) fn setup(device: &spec::Device, spec: &Spec) -> Result<DeviceSetup, S
     setup_again(device, spec, None)
 }
 
-/// Sets up a device whose model was read before. That model is used if the file can no longer be
-/// read.
+/// Sets up a device whose model was read before. That model is used if the file cannot be read any
+/// more.
 fn setup_again(
     device: &spec::Device,
     spec: &Spec,
@@ -295,7 +295,7 @@ pub(crate) fn text_of(model: &DeviceModel) -> String {
     ModelFile::of("", "as it was named", model).to_toml()
 }
 
-/// Returns the model of this name: a published one, or a file.
+/// Returns the model of this name: a published model, or one from a file.
 ///
 /// # Errors
 /// The model cannot be read.

@@ -1,4 +1,4 @@
-//! Volumes of flash translation on members that no server serves: `nearflash ftl`.
+//! The commands of `nearflash ftl`: volumes of flash translation on members that no server serves.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use io::device::FileVolume;
 
 use crate::volumes::{FileMedia, explain, member_options, open_member, open_volume, shape};
 
-/// Bytes at the beginning of a member that are looked at for other data.
+/// Bytes at the beginning of a member that are searched for other data.
 const LOOKED_AT: usize = 1 << 20;
 
-/// Returns the path of a spec's member, which has to be a file.
+/// Returns the path of a spec's member, which must be a file.
 fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlWishes), String> {
     match &spec.source {
         Source::Ftl { member, wishes } => match &**member {
@@ -24,8 +24,7 @@ fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlWishes), String
     }
 }
 
-/// Makes a volume on a member that holds nothing. With `overwrite`, whatever the member holds is
-/// given up.
+/// Creates a volume on an empty member. With `overwrite`, the member's content is lost.
 ///
 /// # Errors
 /// Says what is wrong and what to do. Then nothing was written, unless the member fails.
@@ -69,8 +68,8 @@ pub fn show(spec: &Spec) -> Result<Described, String> {
     ftl::describe(&mut FileMedia::of(&file)?).map_err(|error| explain(&path, error))
 }
 
-/// Recovers the volume on a member in memory, and compares all its pages with their checksums.
-/// Nothing is written.
+/// Checks a volume: recovers it in memory, and compares all its pages with their checksums. Nothing
+/// is written.
 ///
 /// # Errors
 /// Says what is wrong and what to do.

@@ -1,10 +1,10 @@
-//! A new process takes over from the one that runs, with its connections
+//! The take-over: a new process replaces the running one, with its connections
 //! (docs/adr/0009-upgrade.md).
 //!
-//! Every server that has an upgrade socket has a thread for the [hand-over](hand_over). In the
-//! older process it acts as the [predecessor], in the newer one it begins as the [successor]. They
-//! talk in the messages of `proto::takeover`. This module deliberately leaves out how a connection
-//! leaves its worker and lands at another, which is the same as between two workers.
+//! Every server with an upgrade socket has a thread for the [hand-over](hand_over). In the older
+//! process the thread acts as the [predecessor]; in the newer one it begins as the [successor].
+//! They exchange the messages of `proto::takeover`. This module deliberately leaves out how a
+//! connection leaves its worker and lands at another, which works as between two workers.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod anew;

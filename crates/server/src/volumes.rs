@@ -23,8 +23,8 @@ pub(crate) use translated::{
     FileMedia, ONE_WORKER, explain, member_options, open_member, open_volume, shape,
 };
 
-/// Scratch buffers of a queue: compare-and-writes and requests finer than the device's granularity
-/// that run at the same time on one worker.
+/// Scratch buffers of a queue: the number of compare-and-writes and of requests finer than the
+/// device's granularity that run at the same time on one worker.
 const SCRATCH: usize = 4;
 
 /// An opened device, from which each worker gets a queue.
@@ -44,14 +44,14 @@ enum Storage {
     Ftl(Translated),
 }
 
-/// Returns a queue to no device, in the place of a device that is gone.
+/// Returns a queue to no device, for the place of a removed device.
 pub fn nothing() -> Decorated<AnyDevice> {
     Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
 }
 
 /// A worker's queue to a device.
 pub enum AnyDevice {
-    /// A device that keeps nothing.
+    /// A device that discards writes and reads zeroes.
     Null(Null),
     /// Memory of this process.
     Mem(Exclusive<MemQueue>),
@@ -69,15 +69,15 @@ pub enum AnyDevice {
 pub enum Through<'a> {
     /// Through the worker's ring.
     Ring(&'a Ring),
-    /// Through threads of its own, which wake the worker.
+    /// Served by threads of its own, which wake the worker.
     Threads(Waker),
 }
 
 impl Volume {
-    /// A number of blocks that no device reaches: the largest size of a namespace.
+    /// The block count that stands for an unknown size: the largest possible size of a namespace.
     pub const UNKNOWN_BLOCKS: u64 = (1 << 60) - 1;
 
-    /// Opens what the spec names.
+    /// Opens the device that the spec names.
     pub fn open(spec: &Spec) -> Result<Volume, String> {
         let storage = match &spec.source {
             Source::Null { bytes } => Storage::Null { blocks: bytes / BLOCK_BYTES as u64 },
@@ -114,7 +114,8 @@ impl Volume {
         Volume { storage, locks: Arc::new(locks), spec: spec.clone() }
     }
 
-    /// Opens the device of a spec that another process has open, with the files that it passes on.
+    /// Opens the device of a spec that another process has open, through the files that it passes
+    /// on.
     pub fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
         let Source::File { path, bytes, .. } = &spec.source else { return Volume::open(spec) };
         let options = FileOptions::default();
@@ -148,13 +149,13 @@ impl Volume {
         }
     }
 
-    /// Returns true if one worker alone can serve the device.
+    /// Returns `true` if only a single worker can serve the device.
     pub(crate) fn is_of_one_worker(spec: &Spec) -> bool {
         matches!(spec.source, Source::Ftl { .. })
     }
 
-    /// Ends the service of a device that no worker has a queue to, so that the next start finds it
-    /// in order.
+    /// Closes a device in order, once no worker has a queue to it, so that the next start needs no
+    /// recovery.
     pub(crate) fn close(&self) {
         if let Storage::Ftl(volume) = &self.storage {
             volume.close();
@@ -210,7 +211,7 @@ impl Volume {
         matches!(&self.storage, Storage::File(volume) if volume.can_grow())
     }
 
-    /// Makes the device larger, if it has fewer blocks.
+    /// Enlarges the device to so many blocks, if it has fewer.
     pub fn grow(&self, blocks: u64) -> Result<(), String> {
         match &self.storage {
             _ if blocks <= self.blocks() => Ok(()),
@@ -223,8 +224,7 @@ impl Volume {
         }
     }
 
-    /// Makes a device that has grown as small as before, if it has more blocks. The blocks must be
-    /// unused.
+    /// Shrinks a device that was enlarged back to so many blocks. The cut blocks must be unused.
     pub fn cut(&self, blocks: u64) -> Result<(), String> {
         match &self.storage {
             _ if blocks >= self.blocks() => Ok(()),
@@ -233,7 +233,7 @@ impl Volume {
         }
     }
 
-    /// Makes a range read as zeroes, in which nothing is in flight.
+    /// Zeroes a range in which no request is in flight.
     pub fn blank(&self, first: u64, blocks: u64) -> Result<(), String> {
         match &self.storage {
             Storage::File(volume) => volume.blank(first, blocks).map_err(|error| error.to_string()),
@@ -265,8 +265,8 @@ impl Volume {
         self.blocks() * BLOCK_BYTES as u64
     }
 
-    /// Returns true if queues transfer directly between the device and a worker's buffers, so that
-    /// it pays to register these.
+    /// Returns `true` if queues transfer directly between the device and a worker's buffers, so
+    /// that registering the buffers pays.
     pub fn is_direct(&self) -> bool {
         match &self.storage {
             Storage::File(_) => true,
@@ -275,7 +275,7 @@ impl Volume {
         }
     }
 
-    /// Opens the queue of worker number `worker`, of which this is the `n`-th device.
+    /// Opens the queue of worker number `worker`. The device is the `n`-th of the worker.
     pub fn open_queue(
         &self,
         through: &Through<'_>,

@@ -16,7 +16,7 @@ const STUCK_MAX: Duration = Duration::from_millis(10);
 /// The pause between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits for a condition at most this long; returns `false` if that is too short.
+/// Waits for a condition until the time limit; returns `false` if it did not become true.
 pub(crate) fn until(clock: &Clock, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let end = clock.now() + most;
     while !is_so() {
@@ -28,8 +28,8 @@ pub(crate) fn until(clock: &Clock, most: Duration, mut is_so: impl FnMut() -> bo
     true
 }
 
-/// Takes the lock of changes. Waits for the change under way, but not for long, and hardly at all
-/// after another caller has waited in vain (`is_stuck`). So a disk that hangs holds few threads.
+/// Takes the lock of changes. Waits a while for the change under way, or hardly at all after
+/// another caller has waited in vain (`is_stuck`). So a disk that hangs holds few threads.
 ///
 /// # Errors
 /// Fails if it is locked for long.

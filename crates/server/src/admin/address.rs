@@ -18,9 +18,9 @@ const SYSTEM_DIRECTORY: &str = "/run/nearflash";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Wanted {
-    /// No.
+    /// No admin API.
     Nowhere,
-    /// Yes, there.
+    /// An admin API at these addresses.
     At(Vec<AdminAddress>),
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn needs(address: &AdminAddress) -> String {
     )
 }
 
-/// Returns the socket address to listen at. It must be an IP address, since a name may resolve to
-/// another address tomorrow.
+/// Returns the socket address to listen at. It must be an IP address, since the address of a name
+/// may change.
 pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
     let ip = host.parse().map_err(|_| {

@@ -23,7 +23,7 @@ impl Effective {
         toml::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// Returns what holds by a configuration.
+    /// Returns the effective configuration of a configuration.
     ///
     /// # Errors
     /// Fails with all limits that are invalid.

@@ -1,4 +1,4 @@
-//! A device model that was measured, and takes the place of the one that the configuration names.
+//! A measured device model that replaces the model of the configuration.
 
 use qos::{DeviceModel, ModelFile};
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,19 @@ use sha2::{Digest, Sha256};
 pub(crate) struct KeptModel {
     /// The model in the format of a model file.
     model: String,
-    /// The SHA-256 of the model that the configuration named, as a model file: if it names another
-    /// one, that counts.
+    /// The SHA-256 of the configured model at the time of the measurement. If the configuration
+    /// names another model, that one is used.
     over: String,
 }
 
 impl KeptModel {
-    /// Returns a model as it is kept instead of the configured one.
+    /// Returns a measured model as it is kept in place of the configured one.
     pub(crate) fn of(model: &DeviceModel, configured: &DeviceModel) -> KeptModel {
         let model = ModelFile::of("", "beside tenants", model).to_toml();
         KeptModel { model, over: digest(configured) }
     }
 
-    /// Returns the model, if the configuration still names the model that it has replaced.
+    /// Returns the measured model, if the configuration still names the model that it replaced.
     ///
     /// # Errors
     /// Fails with the reason why it is not used.

@@ -42,7 +42,7 @@ pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, Stri
     }
 }
 
-/// Returns the range of a number, to be told instead of the number's Rust type.
+/// Returns the range of a number, for a message, in place of the number's Rust type.
 fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
     let most = match expected {
         "u8" => u64::from(u8::MAX),

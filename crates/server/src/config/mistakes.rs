@@ -1,9 +1,9 @@
-//! Mistakes of a configuration, collected so that all are told at once, each with its place.
+//! Mistakes of a configuration, collected so that all are reported at once, each with its place.
 //!
-//! Code that finds a mistake goes on with a stand-in. So independent mistakes are found too, and
-//! mistakes that only follow from another one are not. A mistake knows its table, entry and key. Its
-//! line is looked up when the mistake is told. Settings of the command line, and settings changed
-//! while servers ran, have no line.
+//! Code that finds a mistake continues with a stand-in. So independent mistakes are found too, and
+//! mistakes that only follow from another one are not. A mistake knows its table, entry and key.
+//! Its line is looked up for the report. Settings of the command line, and settings changed at run
+//! time, have no line.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -12,7 +12,7 @@ use spec::Place;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The most mistakes that are told at a time.
+/// Maximum number of mistakes in a report.
 const TOLD_MAX: usize = 20;
 
 /// Returns the line of a place, from 1, in a file of this text.
@@ -92,7 +92,8 @@ impl Mistakes {
         if mistakes.is_empty() { Ok(made) } else { Err(mistakes) }
     }
 
-    /// Returns the mistakes, one a line, sorted by their lines in `file`, which is a path and a text.
+    /// Returns the mistakes, one a line, sorted by their lines in `file`, which is a path and a
+    /// text.
     pub fn told(&self, file: Option<(&Path, &str)>) -> String {
         // What cannot be understood has its lines already.
         let parsed = file.and_then(|(_, text)| DeTable::parse(text).ok());
@@ -135,7 +136,7 @@ impl From<Mistakes> for String {
     }
 }
 
-/// Makes a mistake that has no place in a file.
+/// Creates a mistake that has no place in a file.
 impl From<String> for Mistakes {
     fn from(what: String) -> Mistakes {
         Mistakes::at(None, what)

@@ -8,7 +8,7 @@ use worker::{Namespace, Namespaces};
 
 use super::{Config, Mistakes};
 
-/// The room for namespaces on a device.
+/// The space for namespaces on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// The place of the device in the server's table of devices.

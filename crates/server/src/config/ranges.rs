@@ -11,7 +11,7 @@ const LISTENERS: u64 = NUMBER_MAX as u64;
 const NAMESPACES: u64 = Namespaces::NUMBER_MAX as u64;
 const U32: u64 = u32::MAX as u64;
 
-/// The most connections that can be configured: more than any process has descriptors.
+/// The maximum of configured connections: more than any process has descriptors.
 const CONNECTIONS_MAX: u64 = 1 << 24;
 
 /// The ranges: table, key, least and most.
@@ -40,7 +40,7 @@ const RANGES: [(&str, &str, u64, u64); 22] = [
     ("limits", "drain_seconds", 1, 3600),
 ];
 
-/// Returns the range of a key's number; `None` if the key has no whole number.
+/// Returns the allowed range of a key's number; `None` if the key has no whole number.
 pub(super) fn of(table: &str, key: &str) -> Option<RangeInclusive<u64>> {
     let found = RANGES.iter().find(|(t, k, ..)| (*t, *k) == (table, key));
     found.map(|(_, _, least, most)| *least..=*most)
@@ -61,8 +61,8 @@ pub(super) fn words(range: &RangeInclusive<u64>) -> String {
     }
 }
 
-/// Returns the number if it is in its range. The error says what was expected. The table must not be
-/// a repeated one.
+/// Returns the number if it is in its range, or an error with the expected range. The table must
+/// not be a repeated one.
 pub(super) fn check(table: &str, key: &str, n: u64) -> Result<u64, String> {
     let range = of(table, key).expect("every number has a range");
     match range.contains(&n) {

@@ -1,7 +1,7 @@
-//! Reading of a configuration from its file. All mistakes of form are told at once.
+//! Reading of a configuration from its file. All mistakes of form are reported at once.
 //!
-//! A mistake of TOML's syntax ends the search, since the meaning of the rest is unknown. In a file of
-//! valid syntax, a value of a wrong form is taken out and the rest is read again.
+//! A mistake of TOML's syntax ends the search, since the meaning of the rest is unknown. In a file
+//! of valid syntax, a value of a wrong form is removed and the rest is read again.
 
 use std::ops::Range;
 use std::path::Path;

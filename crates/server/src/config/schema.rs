@@ -34,8 +34,8 @@ nqn = \"nqn.2014-08.org.example:h\"
 [limits]
 ";
 
-/// The keys whose defaults depend on the entry's position, on the machine, or on other entries. The
-/// descriptions of these keys say the defaults.
+/// The keys whose defaults depend on the entry's position, on the machine, or on other entries.
+/// Their descriptions state the defaults.
 const OF_THEIR_PLACE: [(&str, &str); 6] = [
     ("namespace", "name"),
     ("namespace", "number"),
@@ -135,7 +135,7 @@ fn property<'a>(
     of["properties"].get_mut(key)?.as_object_mut()
 }
 
-/// Removes defaults that say nothing: nulls and tables.
+/// Removes empty defaults: nulls and tables.
 fn without_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

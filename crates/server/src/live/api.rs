@@ -1,4 +1,4 @@
-//! The server as its admin API sees it.
+//! The operations of the admin API on a running server.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! A log of changes to tenants since the state file was written. Each change appends a line to a
-//! file beside the state file, so that keeping one tenant costs the same with ten thousand of them.
+//! file beside the state file, so that the cost of storing one tenant does not depend on their
+//! number.
 //!
 //! A line begins with the version of the state file that it applies to, and a number that counts on
 //! from the file's generation. The SHA-256 of the line and the change in JSON follow. So lines for
-//! another version of the state file are recognized, wherever a crash left them. Each line is
-//! durable before the next begins: only the last line can be torn, and then nobody was told of its
-//! change.
+//! another version of the state file are recognized after any crash. Each line is durable before
+//! the next begins: only the last line can be torn, and then its change was not confirmed.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ use super::files::{self, BYTES_MAX, Directory, Written, digest};
 /// The beginning of a line.
 const FORMAT: &str = "nearflash-change 1";
 
-/// Bytes that lines may have together before the state file is written whole again, however small it
-/// is. A larger one: as many as it has, so that this costs each change no more than it does itself.
+/// Bytes of lines from which on a small state file is written anew. A larger state file is written
+/// anew when the lines have as many bytes as it has, so that the cost per change stays constant.
 const BYTES_MIN: u64 = 256 << 10;
 
 /// A writing of the state file.
@@ -35,9 +35,9 @@ pub(super) struct Over {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 enum Now {
-    /// The tenant is this one, whatever the configuration says.
+    /// The tenant has these settings, whatever the configuration says.
     Is(spec::Tenant),
-    /// Gone, though the configuration has it.
+    /// The tenant was removed, although the configuration has it.
     Gone,
     /// The tenant is as configured.
     AsConfigured,
@@ -71,25 +71,25 @@ impl Step {
     }
 }
 
-/// The lines over one writing of the state file; see the module.
+/// The lines for one version of the state file; see the module.
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     path: PathBuf,
     over: Over,
-    /// Open once there is a line.
+    /// The log's file, open once there is a line.
     file: Option<Written>,
-    /// Of all lines, and at most.
+    /// The bytes of all lines, and their maximum.
     bytes: u64,
     bytes_max: u64,
 }
 
 impl ChangeLog {
-    /// Returns a log without lines, over a state file of this size.
+    /// Returns a log without lines, for a state file of this size.
     pub(super) fn new(path: PathBuf, over: Over, state_bytes: u64) -> ChangeLog {
         ChangeLog { path, over, file: None, bytes: 0, bytes_max: state_bytes.max(BYTES_MIN) }
     }
 
-    /// Goes on behind the lines that were found.
+    /// Continues behind the lines that were found.
     pub(super) fn go_on(&mut self, bytes: u64) -> io::Result<()> {
         self.file = Some(Written::go_on(&self.path)?);
         self.bytes = bytes;
@@ -101,8 +101,8 @@ impl ChangeLog {
         self.bytes < self.bytes_max
     }
 
-    /// Stores a change under this number. A restart finds the change once this has returned. After an
-    /// error the log must not be used again, and a restart may find the change or not.
+    /// Stores a change under this number. Once this has returned, a restart finds the change. After
+    /// an error the log must not be used again, and a restart may find the change or not.
     pub(super) fn append(&mut self, number: u64, steps: &[Step]) -> io::Result<()> {
         let line = self.line(number, steps)?;
         if let Some(file) = &mut self.file {
@@ -131,7 +131,7 @@ fn head(over: &Over, number: u64) -> String {
     format!("{FORMAT} over {} {} number {number}", over.generation, over.sum)
 }
 
-/// Makes the file with a first line. What is left there of another state file is not gone on with.
+/// Creates the file with a first line. Lines for another version of the state file are dropped.
 fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
     files::remove_if_there(path)?;
     let directory = Directory::of(path)?;
@@ -148,7 +148,7 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     steps: Vec<Step>,
-    /// Lines that are whole and over the state file, and their bytes.
+    /// The number of whole lines for the present state file, and their bytes.
     pub(super) lines: u64,
     pub(super) bytes: u64,
     /// `true` if text follows that is no line: a crash has cut a line, or the log belongs to
@@ -159,13 +159,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Makes the changes.
+    /// Applies the changes.
     pub(super) fn apply(self, changes: &mut Changes) {
         self.steps.into_iter().for_each(|step| step.apply(changes));
     }
 }
 
-/// Reads the lines over a writing of the state file.
+/// Reads the lines for a version of the state file.
 ///
 /// # Errors
 /// Fails if the file cannot be read, if it is too large, or if a whole line of it needs another
@@ -206,7 +206,7 @@ fn is_over(found: &str, over: &Over) -> bool {
     found.contains(&format!(" over {generation} {sum} number "))
 }
 
-/// Returns the head and the content of a whole line.
+/// Returns the head and the content of a line if it is whole.
 fn whole(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (head, rest) = line.split_once(" sha256 ")?;

@@ -44,11 +44,11 @@ pub struct Changes {
     /// The reservations of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
-    /// The text of the models that operators have named, by device, as of the change. A model whose
-    /// file is gone must not keep a server from starting.
+    /// The text of the models that operators have named, by device, as of the change. So a server
+    /// starts even if a model's file is gone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named_models: BTreeMap<String, String>,
-    /// Models that were measured, by device.
+    /// Measured models, by device.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) models: BTreeMap<String, KeptModel>,
     /// The identities of the disks that have served, by device.
@@ -62,7 +62,8 @@ impl Changes {
         self.own_name.is_some() || !base.leaves_name()
     }
 
-    /// Returns these changes with the name of the unnamed subsystem, which may change by itself.
+    /// Returns these changes with the name of the unnamed subsystem, which may change with the
+    /// machine's name.
     pub(crate) fn of(self, base: &Config) -> Changes {
         let own_name = match self.own_name {
             None if base.leaves_name() => Some(crate::machine::own_name()),
@@ -98,8 +99,8 @@ impl Changes {
         lines
     }
 
-    /// Returns a configuration with these changes made, and with numbers and names where it leaves
-    /// them out.
+    /// Returns a configuration with these changes applied, and with its default numbers and names
+    /// filled in.
     pub fn made_to(&self, base: &Config) -> Config {
         let number = |namespace: &Namespace| namespace.number.unwrap_or_default();
         let nqn = Subsystem::name;
@@ -124,13 +125,13 @@ impl Changes {
         config
     }
 
-    /// Returns true if an access state is kept for a listener of this number.
+    /// Returns `true` if an access state is kept for a listener of this number.
     pub(crate) fn names_way(&self, number: u16) -> bool {
         let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
         ana.any(|ana| ana.listener == number)
     }
 
-    /// Returns the changed subsystems, without states of listeners that are gone.
+    /// Returns the changed subsystems, without access states of removed listeners.
     fn subsystems_over(&self, listen: &[Listener]) -> Changed<String, Subsystem> {
         let mut all = self.subsystems.clone();
         let each = all.values_mut().flatten();
@@ -138,7 +139,7 @@ impl Changes {
         all
     }
 
-    /// Returns the listeners of a configuration with these changes made, by number.
+    /// Returns the listeners of a configuration with these changes applied, by number.
     fn listeners_of(&self, base: &Config) -> Vec<Listener> {
         let mut all = base.numbered_listeners(&self.added_listeners());
         for (number, change) in &self.listeners {

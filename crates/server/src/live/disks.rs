@@ -1,8 +1,9 @@
-//! Devices that are opened and closed while the server runs.
+//! Devices that are opened and closed at run time.
 //!
-//! A new one is opened by this process, then by each worker between two of its turns, and only then
-//! kept: nothing leads to it before it has a namespace. If one of them cannot, all is undone. One that
-//! goes has no namespace and no tenant; workers close it when nothing is on its way to it any more.
+//! A new device is opened by this process, then by each worker between two of its turns, and is
+//! only then stored: it is not used before it has a namespace. If a worker cannot open it, all
+//! steps are undone. A device to be removed has no namespace and no tenant; workers close it when
+//! no request is on its way to it.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::storage_epoch;
 use crate::tenancy;
 use crate::volumes::{ONE_WORKER, Volume};
 
-/// Keeps the identities of the disks that serve, where they are not kept yet.
+/// Stores the identities of the served disks, if they are not stored yet.
 pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
     let mut changes = inner.changes.clone();
     let names = inner.world.config.device_names();
@@ -93,7 +94,7 @@ impl Devices<'_> {
         })
     }
 
-    /// Closes a device on which nothing is.
+    /// Closes a device without namespaces and tenants.
     pub(super) fn close(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
         let disk = self.find_device(inner, name)?;
         let others: Vec<_> =
@@ -142,7 +143,7 @@ impl Devices<'_> {
         found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, known))
     }
 
-    /// Opens a device here and by all workers; nothing is on it yet.
+    /// Opens a device in this process and in all workers.
     fn start_device(&self, inner: &Inner, config: &spec::Device) -> Result<Disk, Problem> {
         self.0.gate()?;
         spec::check_name(&config.name).map_err(invalid)?;
@@ -180,7 +181,7 @@ impl Devices<'_> {
         Ok(disk)
     }
 
-    /// Closes a device that was just opened.
+    /// Closes a device that was opened for a change that failed.
     fn stop_device(&self, disk: &Disk) {
         let left = self.leave_device(disk);
         if let Err(problem) = &left {
@@ -190,7 +191,7 @@ impl Devices<'_> {
         self.device_is_gone(disk, left.is_ok());
     }
 
-    /// Has all workers close a device, if nothing is on it.
+    /// Orders all workers to close a device without namespaces and tenants.
     fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
         if !self.0.wait_until(|| !self.0.has_older()) {
             let message = "the process before this one still has the device; try again";
@@ -235,7 +236,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Removes a device that, if `is_left`, no worker has any more.
+    /// Removes a closed device. `is_left` means that no worker has it open any more.
     fn device_is_gone(&self, disk: &Disk, is_left: bool) {
         self.0.ground.places.remove(disk.place, is_left);
         if let Some(recalibrations) = self.0.recalibrations() {
@@ -243,7 +244,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Has all workers open a device, or close it, and waits until they have.
+    /// Orders all workers to open or close a device, and waits until they have.
     fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
         let gate = self.0.gate()?;
         gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
@@ -259,8 +260,8 @@ impl Devices<'_> {
         }
     }
 
-    /// Opens the devices that another configuration has more, and names what only a restart can do.
-    /// Those that it has no more stay until nothing is on them.
+    /// Opens the additional devices of another configuration, and names the differences that need a
+    /// restart. Devices that the configuration lacks stay until they are unused.
     ///
     /// # Errors
     /// A device cannot be opened; then none is.
@@ -304,7 +305,7 @@ impl Devices<'_> {
         Ok((opened, later))
     }
 
-    /// Takes back what was opened for a configuration that is refused.
+    /// Closes the devices that were opened for a configuration that was refused.
     pub(super) fn close_again(&self, opened: &[Disk]) {
         opened.iter().for_each(|disk| self.stop_device(disk));
     }
@@ -342,7 +343,7 @@ impl Devices<'_> {
     }
 }
 
-/// Refuses what would take all of the machine's memory: the process would end.
+/// Refuses a device that would take all of the machine's memory.
 fn check_memory(spec: &Spec) -> Result<(), Problem> {
     let source = match &spec.source {
         Source::Ftl { member, .. } => member,

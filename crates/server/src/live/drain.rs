@@ -1,4 +1,4 @@
-//! The drain of the whole server, as SIGTERM orders it: nothing of it is kept, and it is not taken back.
+//! The drain of the whole server, as by SIGTERM. A drain is not stored and cannot be undone.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use control::admin::{Code, Drain, DrainServer, DrainState, Problem};
 
 use super::reconciler::Reconciler;
 
-/// The drains of the whole server, and the process that takes over instead.
+/// The state of the server's drain, and whether a take-over forbids one.
 #[derive(Default)]
 pub(super) struct Drains {
-    /// `true` if another process may take over, so that this one may not drain. Nothing is waited
-    /// for under this lock: an operator may stop a server because its disk hangs.
+    /// `true` if another process may take over, so that this one may not drain. The lock is held
+    /// only for an instant, since an operator may stop a server because its disk hangs.
     is_given: Mutex<bool>,
 }
 

@@ -1,9 +1,9 @@
-//! The calls by which the state file and its log are written: in one place, so that a test can say
-//! which of them a power cut may undo.
+//! The file calls that write the state file and its log, in one place, so that a test can enumerate
+//! what a power cut may undo.
 //!
-//! What is assumed of a file system is little. What was written to a file is there after a power cut
-//! once the file is synced. A name that was made, moved or removed is so once its directory is synced;
-//! until then each of these may be or not be, whatever became of the others.
+//! The assumptions about a file system are weak. Written data survives a power cut once the file is
+//! synced. A created, moved or removed name survives once its directory is synced; until then each
+//! such change may be lost, independently of the others.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,11 +18,11 @@ pub(super) mod power;
 /// Bytes of the largest file that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
 
-/// A file that is written, by its owner, who alone may read it.
+/// A file being written by its owner, who alone may read it.
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,
-    /// If set, the file existed before, so that its mode is durable.
+    /// `true` if the file existed before, so that its permissions are durable.
     is_old: bool,
     #[cfg(test)]
     id: power::FileId,
@@ -87,7 +87,7 @@ pub(super) fn sync_if_there(path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A directory, opened before it is needed: that may fail, for want of descriptors or rights.
+/// A directory, opened in advance because opening may fail for lack of descriptors or rights.
 #[derive(Debug)]
 pub(super) struct Directory(File);
 

@@ -1,4 +1,4 @@
-//! The parts of a running server that never change, on which its changes work.
+//! The parts of a running server that never change, which its changes use.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Ground {
     pub(crate) clock: Clock,
     pub(crate) tenants: Tenants,
     pub(crate) tcp: TcpOptions,
-    /// Everybody may be let in from everywhere.
+    /// `true` if the operator allows access to everybody from everywhere.
     pub(crate) insecure: bool,
     /// The default time limit of a drain.
     pub(crate) drain_limit: Duration,

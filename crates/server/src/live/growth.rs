@@ -1,8 +1,9 @@
-//! Devices that are made larger for a change, and what that must not do whatever becomes of it.
+//! Devices that are enlarged for a change, without side effects on others.
 //!
-//! A namespace without a size has the rest of its device, and a device that is a file has as much as the
-//! file. So the sizes of those are written down before a file grows, as what they are, but for a reload,
-//! which says them or is refused; and a file is cut back when the change is not made that it has grown for.
+//! A namespace without a size has the rest of its device, and a device that is a file is as large
+//! as the file. So before a file grows, the sizes of such namespaces are fixed at their present
+//! values, except in a reload, which states them or is refused. If the change fails, the file is
+//! cut back.
 
 use std::sync::Arc;
 
@@ -14,8 +15,7 @@ use crate::config::{Config, Space};
 use crate::places::Places;
 use crate::volumes::Volume;
 
-/// The blocks of a device that a change needs: a range that nobody else uses and that reads as
-/// zeroes.
+/// The blocks of a device that a change needs: an unused range that reads as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) device: usize,
@@ -26,14 +26,13 @@ pub(super) struct Need {
 /// The state before devices are enlarged.
 #[derive(Default)]
 pub(super) struct Growth {
-    /// The devices, with the blocks that they had.
+    /// The devices, with their former sizes in blocks.
     devices: Vec<(Arc<Volume>, u64)>,
-    /// The previously kept changes, if sizes were written down since.
+    /// The previously stored changes, if sizes were fixed since.
     before: Option<Changes>,
 }
 
-/// Writes down the sizes of the namespaces that have the rest of a device which a change makes
-/// larger.
+/// Fixes the sizes of the namespaces that have the rest of a device which a change enlarges.
 ///
 /// # Errors
 /// The sizes cannot be stored; then no device may grow.
@@ -65,7 +64,7 @@ pub(super) fn write_sizes_down(
     Ok(growth)
 }
 
-/// Refuses a configuration by which a device grows that a namespace has the rest of.
+/// Refuses a configuration that enlarges a device if a namespace has the rest of it.
 pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem> {
     for space in &world.spaces {
         let device = space.place.device;
@@ -87,8 +86,7 @@ pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem>
     Ok(())
 }
 
-/// Returns the namespaces that have the rest of a device, because they are configured without a
-/// size.
+/// Returns the namespaces without a configured size, which extend to the end of their device.
 fn with_the_rest<'a>(
     config: &'a Config,
     spaces: &'a [Space],
@@ -114,7 +112,7 @@ impl Growth {
         Ok(())
     }
 
-    /// Makes the devices as small as before, because the change was not made.
+    /// Shrinks the devices to their former sizes, because the change failed.
     pub(super) fn take_back(self, inner: &mut Inner) {
         if self.devices.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The configuration of a running server, as it is while it changes: everything that the lock of
+//! The configuration of a running server while it changes: everything that the lock of
 //! [`Live`](super::Live) protects.
 
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use super::world::World;
 use crate::config::Config;
 use crate::listen::ListenAt;
 
-/// A server's configuration with the changes made that operators asked for, and what derives from it.
+/// A server's configuration with its live changes, and the state derived from them.
 pub(super) struct Inner {
-    /// Without the changes.
+    /// The configuration without live changes.
     pub(super) base: Config,
     /// The index of each tenant in the configuration, by name.
     pub(super) places: HashMap<String, usize>,
@@ -35,12 +35,12 @@ pub(super) struct Inner {
     pub(super) removals: Removals,
     /// `true` while another process takes over, and this one may not change the state file.
     pub(super) is_frozen: bool,
-    /// `true` if reservations have to be kept when the take-over has failed.
+    /// `true` if reservations must be stored after a failed take-over.
     pub(super) keeps_later: bool,
 }
 
 impl Inner {
-    /// Stores these changes in place of the present ones.
+    /// Stores these changes, and makes them the present ones.
     pub(super) fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
         self.check_thawed()?;
         let changes = changes.of(&self.base);
@@ -56,7 +56,7 @@ impl Inner {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }
 
-    /// Stores the values of these tenants; `None` means as configured. The cost does not depend on
+    /// Stores the state of these tenants; `None` means as configured. The cost does not depend on
     /// the number of other tenants.
     pub(super) fn keep_few(
         &mut self,
@@ -103,7 +103,7 @@ impl Inner {
         self.world = Arc::new(World { config, spaces, nvme });
     }
 
-    /// Stores these reservations.
+    /// Stores these reservations, with the other changes unchanged.
     pub(super) fn keep_those(&mut self, reservations: Vec<KeptReservation>) -> Result<(), Problem> {
         if reservations == self.changes.reservations && !self.is_in_doubt() {
             return Ok(());
@@ -113,7 +113,7 @@ impl Inner {
     }
 }
 
-/// Changes tenants, and returns their former values.
+/// Replaces the changes of some tenants, and returns their former values.
 fn put(
     changes: &mut Changes,
     now: Vec<(String, Option<Option<spec::Tenant>>)>,

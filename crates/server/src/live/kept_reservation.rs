@@ -1,4 +1,4 @@
-//! A reservation as the state file has it.
+//! A reservation in the form of the state file.
 
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub(crate) struct KeptReservation {
     pub(super) uuid: [u8; 16],
     generation: u32,
     registrants: Vec<(KeptRegistrant, u64)>,
-    /// The kind by its number; the holder, unless all registrants are.
+    /// The kind of the reservation by its number, with the holder unless all registrants hold it.
     held: Option<(u8, Option<KeptRegistrant>)>,
 }
 

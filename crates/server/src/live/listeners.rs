@@ -1,12 +1,12 @@
-//! Listeners that are opened and closed while the server runs.
+//! Listeners that are opened and closed at run time.
 //!
-//! A new one is bound first, as that may fail, and says which port it got; what comes by it waits in
-//! the kernel until the change is kept and the worker that listens has it. One that goes is closed when
-//! that is kept. Connections that came by it stay, and are told apart from those of others by what
-//! workers call it, as no other is called so while this process lives.
+//! A new listener is bound first, since that may fail and shows its port. Connections wait in the
+//! kernel until the change is stored and the accepting worker has the listener. A removed listener
+//! is closed when the removal is stored. Its connections stay, and its identifier is not used again
+//! while this process lives, so they are not mistaken for those of another listener.
 //!
-//! A listener that is drained turns away whoever comes, and the connections end that came by it. A
-//! server that starts again, or another process that takes over, lets people in by all of them.
+//! A drained listener refuses new connections, and its existing connections end. A server that
+//! restarts, or another process that takes over, accepts connections at all of its listeners.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ use crate::config::Config;
 use crate::listen::{ListenAt, NUMBER_MAX};
 use crate::tenancy;
 
-/// The group that all namespaces are in.
+/// The ANA group that contains all namespaces.
 const GROUP: u32 = 1;
 
-/// Listeners that are open at a time, as far as they are added while the server runs.
+/// Maximum number of open listeners, for listeners added at run time.
 const OPEN_MAX: usize = 256;
 
 /// A bound listener that does not accept yet.
@@ -59,7 +59,7 @@ pub(super) struct Ready {
 pub(super) struct Listeners<'a>(pub(super) &'a Reconciler);
 
 impl Listeners<'_> {
-    /// Opens a listener; where it has come to listen.
+    /// Opens a listener, and returns the address to which it is bound.
     pub(super) fn open(
         &self,
         inner: &mut Inner,
@@ -101,7 +101,7 @@ impl Listeners<'_> {
         Ok(self.told_with(&inner.world, open, None))
     }
 
-    /// Closes a listener. Who came by it stays, or is told to go as in a drain.
+    /// Closes a listener. Its connections stay, or end as in a drain.
     pub(super) fn close(
         &self,
         inner: &mut Inner,
@@ -170,7 +170,7 @@ impl Listeners<'_> {
         Ok((ready, open))
     }
 
-    /// Has workers and hosts take a new state, with the listeners that open and close.
+    /// Tells workers and NVMe hosts the new state, with the listeners that open and close.
     pub(super) fn serve(
         &self,
         inner: &mut Inner,
@@ -221,7 +221,7 @@ impl Listeners<'_> {
         }
     }
 
-    /// Removes a listener that was just added, because a worker could not take it.
+    /// Removes a new listener again, because a worker could not take it.
     fn undo(&self, inner: &mut Inner, number: u16) {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
@@ -345,7 +345,8 @@ impl Listeners<'_> {
         self.0.await_orders()
     }
 
-    /// Connections by listener, as workers call it, if any listener turns people away.
+    /// Returns the number of connections by listener identifier, if any listener refuses
+    /// connections.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
         let gate = self.0.gate().ok()?;
         let seen = self.0.seen();
@@ -383,7 +384,7 @@ impl Listeners<'_> {
         admin::Listeners { listeners: seen.open.iter().map(told).collect() }
     }
 
-    /// Returns one listener, by number or address.
+    /// Returns the description of one listener, by number or address.
     pub(super) fn told_one(&self, name: &str) -> Result<admin::ListenerStatus, Problem> {
         let counts = self.counts();
         let seen = self.0.seen();

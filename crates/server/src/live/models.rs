@@ -1,5 +1,4 @@
-//! Models that took the place of those which the configuration names, and the namespaces that may be
-//! written to for the sake of one.
+//! Measured models that replace the configured ones, and the namespaces that probes may overwrite.
 
 use std::sync::MutexGuard;
 

@@ -1,4 +1,4 @@
-//! Namespaces: made and removed while hosts use them, and what is told of them.
+//! Namespaces: created and removed while hosts use them, and described to operators.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::config::Space;
 use crate::fabric::random_uuid;
 use crate::listen::Protocol;
 
-/// Namespaces that are made begin at a multiple of so many blocks (1 MiB).
+/// New namespaces begin at a multiple of this number of blocks (1 MiB).
 const START_BLOCKS: u64 = 2048;
 
-/// Removed namespaces whose numbers rest before the first of them is given again.
+/// Removals of namespaces before a freed number is used again.
 const REST: usize = 64;
 
-/// Makes and removes the namespaces of a server, and tells of them.
+/// Creates, removes and describes the namespaces of a server.
 pub(super) struct Namespaces<'a>(pub(super) &'a Reconciler);
 
 impl Namespaces<'_> {
@@ -32,7 +32,7 @@ impl Namespaces<'_> {
         admin::Namespaces { namespaces: world.spaces.iter().map(told).collect() }
     }
 
-    /// Returns one namespace, by name or number.
+    /// Returns the description of one namespace, by name or number.
     pub(super) fn told_one(&self, name: &str) -> Result<admin::NamespaceStatus, Problem> {
         let world = &self.0.seen().world;
         let space = find(world, name)?;
@@ -111,8 +111,8 @@ impl Namespaces<'_> {
         }
     }
 
-    /// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
-    /// told none would change with the device.
+    /// Writes the settings of a namespace into the changes, with the sizes of all others on its
+    /// device: a namespace without a configured size would otherwise change with the device.
     pub(super) fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
         let device = self.0.ground.places.name(space.place.device);
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
@@ -169,9 +169,8 @@ pub(super) fn invalid(error: String) -> Problem {
 }
 
 /// Returns a free number: no namespace has it, also not in the configuration, and no access rule or
-/// listener names it. The number is unused so far, unless many namespaces were removed; then it is
-/// the one that is free for the longest. A client that meant the earlier namespace is refused
-/// (`contract::Sight`).
+/// listener names it. The number was never used, or, if many namespaces were removed, has been free
+/// for the longest time. A client that meant the earlier namespace is refused (`contract::Sight`).
 fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
     let most = spec::Namespace::NUMBER_MAX;
     let configured = inner.base.numbered_namespaces();
@@ -195,7 +194,7 @@ fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
     })
 }
 
-/// Lets a new namespace be in these subsystems alone.
+/// Exports a new namespace in these subsystems only.
 fn export(
     world: &World,
     changes: &mut Changes,
@@ -232,12 +231,13 @@ pub(super) fn vacant_nsid(listed: &[(u32, u16)], number: u16) -> u32 {
     [u32::from(number)].into_iter().chain(1..).find(is_free).expect("there are enough")
 }
 
-/// Writes down which namespaces a subsystem has.
+/// Writes the list of a subsystem's namespaces into the changes.
 pub(super) fn list(changes: &mut Changes, subsystem: &spec::Subsystem, listed: Vec<(u32, u16)>) {
     changes.subsystems.insert(subsystem.name(), Some(subsystem.with_namespaces(listed)));
 }
 
-/// Checks that no device's configuration names the namespace, since a start would look for it.
+/// Checks that no device of the configuration names the namespace as scratch, since a start would
+/// miss it.
 pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
     let is_it = |scratch: &str| find(world, scratch).is_ok_and(|one| one.number == space.number);
     no_scratch(world, &space.name, is_it)
@@ -288,7 +288,7 @@ pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
 /// The identifiers of namespaces in each subsystem, by number.
 type ByNumber = Vec<(String, HashMap<u16, u32>)>;
 
-/// Returns what hosts see of which namespace.
+/// Returns the namespaces that hosts see, with their identifiers.
 fn exported(world: &World) -> ByNumber {
     let seen = world.nvme.iter().flat_map(|_| &world.config.subsystem);
     let named = seen.filter_map(|subsystem| {

@@ -12,11 +12,11 @@ use crate::upgrade::{Role, Socket, wanted};
 /// A listener that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
-    /// The listener as it was configured.
+    /// The configured listener.
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,
-    /// The TLS of its connections.
+    /// The TLS settings of the listener's connections.
     tls: Option<Arc<ServerTls>>,
 }
 

@@ -1,5 +1,5 @@
-//! Entries of a configuration that have changed and do not count, because operators have changed the same
-//! while the server ran.
+//! Changed entries of a configuration that have no effect, because operators have changed the same
+//! objects at run time.
 
 use spec::{Changed, Namespace, Subsystem, diff};
 

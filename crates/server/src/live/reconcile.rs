@@ -1,4 +1,5 @@
-//! From one fabric to another, by the changes that controllers and their hosts are told of.
+//! The transition of a fabric from one configuration to another, in changes that controllers report
+//! to their hosts.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! The reconciler: it brings a running server from one state to the next. Workers first learn of what
-//! there is more, hosts first of what there is less.
+//! The reconciler: it brings a running server from one state to the next. Workers are told of
+//! additions before hosts are, and of removals after them.
 //!
-//! Its callers hold the lock of the configuration ([`Inner`]) and pass what is locked. What is waited
-//! for without the lock says so.
+//! Its callers hold the lock of the configuration ([`Inner`]) and pass the locked state. Methods
+//! that wait without the lock say so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -21,14 +21,16 @@ use crate::orders::Orders;
 use crate::recalibrate::Recalibrations;
 use crate::wait::{self, SETTLE_MAX};
 
-/// The time that a change waits for the predecessor's end, which usually takes milliseconds.
+/// The time that a change waits for the predecessor to have no more requests at the devices, which
+/// usually takes milliseconds.
 const OLDER_MAX: Duration = Duration::from_secs(2);
 
-/// The refusal of a change while the predecessor has not ended.
+/// The message of a change that is refused because the predecessor still has requests at the
+/// devices.
 const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
                      requests yet, and nothing changes meanwhile; try again in a second";
 
-/// The means by which a running server reaches its accepting workers and their connections.
+/// The access of a running server to its accepting workers and their connections.
 pub(crate) struct Gate {
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
@@ -42,7 +44,7 @@ pub(super) struct Reconciler {
     gate: OnceLock<Gate>,
     /// The recalibrations, whose probes may write to a namespace.
     recalibrations: OnceLock<Weak<Recalibrations>>,
-    /// The process before this one may still have requests at the devices.
+    /// `true` while the predecessor may have requests at the devices.
     has_older: AtomicBool,
     /// The state that readers see while a change is being made.
     seen: Mutex<Arc<Seen>>,
@@ -96,12 +98,12 @@ impl Reconciler {
         self.has_older.load(Ordering::Acquire)
     }
 
-    /// Returns the NVMe fabric, if a listener speaks NVMe or ever has.
+    /// Returns the NVMe fabric, if a listener ever spoke NVMe.
     pub(super) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.ground.fabric.get().cloned()
     }
 
-    /// Makes the fabric, if there is none and a listener speaks NVMe.
+    /// Creates the fabric, if there is none and a listener speaks NVMe.
     pub(super) fn make_fabric(&self, inner: &Inner) -> Result<(), String> {
         if self.ground.fabric.get().is_some() || inner.world.nvme.is_none() {
             return Ok(());
@@ -151,7 +153,7 @@ impl Reconciler {
         self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }
 
-    /// Gives a change the room that it needs.
+    /// Provides the room that a change needs on devices.
     fn prepare(&self, needs: &[Need]) -> Result<(), Problem> {
         if !needs.is_empty() && !self.settle() {
             let message = "requests of a namespace that was removed or made smaller are still at \
@@ -203,14 +205,13 @@ impl Reconciler {
         }
     }
 
-    /// Waits until no device has a request that a change forbids; `false`: it takes too long.
+    /// Waits until no device has a request that a change forbids. Returns `false` after a time-out.
     fn settle(&self) -> bool {
         self.wait_until(|| !self.has_older() && self.ground.tenants.registry().is_placed())
     }
 
-    /// Waits a little until the process before this one has nothing at the devices any more: who is shut
-    /// out, and what is taken away, may have writes there that this one knows nothing of. To be called
-    /// without the lock, so that nobody else waits.
+    /// Waits a little until the predecessor has no requests at the devices, since writes that the
+    /// change forbids could be among them. Called without the lock, so that others need not wait.
     ///
     /// # Errors
     /// The predecessor still has requests, and nothing was changed.
@@ -221,12 +222,12 @@ impl Reconciler {
         }
     }
 
-    /// Waits for a condition as long as a change may take; returns `false` if that is too short.
+    /// Waits for a condition for as long as a change may take; returns `false` after a time-out.
     pub(super) fn wait_until(&self, is_so: impl FnMut() -> bool) -> bool {
         wait::until(&self.ground.clock, SETTLE_MAX, is_so)
     }
 
-    /// Waits until all workers have done what they were told.
+    /// Waits until all workers have carried out their orders.
     pub(super) fn await_orders(&self) -> Result<(), Problem> {
         let gate = self.gate()?;
         match self.wait_until(|| gate.orders.are_done()) {

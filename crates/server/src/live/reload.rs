@@ -1,5 +1,5 @@
-//! A configuration file that has changed, read again: what can change while the server runs does, in
-//! the way that the admin API has; what cannot is named.
+//! The reload of a changed configuration file. Everything that can change at run time does, in the
+//! same way as by the admin API; the rest is named in the answer.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,15 +22,15 @@ pub(crate) struct Reloaded {
     pub(crate) later: Vec<String>,
     /// The differences that operators' changes override.
     pub(crate) overruled: Vec<String>,
-    /// The faults of certificates that were to be read again.
+    /// The faults of certificates that could not be read again.
     pub(crate) unread: Vec<String>,
 }
 
-/// Has a running server take another configuration.
+/// Makes a running server use another configuration.
 pub(super) struct Reload<'a>(pub(super) &'a Reconciler);
 
 impl Reload<'_> {
-    /// Takes another configuration, as far as that can be; returns what is not as it says.
+    /// Applies another configuration as far as possible; returns the differences that remain.
     pub(super) fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
         let (devices, listeners) = (Devices(self.0), Listeners(self.0));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
@@ -62,7 +62,7 @@ impl Reload<'_> {
         Ok(Reloaded { later, overruled, unread })
     }
 
-    /// Takes all but the tenants.
+    /// Applies everything except the tenants.
     fn take_rest(
         &self,
         inner: &mut Inner,
@@ -120,8 +120,8 @@ impl Reload<'_> {
         Ok(later)
     }
 
-    /// Makes and changes the tenants of the configuration, but for those that were changed while the
-    /// server ran. What is refused is named, and stays as it was. Beside that, what undoes it.
+    /// Creates and changes the tenants of the configuration, except those with live changes.
+    /// Returns the refused ones, which stay as they were, and the steps that undo the rest.
     fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Batch) {
         let (mut later, mut begun) = (Vec::new(), Batch::default());
         let mut kept: Vec<Tenant> = Vec::new();
@@ -164,8 +164,8 @@ impl Reload<'_> {
         (later, begun)
     }
 
-    /// Removes the tenants that the configuration `before` had and the present one has not, once
-    /// nothing of what is served names them any more: hosts are charged to whom they were told of.
+    /// Removes the tenants that only the configuration `before` had, once no served object names
+    /// them any more.
     fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
         let mut later = Vec::new();
         let stay: HashSet<String> =
@@ -189,7 +189,7 @@ impl Reload<'_> {
     }
 }
 
-/// The name of a namespace that would lie elsewhere, or lose blocks without anybody having said so.
+/// Returns the name of a namespace that the configuration would move or shrink without saying so.
 fn moved(before: &World, after: &World) -> Option<String> {
     let is_moved = |(was, is): (&worker::Namespace, &worker::Namespace)| {
         (was.device, was.first) != (is.device, is.first) || is.blocks < was.blocks

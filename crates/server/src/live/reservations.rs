@@ -1,11 +1,11 @@
-//! The reservations of hosts that asked for them to persist: how they are kept and put back.
+//! The persistent reservations of hosts: storing and restoring them.
 
 use proto::nvme::{Fabric, Reserved};
 
 use super::Inner;
 use super::kept_reservation::KeptReservation;
 
-/// Puts back the reservations that were kept, and has them kept from now on.
+/// Restores the stored reservations, and stores changes from now on.
 pub(super) fn restore(fabric: &Fabric, inner: &Inner) {
     for kept in &inner.changes.reservations {
         let is_it = inner.world.uuid_of(&kept.subsystem, kept.nsid) == Some(kept.uuid);
@@ -21,7 +21,7 @@ pub(super) fn restore(fabric: &Fabric, inner: &Inner) {
     }
 }
 
-/// Keeps the reservations as they are now, and lets those hosts know who wait for that.
+/// Stores the present reservations, and wakes the hosts that wait for it.
 pub(super) fn keep(fabric: &Fabric, inner: &mut Inner) {
     if inner.is_frozen {
         inner.keeps_later = true;

@@ -1,5 +1,4 @@
-//! Changes of a namespace that hosts and clients use: its size, its name, and whether it can be written
-//! to.
+//! Changes of a namespace in use: its size, its name, and whether it is writable.
 
 use contract::BLOCK_BYTES;
 use control::admin::{self, Code, NamespacePatch, Problem};
@@ -14,9 +13,9 @@ use super::{Changes, Inner};
 use crate::config::Space;
 
 impl Namespaces<'_> {
-    /// Gives a namespace another size or another name, or says whether it can be written to. When this is
-    /// back, no device has a request any more that it forbids: a write that a device had begun is
-    /// carried out and answered before.
+    /// Changes the size, the name or the writability of a namespace. On return, no device has a
+    /// request that the change forbids: writes that a device had begun are carried out and answered
+    /// before.
     pub(super) fn set_to(
         &self,
         inner: &mut Inner,
@@ -72,8 +71,8 @@ fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result
     }
 }
 
-/// Has nothing name a namespace by its name, which is about to be this: subsystems that do name its
-/// number from now on.
+/// Replaces references to a namespace by its name with its number, since its name is about to
+/// change.
 fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Result<(), Problem> {
     check_free(world, name)?;
     check_named_scratch(world, &space.name)?;

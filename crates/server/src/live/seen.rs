@@ -1,4 +1,5 @@
-//! The state that a server reports without waiting for a running change: the state before it.
+//! The state that a server reports without waiting for a change in progress: the state before the
+//! change.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ pub(super) struct Seen {
     pub(super) world: Arc<World>,
     /// The listeners, by number.
     pub(super) open: Vec<Open>,
-    /// Listeners that are gone, by whom connections may have come that stay.
+    /// Closed listeners that may still have connections.
     departed: Vec<ListenAt>,
 }
 
@@ -26,12 +27,13 @@ impl Seen {
         self.open.iter().map(|open| &open.at).chain(&self.departed)
     }
 
-    /// The number of what workers call a listener.
+    /// Returns the number of the listener with an identifier of the workers.
     pub(super) fn number_of(&self, id: u16) -> u16 {
         self.all().find(|at| at.id.0 == id).map_or(id + 1, |at| at.number)
     }
 
-    /// The numbers of listeners that workers do not call by one less.
+    /// Returns the identifiers and numbers of the listeners whose identifier is not one less than
+    /// the number.
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
         let others = self.all().filter(|at| at.number != at.id.0 + 1);
         others.map(|at| (at.id.0, at.number)).collect()

@@ -96,8 +96,8 @@ impl Devices<'_> {
         tenancy::model(named).map(Some).map_err(invalid)
     }
 
-    /// Has a device trust another model, if all fits that is promised there; the model that was
-    /// configured before, and the one that it had.
+    /// Makes a device use another model, if all promises on it still fit. Returns the model that
+    /// was configured before, and the one that was in use.
     fn exchange_model(
         &self,
         name: &str,
@@ -125,7 +125,7 @@ impl Devices<'_> {
         Ok(before)
     }
 
-    /// A model that could not be kept is not used.
+    /// Restores the former model of a device after the new one could not be stored.
     fn put_model_back(&self, name: &str, (configured, had): (DeviceModel, DeviceModel)) {
         let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let mut registry = tenants.registry();
@@ -135,7 +135,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Has a device follow its changed settings, except its model.
+    /// Applies changed settings to a device, except its model.
     fn follow_device(&self, before: &Device, after: &Device) {
         let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
         let (from, to) = (before.switches(), after.switches());
@@ -147,7 +147,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Checks that a device can take the settings of another configuration. Fails with the reason.
+    /// Checks that a device supports the settings of another configuration. Fails with the reason.
     pub(super) fn take_settings(
         &self,
         inner: &Inner,
@@ -167,7 +167,7 @@ impl Devices<'_> {
         cleared.map_err(|problem| format!("device {:?}: {}", new.name, problem.message))
     }
 
-    /// Has the devices that were there `before` follow a configuration that was just taken.
+    /// Applies a new configuration to the devices that existed `before`.
     pub(super) fn follow_devices(&self, before: &[Device], after: &[Device]) {
         let different = diff(before, after, |device| device.name.clone());
         for was in before {
@@ -234,7 +234,7 @@ fn check_named(inner: &Inner, base: &Config, new: &Device) -> Result<(), String>
     }
 }
 
-/// Checks that a patch leaves the name, the spec and the existence of a model alone.
+/// Checks that a patch changes neither the name, nor the spec, nor whether the device has a model.
 ///
 /// # Errors
 /// The patch changes a setting that stays as long as the device is open.

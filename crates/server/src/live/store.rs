@@ -1,13 +1,14 @@
-//! The state file: what was changed while servers ran, beside the configuration.
+//! The state file: the live changes, kept beside the configuration.
 //!
-//! Its first line names the format, its version, the generation and the SHA-256 of the rest, which is
-//! JSON. A generation is written to a file of its own, made durable, and renamed over the one before,
-//! which stays as `.bak`: so there is always a whole one, the old or the new. It holds keys, so nobody
-//! but its owner may read it. What a step needs of those before it is synced first, as [`files`] says;
-//! what is found at a start as well, because whoever wrote it may have been killed before it was.
+//! Its first line names the format, its version, the generation and the SHA-256 of the rest, which
+//! is JSON. A generation is written to a file of its own, made durable, and renamed over the
+//! previous one, which stays as `.bak`. So there is always a whole file, the old or the new. The
+//! file holds keys, so only its owner may read it. Everything that a step relies on is synced
+//! before it, as [`files`] says. What a start finds is synced too, since its writer may have been
+//! killed before the sync.
 //!
-//! Changes of tenants, of which there may be thousands, are lines of a [log](ChangeLog) beside it until
-//! it is written again; each is a generation, too.
+//! Changes of tenants, of which there may be thousands, are lines of a [log](ChangeLog) beside the
+//! file until the file is written again. Each line is a generation, too.
 
 use std::fs;
 use std::io;
@@ -20,12 +21,12 @@ use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
 use super::files::{self, BYTES_MAX, Directory, Written, digest, directory_of};
 
-/// The beginning of the first line; behind it stands the version.
+/// The beginning of the first line; the version follows.
 const FORMAT: &str = "nearflash-state ";
 
-/// The newest version. The second has listeners and devices, and a log beside it: a program that
-/// knows of none would start without the changes in that, so it is to refuse the file. The third has
-/// the identities of disks, and is written only if there are some.
+/// The newest version. Version 2 added listeners, devices and the log: an older program would
+/// ignore the log and lose its changes, so it must refuse the file. Version 3 added the identities
+/// of disks, and is written only if there are some.
 const VERSION: u32 = 3;
 
 /// The version of a file without identities of disks.
@@ -132,9 +133,9 @@ impl Store {
         StateAt { path: self.path.clone(), directory, generation: self.generation }
     }
 
-    /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
-    /// when it fails, that is what was kept before, unless the disk failed at the very last step, the
-    /// directory's: then it may be either, and this is [in doubt](Store::is_in_doubt).
+    /// Stores these changes in place of the earlier ones. After success, a restart finds them.
+    /// After a failure, a restart finds the earlier ones, unless the last step failed, the sync of
+    /// the directory: then it may find either, and the store is [in doubt](Store::is_in_doubt).
     pub(crate) fn save(&mut self, changes: &Changes) -> io::Result<()> {
         let saved = self.put(changes, "bak");
         self.judge(saved)
@@ -154,7 +155,7 @@ impl Store {
         saved
     }
 
-    /// Keeps changes that affect only these tenants, by one line of the log.
+    /// Stores changes that affect only these tenants, by one line of the log.
     pub(crate) fn save_tenants(&mut self, changes: &Changes, tenants: &[String]) -> io::Result<()> {
         let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
             return self.save(changes);
@@ -201,7 +202,7 @@ fn log_of(ending: &str) -> String {
     format!("{LOG}.{ending}")
 }
 
-/// Makes what a state file and its log have durable, and their names.
+/// Syncs a state file, its log and their names.
 fn sync_both(path: &Path) -> io::Result<()> {
     files::sync_if_there(path)?;
     files::sync_if_there(&beside(path, LOG))?;
@@ -240,7 +241,7 @@ struct Kept {
     found: Found,
 }
 
-/// Reads a state file with its log; returns `None` if it is not there.
+/// Reads a state file with its log; returns `None` if there is no file.
 fn read_both(path: &Path) -> Result<Option<Kept>, String> {
     let log = beside(path, LOG);
     for _ in 0..READS_MAX {

@@ -11,7 +11,7 @@ use super::seen::Seen;
 use super::world::World;
 use super::{Inner, namespaces};
 
-/// Makes and changes the subsystems and hosts of a server, and tells of them.
+/// Creates, changes and describes the subsystems and hosts of a server.
 pub(super) struct Subsystems<'a>(pub(super) &'a Reconciler);
 
 impl Subsystems<'_> {

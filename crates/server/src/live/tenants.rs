@@ -1,5 +1,5 @@
-//! The tenants of a server, which the registry holds: how operators change them, and which of them are
-//! kept.
+//! The tenants of a server: how operators change them, and which of them are stored. The registry
+//! holds them.
 
 use std::collections::HashSet;
 use std::slice;
@@ -30,7 +30,7 @@ impl Inner {
         self.keep_few(vec![(name.to_owned(), now)])
     }
 
-    /// Returns the state of a tenant to keep; `None` if it is as configured.
+    /// Returns the state of a tenant to store; `None` if it is as configured.
     fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<Tenant>> {
         let said = self.places.get(name).map(|n| slice::from_ref(&self.base.tenant[*n]));
         let info = info.map(slice::from_ref).unwrap_or_default();
@@ -44,11 +44,12 @@ impl Inner {
     }
 }
 
-/// Changes the tenants of a server, and keeps them.
+/// Changes the tenants of a server, and stores them.
 pub(super) struct Tenants<'a>(pub(super) &'a Reconciler);
 
 impl Tenants<'_> {
-    /// Ends a tenant that nothing names. If the change cannot be stored, the tenant stays.
+    /// Removes a tenant that no other object names. If the change cannot be stored, the tenant
+    /// stays.
     pub(super) fn end(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
         let tenants = &self.0.ground.tenants;
         if let Some(by) = Listeners(self.0).namer_of(inner, name) {
@@ -64,7 +65,7 @@ impl Tenants<'_> {
         Ok(())
     }
 
-    /// Makes changes of tenants, all of them or none. Removals come last, since they cannot be
+    /// Changes several tenants, all of them or none. Removals come last, since they cannot be
     /// undone.
     pub(super) fn change_together(
         &self,
@@ -74,7 +75,7 @@ impl Tenants<'_> {
         self.change_all(inner, changes, |n, refusal| in_batch(n, &changes[n], refusal), |_| Ok(()))
     }
 
-    /// Makes or changes one tenant.
+    /// Creates or changes one tenant.
     pub(super) fn change(
         &self,
         inner: &mut Inner,
@@ -84,7 +85,7 @@ impl Tenants<'_> {
         self.change_all(inner, slice::from_ref(change), |_, refusal| refusal.into(), admission)
     }
 
-    /// Makes all changes. `told` reads the result before anybody else can change anything.
+    /// Makes several changes. `told` reads the result before any other change can begin.
     fn change_all<T>(
         &self,
         inner: &mut Inner,

@@ -17,15 +17,15 @@ use crate::places::Disk;
 /// The state of a server at one moment.
 #[derive(Debug)]
 pub(super) struct World {
-    /// The configuration. Its tenants may be out of date; the registry's count.
+    /// The configuration. Its tenants may be out of date; the registry has the current ones.
     pub(super) config: Config,
     /// The namespaces by number.
     pub(super) spaces: Vec<Space>,
-    /// The configuration of the NVMe fabric, if a listener speaks NVMe or ever has.
+    /// The configuration of the NVMe fabric, if a listener ever spoke NVMe.
     pub(super) nvme: Option<nvme::Config>,
 }
 
-/// A namespace that is another one from now on, or none, and its name.
+/// The new state of a namespace, or `None` if it is removed, with its name.
 pub(super) type Move = (NamespaceId, Option<Namespace>, Arc<str>);
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the subsystem or host that names a tenant, if there is one.
+    /// Returns the subsystem or host that refers to a tenant, if there is one.
     pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
         let named = |name: &Option<String>| name.as_deref() == Some(tenant);
         let subsystem = self.config.subsystem.iter().find(|one| named(&one.tenant));
@@ -70,7 +70,7 @@ impl World {
         Some(namespace.identifiers.uuid)
     }
 
-    /// Makes the fabric of a server with an NVMe listener.
+    /// Creates the fabric of a server with an NVMe listener.
     pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");
         let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));
@@ -94,8 +94,8 @@ impl World {
     }
 }
 
-/// Returns what workers have to be told of namespaces, in two lists: first additions (new, larger
-/// or newly writable ones), then removals. A namespace with both stands in both lists.
+/// Returns the changes of namespaces to tell workers, in two lists: first additions (new, larger or
+/// newly writable ones), then removals. A namespace with both is in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
         list.iter().find(|space| space.number == number)

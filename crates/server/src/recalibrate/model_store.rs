@@ -5,12 +5,12 @@ use qos::DeviceModel;
 
 use crate::config::Space;
 
-/// The part of a server that keeps models, and knows where probes may write.
+/// The part of a server that stores models and knows where probes may write.
 pub(crate) trait ModelStore: Send + Sync {
-    /// Keeps a model for a device, or goes back to the configuration's, for an operator.
+    /// Stores a model for a device, or returns to the configured one, for an operator.
     fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
-    /// Keeps a model for a device when other changes let it, however long that is.
+    /// Stores a model for a device, waiting for other changes without a time limit.
     fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem>;
 
     /// Calls `then` with the scratch namespace of a device, given by name or number, while the
@@ -28,7 +28,8 @@ pub(crate) trait ModelStore: Send + Sync {
 }
 
 impl dyn ModelStore {
-    /// Returns what `then` makes of the namespace that [`show_scratch`](ModelStore::show_scratch) shows.
+    /// Returns the result of `then` for the namespace that
+    /// [`show_scratch`](ModelStore::show_scratch) finds.
     pub(super) fn with_scratch<T>(
         &self,
         device: &str,

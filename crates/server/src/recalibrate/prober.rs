@@ -20,7 +20,7 @@ use qos::{AnyScheduler, PAGE_BYTES};
 use crate::interface::Way;
 use crate::volumes::Volume;
 
-/// Probes that wait or are at the device at most.
+/// Maximum number of probes that wait or are at the device.
 pub(super) const PROBES_MAX: usize = 1024;
 
 /// The largest number of arrivals in one turn; more arrivals are the sign of a stall.
@@ -34,7 +34,7 @@ const ORDERS_PERIOD: Duration = Duration::from_millis(5);
 
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
-/// Blocks from the first on.
+/// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) first: u64,
@@ -62,7 +62,7 @@ pub(super) struct Offer {
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     offer: Mutex<Offer>,
-    /// Counts the offers.
+    /// The number of offers so far.
     changes: AtomicU64,
     stop: AtomicBool,
     /// Set when no probe is in flight and none will follow.
@@ -91,18 +91,18 @@ impl Orders {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Reads and writes that were submitted so far.
+    /// Returns the numbers of reads and writes submitted so far.
     pub(super) fn submitted(&self) -> (u64, u64) {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
-    /// Returns the waits of the thread; none where the kernel does not count them.
+    /// Returns the wait times of the thread; none where the kernel does not count them.
     pub(super) fn waits(&self) -> Waits {
         let account = self.account.get().and_then(Option::as_ref);
         account.and_then(ThreadAccount::waits).unwrap_or_default()
     }
 
-    /// Probes that ended badly.
+    /// Returns the number of failed probes.
     pub(super) fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
@@ -112,15 +112,15 @@ impl Orders {
 pub(super) struct Tools {
     pub(super) orders: Arc<Orders>,
     pub(super) volume: Arc<Volume>,
-    /// The device's place.
+    /// The place of the device.
     pub(super) device: usize,
     pub(super) scheduler: AnyScheduler,
-    /// The number that no worker of the server has.
+    /// The worker number of the prober, which no worker of the server has.
     pub(super) worker: usize,
     pub(super) tenant: TenantId,
     pub(super) clock: Clock,
     pub(super) seed: u64,
-    /// The range that probes may overwrite. `None`: probes do not write.
+    /// The range that probes may overwrite; `None` if probes do not write.
     pub(super) scratch: Option<Place>,
 }
 
@@ -182,7 +182,7 @@ fn fill(pool: &mut BufPool, chance: &mut Chance) {
     all.into_iter().for_each(|buf| pool.give(buf));
 }
 
-/// A probe that waits, or is at the device.
+/// A probe that waits or is at the device.
 #[derive(Debug)]
 struct Probe {
     command: Command,
@@ -203,13 +203,13 @@ struct Prober<D> {
     everything: Place,
     scratch: Option<Place>,
     offer: Offer,
-    /// The last offer that was taken.
+    /// The number of the last offer that was read.
     changes: u64,
     /// The time at which the next probe arrives.
     next_at: Instant,
     /// The number of probes at the device.
     submitted: usize,
-    /// The device had no room for all of the last round.
+    /// `true` if the device had no room for all probes of the last round.
     is_cut: bool,
 }
 
@@ -257,7 +257,7 @@ impl<D: Device> Prober<D> {
         }
     }
 
-    /// Takes up what has arrived by now, at random times (Poisson).
+    /// Queues the probes that have arrived by now, at random times (Poisson).
     fn arrive(&mut self, now: Instant) -> bool {
         let mut arrived = 0;
         while self.offer.iops > 0.0 && self.next_at <= now {
@@ -292,7 +292,7 @@ impl<D: Device> Prober<D> {
         }
     }
 
-    /// Submits what a round lets go.
+    /// Submits the probes that a round of the scheduler releases.
     fn dispatch(&mut self, now: Instant, has_arrived: bool) -> bool {
         let is_due = self.scheduler.wake_at(now).is_some_and(|at| at <= now);
         if !is_due && !has_arrived && !self.is_cut {

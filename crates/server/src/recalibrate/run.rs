@@ -18,27 +18,27 @@ use crate::interface::Chosen;
 const STEP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 const STEP_READS: f64 = 50_000.0;
 
-/// The time that a load gets to settle before it is measured.
+/// The time for a load to settle before it is measured.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// The interval at which tenants are watched.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Reads behind which a tail is worth something.
+/// The number of reads from which on a tail latency is meaningful.
 const LOOK_READS: u64 = 200;
 
 /// The time limit of a recalibration.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// The share of a device's tokens from which on tenants are load to give way to.
+/// The share of a device's tokens from which on tenants count as load.
 pub(super) const IDLE_SHARE: f64 = 0.2;
 
-/// The reason that a recalibration has no findings.
+/// The reason that a recalibration ended without a result.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The operator or the server ended the recalibration.
     Cancelled,
-    /// Load has come, and it was to be when there is none.
+    /// Load has come, and the recalibration was only allowed without load.
     GivesWay,
     /// The recalibration is not possible, for this reason.
     Refused(String),
@@ -50,16 +50,16 @@ impl From<String> for Ended {
     }
 }
 
-/// The measurement to be made.
+/// The description of a measurement to make.
 pub(super) struct Order<'a> {
     pub(super) device: &'a str,
     pub(super) scratch: Option<Place>,
-    /// If set, the measurement gives way to load.
+    /// `true` if the measurement gives way to load.
     pub(super) gives_way: bool,
     pub(super) orders: Arc<Orders>,
     /// Returns true once the measurement was cancelled.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
-    /// Is told of each step.
+    /// Called at each step.
     pub(super) tell: &'a dyn Fn(&Recalibration, Option<&Sighting>),
 }
 
@@ -67,19 +67,19 @@ pub(super) struct Order<'a> {
 struct Run<'a> {
     tools: &'a Tools,
     order: &'a Order<'a>,
-    /// The device's.
+    /// The place of the device.
     place: usize,
     shared: Arc<Shared>,
     model: DeviceModel,
-    /// Units a second that the device makes.
+    /// The rate of the device in units per second, as measured so far.
     made: f64,
     begun: Instant,
-    /// Tenants that were late before there were probes, and when that was asked last.
+    /// Tenants that were already late before the probes began, and the time of the last such check.
     late: BTreeSet<TenantId>,
     late_at: Instant,
-    /// Probes submitted, and requests that all have submitted, when tenants were last looked at.
+    /// The numbers of probes and of all requests submitted at the last look at tenants.
     looked: Option<Looked>,
-    /// Steps that were made again, because threads waited for processors.
+    /// Steps that were repeated because threads had to wait for processors.
     repeats: u32,
 }
 
@@ -151,7 +151,7 @@ fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
     tenants.iter().filter(is_late).map(|info| info.tenant).collect()
 }
 
-/// Why a recalibration takes too long, in which so many steps were made again.
+/// Returns the reason that a recalibration takes too long after so many repeated steps.
 fn too_long(repeats: u32) -> String {
     let again = match repeats {
         0 => String::new(),
@@ -164,14 +164,14 @@ fn too_long(repeats: u32) -> String {
     format!("it took more than {} seconds{again}", RUN_MAX.as_secs())
 }
 
-/// Returns the longest of the waits between two looks at the same threads.
+/// Returns the longest wait of a thread for a processor between two readings.
 fn longest(before: &[Waits], after: &[Waits]) -> Duration {
     let each = after.iter().zip(before).map(|(after, before)| after.since(before));
     each.max().unwrap_or_default()
 }
 
 impl Run<'_> {
-    /// Measures while there is a thread for the probes.
+    /// Runs a measurement with a thread for the probes.
     fn with_prober(
         &mut self,
         tenant: TenantId,
@@ -230,15 +230,15 @@ impl Run<'_> {
         self.tools.tenants.registry().devices().strictest_us(self.place)
     }
 
-    /// Returns the waits of the workers and of the thread of the probes.
+    /// Returns the wait times of the workers and of the probes' thread.
     fn waits(&self) -> Vec<Waits> {
         let mut waits = self.tools.accounts.waits();
         waits.push(self.order.orders.waits());
         waits
     }
 
-    /// Offers the probes of a step and looks at what the device does. Returns what was seen, and `true`
-    /// if the step was ended early; `None` if threads waited for processors meanwhile.
+    /// Offers the probes of a step and observes the device. Returns the observation, and `true` if
+    /// the step was ended early; `None` if threads had to wait for processors.
     fn step(
         &mut self,
         recalibration: &mut Recalibration,
@@ -289,7 +289,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checks that the run may go on.
+    /// Checks that the run may continue.
     fn check(&mut self) -> Result<(), Ended> {
         let orders = &self.order.orders;
         if (self.order.is_cancelled)() || orders.is_over() {

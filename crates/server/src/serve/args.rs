@@ -146,7 +146,7 @@ pub(super) fn merge(args: &Args) -> Result<Config, String> {
     Ok(config)
 }
 
-/// Mistakes with the lines of the configuration that they are about, where that can be told.
+/// Adds the lines of the configuration file to mistakes, where they are known.
 pub(super) fn located(args: &Args, mistakes: &Mistakes) -> String {
     let Some(file) = &args.config else { return mistakes.told(None) };
     let text = std::fs::read_to_string(file).unwrap_or_default();

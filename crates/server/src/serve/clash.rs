@@ -9,8 +9,8 @@ use crate::admin::{Wanted, tls_place};
 use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
 
-/// Finds the configured addresses at which nobody can listen: another listener has the address, or
-/// the address is invalid.
+/// Finds configured addresses that cannot be bound: another listener has the address, or it is
+/// invalid.
 pub(super) fn check(
     config: &Config,
     listen: &[ListenAt],

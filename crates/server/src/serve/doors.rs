@@ -1,4 +1,4 @@
-//! Everything at which a server listens: for clients, operators, scrapes and the next process.
+//! All sockets at which a server listens: for clients, operators, scrapes and successors.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::listen::ListenAt;
 use crate::live::Open;
 use crate::upgrade::{Role, Socket, Successor, open_socket, socket_path};
 
-/// The longest time that an ended server waits for the answers of an API to leave.
+/// The longest time that an ending server waits until the last answers of an API were sent.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The open listeners of clients, of the admin API and of upgrades. The files of Unix sockets are
@@ -32,7 +32,7 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Listens for clients, or takes the listeners that a successor was passed.
+    /// Binds the listeners for clients, or takes the ones that the predecessor passed.
     pub(super) fn bind(
         listen_at: &[ListenAt],
         tcp: &TcpOptions,
@@ -64,7 +64,7 @@ impl Doors {
         std::mem::take(&mut self.open)
     }
 
-    /// Takes the listeners out.
+    /// Takes all listeners out of the value.
     pub(super) fn take_listeners(&mut self) -> Vec<(ListenerId, Listener)> {
         std::mem::take(&mut self.listeners)
     }
@@ -110,13 +110,13 @@ impl Doors {
         self.apis.iter().map(|api| api.running.clone()).collect()
     }
 
-    /// Waits until the answers to changes have left, since idle workers end sooner than the API
+    /// Waits until the answers to changes were sent, since idle workers end sooner than the API
     /// answers the order to drain.
     pub(super) fn let_answers_leave(&self) {
         self.apis.iter().for_each(|api| api.running.await_answers(ANSWER_MAX));
     }
 
-    /// Returns the upgrade socket for the thread that accepts there.
+    /// Returns the upgrade socket, for the thread that accepts there.
     pub(super) fn upgrade(&self) -> Result<Option<UnixListener>, String> {
         let socket = self.upgrade.as_ref().map(Listener::try_clone).transpose();
         let socket = socket.map_err(|error| format!("too few descriptors: {error}"))?;

@@ -28,14 +28,14 @@ use crate::places::Places;
 use crate::tenancy;
 use crate::volumes::Volume;
 
-/// The settings of the command line that have no counterpart in the configuration.
+/// The settings of the command line that are not in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// Everybody may be let in from everywhere.
+    /// `true` if the operator allows access to everybody from everywhere.
     pub(crate) insecure: bool,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) interface: Interface,
-    /// Devices that are files are made larger where a namespace needs that, as while a server runs.
+    /// `true` if files are enlarged where a namespace needs it, as at run time.
     pub(crate) grows: bool,
 }
 
@@ -106,7 +106,7 @@ impl Draft {
     }
 }
 
-/// Returns a listener at its configured address.
+/// Returns a listener at its configured address, for the fabric.
 fn entrance(at: &ListenAt) -> Entrance<'_> {
     Entrance { at, endpoint: &at.endpoint }
 }
@@ -126,7 +126,7 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
     }
 }
 
-/// Refuses what cannot be served in packets.
+/// Refuses settings that the transport of packets does not support.
 fn check_packets(config: &Config, listen: &[ListenAt], workers: usize, mistakes: &mut Mistakes) {
     let packets = listen.iter().filter(|at| matches!(at.endpoint, Endpoint::Packets(_)));
     for (n, at) in packets.enumerate() {
@@ -187,7 +187,7 @@ fn crew_size(config: &Config, mistakes: &mut Mistakes) -> CrewSize {
     size
 }
 
-/// Devices need names of their own, and there are not too many.
+/// Checks that devices have distinct names and are not too many.
 fn check_names(config: &Config, mistakes: &mut Mistakes) {
     for (n, device) in config.device.iter().enumerate() {
         if config.device[..n].iter().any(|other| other.name == device.name) {
@@ -204,7 +204,8 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
     }
 }
 
-/// Returns the sizes of devices in blocks, as far as known. Finds files that are two devices.
+/// Returns the sizes of devices in blocks, as far as known. Refuses a file that is used by two
+/// devices.
 fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
     let devices = config.all_devices();
     let file = |spec: &Spec| {
@@ -272,7 +273,7 @@ pub(super) fn parts(
     Mistakes::collect(|mistakes| parts_or(base, config, listen, &rooms, tenants, mistakes).0)
 }
 
-/// Devices of these sizes, by their places.
+/// Returns the rooms for namespaces on devices of these sizes, by place.
 fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
     blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
 }

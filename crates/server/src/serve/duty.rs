@@ -23,21 +23,21 @@ const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 /// A device of a worker, with its scheduler.
 pub(super) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
 
-/// A worker of a server, over one way to the kernel.
+/// A worker of a server over one kind of sockets.
 pub(super) type ServerWorker<N> =
     Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
 
-/// The progress of one worker with its orders.
+/// One worker's progress with its orders.
 pub(super) struct Duty {
     orders: Arc<Orders>,
     worker: usize,
     inbox: Inbox,
-    /// The number of orders that are carried out, as far as it was told.
+    /// The number of orders that the worker has reported as done.
     done: u64,
-    /// The worker accepts nothing.
+    /// `true` while the worker accepts no connections.
     holds: bool,
     /// Devices to open or to close, oldest first; at most one order for each place. A device to be
-    /// closed waits until nothing is at it.
+    /// closed waits until it is idle.
     disks: Vec<DiskOrder>,
     drain: Drain,
 }
@@ -47,11 +47,11 @@ pub(super) struct Duty {
 enum Drain {
     /// No drain was ordered.
     Off,
-    /// Requests are in flight; their ends end this.
+    /// Requests are in flight. Their ends end this phase.
     Begun,
     /// No request is in flight. The ends of the connections end this phase.
     Quiet,
-    /// No connection is left. The drains of the other workers end this phase.
+    /// No connection is open. The drains of the other workers end this phase.
     Over,
 }
 
@@ -117,7 +117,7 @@ impl Duty {
         }
     }
 
-    /// Opens and closes devices, as far as can be.
+    /// Opens and closes devices, as far as possible now.
     fn exchange_disks<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,

@@ -1,5 +1,5 @@
-//! The configuration of a server that runs, read again: checked as at a start, then taken as far as that
-//! can be, and told.
+//! The reload of a running server's configuration: checked as at a start, then applied as far as
+//! possible, and reported.
 
 use contract::Happening;
 
@@ -44,7 +44,7 @@ fn told(Reloaded { later, overruled, unread }: &Reloaded) -> String {
     told
 }
 
-/// Reads the configuration, and checks that a server would start with it and the changes since.
+/// Reads the configuration, and checks that a server would start with it and the live changes.
 fn read(args: &Args, live: &Live) -> Result<Config, String> {
     let base = merge(args)?;
     let changes = live.changes().map_err(|problem| problem.message)?;

@@ -10,11 +10,11 @@ use crate::log;
 /// The configuration of the server that the system runs.
 pub const SERVICE_CONFIG: &str = "/etc/nearflash/nearflash.toml";
 
-/// The directory that the service manager gives it for its state.
+/// The directory for the service's state that the service manager provides.
 const SERVICE_DIRECTORY: &str = "/var/lib/nearflash";
 
-/// Returns the path of the state file: the one `told`, or the one beside the configuration `file`;
-/// `None` for none.
+/// Returns the path of the state file: the `told` path, or the one beside the configuration `file`;
+/// `None` for no state file.
 pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> Option<PathBuf> {
     match (told.or(config.state.as_deref()), file) {
         (Some("none"), _) | (None, None) => None,
@@ -23,8 +23,8 @@ pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> 
     }
 }
 
-/// Returns the path of the state file for a command that inspects a configuration. Such a command
-/// does not have the environment of the server that the system runs.
+/// Returns the path of the state file for a command that inspects a configuration without the
+/// environment of the system's server.
 ///
 /// # Errors
 /// The user may not look whether the file exists.

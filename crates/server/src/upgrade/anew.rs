@@ -1,9 +1,9 @@
-//! A start in the ordinary way of a process whose take-over has lost its other side, so that one
-//! process serves whichever of the two was killed.
+//! A normal start of a process whose take-over has lost its peer, so that one process serves
+//! whichever of the two was killed.
 //!
-//! The process replaces itself by the program that it is (`execve(2)`) and keeps its number and its
-//! output. So what it had open is closed, and journals, locks and the state file are dealt with as
-//! after any server that was killed.
+//! The process replaces itself by its own program (`execve(2)`) and keeps its number and its
+//! output. So its files are closed, and journals, locks and the state file are handled as after any
+//! killed server.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -17,29 +17,29 @@ use io::{Link, Process};
 
 use crate::log;
 
-/// The program of this process, also where its file was replaced or removed.
+/// The program of this process, even if its file was replaced or removed.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Looks for a server at a socket whose last server seems to have ended, and the pause before each.
+/// Checks of a socket whose last server seems to have ended, and the pause before each.
 const LOOKS: u32 = 8;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Looks at a process whose link has closed, until it has ended, and the pause between two.
+/// Checks of a process whose link has closed, until it has ended, and the pause between two.
 const END_LOOKS: u32 = 5000;
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// The environment variable that brings the reason over to the program that starts: the threads that
-/// write the log end with this one, and whoever reads it may not do so for now.
+/// The environment variable that passes the reason to the restarted program, since the threads that
+/// write the log end with this one.
 const WHY: &str = "NEARFLASH_STARTED_ANEW";
 
-/// Tells why this process starts, if another start of it was to take over.
+/// Logs the reason of this start, if an attempted take-over preceded it.
 pub(crate) fn tell_why() {
     if let Ok(why) = std::env::var(WHY) {
         log::tell(format!("{why}; this process starts as after a crash"));
     }
 }
 
-/// Begins this process again as a server that takes over from nobody.
+/// Restarts this process as a server that takes over from no other.
 ///
 /// # Errors
 /// The program cannot be started.
@@ -52,16 +52,16 @@ pub(super) fn start_anew(why: &str) -> Result<Infallible, String> {
     Err(format!("cannot start {} anew: {error}", Path::new(&program).display()))
 }
 
-/// The server that was asked to hand over, as far as it has shown itself.
+/// The server that was asked to hand over, as far as it has identified itself.
 #[derive(Default)]
 pub(super) struct OtherEnd {
     pub(super) owner: Option<Process>,
-    /// True if its link ended before it said anything.
+    /// `true` if the server's link ended before it sent anything.
     pub(super) is_silent: bool,
 }
 
-/// Returns true if the process that was asked to hand over has ended. Of a process that has not shown
-/// itself, only a socket at which nobody listens any more is a sign of that.
+/// Returns `true` if the process that was asked to hand over has ended. For a process that has not
+/// identified itself, the only sign is a socket at which no server listens any more.
 pub(super) fn has_been_killed(path: &Path, end: &OtherEnd) -> bool {
     match &end.owner {
         Some(owner) => ends(owner),
@@ -69,8 +69,8 @@ pub(super) fn has_been_killed(path: &Path, end: &OtherEnd) -> bool {
     }
 }
 
-/// Returns true if nobody listens at a socket any more, whose server's last link has closed. The socket
-/// closes when all that the server has open does, which takes a moment.
+/// Returns `true` if no server listens any more at a socket whose server's link has closed. The
+/// socket closes with the process's other files, which takes a moment.
 fn is_deserted(path: &Path) -> bool {
     for _ in 0..LOOKS {
         std::thread::sleep(LOOK_PAUSE);
@@ -81,8 +81,8 @@ fn is_deserted(path: &Path) -> bool {
     false
 }
 
-/// Returns true if a process whose link has closed ends. It has closed its files by then, unless it
-/// lives on without the link.
+/// Returns `true` if a process whose link has closed is ending. If so, it has closed its files,
+/// unless it lives on without the link.
 pub(super) fn ends(process: &Process) -> bool {
     (0..END_LOOKS).any(|n| {
         std::thread::sleep(if n == 0 { Duration::ZERO } else { END_PAUSE });

@@ -1,4 +1,5 @@
-//! `nearflash upgrade`: starts a server that takes over from the one that runs, and says how that went.
+//! `nearflash upgrade`: starts a server that takes over from the running one, and reports the
+//! result.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ pub struct Args {
     relay: bool,
 }
 
-/// Starts it, waits until it serves, and leaves it alone.
+/// Starts the new server, waits until it serves, and leaves it running.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let words: Vec<OsString> = env::args_os().skip(2).filter(|word| word != "--relay").collect();
     if args.serve.is_check() {

@@ -25,10 +25,10 @@ use controllers::Controllers;
 /// not quiet by then stay.
 const GIVING_MAX: Duration = Duration::from_secs(60);
 
-/// Without a connection for so long, it is looked whether there are more.
+/// The pause without a connection after which the thread checks whether more can move.
 const LULL: Duration = Duration::from_millis(5);
 
-/// Bytes of one message with connections, unless the first alone has more.
+/// Maximum bytes of one message with connections, unless the first connection alone has more.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The time without success after which busy connections are no longer asked to move. Connections
@@ -42,7 +42,7 @@ pub(super) struct Departures<'a> {
     pub(super) talk: Talk,
     /// The number of this take-over.
     number: u64,
-    /// Connections that were shown to the successor and are ours.
+    /// Connections that were shown to the successor and still belong to this process.
     shown: HashMap<u64, (Box<Parcel>, Shelved)>,
     /// NVMe controllers, whose connections go together.
     controllers: Controllers,
@@ -80,7 +80,7 @@ impl<'a> Departures<'a> {
         self.kept
     }
 
-    /// Hears what the successor says as events from now on.
+    /// Receives the successor's messages as events from now on.
     pub(super) fn report(&self) -> Result<(), String> {
         self.talk.report_to(self.hand_over.sender.clone(), self.number)
     }
@@ -203,8 +203,8 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Shows connections to the other process. One that does not fit into a message stays. Whatever
-    /// goes wrong, each is kept here or given back.
+    /// Shows connections to the successor. A connection that does not fit into a message stays.
+    /// After any failure, each connection is kept here or returned to its worker.
     fn show_all(&mut self, parcels: impl IntoIterator<Item = Box<Parcel>>) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
@@ -280,7 +280,8 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Gives the successor the connections that it has taken: with one message, all are its own.
+    /// Gives the successor the connections that it has taken. One message makes all of them its
+    /// own.
     fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
         self.talk.say(Kind::Yours, &put_tickets(tickets))?;
         let now = self.grounds.clock.now();

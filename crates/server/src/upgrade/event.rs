@@ -9,7 +9,7 @@ use super::talk::{Message, Over};
 pub(super) enum Event {
     /// A worker has sent a message.
     Mail,
-    /// A process wants to take over.
+    /// A process asks to take over.
     Knock(UnixStream),
     /// The other process has sent a message in the conversation of this number, or has ended it.
     Heard(u64, Result<Message, Over>),

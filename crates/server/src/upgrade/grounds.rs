@@ -24,13 +24,14 @@ pub(crate) struct Grounds {
     pub(crate) clock: Clock,
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
-    /// Admin API, metrics and the upgrade socket; beside them stand the listeners, which change.
+    /// The sockets of the admin API, of metrics and of upgrades. The listeners for clients are kept
+    /// apart, since they change.
     pub(crate) sockets: Vec<Arc<Socket>>,
-    /// The APIs behind them.
+    /// The APIs behind these sockets.
     pub(crate) apis: Vec<Running>,
-    /// Connections that fit all workers.
+    /// The number of connections that all workers have room for.
     pub(crate) connections_max: usize,
-    /// The listeners of these sockets, which the first worker gets when this process serves.
+    /// The listeners of these sockets, which the first worker gets once this process serves.
     pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
 }
 
@@ -47,7 +48,7 @@ impl Grounds {
         self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
     }
 
-    /// Lets the APIs accept, or not.
+    /// Makes the APIs accept or pause.
     pub(super) fn hold_apis(&self, is_held: bool) {
         self.apis.iter().for_each(|api| api.hold(is_held));
     }

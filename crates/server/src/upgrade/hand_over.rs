@@ -24,12 +24,12 @@ pub(crate) struct HandOver {
     pub(super) sender: Sender<Event>,
     has_mail: Arc<AtomicBool>,
     pub(super) grounds: Option<Arc<Grounds>>,
-    /// Messages to workers whose boxes were full.
+    /// Messages to workers whose mailboxes were full.
     outgoing: VecDeque<(usize, Tell)>,
 }
 
 impl HandOver {
-    /// Returns a hand-over with this mailbox, and the function that tells it that there is mail.
+    /// Returns a hand-over with this mailbox, and the function that signals mail to it.
     pub(crate) fn new(mailbox: WorkerMailbox) -> (HandOver, Wake) {
         let (sender, events) = channel();
         let has_mail = Arc::new(AtomicBool::new(false));
@@ -47,7 +47,7 @@ impl HandOver {
         self.grounds.clone().expect("it has started")
     }
 
-    /// Waits for the next event; returns `None` if none comes in this time.
+    /// Waits for the next event; returns `None` if none comes within this time.
     pub(super) fn next(&mut self, patience: Duration) -> Option<Event> {
         match self.events.recv_timeout(patience) {
             Ok(Event::Mail) => {
@@ -71,7 +71,7 @@ impl HandOver {
         self.mailbox.poll()
     }
 
-    /// Sends to a worker, now or soon.
+    /// Sends a message to a worker, now or soon.
     pub(super) fn post(&mut self, to: usize, tell: Tell) {
         self.outgoing.push_back((to, tell));
         self.flush();
@@ -87,7 +87,7 @@ impl HandOver {
         }
     }
 
-    /// Gives a connection back to the worker that it came from.
+    /// Returns a connection to the worker that it came from.
     pub(super) fn give_back(&mut self, parcel: Box<Parcel>) {
         self.post(usize::from(parcel.from), Tell::Returned(parcel));
     }

@@ -39,27 +39,27 @@ pub(super) struct ServerInventory {
     pub(super) owner: Hello,
     pub(super) devices: Vec<DeviceAt>,
     spaces: Vec<SpaceAt>,
-    /// The number of namespaces that were removed.
+    /// The number of namespaces removed so far.
     removals: u64,
-    /// Numbers whose namespace was removed, each with the number of removals up to the last one.
+    /// The numbers of removed namespaces, each with the ordinal of its last removal.
     removed: Vec<(u16, u64)>,
     pub(super) sockets: Vec<SocketAt>,
     /// Closed listeners of the server that may still have connections.
     #[serde(default)]
     pub(super) departed: Vec<DepartedAt>,
     tenants: Vec<ClientTenant>,
-    /// Connections that it has.
+    /// The number of connections of the server.
     pub(super) connections: usize,
     /// The state file with the operators' changes.
     pub(super) state: Option<StateAt>,
-    /// A service manager watches it.
+    /// `true` if a service manager watches the server.
     is_watched: bool,
     /// The storage epoch that clients were told.
     #[serde(default)]
     pub(super) storage_epoch: Option<u32>,
 }
 
-/// A device, and how many descriptors it is passed with.
+/// A device, and the number of descriptors that are passed for it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DeviceAt {
     pub(super) identity: String,
@@ -84,13 +84,13 @@ struct SpaceAt {
 pub(super) struct SocketAt {
     /// The purpose of the socket.
     pub(super) role: Role,
-    /// The address as it was configured.
+    /// The configured address.
     pub(super) wanted: String,
-    /// The address that the socket was bound to.
+    /// The address to which the socket is bound.
     pub(super) is_at: String,
 }
 
-/// A listener that is gone.
+/// A closed listener.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DepartedAt {
     /// The listener's identifier, to which connections refer.
@@ -114,7 +114,7 @@ impl DepartedAt {
     }
 }
 
-/// A tenant that a client has made.
+/// A tenant that a client has registered.
 #[derive(Debug, Serialize, Deserialize)]
 struct ClientTenant {
     tenant: spec::Tenant,
@@ -122,12 +122,12 @@ struct ClientTenant {
     maker: String,
 }
 
-/// The predecessor's report after everything that could move has moved.
+/// The predecessor's report after everything that can move has moved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Left {
     /// Names of clients' connections that it still has: tenant, client in hexadecimal, connection.
     pub(super) names: Vec<(String, String, u32)>,
-    /// Connections that stay with it.
+    /// The number of connections that stay with the predecessor.
     pub(super) connections: usize,
     /// The tokens that tenants have spent beyond their reported holdings.
     #[serde(default)]
@@ -232,13 +232,13 @@ impl ServerInventory {
         })
     }
 
-    /// Says which namespaces were removed.
+    /// Sets which namespaces were removed.
     pub(super) fn set_removals(&mut self, removals: &Removals) {
         self.removals = removals.count();
         self.removed = removals.iter().map(|(number, after)| (number.0, after)).collect();
     }
 
-    /// Returns which namespaces were removed, unless that cannot be.
+    /// Returns which namespaces were removed, or `None` if the inventory contradicts itself.
     pub(super) fn removals(&self) -> Option<Removals> {
         let is_number = |(number, _): &(u16, u64)| *number <= Namespaces::NUMBER_MAX;
         let removals = Removals::from_parts(self.removals, &self.removed);
@@ -252,13 +252,13 @@ impl ServerInventory {
         (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))
     }
 
-    /// Returns the place of the `n`-th device in the other process.
+    /// Returns the predecessor's place of its `n`-th device.
     fn place_of(&self, n: usize) -> usize {
         self.devices[n].place.unwrap_or(n)
     }
 
-    /// Returns this process's places of the devices, by their places in the older process. `found` has,
-    /// for each device here, its place there.
+    /// Returns this process's places of the devices, by their places in the predecessor. `found`
+    /// has, for each device here, its place there.
     ///
     /// # Errors
     /// Fails if a device of the older process is missing here.
@@ -380,8 +380,8 @@ impl ServerInventory {
         Ok(found)
     }
 
-    /// Has connections by listeners that are gone lead where they did, under names that are free here:
-    /// the names there, and the listeners.
+    /// Assigns connections of closed listeners to leads as in the predecessor, under listener
+    /// numbers that are free here. Returns the numbers there and the listeners here.
     ///
     /// # Errors
     /// Fails if there are too many such listeners.

@@ -1,4 +1,4 @@
-//! A process that asks to take over: who may, and who is told why not.
+//! The check of a process that asks to take over, and its refusal.
 
 use std::os::unix::net::UnixStream;
 
@@ -7,14 +7,14 @@ use io::Link;
 use super::step::STEP_MAX;
 use super::talk::Talk;
 
-/// Refuses a process that asks to take over, and tells it why.
+/// Refuses a process that asks to take over, with the reason.
 pub(super) fn refuse(stream: UnixStream, why: &str) {
     if let Ok(talk) = let_in(stream) {
         talk.stop(why);
     }
 }
 
-/// Begins to talk with a process that asks to take over.
+/// Begins a conversation with a process that asks to take over.
 ///
 /// # Errors
 /// Fails if the process may not take over. A process that may hear the reason is told.

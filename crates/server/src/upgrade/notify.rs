@@ -11,15 +11,15 @@ pub(super) fn is_watched() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The time after a drain for the rest, such as writing the last lines of the audit log.
+/// The time after a drain for the remaining steps, such as writing the last lines of the audit log.
 const LAST: Duration = Duration::from_secs(20);
 
-/// Tells that this process serves.
+/// Reports that this process serves.
 pub(crate) fn ready() {
     tell(&format!("READY=1\nMAINPID={}\n", std::process::id()));
 }
 
-/// Asks the service manager for the time that a drain of this length may take.
+/// Asks the service manager to allow the time of a drain of this length.
 pub(crate) fn drains(limit: Duration) {
     tell(&format!("EXTEND_TIMEOUT_USEC={}\n", (limit + LAST).as_micros()));
 }

@@ -10,8 +10,7 @@ use crate::admin::Wanted;
 /// The permissions of the upgrade socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
 
-/// Returns the path of the upgrade socket of a server with this admin API, or `None` if it has
-/// none.
+/// Returns the path of the upgrade socket of a server with this admin API, or `None` without one.
 pub(crate) fn socket_path(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
     match (told, admin) {
         (Some("none"), _) => None,

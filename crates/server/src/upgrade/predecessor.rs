@@ -1,4 +1,5 @@
-//! The older process: it leads, and has everything until it has said that it is the other's.
+//! The older process: it leads the take-over, and owns everything until it has sent that the
+//! successor does.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -25,25 +26,25 @@ use crate::places::Disk;
 /// The time limit for everything that was stopped to come to rest.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
-/// The time that the successor gets to serve before this process answers operators again, and
+/// The time that the successor gets to serve, before this process answers operators again and
 /// refuses their changes.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// The time limit for the arrival of messages that the other process sent before its end.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// The reason that the other process is ended.
+/// The reason that is reported when the other process is ended.
 const GIVEN_UP: &str = "the new process does not answer and was ended";
 
 /// A take-over on the side of the predecessor.
 pub(super) struct Predecessor<'a> {
     departures: Departures<'a>,
-    /// The other process, once it has said hello.
+    /// The successor, once it has said hello.
     successor: Option<Process>,
     changes: Changes,
 }
 
-/// The changes made for the take-over, which are undone if it fails.
+/// The changes made for the take-over, to be undone if it fails.
 #[derive(Default)]
 struct Changes {
     is_frozen: bool,
@@ -54,7 +55,7 @@ struct Changes {
 }
 
 impl<'a> Predecessor<'a> {
-    /// Gives everything to the process at the other end of the stream.
+    /// Hands over to the process at the other end of the stream.
     ///
     /// # Errors
     /// The hand-over failed. Everything that was not given is as before.
@@ -111,7 +112,7 @@ impl<'a> Predecessor<'a> {
         self.rest()
     }
 
-    /// Freezes all changes, and sends the inventory and the open files to the other process.
+    /// Freezes all changes, and sends the inventory and the open files to the successor.
     fn show_inventory(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         grounds.live.freeze()?;
@@ -150,8 +151,8 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Accepts nothing, answers no hellos, starts nothing that excludes others; returns when nothing of
-    /// the kind is under way.
+    /// Stops accepting, answering hellos and starting requests that exclude others. Returns when
+    /// none of these is under way.
     fn be_still(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         self.changes.is_still = true;
@@ -186,7 +187,7 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Takes the tokens of tenants out. Returns them, with the debts, as a message.
+    /// Removes the tokens of tenants, and returns them, with the debts, as a message.
     fn bequeath(&mut self) -> Result<Vec<u8>, String> {
         let tenants = &self.departures.grounds.tenants;
         let now = tenants.now();
@@ -195,7 +196,7 @@ impl<'a> Predecessor<'a> {
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
-    /// Passes the rest to the other process.
+    /// Hands everything that is left to the successor.
     fn commit(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         let mut left = Left { connections: self.departures.kept(), ..Left::default() };
@@ -217,8 +218,8 @@ impl<'a> Predecessor<'a> {
         self.hear_committed()
     }
 
-    /// Waits until the other process has confirmed that it owns everything. From here on only the
-    /// end of that process returns ownership, so a process that does not answer is ended. Before
+    /// Waits until the successor has confirmed that it owns everything. From here on only the end
+    /// of the successor returns the ownership, so a successor that does not answer is ended. Before
     /// its answer, it serves only the connections that it was given.
     fn hear_committed(&mut self) -> Result<(), String> {
         let (grounds, asked) =
@@ -268,7 +269,7 @@ impl<'a> Predecessor<'a> {
         }
     }
 
-    /// Ends the other process, which does not answer.
+    /// Ends the successor, which does not answer.
     fn end_successor(&self) {
         // It may have said that it is the main process, with whose end the service would end.
         notify::ready();
@@ -281,9 +282,9 @@ impl<'a> Predecessor<'a> {
         }
     }
 
-    /// Drains the workers. Tells the other process when no request of this one can be at a device
-    /// any more. Until the other process has confirmed that it has everything, this process serves
-    /// in its place if it is killed.
+    /// Drains the workers. Tells the successor when no request of this process can be at a device
+    /// any more. Until the successor has confirmed that it has everything, this process serves in
+    /// its place if it is killed.
     fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         grounds.orders.give();
@@ -303,7 +304,7 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Hears for a moment what the other process says that serves, and notes how its talk ended.
+    /// Reads the successor's messages for a moment, and notes how its talk ended.
     ///
     /// # Errors
     /// Fails if the other process was killed, and this one cannot start in its place.
@@ -359,8 +360,8 @@ impl<'a> Predecessor<'a> {
         grounds.wakers.iter().for_each(io::Waker::wake);
     }
 
-    /// Waits until no request of the connections that were given can be at a device. The other
-    /// process, which is not heard any more, gives them up; a process that stands still is ended.
+    /// Waits until no request of the connections that were given can be at a device. The successor,
+    /// which is no longer listened to, gives them up; if it hangs, it is ended.
     fn await_end(&mut self) {
         let clock = self.departures.grounds.clock;
         let (began, mut is_killed) = (clock.now(), false);

@@ -1,4 +1,4 @@
-//! A listening socket that a successor is passed, and its purpose.
+//! A listening socket that is passed to a successor, and its purpose.
 
 use io::{Kept, Listener};
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use crate::listen::{ListenAt, url};
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) role: Role,
-    /// The address as it was configured.
+    /// The configured address.
     pub(crate) wanted: String,
     pub(crate) kept: Kept,
 }
 
 impl Socket {
-    /// Returns what the successor is passed of a listener.
+    /// Returns a listener's socket and addresses for the successor.
     pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
         Socket { role, wanted, kept: listener.keep() }
     }
@@ -28,13 +28,13 @@ pub(crate) enum Role {
     Listener(u16),
     /// The admin API.
     Admin,
-    /// Scrapes.
+    /// Scrapes of metrics.
     Metrics,
-    /// The next process.
+    /// Successors that want to take over.
     Upgrade,
 }
 
-/// Returns the URL of a listener as it was asked for.
+/// Returns the configured URL of a listener.
 pub(crate) fn wanted(at: &ListenAt) -> String {
     url(at.protocol, &at.endpoint)
 }

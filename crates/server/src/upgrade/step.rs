@@ -14,10 +14,9 @@ pub(super) const PREPARE_MAX: Duration = Duration::from_secs(120);
 /// device, until the kernel has freed its rings.
 pub(super) const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// Marks a step of one of the two processes, at which the process can be told to stay for a while:
-/// for two seconds with `NEARFLASH_UPGRADE_STAY=predecessor:still:2000` in its environment, or until a
-/// file exists with `predecessor:still:/tmp/go`. This is for tests, and for whoever wants to see a
-/// take-over step by step.
+/// Marks a step of one of the two processes. For tests and experiments, the process can pause
+/// there: for two seconds with `NEARFLASH_UPGRADE_STAY=predecessor:still:2000` in its environment,
+/// or until a file exists with `predecessor:still:/tmp/go`.
 pub(super) fn step(of: &str, name: &str) {
     step_with(of, name, 0);
 }
@@ -37,7 +36,7 @@ pub(super) fn step_with(of: &str, name: &str, count: usize) {
     }
 }
 
-/// Stays for so many milliseconds, or until the file of this path exists.
+/// Pauses for so many milliseconds, or until the file of this path exists.
 fn stay_until(end: &str) {
     if let Ok(milliseconds) = end.parse() {
         std::thread::sleep(Duration::from_millis(milliseconds));

@@ -1,4 +1,5 @@
-//! The newer process: it answers, and touches nothing that it was not given.
+//! The newer process before it takes over: it asks for the inventory, and touches only what it was
+//! given.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -28,26 +29,26 @@ use crate::volumes::Volume;
 /// A process that is about to take over.
 pub(crate) struct Successor {
     talk: Talk,
-    /// The older process.
+    /// The predecessor.
     owner: Process,
     inventory: ServerInventory,
     /// The files of each of the predecessor's devices.
     files: Vec<Vec<OwnedFd>>,
     /// For each device of this process, the index of the predecessor's same device.
     found: Vec<Option<usize>>,
-    /// The places of devices in this process, by their places in the older one.
+    /// The places of devices in this process, by their places in the predecessor.
     places: HashMap<usize, usize>,
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
     /// The older process's listeners as ours.
     listeners: HashMap<u16, ListenerId>,
-    /// The permissions that the files of our listeners are to have.
+    /// The permissions for the files of this process's sockets.
     modes: HashMap<ListenerId, u32>,
 }
 
 impl Successor {
-    /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on nothing
-    /// changes in that server. Returns `None` if that server was killed: this process is to start
-    /// as if nobody had served.
+    /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on
+    /// nothing changes in that server. Returns `None` if that server was killed: this process then
+    /// starts as if there had been none.
     ///
     /// # Errors
     /// Fails if there never was a server at the socket, or if the server refuses.
@@ -79,7 +80,7 @@ impl Successor {
         }
     }
 
-    /// Asks the server at the other end of the link.
+    /// Asks the server at the other end of the link to hand over.
     fn ask(link: Link, end: &mut OtherEnd) -> Result<Successor, String> {
         let talk = Talk::new(link, STEP_MAX)?;
         let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
@@ -118,7 +119,7 @@ impl Successor {
         Ok(Successor { talk, owner, inventory, files, found, places, sockets, listeners, modes })
     }
 
-    /// Finds the devices of this process among the ones of the older process, before any is opened.
+    /// Finds the devices of this process among those of the predecessor, before any is opened.
     ///
     /// # Errors
     /// Fails if this process lacks a device of the older process.
@@ -131,14 +132,14 @@ impl Successor {
         Ok(())
     }
 
-    /// Takes the open files of device `n` from the older process; returns `None` if it has no such
+    /// Takes the open files of device `n` from the predecessor; returns `None` if it has no such
     /// device.
     pub(crate) fn files(&mut self, n: usize) -> Option<Vec<OwnedFd>> {
         Some(std::mem::take(&mut self.files[self.found[n]?]))
     }
 
-    /// Takes the older process's socket of this purpose, if it has one. The socket's file stays
-    /// with the older process for now.
+    /// Takes the predecessor's socket of this purpose, if it has one. The socket's file stays with
+    /// the predecessor for now.
     pub(crate) fn socket(
         &mut self,
         is_it: impl Fn(&Role) -> bool,
@@ -156,7 +157,7 @@ impl Successor {
         Ok(Some(listener))
     }
 
-    /// Takes the older process's listener at this address, if it has one.
+    /// Takes the predecessor's listener at this address, if it has one.
     pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
         self.socket(|role| matches!(role, Role::Listener(_)), &wanted(at))
     }
@@ -191,8 +192,7 @@ impl Successor {
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
     }
 
-    /// Returns the removals of namespaces that the older process has seen, since the connections that
-    /// come from it know of some.
+    /// Returns the predecessor's record of removed namespaces, since its connections rely on it.
     ///
     /// # Errors
     /// Fails if the process says what cannot be.
@@ -201,17 +201,19 @@ impl Successor {
         removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())
     }
 
-    /// Returns the storage epoch of the older process, if it says one: nothing is lost by a take-over.
+    /// Returns the storage epoch of the predecessor, if it has one. A take-over loses no writes, so
+    /// the epoch stays.
     pub(crate) fn storage_epoch(&self) -> Option<u32> {
         self.inventory.storage_epoch
     }
 
-    /// Gives up: the older process goes on.
+    /// Gives up the take-over: the predecessor continues.
     pub(crate) fn stop(&self, why: &str) {
         self.talk.stop(why);
     }
 
-    /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
+    /// Runs the take-over. `told` gets the result of its first part: this process serves, or never
+    /// will and ends.
     pub(super) fn take_over(self, hand_over: &mut HandOver, told: &Told) -> Result<(), ()> {
         let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
             let listener = Listener::adopt(socket?, inventory::endpoint(&at.is_at).ok()?).ok()?;

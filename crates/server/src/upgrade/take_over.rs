@@ -1,4 +1,4 @@
-//! The newer process receives the older one's connections, then serves in its place.
+//! The newer process: receives the predecessor's connections, then serves in its place.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -24,12 +24,12 @@ use super::talk::{Message, Over, Talk, unexpected};
 use crate::log;
 use crate::sessions::AnySession;
 
-/// The longest time that a connection waits for a place on its way to a worker, and the pause
-/// between two looks.
+/// The longest time that a connection waits for room on its way to a worker, and the pause between
+/// two attempts.
 const PLACE_MAX: Duration = Duration::from_secs(5);
 const PLACE_PAUSE: Duration = Duration::from_millis(1);
 
-/// The reason that a connection is refused for lack of a place.
+/// The reason for refusing a connection when there is no room for it.
 const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
 
 /// The reason that a connection without TLS is refused.
@@ -38,7 +38,7 @@ const WANTS_TLS: &str = "its listener requires TLS now, which the connection is 
 /// The number of times that a connection is offered to workers before it is given up.
 const OFFERS_MAX: usize = 100;
 
-/// The last words of this process, by which the older one knows that it was not killed.
+/// The last message of this process, which shows the predecessor that this process was not killed.
 const FAREWELL: &str = "the new process has everything";
 
 /// The longest plausible travel time of a message. A longer one shows that the clocks of the two
@@ -49,7 +49,7 @@ const WAY_NANOS_MAX: u64 = 10_000_000_000;
 pub(super) type Told = Sender<Result<(), String>>;
 
 /// Checks that the session expects the rest of the payload that the connection reports as begun,
-/// since it would be received into that place.
+/// since the rest will be received into that buffer.
 fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     let expected = match session {
         AnySession::Reflex(session) => session.expects(),
@@ -74,10 +74,11 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }
 }
 
-/// A connection that the older process has shown and not given, with its socket and its name.
+/// A connection that the predecessor has shown and not yet given, with its socket and its client's
+/// name.
 pub(super) type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
 
-/// A connection that was taken, until a worker has it.
+/// A taken connection on its way to a worker.
 pub(super) struct Landing {
     /// A guard that keeps the tenant registered while the connection is offered.
     _adopted: Option<Adopted>,
@@ -92,7 +93,7 @@ enum Ended {
     Gone,
 }
 
-/// The newer process while it takes over.
+/// The newer process during a take-over.
 pub(super) struct TakeOver<'a> {
     pub(super) grounds: std::sync::Arc<Grounds>,
     pub(super) hand_over: &'a mut HandOver,
@@ -100,13 +101,15 @@ pub(super) struct TakeOver<'a> {
     pub(super) owner: Process,
     pub(super) listeners: HashMap<u16, ListenerId>,
     pub(super) modes: HashMap<ListenerId, u32>,
-    /// The places of devices in this process, by their places in the older one.
+    /// The places of devices in this process, by their places in the predecessor.
     pub(super) places: HashMap<usize, usize>,
-    /// Sockets of the older process that this one has no use for: their files go when it serves.
+    /// Sockets of the predecessor that this process does not use. Their files are removed when this
+    /// process serves.
     pub(super) unwanted: Vec<Listener>,
-    /// Connections that are the older process's still.
+    /// Shown connections, which still belong to the predecessor.
     pub(super) shown: HashMap<u64, Shown>,
-    /// NVMe controllers among them: identifier and tickets, by the first of these.
+    /// The NVMe controllers among the shown connections: identifier and tickets, by the first
+    /// ticket.
     pub(super) controllers: HashMap<u64, (u16, Vec<u64>)>,
     pub(super) landing: HashMap<Ticket, Landing>,
     pub(super) pauses: Vec<Duration>,
@@ -115,12 +118,13 @@ pub(super) struct TakeOver<'a> {
     pub(super) took: Duration,
     /// True once the predecessor has committed the take-over.
     pub(super) serves: bool,
-    /// Connections that stayed with the older process, until that was told.
+    /// The number of connections that stayed with the predecessor, until it is logged.
     pub(super) left: Option<usize>,
 }
 
 impl TakeOver<'_> {
-    /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
+    /// Runs the take-over. `told` gets the result of its first part: this process serves, or never
+    /// will and ends.
     pub(super) fn go(&mut self, told: &Told) -> Result<(), String> {
         let fences = &self.grounds.shared.fences;
         fences.hold_hellos(Hold::All);
@@ -179,7 +183,7 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// Says that this process is ready, and waits until the older one stands still.
+    /// Reports that this process is ready, and waits until the predecessor has stopped everything.
     fn await_still(&self) -> Result<Message, Over> {
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
@@ -187,7 +191,7 @@ impl TakeOver<'_> {
         self.talk.expect(Kind::Still)
     }
 
-    /// Tells the older process that the end of this one is an end in order from now on.
+    /// Tells the predecessor that from now on an end of this process is not a crash.
     fn take_leave(&self) {
         let _ = self.talk.say(Kind::Stop, FAREWELL.as_bytes()); // it may have ended
     }
@@ -274,7 +278,7 @@ impl TakeOver<'_> {
         (all == tickets && fabric.import(cntlid, now)).then_some(())
     }
 
-    /// Answers what was shown.
+    /// Answers every connection that was shown.
     fn look_at_all(&mut self, message: Message) -> Result<(), String> {
         let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
         let mut sockets = message.files.into_iter();
@@ -303,7 +307,7 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// Answers a controller that was shown, with all of its connections or none.
+    /// Answers a shown controller, with all of its connections or none.
     fn look_at_controller(&mut self, message: Message) -> Result<(), String> {
         let (bytes, parcels) = controller(&message.body).map_err(|unfit| unfit.to_string())?;
         let sent_at = self.sent_at(message.ticket);
@@ -368,7 +372,7 @@ impl TakeOver<'_> {
         Ok((cntlid, shown))
     }
 
-    /// Connections that there is room for.
+    /// Returns the number of connections that there is room for.
     fn room(&self) -> usize {
         let connections: usize = self.grounds.spread.connections().iter().sum();
         self.grounds.connections_max.saturating_sub(connections + self.shown.len())
@@ -381,8 +385,8 @@ impl TakeOver<'_> {
         Instant::from_nanos(now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX)))
     }
 
-    /// Makes a connection of the bytes that the older process has shown, unless they do not fit.
-    /// `unpack` finds the session in the bytes and makes it one of this process.
+    /// Creates a connection from the bytes that the predecessor has shown, unless they are invalid.
+    /// `unpack` finds the session in the bytes and makes it a session of this process.
     fn look_at(
         &self,
         bytes: &[u8],
@@ -418,15 +422,15 @@ impl TakeOver<'_> {
         Ok((parcel, socket, adopted))
     }
 
-    /// Tells whether the connections of a listener of this process have to be over TLS. Those that
-    /// come from another process are not.
+    /// Returns whether connections of a listener of this process must use TLS. Connections that
+    /// come from another process need not.
     fn requires_tls(&self, id: ListenerId) -> bool {
         let listeners = self.grounds.listeners.lock().expect("nobody panics");
         let mut tls = listeners.iter().filter(|(one, _)| *one == id).filter_map(|(_, l)| l.tls());
         tls.any(|tls| tls.policy() == TlsPolicy::Required)
     }
 
-    /// Gives a connection that this process owns to a worker.
+    /// Sends a connection that this process owns to a worker.
     fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
         let Some((ticket, worker)) = self.find_place(socket) else {
             tracing::warn!(peer = %parcel.peer, "too many connections arrive at once: it ends");
@@ -451,7 +455,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Offers a connection to the next worker, because one had no room.
+    /// Offers a connection to the next worker, because the previous one had no room.
     fn offer_again(&mut self, parcel: Box<Parcel>) {
         let workers = self.grounds.wakers.len();
         let Some(landing) = self.landing.get_mut(&parcel.ticket) else { return };
@@ -466,7 +470,7 @@ impl TakeOver<'_> {
         self.hand_over.post(offers % workers, Tell::Arrive(parcel));
     }
 
-    /// Finds a place for a socket that a worker is to take. Waits for one if too many are under way.
+    /// Reserves room for a socket that is on its way to a worker. Waits if too many are under way.
     fn find_place(&self, mut socket: OwnedFd) -> Option<(Ticket, usize)> {
         let until = self.grounds.clock.now() + PLACE_MAX;
         loop {
@@ -479,7 +483,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Ends what else there is of a connection that no worker gets.
+    /// Releases what belongs to a connection that no worker gets.
     fn lose(&self, parcel: &Parcel) {
         if let Some(fabric) = self.grounds.live.fabric()
             && let Some(number) = ControllerSession::number(&parcel.session)
@@ -488,7 +492,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Returns the names that the older process's connections still have.
+    /// Returns the names that the predecessor's connections still have.
     fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
         let registry = self.grounds.tenants.registry();
         let name = |(tenant, client, connection): &(String, String, u32)| {
@@ -498,7 +502,7 @@ impl TakeOver<'_> {
         left.names.iter().filter_map(name).collect()
     }
 
-    /// Starts to serve: everything now belongs to this process, except what the predecessor keeps.
+    /// Begins to serve: everything belongs to this process now, except what the predecessor keeps.
     fn serve(&mut self, hold: Hold, told: &Told) {
         let grounds = &self.grounds;
         grounds.give_away(false);

@@ -1,4 +1,4 @@
-//! Messages between the two processes: `proto::takeover`'s heads over `io::Link`.
+//! Messages between predecessor and successor: the heads of `proto::takeover` over `io::Link`.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ use super::step::STEP_MAX;
 /// The time limit for the last message.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
-/// A message that has come.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
-    /// The connection that it is about.
+    /// The ticket of the connection that the message is about.
     pub(super) ticket: u64,
     pub(super) body: Vec<u8>,
     /// The files that came with the message. The process's limit of open files may have dropped
@@ -31,7 +31,7 @@ pub(super) struct Message {
 /// The reason why the conversation ended.
 #[derive(Debug)]
 pub(super) enum Over {
-    /// The link has ended, as at the end of the other process, which may still live.
+    /// The link has ended, as after the end of the other process, which may still live.
     Ended,
     /// The other process gave up, for this reason.
     Stopped(String),
@@ -62,7 +62,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// Returns a talk over a link. The other process may be silent for this time at most.
+    /// Returns a talk over a link. After this time of silence the other process counts as stuck.
     pub(super) fn new(link: Link, patience: Duration) -> Result<Talk, String> {
         let set = link.set_patience(Some(patience), Some(patience));
         set.map_err(|error| format!("cannot talk to the other process: {error}"))?;
@@ -75,7 +75,7 @@ impl Talk {
         set.map_err(|error| error.to_string())
     }
 
-    /// Says something about the server.
+    /// Sends a message about the server as a whole.
     pub(super) fn say(&self, kind: Kind, body: &[u8]) -> Result<(), Over> {
         self.send(kind, 0, body, &[])
     }
@@ -108,7 +108,7 @@ impl Talk {
         }
     }
 
-    /// Waits for the next message, which must be of this kind, with all its parts.
+    /// Waits for the next message, which must be of this kind and complete.
     pub(super) fn expect(&self, kind: Kind) -> Result<Message, Over> {
         let message = self.hear()?;
         if message.kind != kind {
@@ -149,7 +149,7 @@ impl Talk {
         self.link.shut_receiving();
     }
 
-    /// Tells the other why it goes no further, if it still listens.
+    /// Tells the other process the reason for giving up, if it still receives.
     pub(super) fn stop(&self, why: &str) {
         // It may not read any more.
         let _ = self.link.set_patience(None, Some(FAREWELL_MAX));

@@ -44,7 +44,7 @@ pub(crate) fn start(
     Ok(Started { outcome, orders, is_successor })
 }
 
-/// Waits for processes that want to take over.
+/// Waits for processes that ask to take over.
 fn serve(hand_over: &mut HandOver, socket: Option<UnixListener>) {
     if let Some(socket) = socket
         && let Err(error) = accept(socket, hand_over.sender.clone())
@@ -67,7 +67,7 @@ fn serve(hand_over: &mut HandOver, socket: Option<UnixListener>) {
     }
 }
 
-/// Drains the workers, with which the process ends.
+/// Drains the workers before the end of the process.
 fn see_out(hand_over: &mut HandOver) {
     while !hand_over.grounds().orders.are_drained() {
         hand_over.return_all();
@@ -77,7 +77,7 @@ fn see_out(hand_over: &mut HandOver) {
     }
 }
 
-/// The hand-over thread at work.
+/// The running hand-over thread.
 pub(crate) struct Started {
     /// The result of a take-over by this process. The channel closes when a successor has taken
     /// over.
@@ -87,7 +87,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Waits until this process serves; `false`: it was told to stop before.
+    /// Waits until this process serves. Returns `false` if it was told to stop before.
     ///
     /// # Errors
     /// The process will never serve, for the reason returned.
@@ -113,7 +113,7 @@ impl Started {
     }
 }
 
-/// Accepts processes that want to take over.
+/// Accepts processes that ask to take over.
 fn accept(listener: UnixListener, events: Sender<Event>) -> Result<(), String> {
     let body = move || {
         for stream in listener.incoming() {

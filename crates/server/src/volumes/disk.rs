@@ -1,4 +1,4 @@
-//! The check that a device is the disk that it is taken for.
+//! The check that a device is the disk that it was before.
 //!
 //! Names such as `/dev/nvme1n1` may mean another disk after each boot. The state file keeps the
 //! identity of each device's disk, and a start compares it before anything is written.
@@ -8,12 +8,12 @@ use io::device::disk_identity;
 
 use super::{Storage, Volume};
 
-/// The value of `disk=` that takes whatever disk has the name.
+/// The value of `disk=` that accepts any disk with the name.
 const ANY: &str = "any";
 
 impl Volume {
-    /// Returns the identity of the device's disk, to be compared with at the next start. Returns
-    /// `None` if the device is no disk, the kernel tells none, or any disk will do.
+    /// Returns the identity of the device's disk, for the comparison at the next start. Returns
+    /// `None` if the device is no disk, the kernel reports no identity, or any disk is accepted.
     pub(crate) fn disk(&self) -> Option<String> {
         match &self.storage {
             Storage::File(_) if asked_for(&self.spec) == Some(ANY) => None,
@@ -22,7 +22,7 @@ impl Volume {
         }
     }
 
-    /// Checks that the disk is the one that the specification asks for with `disk=`.
+    /// Checks that the disk has the identity that the spec requires with `disk=`.
     pub(super) fn check_asked_disk(&self) -> Result<(), String> {
         match (asked_for(&self.spec), &self.spec.source) {
             (Some(asked), Source::File { path, .. }) if asked != ANY => {

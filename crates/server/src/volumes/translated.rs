@@ -16,18 +16,18 @@ use io::{Owner, carve};
 
 use super::Through;
 
-/// The spare space of a volume whose spec wishes for none, in thousandths.
+/// The default spare space of a volume, in thousandths.
 const SPARE_PER_MILLE: u32 = 100;
 
-/// Segments that a volume has at least if its spec wishes for no size of them, where their size
-/// permits it.
+/// The default minimum number of segments of a volume, as far as the limits of their size permit
+/// it.
 const SEGMENTS: u64 = 512;
 
 /// The reason why a second queue is refused.
 pub(crate) const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
-/// A volume while no worker serves it.
+/// The place of a volume while no worker serves it.
 type Home = Arc<Mutex<Option<ftl::Volume>>>;
 
 /// A volume of flash translation over one member.
@@ -56,7 +56,7 @@ pub(super) enum MemberQueue {
     Threaded(ThreadedQueue),
 }
 
-/// The queue of the worker that serves a volume. When it is dropped, the volume goes home.
+/// The queue of the worker that serves a volume. Dropping it returns the volume.
 pub struct TranslatedQueue {
     queue: Option<ftl::Queue<Decorated<MemberQueue>>>,
     home: Home,
@@ -68,8 +68,8 @@ impl std::fmt::Debug for Translated {
     }
 }
 
-/// Returns the options of a member that is a file. Batches need no journal: they are whole or
-/// ignored.
+/// Returns the options of a member that is a file. Batches need no journal: recovery takes each
+/// whole or ignores it.
 pub(crate) fn member_options(read_only: bool) -> FileOptions {
     FileOptions { read_only, journal: false, ..FileOptions::default() }
 }
@@ -122,7 +122,7 @@ pub(crate) fn explain(path: &str, error: ftl::Error) -> String {
     }
 }
 
-/// Refuses wishes that an existing volume does not fulfil.
+/// Refuses options that an existing volume does not have.
 fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), String> {
     let wished = shape(wishes, geometry.member_pages);
     let segment = u64::from(geometry.segment_pages) * PAGE_BYTES as u64;
@@ -178,7 +178,7 @@ impl Media for FileMedia {
     }
 }
 
-/// Returns media over a device that needs nothing but time.
+/// Returns media over a device that completes by itself as time passes.
 fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
     let class = contract::SizeClass { bytes: 1 << 20, count: 1 };
     let arena = carve(&[class]).map_err(|error| error.to_string())?;
@@ -199,7 +199,7 @@ pub(crate) fn open_volume<M: Media>(
     ftl::open(media, Settings { discards, ..settings })
 }
 
-/// Says what an opening did.
+/// Logs the result of opening a volume.
 fn tell(name: &str, opened: &Opened) {
     if !opened.clean {
         let (batches, torn) = (opened.batches, opened.torn_pages);
@@ -211,7 +211,7 @@ fn tell(name: &str, opened: &Opened) {
 }
 
 impl Translated {
-    /// Opens the volume on a member. On memory, which is always fresh, it is created first.
+    /// Opens the volume on a member. On memory, which starts empty, it is created first.
     pub(super) fn open(
         member: &Source,
         wishes: &FtlWishes,

@@ -1,5 +1,5 @@
-//! A model of what a power cut may leave of a directory. Calls are recorded as they are made, and
-//! after each call all states are enumerated in which the file system may be found.
+//! A model of the state in which a power cut may leave a directory. File calls are recorded, and
+//! after each call all possible states of the file system are enumerated.
 //!
 //! Any subset of the names created, moved or removed since the directory's last sync may be there.
 //! Of the bytes written to a file since its last sync, all, none or half may be there, and zeroes
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) type FileId = usize;
 
-/// A call.
+/// A recorded file call.
 #[derive(Clone, Debug)]
 enum Call {
     Created(PathBuf, FileId),
@@ -34,7 +34,7 @@ struct Record {
     calls: Vec<Call>,
     names: BTreeMap<PathBuf, FileId>,
     files: usize,
-    /// Calls that were tried.
+    /// The number of attempted calls.
     made: usize,
     fault: Fault,
 }
@@ -44,9 +44,9 @@ struct Record {
 pub(crate) enum Fault {
     #[default]
     None,
-    /// The one of this number fails.
+    /// The call of this number fails.
     Once(usize),
-    /// All calls from this number on fail, because the caller is dead.
+    /// All calls from this number on fail, as if the process had died.
     From(usize),
 }
 
@@ -70,7 +70,8 @@ pub(super) fn created(path: &Path) -> FileId {
     named(path)
 }
 
-/// Returns the number of a file. A file that a test has made itself gets a new one, and is durable.
+/// Returns the number of a file. A file that the test itself created gets a new number, and is
+/// durable.
 pub(super) fn named(path: &Path) -> FileId {
     RECORD.with_borrow_mut(|record| match record.names.get(path) {
         Some(id) => *id,
@@ -81,7 +82,7 @@ pub(super) fn named(path: &Path) -> FileId {
     })
 }
 
-/// Returns an error instead of making the next call, if a fault is due.
+/// Fails if a fault is set for this call; otherwise the caller makes the call.
 pub(super) fn may() -> io::Result<()> {
     RECORD.with_borrow_mut(|record| {
         let (made, fault) = (record.made, record.fault);
@@ -141,7 +142,7 @@ pub(crate) fn set_fault(fault: Fault) -> usize {
     })
 }
 
-/// Notes that an operator was told that a change is made.
+/// Notes that a change was confirmed to an operator.
 pub(crate) fn answered(change: u64) {
     call(|_| Call::Answered(change));
 }
@@ -154,7 +155,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// Returns the contents that may be found after a power cut.
+    /// Returns the contents that a restart may find after a power cut.
     fn after_a_cut(&self) -> Vec<Vec<u8>> {
         if self.durable == self.seen {
             return vec![self.seen.clone()];
@@ -245,8 +246,9 @@ impl Disk {
 
 type State = Vec<(OsString, Vec<u8>)>;
 
-/// Shows every state that a power cut may leave of what this thread has written, in `folder`, with
-/// the last change that was answered by then. What is called meanwhile is not written down.
+/// Recreates every state that a power cut may leave of this thread's writes, in `folder`, and
+/// passes it on with the last change that was confirmed by then. Calls made meanwhile are not
+/// recorded.
 pub(crate) fn cut_everywhere(folder: &Path, mut look: impl FnMut(u64)) -> usize {
     let calls = RECORD.take().calls;
     let (mut disk, mut shown) = (Disk::default(), HashSet::new());

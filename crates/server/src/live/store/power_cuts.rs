@@ -1,5 +1,5 @@
-//! Whenever power is cut, a restart finds the last change that was answered, or one that was asked
-//! for after it.
+//! Tests that a restart after any power cut finds the last confirmed change, or one requested after
+//! it.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::config::Config;
 /// A server that makes changes.
 struct Server {
     store: Store,
-    /// The changes that the file holds.
+    /// The stored changes.
     kept: Changes,
-    /// All that was ever to be kept, oldest first.
+    /// All states that the server tried to store, oldest first.
     tried: Vec<Changes>,
 }
 
@@ -22,7 +22,7 @@ impl Server {
         Server { store, kept, tried }
     }
 
-    /// Makes a change: most are of a tenant. Whether it is kept.
+    /// Makes a change, mostly of a tenant. Returns whether it is stored.
     fn change(&mut self, n: usize) -> bool {
         let mut changes = self.kept.clone();
         let name = format!("t{}", n / 2);
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// Cuts power everywhere, and starts again; how many states there were.
+/// Restarts the server from every state that a power cut may leave. Returns the number of states.
 fn look_everywhere(tried: &[Changes]) -> usize {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("state");

@@ -1,6 +1,6 @@
 //! The NVMe controllers that leave for the successor, each with the connections of all its queues
-//! (docs/adr/0015-moving-controllers.md). All of them have come from their workers before any is
-//! shown.
+//! (docs/adr/0015-moving-controllers.md). A controller is shown once all of its connections have
+//! come from their workers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -24,11 +24,11 @@ const GIVING_MAX: Duration = Duration::from_secs(10);
 /// The interval at which controllers that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
 
-/// Connections of a worker that are gathered at a time, unless one controller has more there: all wait for
-/// the slowest of their controller.
+/// Maximum number of connections of a worker that are gathered at the same time, unless one
+/// controller has more there: all wait for the slowest of their controller.
 const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 
-/// Connections that are no controller's and may be on their way beside them.
+/// Connections without a controller that may be on their way at the same time.
 const SLACK: u16 = 16;
 
 /// The reason for a controller to stay that is larger than a message.
@@ -37,7 +37,7 @@ const MUCH: &str = "its connections have more under way than fits one message (2
 /// A controller whose connections are gathered: parcels by queue, with the numbers of the queues.
 type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
 
-/// A controller that was shown to the other process and is ours.
+/// A controller that was shown to the successor and still belongs to this process.
 #[derive(Debug)]
 struct Shown {
     cntlid: u16,
@@ -47,20 +47,20 @@ struct Shown {
     numbers: Vec<u64>,
 }
 
-/// The controllers that are under way.
+/// The controllers on their way to the successor.
 #[derive(Debug, Default)]
 pub(super) struct Controllers {
     gathered: BTreeMap<u16, Gathered>,
     /// The controllers that were shown, by the ticket of their admin queue's connection.
     shown: BTreeMap<u64, Shown>,
-    /// The controllers that were asked to become quiet, whatever the result.
+    /// The controllers that were asked to become quiet, with any result.
     called: HashSet<u16>,
-    /// Set if any controller belongs to the other process.
+    /// `true` if any controller belongs to the successor.
     are_given: bool,
 }
 
 impl Departures<'_> {
-    /// Gives away every NVMe controller that can be, some at a time.
+    /// Gives every NVMe controller away that can leave, some at a time.
     pub(crate) fn give_controllers(&mut self) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
         let began = self.grounds.clock.now();
@@ -74,8 +74,8 @@ impl Departures<'_> {
         self.settle()
     }
 
-    /// Lets some controllers leave that were not called before, all queues of each; how many connections a
-    /// worker may give at once for that. `None`: there are no more.
+    /// Orders some further controllers to leave, with all of their queues. Returns the number of
+    /// connections that a worker may give at once for that; `None` if there are no more.
     fn call_some(&mut self, fabric: &Fabric) -> Option<u16> {
         let mut at_workers = vec![0; self.grounds.wakers.len()];
         for controller in fabric.controllers() {
@@ -102,8 +102,7 @@ impl Departures<'_> {
         (!self.controllers.gathered.is_empty()).then_some(most + SLACK)
     }
 
-    /// Waits for the connections of the called controllers, and for the answers of the other
-    /// process.
+    /// Waits for the connections of the called controllers, and for the successor's answers.
     fn gather(&mut self, at_once: u16) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let began = grounds.clock.now();
@@ -177,7 +176,7 @@ impl Departures<'_> {
         self.show_controller(&fabric, cntlid, gathered)
     }
 
-    /// Shows a complete controller to the other process, unless it cannot leave now.
+    /// Shows a complete controller to the successor, unless it cannot leave now.
     fn show_controller(
         &mut self,
         fabric: &Fabric,
@@ -228,8 +227,8 @@ impl Departures<'_> {
         Ok(body)
     }
 
-    /// Keeps the controller of a ticket, which the other process cannot take. Returns `false` if
-    /// the ticket belongs to no controller.
+    /// Keeps the controller of a ticket, which the successor cannot take. Returns `false` if the
+    /// ticket belongs to no controller.
     pub(super) fn keep_controller(&mut self, ticket: u64, why: &str) -> bool {
         let Some(shown) = self.controllers.shown.remove(&ticket) else { return false };
         tracing::warn!(cntlid = shown.cntlid, why, "a controller stays");
@@ -249,9 +248,9 @@ impl Departures<'_> {
         }
     }
 
-    /// Notes that the other process has taken these connections. If they belong to a controller,
-    /// hands it over with one message, or keeps it if its state has changed. Returns `None` if they
-    /// belong to no controller.
+    /// Notes that the successor has taken these connections. If they belong to a controller, hands
+    /// the controller over with one message, or keeps it if its state has changed. Returns `None`
+    /// if they belong to no controller.
     pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), Over>> {
         let shown = self.controllers.shown.remove(tickets.first()?)?;
         let fabric = self.grounds.live.fabric()?;
@@ -276,12 +275,12 @@ impl Departures<'_> {
         Some(given)
     }
 
-    /// Returns true if a controller belongs to the other process.
+    /// Returns `true` if a controller belongs to the successor.
     pub(crate) fn has_given_controllers(&self) -> bool {
         self.controllers.are_given
     }
 
-    /// Takes back all controllers that are under way, before their connections return.
+    /// Takes back all controllers on their way, before their connections return.
     pub(crate) fn keep_controllers(&mut self) {
         let Some(fabric) = self.grounds.live.fabric() else { return };
         for (_, shown) in std::mem::take(&mut self.controllers.shown) {
