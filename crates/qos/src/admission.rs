@@ -1,8 +1,8 @@
-//! Admission: tells if an SLO can be promised beside those that are promised already (paper,
+//! Admission: the decision whether an SLO can be promised beside the present promises (paper,
 //! sections 3.2.2 and 4.3).
 //!
-//! The strictest latency sets how many tokens a second the device makes; the rates of all admitted
-//! tenants must fit in. This module deliberately leaves out the tenants themselves
+//! The strictest latency sets the device's tokens per second; the rates of all admitted tenants
+//! must fit into them. This module deliberately leaves out the tenants themselves
 //! ([`Registry`](crate::Registry)).
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,26 +20,26 @@ pub struct Claim {
     pub latency_us: u32,
     /// The percentile that the latency bounds.
     pub percentile: Percentile,
-    /// Units a second that the device makes when nobody is stricter.
+    /// Units a second that the device makes if this is the strictest promise.
     pub limit: u64,
-    /// Units a second that its SLO needs.
+    /// Units a second that the SLO needs.
     pub rate: u64,
 }
 
 /// The reason that an SLO is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The SLO makes no sense, for this reason.
+    /// The SLO is invalid, for this reason.
     Invalid(&'static str),
     /// The table of tenants is full.
     TableFull,
     /// There is no such tenant.
     NoTenant,
-    /// The device is not known to serve anything at this latency.
+    /// The device's model has no rate at this latency.
     TooTight {
-        /// The latency that was asked for, in microseconds.
+        /// The requested latency in microseconds.
         latency_us: u32,
-        /// The tightest that the device's model knows.
+        /// The tightest latency of the device's model.
         tightest_us: u32,
         /// The percentile of both latencies.
         percentile: Percentile,
@@ -48,7 +48,7 @@ pub enum Refusal {
     TooMuch(Shortage),
 }
 
-/// The amount by which rates do not fit, and the tenant whose latency is to blame.
+/// The amount by which rates do not fit, and the tenant with the strictest latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Units a second that the SLO needs.
@@ -61,7 +61,7 @@ pub struct Shortage {
     pub latency_us: u32,
     /// The percentile that the latency bounds.
     pub percentile: Percentile,
-    /// The tenant with the strictest latency; `None` for the tenant that asks.
+    /// The tenant with the strictest latency; `None` for the requesting tenant.
     pub limited_by: Option<TenantId>,
 }
 
@@ -94,18 +94,19 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Changes that would make room for a refused SLO: each on its own is enough.
+/// Changes that would make room for a refused SLO; each of them is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// Requests a second that would be admitted at the asked latency and mix; `None` when not one.
+    /// Requests a second that would be admitted at the requested latency and mix; `None` if none
+    /// would.
     pub iops: Option<u32>,
-    /// The tightest latency in microseconds at which the asked rate would be admitted.
+    /// The tightest latency in microseconds at which the requested rate would be admitted.
     pub latency_us: Option<u32>,
-    /// Tenants that would have to go, few of them; empty when even that is not enough.
+    /// Tenants, few of them, that would have to go; empty if even that is not enough.
     pub leave: Vec<TenantId>,
 }
 
-/// The decision whether an SLO would be admitted now, without admitting it.
+/// The decision whether an SLO would be admitted now, without an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The SLO would be admitted.
@@ -124,8 +125,8 @@ pub enum Verdict {
     },
 }
 
-/// Returns what an SLO claims of a device. A read is priced as under a mixed load, because the load
-/// may become mixed at any time. `cost` is the device's, as it is now.
+/// Returns the claim of an SLO on a device. A read is priced as under a mixed load, because the
+/// load may become mixed at any time. `cost` is the device's present price list.
 pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, Refusal> {
     if slo.iops == 0 {
         return Err(Refusal::Invalid("a latency is promised to a rate, and the rate is zero"));
@@ -149,7 +150,7 @@ pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, 
     Ok(Claim { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) })
 }
 
-/// Units a second of `iops` requests of the SLO's size and mix, rounded up.
+/// Returns the units a second of `iops` requests of the SLO's size and mix, rounded up.
 pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     let price = |kind| u64::from(cost.cost(kind, slo.request_bytes as usize).mixed);
     let reads = u64::from(slo.read_percent);
@@ -157,11 +158,12 @@ pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     u64::from(iops).saturating_mul(hundred).div_ceil(100)
 }
 
-/// All promises of a device, with what admission asks of them at hand: each question costs at most
-/// the logarithm of their number.
+/// All promises of a device, in the orders that admission needs: each question costs at most the
+/// logarithm of their number.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// The promises by the limit that each sets: the latency of the first one sets the rate.
+    /// The promises by the rate limit that each sets: the latency of the first one sets the
+    /// device's rate.
     by_limit: BTreeMap<(u64, TenantId), Claim>,
     by_latency: BTreeSet<(u32, TenantId)>,
     promised: u64,
@@ -175,7 +177,7 @@ impl Standing {
         self.promised += promise.rate;
     }
 
-    /// Takes a tenant's promise out.
+    /// Removes a tenant's promise.
     pub fn remove(&mut self, tenant: TenantId, promise: Claim) {
         let was = self.by_limit.remove(&(promise.limit, tenant));
         assert!(was == Some(promise), "tenant {} was promised something else", tenant.0);
@@ -183,7 +185,7 @@ impl Standing {
         self.promised -= promise.rate;
     }
 
-    /// Units a second of all promises.
+    /// Returns the units a second of all promises.
     pub fn promised(&self) -> u64 {
         self.promised
     }
@@ -198,7 +200,7 @@ impl Standing {
         self.by_latency.first().map(|(latency_us, _)| *latency_us)
     }
 
-    /// Units a second that the device makes for these promises.
+    /// Returns the units a second that the device makes for these promises.
     pub fn device_rate(&self, model: &DeviceModel) -> u64 {
         self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
     }
@@ -209,12 +211,12 @@ impl Standing {
     }
 }
 
-/// The part of its model's rate that the device makes, in thousandths (see
+/// The corrected rate of a device in thousandths of its model's rate (see
 /// [`Correction`](crate::Correction)).
 pub type Permille = u32;
 
-/// Admits a promise beside the standing ones, and returns the rate that is left for best effort.
-/// The device makes so many `permille` of what its model says.
+/// Admits a promise beside the present ones, and returns the rate that remains for best effort.
+/// `permille` is the corrected rate in thousandths of the model's.
 pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
     let (limited_by, strictest) = match others.strictest() {
         Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
@@ -268,7 +270,7 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
 }
 
 /// Finds changes that would make room for a promise that is refused beside the `others`. `cost` is
-/// the device's, as it is now.
+/// the device's present price list.
 pub fn ways(
     slo: &Slo,
     asked: Claim,
@@ -293,8 +295,8 @@ pub fn ways(
     Ways { iops, latency_us, leave: leave(asked, others, model, permille) }
 }
 
-/// Returns the largest number from 1 to `max` for which `holds` is true. If it is false for a
-/// number, it must be false for all larger ones.
+/// Returns the largest number from 1 to `max` for which `holds` is true. `holds` must be monotone:
+/// false for all numbers above one for which it is false.
 fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut low, mut high) = (0, max);
     while low < high {
@@ -304,8 +306,8 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     (low > 0).then_some(low)
 }
 
-/// Returns tenants without which the promise fits, chosen greedily: each time the tenant that makes
-/// most room. That is either the largest promise or the only strictest one.
+/// Returns tenants without which the promise fits, chosen greedily: each time the tenant whose
+/// removal makes most room. That is either the largest promise or the only strictest one.
 fn leave(
     asked: Claim,
     others: &Standing,

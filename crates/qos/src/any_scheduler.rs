@@ -11,9 +11,9 @@ use crate::{PassThrough, TokenScheduler};
 #[allow(clippy::large_enum_variant, reason = "there are as many as queues, and none is moved")]
 #[derive(Debug)]
 pub enum AnyScheduler {
-    /// First come, first served: nothing is promised.
+    /// First come, first served, without promises.
     PassThrough(PassThrough),
-    /// The paper's.
+    /// The paper's token scheduler.
     Tokens(TokenScheduler),
 }
 

@@ -1,9 +1,10 @@
-//! A tenant's tokens, shared by all workers that serve it. No lock: the time since the tokens were
-//! last generated goes to whoever moves it forward, and spending is one conditional exchange.
+//! A tenant's tokens, shared by all workers that serve it, without a lock: the worker that advances
+//! the time of the last generation gets the time in between, and spending is one conditional
+//! exchange.
 
 use crate::sync::{AcqRel, Acquire, AtomicI64, AtomicU64};
 
-/// Tokens in nano-units, and up to which time they were generated.
+/// Tokens in nano-units, and the time up to which they were generated.
 #[derive(Debug)]
 pub struct Balance {
     tokens: AtomicI64,
@@ -11,7 +12,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Makes an empty balance, generated up to the clock's origin.
+    /// Creates an empty balance, generated up to the clock's origin.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Balance { tokens: AtomicI64::new(0), generated_to: AtomicU64::new(0) }
@@ -35,7 +36,7 @@ impl Balance {
         0
     }
 
-    /// Skips the time up to `time`, for which others have generated the tokens.
+    /// Skips the time up to `time`, for which the tokens were generated elsewhere.
     pub fn skip_to(&self, time: u64) {
         self.claim_time(time);
     }
@@ -47,13 +48,13 @@ impl Balance {
         }
     }
 
-    /// Adds tokens, as long as there are no more than `most`. For a balance that is never a debt.
+    /// Adds tokens, up to `most`. For a balance that is never a debt.
     pub fn fill(&self, tokens: i64, most: i64) {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
-    /// Adds tokens (or a debt) so far that the balance stays from `least` to `most`. Never changes
-    /// the balance in the other direction. Returns the change.
+    /// Adds tokens (or a debt), limited so that the balance stays from `least` to `most`. Never
+    /// changes the balance in the other direction. Returns the change.
     pub fn adopt(&self, tokens: i64, least: i64, most: i64) -> i64 {
         let mut change = 0;
         self.update(|held| {
@@ -65,8 +66,9 @@ impl Balance {
         change
     }
 
-    /// Spends `cost` if the balance is above `limit`; it may fall below (Algorithm 1, lines 8, 9).
-    /// After it, the balance is above `limit - cost`, however many workers spend at a time.
+    /// Spends `cost` if the balance is above `limit`; the balance may fall below it (Algorithm 1,
+    /// lines 8, 9). Afterwards the balance is above `limit - cost`, however many workers spend at
+    /// the same time.
     pub fn overdraw(&self, cost: i64, limit: i64) -> bool {
         self.update(|tokens| (tokens > limit).then(|| tokens - cost))
     }
@@ -80,7 +82,7 @@ impl Balance {
         })
     }
 
-    /// Takes what `part` says of the balance, if that is anything: how much.
+    /// Takes the part of the balance that `part` computes, and returns the amount.
     pub fn take(&self, part: impl Fn(i64) -> i64) -> i64 {
         let mut taken = 0;
         self.update(|tokens| {

@@ -1,31 +1,31 @@
-//! The global token bucket: what one tenant does not need and another may take (paper, Algorithm 1,
-//! lines 11, 17, 20 and 23).
+//! The global token bucket: tokens that one tenant does not need and another may take (paper,
+//! Algorithm 1, lines 11, 17, 20 and 23).
 //!
-//! The paper has the last thread of a turn empty the bucket. Then nobody ever sees what that thread's
-//! own tenants gave, so here tokens expire at the end of the second turn after they were given (with
-//! a single worker, which has offered them to everybody by then, at the end of the first).
+//! In the paper, the last thread of a cycle empties the bucket, so the donations of its own tenants
+//! are lost at once. Here tokens expire at the end of the second cycle after their donation, or,
+//! with a single worker, at the end of the first.
 
 use crate::sync::{AcqRel, Acquire, AtomicI64, Relaxed};
 
-/// Tokens that nobody owns, in nano-units. Shared by the workers of a device. Below zero it owes what
-/// tenants have spent ahead of the rates that flow into it.
+/// Donated tokens in nano-units, shared by the workers of a device. A negative number is a debt:
+/// tokens spent ahead of the rates that flow into the bucket.
 #[derive(Debug)]
 pub struct Bucket {
     tokens: AtomicI64,
-    /// Tokens that were in the bucket at the end of the last turn.
+    /// Tokens that were in the bucket at the end of the last cycle.
     carried: AtomicI64,
-    /// Tokens that were taken since; the oldest tokens go first.
+    /// Tokens taken since the end of the last cycle; the oldest tokens go first.
     taken: AtomicI64,
 }
 
 impl Bucket {
-    /// Makes an empty bucket.
+    /// Creates an empty bucket.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Bucket { tokens: AtomicI64::new(0), carried: AtomicI64::new(0), taken: AtomicI64::new(0) }
     }
 
-    /// Puts tokens in.
+    /// Adds tokens.
     pub fn give(&self, tokens: i64) {
         assert!(tokens >= 0, "a bucket is given tokens, not debts");
         if tokens > 0 {
@@ -33,14 +33,14 @@ impl Bucket {
         }
     }
 
-    /// Takes out what was spent already; it may owe some of that for a while.
+    /// Subtracts tokens that were spent already. The bucket may become negative for a while.
     pub fn charge(&self, tokens: i64) {
         assert!(tokens >= 0, "a bucket is charged tokens, not debts");
         self.tokens.fetch_sub(tokens, AcqRel);
         self.taken.fetch_add(tokens, Relaxed);
     }
 
-    /// Takes as much of `wanted` as there is.
+    /// Takes as much of `wanted` as the bucket has.
     pub fn take(&self, wanted: i64) -> i64 {
         let taken = self.remove(wanted);
         if taken > 0 {
@@ -63,8 +63,8 @@ impl Bucket {
         }
     }
 
-    /// Ends a turn of several workers: tokens that were in the bucket at the end of the last turn
-    /// and are still there expire. Returns how many.
+    /// Ends a cycle of several workers: tokens left from before the last cycle expire. Returns
+    /// their number.
     pub fn age(&self) -> i64 {
         let taken = self.taken.swap(0, AcqRel);
         let old = self.carried.swap(0, AcqRel) - taken;
@@ -73,7 +73,7 @@ impl Bucket {
         expired
     }
 
-    /// Empties the bucket after the only worker's round. Returns what expired.
+    /// Empties the bucket after the only worker's round. Returns the expired tokens.
     pub fn empty(&self) -> i64 {
         self.remove(i64::MAX)
     }

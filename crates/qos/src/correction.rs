@@ -13,25 +13,25 @@
 /// Length of a window, in nanoseconds: 40 000 reads at 400 K a second, enough for a 99th percentile.
 pub const CORRECTION_NANOS: u64 = 100_000_000;
 
-/// Reads without which a window says nothing about its tail.
+/// The number of reads that a window needs for a meaningful tail.
 pub const CORRECTION_READS_MIN: u64 = 200;
 
-/// The least that is left of the rate, and the most that a write becomes dearer, in thousandths.
+/// The lowest corrected rate and the highest corrected price of writes, in thousandths of the model.
 const RATE_MIN: u32 = 250;
 const WRITE_MAX: u32 = 4_000;
 
-/// Late windows in a row before something is cut.
+/// Late windows in a row before rate or prices are cut.
 const LATE: u32 = 2;
 
-/// Calm windows in a row before something is given back, and, while the device is hardly used,
-/// between two gifts.
+/// Calm windows in a row before a cut is partly undone, and, while the device is hardly used,
+/// between two such steps.
 const CALM: u32 = 10;
 
-/// A late window within so many windows of a gift shows that the gift was too much.
+/// A late window within so many windows of a step back shows that the step was too much.
 const TRIAL: u32 = 5;
 
-/// Calm windows below a level that turned out to be too much before it is tried again: doubled each
-/// time, from and to so many (2.5 s, 5 min).
+/// Calm windows before a level that was too much is tried again: doubled each time, from and to so
+/// many (2.5 s, 5 min).
 const PATIENCE_MIN: u32 = 25;
 const PATIENCE_MAX: u32 = 3_200;
 
@@ -68,7 +68,7 @@ pub struct Adjustment {
 }
 
 impl Adjustment {
-    /// The model as it was measured.
+    /// No adjustment: the model as it was measured.
     pub const NONE: Adjustment = Adjustment { rate_permille: 1_000, write_permille: 1_000 };
 
     /// Returns a number that grows with every gift and falls with every cut.
@@ -83,11 +83,11 @@ pub struct Correction {
     adjustment: Adjustment,
     late: u32,
     calm: u32,
-    /// Windows since the last gift.
+    /// Windows since the last step back towards the model.
     since_gift: u32,
-    /// The level that was too much the last time.
+    /// The level that was too much at the last attempt.
     too_much: Option<u32>,
-    /// Calm windows just below it so far, and how many it takes to try it again.
+    /// Calm windows just below that level so far, and the number after which it is tried again.
     waited: u32,
     patience: u32,
 }
@@ -99,7 +99,7 @@ impl Default for Correction {
 }
 
 impl Correction {
-    /// Makes a controller that trusts the model.
+    /// Creates a controller without a correction.
     pub fn new() -> Correction {
         Correction {
             adjustment: Adjustment::NONE,
@@ -119,13 +119,13 @@ impl Correction {
 
     /// Takes a window into account.
     ///
-    /// Above the bound it is *late*; the second late window in a row, and each one behind it, cuts.
-    /// Below 80 % of the bound it is *calm*; the tenth calm window in a row, and each one behind it,
-    /// gives back (only every tenth while less than half of the rate is used, because then it says
-    /// little). In between nothing changes.
+    /// A window above the bound is *late*; from the second late window in a row on, each one cuts
+    /// the rate or raises prices. A window below 80 % of the bound is *calm*; from the tenth calm
+    /// window in a row on, each one undoes a part of the cut, or only every tenth while less than
+    /// half of the rate is used, since such windows are weak evidence. In between nothing changes.
     ///
-    /// A late window right after a gift takes more than that back at once, and the level that it led
-    /// to is left alone for a while, longer each time.
+    /// A late window right after a step back undoes more than that step, and its level is avoided
+    /// for a while, longer each time.
     pub fn observe(&mut self, window: &Window) -> Adjustment {
         let (Some(bound_us), Some(tail)) = (window.bound_us, window.tail_nanos) else {
             return self.adjustment;
@@ -160,7 +160,7 @@ impl Correction {
     }
 
     /// Raises prices: the price of writes if they are at least a third of the paid load, else all
-    /// prices. The further the tail is above the bound, the larger the step: from 3 to 15 per cent.
+    /// prices. The step grows with the distance of the tail from the bound, from 3 to 15 per cent.
     fn cut(&mut self, window: &Window, bound: u64, tail: u64) {
         let excess = (tail - bound) * 250 / bound;
         let keep = 1_000 - excess.clamp(30, 150) as u32;
@@ -174,7 +174,7 @@ impl Correction {
         }
     }
 
-    /// Gives back, unless that was too much not long ago.
+    /// Undoes a part of the cut, unless that level was recently too much.
     fn try_more(&mut self) {
         if self.adjustment == Adjustment::NONE {
             (self.too_much, self.patience) = (None, PATIENCE_MIN);
@@ -193,7 +193,7 @@ impl Correction {
         self.give();
     }
 
-    /// Gives three per cent back: first the rate, then the price.
+    /// Undoes three per cent of the cut: first of the rate, then of the price.
     fn give(&mut self) {
         let Adjustment { rate_permille, write_permille } = &mut self.adjustment;
         if *rate_permille < 1_000 {

@@ -1,11 +1,11 @@
 //! The price of a request (paper, section 3.2.1).
 //!
 //! `cost = weight(bytes) × C(kind, load)`, where `weight` is the number of 4 KiB pages, rounded up,
-//! unless a measured curve says otherwise, and `load` tells if the device serves nothing but reads
-//! at the moment. The derivation is in docs/explanation/scheduler.md, "What a request costs".
+//! unless a measured curve says otherwise, and `load` tells whether the device serves only reads at
+//! present. The derivation is in docs/explanation/scheduler.md, "What a request costs".
 //!
-//! This module deliberately leaves out which load the device has ([`ReadRatio`](crate::ReadRatio)),
-//! and how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
+//! This module deliberately leaves out the device's present load ([`ReadRatio`](crate::ReadRatio)),
+//! and the rate of tokens ([`DeviceModel`](crate::DeviceModel)).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -26,7 +26,7 @@ pub const PRICE_MAX: u32 = 100_000;
 /// The largest weight of a request, in hundredths of a 4 KiB one.
 pub const WEIGHT_MAX: u32 = 100_000;
 
-/// The load of a device at the moment, as far as prices depend on it.
+/// The present load of a device, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
     /// Reads and writes.
@@ -40,7 +40,7 @@ pub enum Load {
 pub struct Cost {
     /// While the device's load is mixed.
     pub mixed: u32,
-    /// While the device serves nothing but reads.
+    /// The price while the device serves only reads.
     pub read_only: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct SizePoint {
     pub weight: u32,
 }
 
-/// The reason that a cost model cannot be made.
+/// The reason that a cost model is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostModelError {
     /// A price is zero or above [`PRICE_MAX`].
@@ -86,15 +86,15 @@ impl fmt::Display for CostModelError {
     }
 }
 
-/// A line of a price list: kind and size of a request, as far as prices depend on them.
+/// A line of a price list, for one kind and size of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u32);
 
-/// Kinds of each number of pages.
+/// Lines for each number of pages: one for each kind.
 const KINDS: usize = 4;
 
 impl Line {
-    /// The line of no request.
+    /// The line that stands for no request.
     pub(crate) const NONE: Line = Line(u32::MAX);
 
     #[inline]
@@ -105,20 +105,20 @@ impl Line {
     }
 }
 
-/// The price of some requests together, and how many there are.
+/// The total price of some requests, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priced {
     /// Units under a mixed load, and under a load of reads.
     mixed: u64,
     read_only: u64,
-    /// Reads in the low half, others in the high half.
+    /// The number of reads in the low half, of other requests in the high half.
     counts: u64,
 }
 
 impl Priced {
     pub(crate) const NOTHING: Priced = Priced { mixed: 0, read_only: 0, counts: 0 };
 
-    /// Units, while the device has this load.
+    /// Returns the price in units under this load.
     #[inline]
     pub(crate) fn under(&self, load: Load) -> u64 {
         match load {
@@ -166,8 +166,8 @@ impl SubAssign for Priced {
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
-    /// The prices by [`Line`]: for each number of pages a read, a write, an exchange, and any other
-    /// request.
+    /// The prices by [`Line`]: for each number of pages those of a read, a write, an exchange, and
+    /// any other request.
     prices: Box<Prices>,
 }
 
@@ -180,9 +180,9 @@ impl CostModel {
         CostModel::curved(write, read_only_read, &[])
     }
 
-    /// Makes prices with a measured curve. Between its points the weight is interpolated. Up to 4
-    /// KiB and to its first point the weight is the first point's (100 where that is at 4 KiB);
-    /// behind its last point the weight grows by a whole 100 a page.
+    /// Creates prices with a measured curve. Between its points the weight is interpolated. Up to 4
+    /// KiB and to its first point the weight is the first point's (100 if that is at 4 KiB). Behind
+    /// its last point the weight grows by a whole 100 a page.
     pub fn curved(
         write: u32,
         read_only_read: u32,
@@ -212,21 +212,21 @@ impl CostModel {
         Ok(model)
     }
 
-    /// Returns the price in a line of the list.
+    /// Returns the price on a line of the list.
     #[inline]
     pub(crate) fn priced(&self, line: Line) -> &Priced {
         &self.prices[line.0 as usize]
     }
 
-    /// Returns the price of a request of this kind and size. A flush costs a write of one page, a
-    /// compare-and-write a read and a write of its range. A range longer than any payload (a
-    /// discard's, a zeroing's) costs what the largest payload costs.
+    /// Returns the price of a request of this kind and size. A flush costs a write of one page; a
+    /// compare-and-write costs a read and a write of its range. A range longer than any payload (of
+    /// a discard or a write of zeroes) costs as much as the largest payload.
     pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
         let priced = self.priced(Line::of(kind, bytes));
         Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }
     }
 
-    /// Sets another price of a 4 KiB write, and with it of everything that writes; the curve stays.
+    /// Changes the price of a 4 KiB write, and with it of all requests that write; the curve stays.
     /// The price is at most [`PRICE_MAX`].
     pub fn set_write(&mut self, write: u32) {
         self.write = write.clamp(1, PRICE_MAX);
@@ -247,8 +247,8 @@ impl CostModel {
         }
     }
 
-    /// Sets another price of a 4 KiB read of a read-only load; the curve stays. The price is at
-    /// most [`PRICE_MAX`].
+    /// Changes the price of a 4 KiB read of a read-only load; the curve stays. The price is at most
+    /// [`PRICE_MAX`].
     pub fn set_read_only_read(&mut self, units: u32) {
         self.read_only_read = units.clamp(1, PRICE_MAX);
         let (of_each, _) = self.prices.as_chunks_mut::<KINDS>();

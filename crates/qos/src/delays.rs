@@ -1,5 +1,5 @@
-//! The delays of reads at a device, as its workers see them: a histogram a worker, which only that
-//! worker writes, and a reader that takes the difference since it last looked.
+//! The delays of reads at a device: a histogram for each worker, which only that worker writes, and
+//! a reader that takes the differences since its last look.
 
 use alloc::boxed::Box;
 
@@ -17,7 +17,7 @@ const SMALLEST_BITS: u32 = 10;
 const POWERS: usize = 20;
 const CLASSES: usize = FINE * (1 + POWERS);
 
-/// Reads by how long they were at the device, and what was spent, of all workers.
+/// Counts of reads by their time at the device, and of spent units, of all workers.
 #[derive(Debug)]
 pub struct Delays {
     workers: Box<[Counters]>,
@@ -26,7 +26,7 @@ pub struct Delays {
 #[derive(Debug)]
 struct Counters {
     classes: Box<[AtomicU32]>,
-    /// Submitted so far, and units spent on it.
+    /// Reads, other requests and units submitted so far.
     reads: AtomicU64,
     writes: AtomicU64,
     spent: AtomicU64,
@@ -61,7 +61,7 @@ impl Delays {
     }
 }
 
-/// The counts that a reader of [`Delays`] has seen already.
+/// The counts that a reader of [`Delays`] has read before.
 #[derive(Clone, Debug)]
 pub struct Seen {
     classes: Box<[u32]>,
@@ -90,12 +90,12 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Makes the counts of a reader that has seen nothing.
+    /// Returns the counts of a reader that has read nothing.
     pub fn nothing() -> Seen {
         Seen { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
     }
 
-    /// Returns the counts since the last look.
+    /// Returns the counts since the last call.
     pub fn look(&mut self, delays: &Delays) -> Since {
         let sum = |of: fn(&Counters) -> &AtomicU64| {
             delays.workers.iter().map(|counters| of(counters).load(Relaxed)).sum::<u64>()
@@ -122,7 +122,7 @@ impl Seen {
 }
 
 impl Since {
-    /// Reads that ended.
+    /// Returns the number of reads that ended.
     pub fn ended(&self) -> u64 {
         self.classes.iter().map(|count| u64::from(*count)).sum()
     }

@@ -1,21 +1,22 @@
-//! The bound of how many requests may be at the device at a time, for the sake of the strictest
-//! latency (the idea is K2's, RTSS 2019): a request that waits in the scheduler can still be
-//! overtaken, one that waits in the device cannot.
+//! The bound of the number of requests at the device, for the strictest latency (the idea is K2's,
+//! RTSS 2019): a request that waits in the scheduler can still be overtaken, one in the device
+//! cannot.
 //!
 //! A pure controller over the same windows as [`Correction`](crate::Correction). The bound starts
-//! at what Little's law allows, `rate × latency`, and goes down while the device is late. The
-//! equations are in docs/explanation/scheduler.md, "Depth".
+//! at the number that Little's law gives, `rate × latency`, and goes down while the device is late.
+//! The equations are in docs/explanation/scheduler.md, "Depth".
 
 use crate::Window;
 use crate::units::TOKEN;
 
-/// The fewest requests that the device gets at a time: below that it idles between rounds.
+/// The lower bound of the number of requests at the device: with fewer, the device idles between
+/// rounds.
 pub const DEPTH_MIN: u32 = 16;
 
 /// Late windows in a row before the bound goes down.
 const LATE: u32 = 2;
 
-/// The controller that bounds how many requests are at one device at a time.
+/// The controller of the number of requests at one device.
 #[derive(Clone, Debug, Default)]
 pub struct DepthBound {
     /// The bound; `None` before the first window with a latency to keep.
@@ -24,23 +25,23 @@ pub struct DepthBound {
 }
 
 impl DepthBound {
-    /// Makes a controller that has seen nothing.
+    /// Creates a controller without a bound.
     pub fn new() -> DepthBound {
         DepthBound::default()
     }
 
-    /// Returns the most that Little's law allows: tokens that the device makes within the latency.
+    /// Returns the bound of Little's law: the tokens that the device makes within the latency.
     fn ceiling(window: &Window, bound_us: u32) -> u32 {
         let units = u128::from(window.rate) * u128::from(bound_us) / 1_000_000;
         let tokens = units.div_ceil(u128::from(TOKEN));
         u32::try_from(tokens).unwrap_or(u32::MAX).max(DEPTH_MIN)
     }
 
-    /// Takes a window into account; requests at the device at a time, `None` for as many as it
-    /// takes.
+    /// Takes a window into account, and returns the bound of requests at the device; `None` for no
+    /// bound.
     ///
-    /// The second late window in a row, and each one behind it, takes an eighth; each window below
-    /// 80 % of the latency adds a sixteenth of the most that it may be.
+    /// From the second late window in a row on, each one lowers the bound by an eighth. Each window
+    /// below 80 % of the latency raises it by a sixteenth of its maximum.
     pub fn observe(&mut self, window: &Window) -> Option<u32> {
         let Some(bound_us) = window.bound_us else {
             *self = DepthBound::new();

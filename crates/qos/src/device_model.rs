@@ -16,7 +16,7 @@ pub struct RatePoint {
     pub latency_us: u32,
     /// Units a second while the load is mixed.
     pub mixed: u64,
-    /// Units a second of a load of reads alone, at the *mixed* price of a read. The published code
+    /// Units a second of a load of reads only, at the *mixed* price of a read. The published code
     /// switches to this rate; nearflash keeps the rate and lowers the price, never both.
     pub read_only: u64,
 }
@@ -24,15 +24,14 @@ pub struct RatePoint {
 /// The part of the reads that a latency bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Percentile {
-    /// 95 of 100.
+    /// 95 of 100 reads.
     P95,
-    /// 99 of 100.
+    /// 99 of 100 reads.
     P99,
 }
 
 impl Percentile {
-    /// Returns the percentile that an SLO means by so many tenths of a percent; zero means the
-    /// 95th.
+    /// Returns the percentile for so many tenths of a percent; zero means the 95th.
     pub fn from_tenths(tenths: u16) -> Option<Percentile> {
         match tenths {
             0 | 950 => Some(Percentile::P95),
@@ -56,7 +55,7 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// The reason that a device model cannot be made.
+/// The reason that a device model is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModelError {
     /// The model has no row.
@@ -65,7 +64,7 @@ pub enum DeviceModelError {
     NotMonotone,
     /// A rate is zero or above [`RATE_MAX`].
     Rate,
-    /// The prices make no sense.
+    /// The prices are invalid.
     Cost(CostModelError),
 }
 
@@ -88,16 +87,16 @@ impl fmt::Display for DeviceModelError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceModel {
     cost: CostModel,
-    /// Ascending by latency, never empty.
+    /// The rows in ascending order of latency, never empty.
     points: Vec<RatePoint>,
     /// The rates for the 99th percentile; empty where they are not known.
     p99: Vec<RatePoint>,
-    /// Units a second when no latency is promised.
+    /// Units a second without any latency bound.
     rate_max: u64,
 }
 
 impl DeviceModel {
-    /// Makes a model of these prices and rows; `rate_max` is the rate without any latency bound.
+    /// Creates a model of these prices and rows; `rate_max` is the rate without any latency bound.
     pub fn new(
         cost: CostModel,
         points: Vec<RatePoint>,
@@ -119,8 +118,8 @@ impl DeviceModel {
     }
 
     /// Returns device A of the paper: 420 K tokens a second at 500 µs and 570 K at 2 ms (sections
-    /// 3.2.2, 5.4 and 5.5), a write costs 10 tokens, a read of a read-only load half a one. The
-    /// rows between and above are those published with the original for its sample device.
+    /// 3.2.2, 5.4 and 5.5). A write costs 10 tokens; a read of a read-only load costs half a token.
+    /// The rows between and above are those published with the original for its sample device.
     pub fn device_a() -> DeviceModel {
         let points = rows(&[
             (500, 42, 85),
@@ -179,16 +178,16 @@ impl DeviceModel {
         preset(1_000, 50, alloc::vec![row(1_000, 23_000), row(2_000, 28_000)], 4)
     }
 
-    /// Returns a device of which nothing is known: as many tokens as arithmetic can make, so that
-    /// nobody waits for any, and a request of any kind costs its pages. A latency must not be
-    /// promised from it.
+    /// Returns a device about which nothing is known: its tokens are unlimited, so requests never
+    /// wait for them, and a request of any kind costs its pages. A latency must not be promised
+    /// from it.
     pub fn unlimited() -> DeviceModel {
         let cost = CostModel::linear(TOKEN, TOKEN).expect("equal prices are sound");
         let point = RatePoint { latency_us: u32::MAX, mixed: RATE_MAX, read_only: RATE_MAX };
         DeviceModel::new(cost, alloc::vec![point], RATE_MAX).expect("the highest rate is sound")
     }
 
-    /// Makes the model of a device that does everything so many times slower (at least one).
+    /// Returns the model of a device that is so many times slower (at least one).
     pub fn slowed(mut self, times: u32) -> DeviceModel {
         let slower = |rate: u64| (rate / u64::from(times)).max(1);
         for point in self.points.iter_mut().chain(&mut self.p99) {
@@ -212,12 +211,12 @@ impl DeviceModel {
         &self.points
     }
 
-    /// Units a second when no latency is promised.
+    /// Returns the units a second without any latency bound.
     pub fn rate_max(&self) -> u64 {
         self.rate_max
     }
 
-    /// Returns the rows for the 99th percentile; none where it is not known.
+    /// Returns the rows for the 99th percentile; empty if they are unknown.
     pub fn p99_points(&self) -> &[RatePoint] {
         &self.p99
     }
@@ -235,13 +234,13 @@ impl DeviceModel {
         self.points[0].latency_us
     }
 
-    /// Units a second at this tail latency (p95): interpolated between rows, the last row's above
-    /// them, `None` for a latency tighter than the first.
+    /// Returns the units a second at this tail latency (p95): interpolated between rows, the last
+    /// row's rate above them, `None` for a latency tighter than the first.
     pub fn rate(&self, latency_us: u32, load: Load) -> Option<u64> {
         self.rate_at(Percentile::P95, latency_us, load)
     }
 
-    /// Returns the rate at either percentile; `None` also where the model does not know it.
+    /// Returns the rate at either percentile; `None` also if the model does not know it.
     pub fn rate_at(&self, percentile: Percentile, latency_us: u32, load: Load) -> Option<u64> {
         let of = |point: &RatePoint| match load {
             Load::Mixed => point.mixed,
@@ -256,15 +255,15 @@ impl DeviceModel {
         Some(of(low) + (of(high) - of(low)) * along / run)
     }
 
-    /// Units a second that may be sold while this is the strictest latency; `None` where the model
-    /// does not know.
+    /// Returns the units a second that may be promised while this is the strictest latency; `None`
+    /// if the model does not know it.
     pub fn limit(&self, percentile: Percentile, latency_us: u32) -> Option<u64> {
         let limit = self.rate_at(percentile, latency_us, Load::Mixed)?;
         Some(self.rate(latency_us, Load::Mixed).map_or(limit, |most| limit.min(most)))
     }
 }
 
-/// Checks that rows ascend, and that their rates make sense.
+/// Checks that rows ascend, and that their rates are plausible.
 fn sound_rows(points: &[RatePoint], rate_max: u64) -> Result<(), DeviceModelError> {
     let rising = |pair: &[RatePoint]| {
         pair[0].latency_us < pair[1].latency_us

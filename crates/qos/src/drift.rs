@@ -1,8 +1,8 @@
-//! The drift of a device from its model: what it served, beside what the model says that it
-//! serves at the latency that its reads had (docs/explanation/recalibration.md, "Drift").
+//! The drift of a device from its model: the rate that it served, compared with the model's rate at
+//! the measured tail latency of reads (docs/explanation/recalibration.md, "Drift").
 //!
-//! A pure judge: windows of measurements in, a [`Drift`] out. This module deliberately leaves
-//! out who opens windows ([`Registry`](crate::Registry)), and what follows from a drift.
+//! A pure function of measurements: windows in, a [`Drift`] out. This module deliberately leaves
+//! out who opens windows ([`Registry`](crate::Registry)), and the reaction to a drift.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,23 +17,25 @@ use crate::{DeviceModel, Load, Since};
 /// The length of a window.
 pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
 
-/// From the begin of a window to that of the next: in between nobody pays for being measured.
+/// The time from the beginning of one window to that of the next. Between windows, requests do not
+/// pay for the measurement.
 pub const DRIFT_PERIOD: Duration = Duration::from_secs(2);
 
 /// The percentile that is compared, in tenths of a percent.
 const TAIL: u16 = 950;
 
-/// Reads without which a window says nothing about its tail.
+/// The number of reads that a window needs for a meaningful tail.
 const READS_MIN: u64 = 500;
 
-/// Windows whose median counts, and how many it takes.
+/// The maximum number of windows whose median counts, and the number that a verdict needs.
 const WINDOWS_MAX: usize = 8;
 const WINDOWS_MIN: usize = 5;
 
-/// The time for which a window counts.
+/// The time for which a window counts towards the median.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Beyond these the device has drifted. The fit of a calibration may be off by 15 % itself.
+/// The ratios beyond which the device has drifted. The fit of a calibration may itself be off by 15
+/// %.
 const SLOWER: f64 = 0.80;
 const FASTER: f64 = 1.25;
 
@@ -41,7 +43,7 @@ const FASTER: f64 = 1.25;
 /// the verdict stays.
 const FITS: (f64, f64) = (0.87, 1.15);
 
-/// With less than this share of the tightest row's rate, a latency within that row says nothing.
+/// The share of the first row's rate below which a latency within that row is no evidence.
 const LOAD_MIN: f64 = 0.5;
 
 /// The factor by which requests may cost more than as many of one page: larger reads take longer by
@@ -53,13 +55,13 @@ pub(crate) const SIZE_MAX: f64 = 1.5;
 pub enum Unsure {
     /// The device has not been watched for long enough.
     TooSoon,
-    /// Too few reads come to tell their tail.
+    /// Too few reads come for a meaningful tail.
     FewReads,
     /// The load is so small that any device would serve it.
     LittleLoad,
-    /// Most requests are of many pages, of which the rows say nothing.
+    /// Most requests are of many pages, on which the model's rows say nothing.
     LargeRequests,
-    /// A thread of the server was ready to run and did not, so delays are those of the machine.
+    /// A thread of the server had to wait for a processor, so the delays are not only the device's.
     Starved,
 }
 
@@ -75,18 +77,18 @@ impl fmt::Display for Unsure {
     }
 }
 
-/// A device beside its model. A `ratio` is what the device serves at the tail latency that its
-/// reads have, as a share of what the model says that it serves there: the median of some windows.
+/// A device compared with its model. A `ratio` is the rate that the device serves, divided by the
+/// model's rate at the measured tail latency of reads: the median of some windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Drift {
     /// The ratio is not known, for this reason.
     Unknown(Unsure),
-    /// The device serves what the model says.
+    /// The device serves the model's rate.
     Fits {
         /// Delivered rate over the model's rate; 1 below the tightest latency of the model.
         ratio: f64,
     },
-    /// The device serves less (`ratio` below 1), or more.
+    /// The device serves less than the model's rate (`ratio` below 1), or more.
     Drifted {
         /// Delivered rate over the model's rate.
         ratio: f64,
@@ -95,20 +97,20 @@ pub enum Drift {
     },
 }
 
-/// The counts of a window, and the prices that were paid.
+/// The counts of a window, and the prices that applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub(crate) since: &'a Since,
     pub(crate) length: Duration,
-    /// The longest time for which a worker was ready to run and did not.
+    /// The longest time for which a worker waited for a processor.
     pub(crate) waited: Duration,
-    /// Units of a 4 KiB write, as it was priced.
+    /// The price of a 4 KiB write in units.
     pub(crate) write: u32,
-    /// The share of the model that a correction has left: of its rate, over the price of writes.
+    /// The share of the model that is left after a correction: its rate over its price of writes.
     pub(crate) corrected: f64,
 }
 
-/// Judges one device.
+/// The watch of one device's drift.
 #[derive(Clone, Debug)]
 pub(crate) struct DriftWatch {
     /// The ends of the windows that had enough reads, with their ratios; the oldest first.
@@ -128,7 +130,7 @@ impl DriftWatch {
         self.state
     }
 
-    /// Takes a window into account, which has just ended.
+    /// Takes a window that has just ended into account.
     pub(crate) fn end(&mut self, model: &DeviceModel, sight: Sight<'_>, now: Instant) {
         self.marks.retain(|(at, _)| now.since(*at) <= FRESH);
         let unsure = match ratio(model, &sight) {
@@ -169,7 +171,7 @@ fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
     }
 }
 
-/// Returns what the device served, as a share of what the model says that it serves at that tail.
+/// Returns the rate that the device served, as a share of the model's rate at the measured tail.
 fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
     let Sight { since, length, waited, write, corrected } = *sight;
     if since.ended() < READS_MIN {
@@ -196,12 +198,12 @@ fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
     }
 }
 
-/// The requests that were submitted in a window, in the units of the model.
+/// The requests that were submitted in a window, at the model's prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     /// Units, at the model's price of writes.
     pub(crate) units: f64,
-    /// The price of the requests, as a multiple of what as many of one page cost.
+    /// The price of the requests, divided by the price of as many one-page requests.
     pub(crate) size: f64,
 }
 
@@ -225,8 +227,8 @@ mod tests {
     use super::*;
     use crate::{Delays, Seen};
 
-    /// A window of half a second of device A, in which this share of its rate at 500 µs was spent on
-    /// reads and a tenth of writes, with this tail.
+    /// A window of half a second of device A with this tail, in which this share of its rate at 500
+    /// µs was spent on reads and a tenth of writes.
     struct Bench {
         watch: DriftWatch,
         now: Instant,

@@ -1,36 +1,36 @@
-//! The idle pools: the rates of tenants without demand, added up, make tokens for the bucket
-//! without anybody visiting those tenants. So a round costs only the active tenants, and the rate
-//! of tenants whose worker is parked is lent: whichever worker runs settles the pool for all.
+//! The idle pools: the summed rates of tenants without demand generate tokens for the bucket
+//! without a visit to each tenant. So a round costs only the active tenants, and the rate of
+//! tenants whose worker is parked is lent: any running worker settles the pool for all.
 //!
-//! Rate and the time up to which it was settled share one word, so every nanosecond of every rate
-//! is made into tokens by exactly one worker.
+//! The rate and the time of the last settlement share one word, so every nanosecond of every rate
+//! is turned into tokens by exactly one worker.
 
 use crate::sync::{AcqRel, Acquire, AtomicU64};
 use crate::units::{RATE_MAX, ROUND_NANOS_MAX, generated};
 
-/// The time's share of the word: nanoseconds, modulo 1.07 s.
+/// The bits of the word for the time: nanoseconds, modulo 1.07 s.
 const TIME_BITS: u32 = 30;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The nanoseconds by which a worker's time may lie behind another's. A larger difference is a leap
-/// forward.
+/// The nanoseconds by which a worker's clock may lie behind another's. A larger difference is a
+/// leap forward.
 const BACK_MAX: u64 = 100_000_000;
 
-/// After this long without being settled, in nanoseconds, the word's time says nothing any more.
+/// The nanoseconds without settlement after which the word's time is ambiguous.
 const STALE: u64 = 1 << (TIME_BITS - 1);
 
-/// The sum of idle rates. High 34 bits: the rate in units a second, signed, because a worker may
-/// take a tenant out before the one that saw it fall idle has put it in. Low 30 bits: settled up to
-/// here.
+/// The sum of idle rates. High 34 bits: the rate in units a second, signed, because one worker may
+/// subtract a tenant's rate before another has added it. Low 30 bits: the time of the last
+/// settlement.
 #[derive(Debug)]
 pub struct IdlePool {
     word: AtomicU64,
-    /// When it was last settled, in full, to within an eighth of [`STALE`].
+    /// The full time of the last settlement, to within an eighth of [`STALE`].
     seen: AtomicU64,
 }
 
 impl IdlePool {
-    /// Makes a pool of nothing.
+    /// Creates an empty pool.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         const { assert!(RATE_MAX < 1 << 33) };
@@ -55,8 +55,8 @@ impl IdlePool {
         }
     }
 
-    /// Adds to the rate, or takes from it; says up to which time the pool was settled, in
-    /// nanoseconds: for what comes later, the change counts.
+    /// Adds to the rate, or subtracts from it. Returns the time of the last settlement in
+    /// nanoseconds, from which on the change counts.
     pub fn change(&self, rate_by: i64, now: u64) -> u64 {
         self.refresh(now);
         let mut word = self.word.load(Acquire);
@@ -69,8 +69,9 @@ impl IdlePool {
         }
     }
 
-    /// Dates the word, after a long silence, to as long ago as tokens are made up for. Two workers
-    /// that wake at once may both do so; the worst is [`ROUND_NANOS_MAX`] made twice.
+    /// Sets the word's time after a long silence to the longest time for which tokens are made up.
+    /// Two workers that wake at once may both do so; then [`ROUND_NANOS_MAX`] is generated twice at
+    /// worst.
     fn refresh(&self, now: u64) {
         let silent = now.saturating_sub(self.seen.load(Acquire));
         if silent < STALE / 8 {
@@ -104,14 +105,14 @@ fn rate(word: u64) -> i64 {
     word as i64 >> TIME_BITS
 }
 
-/// Nanoseconds from the settled time to `now`; `None` when that is not later. A step back of more
-/// than a moment is a leap forward that the modulus hides.
+/// Returns the nanoseconds from the settled time to `now`; `None` if `now` is not later. A large
+/// step back is a leap forward that the modulus hides.
 fn elapsed(word: u64, now: u64) -> Option<u64> {
     let ahead = now.wrapping_sub(word) & TIME_MASK;
     (ahead != 0 && ahead <= TIME_MASK - BACK_MAX).then_some(ahead)
 }
 
-/// Returns the settled time in full; where it is long ago, as long ago as tokens are made up for.
+/// Returns the full settled time, limited to the longest time for which tokens are made up.
 fn settled(word: u64, now: u64) -> u64 {
     match elapsed(word, now) {
         Some(elapsed) => now.saturating_sub(elapsed.min(ROUND_NANOS_MAX)),

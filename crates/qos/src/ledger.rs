@@ -1,8 +1,8 @@
-//! The ledger of one worker: tokens that tenants earn, give away, borrow and pay.
+//! The ledger of one worker: the tokens that tenants earn, donate, borrow and pay.
 //!
-//! The ledger does the arithmetic of Algorithm 1 on the words that all workers share, and adds up
-//! what became of the tokens that this worker made. This module deliberately leaves out requests
-//! and their prices (`queues.rs`), and the order of visits (`token_scheduler.rs`).
+//! The ledger does the arithmetic of Algorithm 1 on state that all workers share, and counts where
+//! this worker's tokens went. This module deliberately leaves out requests and their prices
+//! (`queues.rs`), and the order of visits (`token_scheduler.rs`).
 
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
@@ -19,18 +19,18 @@ use crate::units::{
     AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
 };
 
-/// The fate of all tokens that a worker made, in nano-units.
+/// Counts of where a worker's tokens went, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Made, for tenants or for the bucket.
+    /// Generated, for tenants or for the bucket.
     pub generated: i128,
     /// Paid for requests.
     pub spent: i128,
-    /// Put into the bucket: what tenants have no use for, and what is made for idle ones.
+    /// Donated to the bucket: tokens that tenants cannot use, and those generated for idle tenants.
     pub donated: i128,
-    /// Taken out of the bucket: what tenants lack, and what the short way costs.
+    /// Borrowed from the bucket by tenants, or charged to it for the short way.
     pub borrowed: i128,
-    /// Thrown away when the bucket was emptied.
+    /// Expired when the bucket was emptied.
     pub expired: i128,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Demand {
     pub(crate) first: i64,
 }
 
-/// The requests of a tenant that asks for the short way.
+/// The requests of a tenant that could go the short way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     /// The price and the number of the submitted requests.
@@ -70,19 +70,19 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of worker `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX)).
+    /// Opens the ledger of worker number `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX)).
     pub(crate) fn new(shared: Arc<Shared>, worker: usize) -> Ledger {
         assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
         Ledger { shared, worker, totals: Totals::default() }
     }
 
-    /// Returns what all workers of the device share.
+    /// Returns the state that all workers of the device share.
     #[inline]
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Returns what became of the tokens that this worker made.
+    /// Returns the counts of where this worker's tokens went.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
@@ -103,15 +103,16 @@ impl Ledger {
         self.tenant(tenant).cap()
     }
 
-    /// Puts what idle tenants made into the bucket.
+    /// Generates the tokens of idle tenants into the bucket.
     pub(crate) fn settle(&mut self, now: u64) {
         let made = i128::from(self.shared.settle(now));
         self.totals.generated += made;
         self.totals.donated += made;
     }
 
-    /// Starts to serve a tenant: its class. The first worker that holds a tenant takes its rate out
-    /// of the idle pool; what the pool has not made yet, the tenant makes itself.
+    /// Begins to serve a tenant, and returns its class. The first worker that holds a tenant takes
+    /// its rate out of the idle pool. From the pool's last settlement on, the tenant earns its
+    /// tokens itself.
     pub(crate) fn hold(&mut self, tenant: u32, now: u64) -> Class {
         let cell = self.shared.tenant(tenant);
         let terms = cell.hold();
@@ -131,8 +132,8 @@ impl Ledger {
         terms.class
     }
 
-    /// Stops to serve a tenant. The last worker that lets go puts the tenant's rate into its idle
-    /// pool, and what the tenant makes until the pool takes over into the bucket.
+    /// Stops serving a tenant. The last worker that releases it returns the tenant's rate to its
+    /// idle pool, and donates what the tenant earns until the pool takes over.
     pub(crate) fn release(&mut self, tenant: u32, round: &Round) {
         let cell = self.shared.tenant(tenant);
         let terms = cell.release();
@@ -153,8 +154,8 @@ impl Ledger {
         self.totals.donated += i128::from(made);
     }
 
-    /// Stops to serve a best-effort tenant without demand: what it has goes to the bucket, unless
-    /// another worker serves it.
+    /// Stops serving a best-effort tenant without demand, and donates its balance unless another
+    /// worker serves it.
     pub(crate) fn give_up(&mut self, tenant: u32, round: &Round) {
         let cell = self.shared.tenant(tenant);
         if cell.release_to_others() {
@@ -165,9 +166,9 @@ impl Ledger {
         self.release(tenant, round);
     }
 
-    /// Keeps a latency-critical tenant without demand until its balance is full, and returns when
-    /// that is. Returns `None` where the tenant is let go of: another worker serves it, or it has
-    /// donated, and the pool goes on donating for it.
+    /// Keeps a latency-critical tenant without demand until its balance is full, and returns that
+    /// time. Returns `None` if the tenant is released: another worker serves it, or it has donated,
+    /// and the pool continues to donate for it.
     pub(crate) fn rest(
         &mut self,
         tenant: u32,
@@ -187,7 +188,7 @@ impl Ledger {
         Some(round.now().saturating_add(time_to_make(missing, rate)))
     }
 
-    /// Lets go of a tenant whose worker serves nobody any more.
+    /// Releases a tenant because the worker stops scheduling.
     pub(crate) fn abandon(&mut self, tenant: u32, round: &Round) {
         match self.terms(tenant).class {
             Class::LatencyCritical => self.release(tenant, round),
@@ -195,7 +196,7 @@ impl Ledger {
         }
     }
 
-    /// Puts what a tenant has no use for into the bucket.
+    /// Donates tokens that a tenant cannot use to the bucket.
     fn give(&mut self, tenant: u32, tokens: i64) {
         if tokens > 0 {
             self.shared.bucket.give(tokens);
@@ -204,7 +205,8 @@ impl Ledger {
         }
     }
 
-    /// Takes what a tenant lacks out of the bucket, as far as the bucket has it: how much.
+    /// Borrows the tokens that a tenant lacks from the bucket, as far as there are any, and returns
+    /// the amount.
     fn borrow(&mut self, tenant: u32, missing: i64) -> i64 {
         let taken = self.shared.bucket.take(missing);
         if taken > 0 {
@@ -216,9 +218,9 @@ impl Ledger {
         taken
     }
 
-    /// Makes a latency-critical tenant's tokens (lines 5 to 7). For as long as its requests waited,
-    /// up to the longest stall, the tenant gets all that its rate makes; otherwise only what fills
-    /// its balance. The rest becomes arrears.
+    /// Generates a latency-critical tenant's tokens (lines 5 to 7). For the time that its requests
+    /// waited, up to the longest stall, the tenant gets its full rate; for the rest only what fills
+    /// its balance. What it does not get becomes arrears.
     pub(crate) fn earn(&mut self, tenant: u32, rate: u64, demand: i64, round: &Round) {
         let cell = self.shared.tenant(tenant);
         let time = cell.balance.claim_time(round.now());
@@ -233,8 +235,8 @@ impl Ledger {
         }
     }
 
-    /// Gives away most of a balance that exceeds its limit (lines 10 to 12). Returns `true` if the
-    /// balance did.
+    /// Donates most of a balance that exceeds its limit (lines 10 to 12). Returns `true` if the
+    /// balance exceeded it.
     pub(crate) fn donate(&mut self, tenant: u32, rate: u64, round: &Round) -> bool {
         let full = generated(rate, round.three_rounds());
         let balance = &self.tenant(tenant).balance;
@@ -244,9 +246,9 @@ impl Ledger {
         given > 0
     }
 
-    /// Makes a best-effort tenant's share, less what the tenant pays back, and borrows what it
-    /// lacks (lines 14 to 17). The share beyond the demand goes to the bucket: lines 19 to 21 would
-    /// find it after submitting. Returns `true` if the tenant got something from the bucket.
+    /// Generates a best-effort tenant's share, less its repayment of the loan, and borrows what it
+    /// lacks (lines 14 to 17). The share beyond the demand goes to the bucket at once, where lines
+    /// 19 to 21 would put it after submitting. Returns `true` if the tenant borrowed.
     pub(crate) fn collect(
         &mut self,
         tenant: u32,
@@ -280,18 +282,18 @@ impl Ledger {
         false
     }
 
-    /// Returns what best effort is to pay back in a round.
+    /// Returns the amount of the loan that best-effort tenants pay back in a round.
     pub(crate) fn due(&self, round: &Round) -> i64 {
         self.shared.loan.owed().min(self.lendable(round))
     }
 
-    /// Returns the most that best-effort tenants pay back in a round.
+    /// Returns the largest part of the loan that best-effort tenants can pay back in a round.
     fn lendable(&self, round: &Round) -> i64 {
         spare(generated(round.share() * self.shared.best_effort(), round.last_round()))
     }
 
-    /// Returns what a best-effort tenant that generates `made` nano-units pays of the round's
-    /// repayment: every tenant pays the same fraction, rounded up.
+    /// Returns the part of the round's repayment that a best-effort tenant pays which generates
+    /// `made` nano-units. Every tenant pays an equal fraction, rounded up.
     fn part_due(&self, made: i64, round: &Round) -> i64 {
         match round.due() {
             0 => 0,
@@ -299,8 +301,8 @@ impl Ledger {
         }
     }
 
-    /// Pays for the visited tenant's whole queue at once, which saves paying one by one; only where
-    /// every single request would be paid. Returns `false` if nothing is paid.
+    /// Pays for the visited tenant's whole queue at once, if every single request would be paid.
+    /// Returns `false` if nothing is paid.
     pub(crate) fn pay_all(&mut self, tenant: u32, units: u64, means: Means) -> bool {
         let cell = self.shared.tenant(tenant);
         let cost = nano(units);
@@ -338,7 +340,7 @@ impl Ledger {
         is_paid
     }
 
-    /// Takes back what the visited tenant has paid for.
+    /// Refunds a payment of the visited tenant.
     pub(crate) fn pay_back(&mut self, tenant: u32, units: u64, means: Means) {
         let cost = nano(units);
         self.tenant(tenant).balance.add(cost);
@@ -353,8 +355,9 @@ impl Ledger {
         }
     }
 
-    /// Lets the visited tenant have so much of its arrears as it lacks for its next request: from the
-    /// bucket, and then at the cost of best effort. Returns `true` if the tenant got any.
+    /// Pays the visited tenant as much of its arrears as its next request lacks: from the bucket,
+    /// and then from a loan at the cost of best-effort tenants. Returns `true` if the tenant got
+    /// any.
     fn pay_arrears(&mut self, tenant: u32) -> bool {
         let Shared { bucket, loan, .. } = &*self.shared;
         let loan_max = self.shared.loan_max();
@@ -378,8 +381,8 @@ impl Ledger {
         paid > 0
     }
 
-    /// Gives the price of a request that was let go and not submitted to the bucket: a tenant that
-    /// went away may be made no better off by that.
+    /// Refunds a released but not submitted request to the bucket, and not to its tenant, who must
+    /// not profit from leaving.
     pub(crate) fn refund(&mut self, units: u64) {
         let cost = nano(units);
         self.shared.bucket.give(cost);
@@ -387,9 +390,9 @@ impl Ledger {
         self.totals.donated += i128::from(cost);
     }
 
-    /// Spends the rate of a tenant that no worker holds, if the table of "The short way"
-    /// (docs/explanation/scheduler.md) lets its requests go; the bucket has `spare` nano-units left. Returns
-    /// `false` if they do not go.
+    /// Spends the rate of a tenant that no worker holds, if its requests may go the short way by
+    /// the table in docs/explanation/scheduler.md. The bucket has `spare` nano-units left. Returns
+    /// `false` if the requests may not go.
     #[inline(always)]
     pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {
         let cell = self.shared.tenant(tenant);
@@ -417,7 +420,7 @@ impl Ledger {
         goes
     }
 
-    /// Charges the bucket for all requests that go the short way in a round.
+    /// Charges the bucket for the requests that go the short way in a round.
     pub(crate) fn charge(&mut self, units: u64) {
         let cost = nano(units);
         self.shared.bucket.charge(cost);
@@ -425,7 +428,7 @@ impl Ledger {
         self.totals.borrowed += i128::from(cost);
     }
 
-    /// Publishes what the visited tenant has submitted.
+    /// Publishes the counts of the visited tenant's submitted requests.
     pub(crate) fn count(&self, tenant: u32, submitted: Submitted) {
         let Submitted { units, reads, writes } = submitted;
         self.tenant(tenant).count(units, reads, writes);
@@ -474,13 +477,14 @@ impl Ledger {
         time_to_make(missing, terms.rate) > cell.latency_nanos()
     }
 
-    /// Takes part in the rounds of the device's workers.
+    /// Joins the rounds of the device's workers.
     pub(crate) fn join(&self) {
         self.shared.rounds.join(self.worker);
     }
 
-    /// Closes a round (lines 22 and 23). Tokens in the bucket expire when every worker has had one.
-    /// A worker with nothing left to do leaves the round set, so that it may sleep at nobody's cost.
+    /// Closes a round (lines 22 and 23). Tokens in the bucket expire when every worker has had a
+    /// round. A worker without demand leaves the round set, so that others do not wait for it while
+    /// it sleeps.
     pub(crate) fn close_round(&mut self, round: &Round, leaves: bool) {
         let Submitted { units, reads, writes } = round.submitted();
         self.shared.read_ratio.record(round.instant(), reads, writes);
@@ -504,16 +508,16 @@ impl Ledger {
         self.totals.expired += i128::from(expired);
     }
 
-    /// Records how long a read was at the device.
+    /// Records the time that a read spent at the device.
     pub(crate) fn record_delay(&self, delay: Duration) {
         self.shared.delays.record(self.worker, delay);
     }
 }
 
-/// Makes the allowance of a tenant with a cap, and returns how much of its demand counts in this
-/// visit. While there is an allowance the first request may exceed it, and is made up for later.
-/// The allowance grows to that of a round, or of the request that the tenant still collects the
-/// tokens for.
+/// Generates the allowance of a tenant with a cap, and returns the part of its demand that counts
+/// in this visit. While there is an allowance, the first request may exceed it and is paid off
+/// later. The allowance is limited to that of a round, or of the request for which the tenant still
+/// saves.
 fn allow(cell: &Tenant, cap: u64, first: i64, now: u64) -> i64 {
     let allowance = &cell.allowance;
     let time = allowance.claim_time(now);
@@ -526,13 +530,13 @@ fn allow(cell: &Tenant, cap: u64, first: i64, now: u64) -> i64 {
     }
 }
 
-/// Returns `true` if a tenant's cap, where it has one, leaves room for so many nano-units.
+/// Returns `true` if a tenant's cap, if it has one, allows so many nano-units.
 fn is_allowed(cell: &Tenant, cap: Option<NonZeroU64>, nano_units: i64) -> bool {
     cap.is_none() || cell.allowance.tokens() >= nano_units
 }
 
-/// Returns what best effort can do without of what it makes. An eighth stays, so that best effort
-/// does not starve where workers are stalled for ever.
+/// Returns the part of the best-effort tenants' tokens that may repay the loan. An eighth stays
+/// with them, so that they do not starve if workers stall again and again.
 pub(crate) fn spare(made: i64) -> i64 {
     made / 8 * 7
 }
@@ -543,7 +547,7 @@ pub(crate) fn part(of: i64, due: i64, all: i64) -> i64 {
     ((product + i128::from(all) - 1) / i128::from(all)) as i64
 }
 
-/// Returns the nanoseconds until a rate has made more than this many nano-units.
+/// Returns the nanoseconds in which a rate generates more than this many nano-units.
 fn time_to_make(missing: i64, rate: u64) -> u64 {
     match (u64::try_from(missing), rate) {
         (Err(_), _) => 1,

@@ -1,8 +1,8 @@
-//! Schedules requests: decides which request is submitted next, and when.
+//! The scheduling of requests: which request is submitted next, and when.
 //!
-//! [`TokenScheduler`] is the QoS scheduler of the paper (Algorithm 1), one a worker and device;
-//! [`PassThrough`] promises nothing. A device's [`Registry`] admits tenants against its
-//! [`DeviceModel`] and makes the schedulers. docs/explanation/scheduler.md has the equations.
+//! [`TokenScheduler`] is the QoS scheduler of the paper (Algorithm 1), one for each worker and
+//! device; [`PassThrough`] promises nothing. A device's [`Registry`] admits tenants against its
+//! [`DeviceModel`] and creates the schedulers. docs/explanation/scheduler.md has the equations.
 //!
 //! This crate deliberately leaves out I/O, a clock, and the worker, which knows only the
 //! [`Scheduler`](contract::Scheduler) port.

@@ -1,30 +1,30 @@
-//! The loan: tokens that latency-critical tenants were lent of what best effort will get, spent
-//! before they were made.
+//! The loan: tokens that latency-critical tenants have spent in advance of their generation, at the
+//! cost of best-effort tenants.
 //!
-//! A bound limits how much may be owed at a time; best-effort tenants pay back out of their shares
+//! The loan has an upper bound. Best-effort tenants pay it back out of their shares
 //! (docs/explanation/scheduler.md, "Arrears").
 
 use crate::sync::{AcqRel, Acquire, AtomicI64};
 
-/// Nano-units that are owed, never below zero. Shared by the workers of a device.
+/// The nano-units of the loan, never below zero. Shared by the workers of a device.
 #[derive(Debug)]
 pub struct Loan {
     owed: AtomicI64,
 }
 
 impl Loan {
-    /// Makes a loan of nothing.
+    /// Creates a loan of zero.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Loan { owed: AtomicI64::new(0) }
     }
 
-    /// Returns the nano-units that are owed.
+    /// Returns the nano-units that are to be paid back.
     pub fn owed(&self) -> i64 {
         self.owed.load(Acquire)
     }
 
-    /// Lends as much of `wanted` as leaves no more than `most` owed: how much.
+    /// Lends as much of `wanted` as keeps the loan within `most`, and returns the amount.
     pub fn lend(&self, wanted: i64, most: i64) -> i64 {
         let mut owed = self.owed.load(Acquire);
         loop {
@@ -36,7 +36,7 @@ impl Loan {
         }
     }
 
-    /// Takes back as much of `offered` as is owed: how much.
+    /// Pays back as much of the loan as `offered` allows, and returns the amount.
     pub fn repay(&self, offered: i64) -> i64 {
         let mut owed = self.owed.load(Acquire);
         loop {

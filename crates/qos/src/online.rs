@@ -1,5 +1,5 @@
-//! Scenarios of what follows the device while it runs: correction, depth, failing fast. The device
-//! is a queue that serves so many units a second, first come, first served, in virtual time.
+//! Scenarios of the features that follow a running device: correction, depth, failing fast. The
+//! device is a queue in virtual time that serves so many units a second, first come, first served.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,14 +22,14 @@ const BASE_NANOS: u64 = 80_000;
 
 /// A queue in the place of a device.
 struct Queue {
-    /// Units a second that it truly serves, and what a write truly costs.
+    /// The true rate in units a second, and the true cost of a write.
     rate: u64,
     write: u64,
     free_at: u64,
 }
 
 impl Queue {
-    /// Serves a request that comes now, and returns how long that takes.
+    /// Serves a request that comes now, and returns its latency.
     fn serve(&mut self, now: u64, kind: Kind) -> Duration {
         let units = if kind == Kind::Read { 100 } else { self.write };
         self.free_at = self.free_at.max(now) + units * 1_000_000_000 / self.rate;
@@ -45,12 +45,12 @@ struct World {
     now: u64,
     /// The time in each window for which the worker waits for a processor.
     waited: Duration,
-    /// Requests of the latency-critical tenant so far.
+    /// Number of requests of the latency-critical tenant so far.
     asked: u64,
     mixed: u64,
 }
 
-/// A window as those who were promised something see it.
+/// The measurements of a window, from the tenants' point of view.
 #[derive(Debug)]
 struct Seen {
     /// The 95th percentile of reads, in microseconds.
@@ -61,8 +61,8 @@ struct Seen {
 }
 
 impl World {
-    /// A reader with 10 K IOPS, and a best-effort tenant that writes half of the time and always
-    /// has something to do.
+    /// Creates a reader with 10 K IOPS, and a best-effort tenant with half writes that always has
+    /// requests.
     fn new() -> World {
         let cost = CostModel::linear(WRITE, 100).unwrap();
         let row = RatePoint { latency_us: BOUND_US, mixed: RATE, read_only: RATE };

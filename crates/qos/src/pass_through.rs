@@ -1,4 +1,4 @@
-//! The scheduler that promises nothing: first come, first served.
+//! The scheduler without promises: first come, first served.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -41,8 +41,8 @@ impl Scheduler for PassThrough {
         self.queue.pop_front()
     }
 
-    /// Gives all wanted requests to the first tenant that is asked for: whose requests they are is
-    /// not known here.
+    /// Withdraws all wanted requests for the first tenant that is asked for, since this scheduler
+    /// does not know the tenants of requests.
     fn withdraw(
         &mut self,
         _: TenantId,

@@ -1,5 +1,5 @@
-//! Properties of the fast scheduler: it decides what the reference decides, tokens are conserved,
-//! balances stay within their bounds, nobody starves.
+//! Properties of the fast scheduler: it agrees with the oracle, tokens are conserved, balances stay
+//! within their bounds, and no tenant starves.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,11 +17,11 @@ use crate::{
 
 const LIMITS: QueueLimits = QueueLimits { slots: 4096, of_tenant: 4096 };
 
-/// When everything begins.
+/// The start of virtual time.
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
-/// A registry with latency-critical tenants of these IOPS (100 % reads, 500 µs), then so many
-/// best-effort ones.
+/// Returns a registry with latency-critical tenants of these IOPS (100 % reads, 500 µs), and so
+/// many best-effort ones.
 fn registry(critical: &[u32], best_effort: usize) -> Registry {
     let mut registry = Registry::new(DeviceModel::device_a(), critical.len() + best_effort + 1);
     for iops in critical {
@@ -38,7 +38,7 @@ fn scheduler(registry: &Registry, worker: usize) -> TokenScheduler {
     registry.scheduler(worker, LIMITS)
 }
 
-/// Units a second that the workers are told that they may make: promises, shares, and the remainder.
+/// Returns the units a second that the workers may generate: promises, shares, and the remainder.
 fn granted(registry: &Registry) -> u64 {
     let shared = registry.shared();
     let rate = |terms: crate::tenant::Terms| match terms.class {
@@ -61,7 +61,7 @@ struct Ask {
     bytes: usize,
 }
 
-/// The requests before a round, and how much later than the last round it is.
+/// The requests before a round, and the time since the last round.
 #[derive(Clone, Debug)]
 struct Step {
     asks: Vec<Ask>,
@@ -122,7 +122,7 @@ fn case_of(
         })
 }
 
-/// Submits all that a round lets go.
+/// Submits all requests that a round releases.
 fn drain(scheduler: &mut TokenScheduler, table: &mut SlotTable<usize>, most: usize) -> Vec<usize> {
     let next = || scheduler.next().map(|slot: Slot| table.remove(slot));
     core::iter::from_fn(next).take(most).collect()
@@ -144,7 +144,7 @@ const BACKLOG: u32 = 1_300;
 /// The longest time between two rounds in which a tenant has demand all the time, in nanoseconds.
 const ROUND_MAX: u64 = 1_000_000;
 
-/// A scheduler and the oracle, which are asked for the same.
+/// A scheduler and the oracle, which get the same requests.
 struct Pair {
     registry: Registry,
     fast: TokenScheduler,
@@ -189,7 +189,7 @@ impl Pair {
         }
     }
 
-    /// Has a round on both sides, and compares all that both know.
+    /// Runs a round on both sides, and compares all of their state.
     fn round(&mut self, now: Instant) -> Result<(), TestCaseError> {
         self.fast.begin_round(now);
         let load = self.fast.round().load();
@@ -385,8 +385,8 @@ proptest! {
         }
     }
 
-    /// No token expires in a round that leaves a best-effort tenant waiting, or any tenant if none
-    /// is best effort. So free tokens and demand never outlast a round together.
+    /// Checks that no token expires in a round that leaves a best-effort tenant waiting, or any
+    /// tenant if none is best effort. So free tokens and demand never outlast a round together.
     #[test]
     fn work_is_conserved((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
@@ -472,8 +472,8 @@ proptest! {
         }
     }
 
-    /// Work is conserved beyond one round also where a worker has parked: while somebody waits on
-    /// the other one, everything that the device makes is made, and nothing of it expires.
+    /// Checks that work is conserved when a worker has parked: while requests wait on the other
+    /// worker, the device's full rate is generated, and none of it expires.
     #[test]
     fn work_is_conserved_while_a_worker_is_parked((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort + 1);
@@ -531,8 +531,8 @@ proptest! {
         prop_assert!(spent >= made - kept, "{} of {}, {} may be kept", spent, made, kept);
     }
 
-    /// For any sequence of calls to the registry, the token rates told to workers never exceed what
-    /// the device makes, and every refused tenant would not have fitted.
+    /// Checks that, for any sequence of calls to the registry, the published token rates never
+    /// exceed the device's rate, and every refused tenant would not have fitted.
     #[test]
     fn an_admitted_set_fits(
         steps in prop::collection::vec((0u8..8, 0u32..12, 1u32..200_000, 0u8..=100, 0u32..4), 1..60)
@@ -617,8 +617,8 @@ proptest! {
         }
     }
 
-    /// Time may step back, stand still or leap an hour: no round spends more than a few of the
-    /// longest rounds make and the deficits that it repays, and nobody is stuck behind it.
+    /// Checks that time may step back, stand still or leap an hour: no round spends more than a few
+    /// of the longest rounds generate plus the repaid deficits, and no tenant is stuck afterwards.
     #[test]
     fn leaps_of_time_do_no_harm((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);

@@ -1,8 +1,9 @@
-//! The queues of one worker: requests of tenants that wait, and the rings of tenants to be visited.
+//! The queues of one worker: the waiting requests of tenants, and the rings of tenants to be
+//! visited.
 //!
-//! A tenant is away, new, in the ring of its class, or at rest; its requests lie in one table with
-//! those of all others (`requests.rs`). This module deliberately leaves out tokens (`ledger.rs`),
-//! and when a tenant is visited (`token_scheduler.rs`).
+//! A tenant is away, a newcomer, in the ring of its class, or resting; its requests lie in one
+//! table with those of all others (`requests.rs`). This module deliberately leaves out tokens
+//! (`ledger.rs`), and when a tenant is visited (`token_scheduler.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -21,10 +22,11 @@ use crate::tenant::Class;
 /// The bounds of a worker's scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// Requests waiting in all: slots that are enqueued have an index below this.
+    /// Maximum number of waiting requests. Slots have indices below this.
     pub slots: usize,
-    /// Requests waiting of one tenant; the next is answered with [`contract::Status::Retry`]. Equal
-    /// to `slots` for tenants of protocol version 1, which cannot be told: their connections end.
+    /// Maximum number of waiting requests of one tenant; the next is answered with
+    /// [`contract::Status::Retry`]. Equal to `slots` for tenants of protocol version 1, which lacks
+    /// that status: their connections end.
     pub of_tenant: u32,
 }
 
@@ -33,53 +35,54 @@ pub struct QueueLimits {
 enum Place {
     /// The worker does not hold the tenant.
     Away,
-    /// The tenant has a request; the next round begins with it.
+    /// A request came to the idle tenant; the next round begins with it.
     Newcomer,
     /// In the ring of latency-critical tenants.
     Critical,
     /// In the ring of best-effort tenants.
     BestEffort,
-    /// Held, without demand, until its balance would be full.
+    /// Held without demand, until the tenant's balance would be full.
     Resting,
 }
 
-/// A tenant as one worker knows it.
+/// One worker's view of a tenant.
 #[derive(Clone, Copy, Debug)]
 struct Local {
     queue: Queue,
     place: Place,
-    /// The heap has an entry of the tenant, perhaps an old one.
+    /// `true` if the heap has an entry of the tenant, possibly an outdated one.
     has_due: bool,
 }
 
-/// All requests that wait on a worker, and the tenants that they belong to.
+/// All waiting requests of a worker, and their tenants.
 #[derive(Debug)]
 pub(crate) struct Queues {
     cost: CostModel,
     of_tenant: u32,
     locals: Box<[Local]>,
     requests: Requests,
-    /// The last requests that were queued, if they are alike: their queue knows of the first.
+    /// The run of the last queued requests, if they are alike. The queue's counts include only the
+    /// first of them.
     run: Run,
-    /// The last run had more than its first request: the first of a queue begins one.
+    /// `true` if the last run had more than one request: then the next request begins a run.
     expects_runs: bool,
-    /// Requests that are paid, and that no round had room for yet.
+    /// Paid requests for which no round had room yet.
     ready: Paid,
     links: Links,
     critical: Ring,
     best_effort: Ring,
-    /// The first `coming` are the tenants that have a request since the last round and had none
-    /// before, each once.
+    /// The first `coming` entries are the idle tenants to which requests came since the last round,
+    /// each once.
     newcomers: Box<[u32]>,
     coming: usize,
     /// Resting tenants by the time at which their balances would be full.
     dues: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Requests in queues and in `ready`; those of the run are not counted yet.
+    /// Number of requests in queues and in `ready`, without those of the run.
     queued: usize,
 }
 
 impl Queues {
-    /// Makes empty queues for `tenants` tenants, whose requests cost what `cost` says.
+    /// Creates empty queues for `tenants` tenants, with the prices of `cost`.
     pub(crate) fn new(tenants: usize, cost: CostModel, limits: QueueLimits) -> Queues {
         assert!(limits.of_tenant > 0, "a tenant may have a request waiting");
         let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
@@ -101,8 +104,8 @@ impl Queues {
         }
     }
 
-    /// Queues a request that continues the run of requests before it. Returns `false` if it does not
-    /// continue the run; then nothing is queued.
+    /// Queues a request that continues the present run. Returns `false`, without queueing it, if it
+    /// does not.
     #[inline]
     pub(crate) fn extend_run(&mut self, tenant: u32, kind: Kind, bytes: usize, slot: Slot) -> bool {
         self.run.extend(&mut self.requests, tenant, kind, bytes, slot)
@@ -134,8 +137,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Queues a request behind those of its tenant. Begins a run where more are expected, if
-    /// `may_run`.
+    /// Queues a request behind those of its tenant. Begins a run if more alike are expected and
+    /// `may_run` allows it.
     #[inline(never)]
     pub(crate) fn append(
         &mut self,
@@ -174,7 +177,7 @@ impl Queues {
         self.coming += 1;
     }
 
-    /// Ends the run, before anybody looks at a queue.
+    /// Ends the run, before a queue is read.
     #[inline]
     pub(crate) fn end_run(&mut self) {
         if self.run.is_open() {
@@ -182,7 +185,7 @@ impl Queues {
         }
     }
 
-    /// Tells its queue of the run, which is over.
+    /// Adds the ended run to the counts of its queue.
     #[inline(never)]
     fn append_run(&mut self) {
         self.expects_runs = self.run.has_followers();
@@ -195,7 +198,7 @@ impl Queues {
         self.run.close();
     }
 
-    /// Puts a tenant that the worker holds into the ring of its class.
+    /// Puts a held tenant into the ring of its class.
     pub(crate) fn enter(&mut self, tenant: u32, class: Class) {
         let (ring, place) = match class {
             Class::LatencyCritical => (&mut self.critical, Place::Critical),
@@ -222,18 +225,18 @@ impl Queues {
         self.enter(tenant, class);
     }
 
-    /// Takes a tenant without demand out of its ring. The worker goes on holding the tenant.
+    /// Removes a tenant without demand from its ring. The worker still holds the tenant.
     pub(crate) fn rest(&mut self, tenant: u32) {
         self.exit(tenant, Place::Resting);
     }
 
-    /// Notes that the worker holds a resting tenant no more.
+    /// Notes that the worker no longer holds a resting tenant.
     pub(crate) fn leave(&mut self, tenant: u32) {
         self.locals[tenant as usize].place = Place::Away;
     }
 
-    /// Notes when a resting tenant's balance will be full, in nanoseconds, unless an earlier entry of
-    /// the tenant is still there.
+    /// Notes the time at which a resting tenant's balance will be full, in nanoseconds, unless an
+    /// earlier entry of the tenant exists.
     pub(crate) fn add_due(&mut self, tenant: u32, due: u64) {
         let local = &mut self.locals[tenant as usize];
         if !local.has_due {
@@ -242,8 +245,7 @@ impl Queues {
         }
     }
 
-    /// Takes out the first of the resting tenants whose balances should be full by `now`
-    /// (nanoseconds).
+    /// Removes the first resting tenant whose balance should be full by `now` (nanoseconds).
     pub(crate) fn take_due(&mut self, now: u64) -> Option<u32> {
         while let Some(&Reverse((due, tenant))) = self.dues.peek() {
             if due > now {
@@ -270,19 +272,19 @@ impl Queues {
         self.coming
     }
 
-    /// Returns one of the newcomers, in the order in which they came.
+    /// Returns a newcomer by its index in order of arrival.
     #[inline]
     pub(crate) fn newcomer(&self, nth: usize) -> u32 {
         self.newcomers[nth]
     }
 
-    /// Forgets the newcomers, each of which has another place now.
+    /// Clears the list of newcomers, each of which has another place now.
     pub(crate) fn clear_newcomers(&mut self) {
         self.coming = 0;
     }
 
-    /// Puts all requests of a newcomer behind those that are paid and ready, if `pay` pays for so many
-    /// requests of this price; returns what `pay` returned.
+    /// Moves all requests of a newcomer behind the paid ones, if `pay` pays for so many requests of
+    /// this price; returns the result of `pay`.
     #[inline]
     pub(crate) fn serve_short<R>(
         &mut self,
@@ -296,44 +298,44 @@ impl Queues {
         Some(paid)
     }
 
-    /// Takes out the requests that are paid and ready.
+    /// Removes the requests that are paid and ready.
     pub(crate) fn take_ready(&mut self) -> Paid {
         self.queued -= self.ready.left as usize;
         core::mem::replace(&mut self.ready, Paid::NONE)
     }
 
-    /// Puts back those of the ready requests that a round had no room for.
+    /// Puts back the ready requests that a round had no room for.
     pub(crate) fn put_ready(&mut self, paid: Paid) {
         self.queued += paid.left as usize;
         self.ready = paid;
     }
 
-    /// Takes all requests of a tenant, because all are paid.
+    /// Removes all requests of a tenant, because all are paid.
     pub(crate) fn take_all(&mut self, tenant: u32) -> Paid {
         let paid = self.requests.take_paid(&mut self.locals[tenant as usize].queue);
         self.queued -= paid.left as usize;
         paid
     }
 
-    /// Takes the first request of a tenant, because it is paid; `priced` is what it costs.
+    /// Removes the first request of a tenant, because it is paid; `priced` is its cost.
     pub(crate) fn take_first(&mut self, tenant: u32, priced: &Priced) -> Paid {
         self.queued -= 1;
         self.requests.take_first(&mut self.locals[tenant as usize].queue, priced)
     }
 
-    /// Takes out the first of the paid requests; there must be one.
+    /// Removes the first of the paid requests; there must be one.
     #[inline]
     pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
         self.requests.pop_paid(paid)
     }
 
-    /// Puts paid requests back in front of their tenant's queue, and returns what they cost.
+    /// Puts paid requests back to the front of their tenant's queue, and returns their cost.
     pub(crate) fn put_back(&mut self, tenant: u32, paid: Paid) -> Priced {
         self.queued += paid.left as usize;
         self.requests.put_back(&mut self.locals[tenant as usize].queue, paid, &self.cost)
     }
 
-    /// Takes out any waiting request. Looks at all tenants for one.
+    /// Removes any one waiting request. Searches all tenants for one.
     pub(crate) fn discard(&mut self) -> Option<Slot> {
         let waiting = self.locals.iter_mut().find(|local| local.queue.len > 0)?;
         let line = self.requests.first(&waiting.queue).expect("a queue with a length has a first");
@@ -341,8 +343,8 @@ impl Queues {
         Some(self.requests.pop(&mut waiting.queue, self.cost.priced(line)))
     }
 
-    /// Takes out the requests of a tenant that are `wanted`, in the order in which they came. The
-    /// next round lets go of a tenant that has none left.
+    /// Removes the `wanted` requests of a tenant, in order of arrival. The next round releases the
+    /// tenant if it has none left.
     pub(crate) fn withdraw(
         &mut self,
         tenant: u32,
@@ -363,7 +365,7 @@ impl Queues {
         }
     }
 
-    /// Prices all that waits anew, if `prices` are others than before.
+    /// Prices all waiting requests anew, if `prices` have changed.
     pub(crate) fn reprice(&mut self, prices: Prices) {
         if prices != Prices::of(&self.cost) {
             self.set_prices(prices);
@@ -387,7 +389,7 @@ impl Queues {
         }
     }
 
-    /// Starts the next round's walk of a ring behind this tenant, if the ring starts with it.
+    /// Makes the next round start behind this tenant, if the ring starts with it now.
     pub(crate) fn rotate(&mut self, class: Class, tenant: u32) {
         if self.ring(class).head() == Some(tenant) {
             self.start_at(class, self.links.behind(tenant));
@@ -425,37 +427,36 @@ impl Queues {
         self.locals.iter().enumerate().filter_map(of)
     }
 
-    /// Returns what all requests of a tenant cost.
+    /// Returns the cost of all requests of a tenant.
     #[inline]
     pub(crate) fn sum(&self, tenant: u32) -> &Priced {
         &self.locals[tenant as usize].queue.sum
     }
 
-    /// Returns what a tenant's first request costs; `None` without requests.
+    /// Returns the cost of a tenant's first request; `None` without requests.
     pub(crate) fn first(&self, tenant: u32) -> Option<&Priced> {
         let first = self.requests.first(&self.locals[tenant as usize].queue);
         first.map(|line| self.cost.priced(line))
     }
 
-    /// Returns what a request costs.
+    /// Returns the cost of a request.
     pub(crate) fn price(&self, kind: Kind, bytes: usize) -> &Priced {
         self.cost.priced(Line::of(kind, bytes))
     }
 
-    /// Returns how many requests of a tenant wait in its queue. Requests of the run are not
-    /// counted.
+    /// Returns the number of a tenant's waiting requests, without those of the run.
     #[inline]
     pub(crate) fn queued_of(&self, tenant: u32) -> u32 {
         self.locals[tenant as usize].queue.len
     }
 
-    /// Returns how many requests of a tenant wait, with those of the run.
+    /// Returns the number of a tenant's waiting requests, with those of the run.
     pub(crate) fn len_of(&self, tenant: u32) -> u32 {
         let run = if self.run.tenant == tenant { self.run.len() } else { 0 };
         run + self.locals.get(tenant as usize).map_or(0, |local| local.queue.len)
     }
 
-    /// Returns how many requests wait.
+    /// Returns the number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.queued + self.run.len() as usize
     }

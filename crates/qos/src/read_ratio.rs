@@ -1,11 +1,10 @@
-//! The estimate whether a device serves nothing but reads at the moment: the `r` of the paper's
-//! cost model.
+//! The estimate whether a device serves only reads at present: the `r` of the paper's cost model.
 //!
-//! Each device has one estimate, shared by its workers through atomics. Submitted requests are
-//! counted in windows; a device becomes read-only slowly (several quiet windows) and stops being so
-//! at the first writes that matter, because a read sold too cheaply breaks an SLO and a read sold
-//! too dearly only wastes a token. The derivation is in docs/explanation/scheduler.md, "The
-//! device's read ratio".
+//! Each device has one estimate, which its workers share through atomics. Submitted requests are
+//! counted in windows. A device becomes read-only slowly (after several quiet windows) and stops
+//! being so at the first significant writes, because a read sold too cheaply breaks an SLO and a
+//! read sold too dearly only wastes a token. The derivation is in docs/explanation/scheduler.md,
+//! "The device's read ratio".
 
 use contract::Instant;
 
@@ -24,7 +23,7 @@ const ENTER: u64 = 1_000;
 /// A window ends the read-only load with more than one write among this many requests: 0.5 %.
 const LEAVE: u64 = 200;
 
-/// The estimate whether a device serves nothing but reads. Starts as [`Load::Mixed`].
+/// The estimate whether a device serves only reads. Starts as [`Load::Mixed`].
 #[derive(Debug)]
 pub struct ReadRatio {
     window_start: AtomicU64,
@@ -37,7 +36,7 @@ pub struct ReadRatio {
 }
 
 impl ReadRatio {
-    /// Makes an estimate that has seen nothing yet.
+    /// Creates an estimate without any count.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         ReadRatio {
@@ -55,7 +54,8 @@ impl ReadRatio {
         if self.read_only.load(Acquire) { Load::ReadOnly } else { Load::Mixed }
     }
 
-    /// Counts what a worker submitted in a round, and judges the window when it is over.
+    /// Counts the requests that a worker submitted in a round, and judges the window when it is
+    /// over.
     pub fn record(&self, now: Instant, reads: u64, writes: u64) {
         if reads > 0 {
             self.reads.fetch_add(reads, Relaxed);
@@ -76,7 +76,7 @@ impl ReadRatio {
         }
     }
 
-    /// Judges a window that is over; only the worker that moved its start comes here.
+    /// Judges a window that is over. Only the worker that advanced the window's start calls this.
     fn judge(&self) {
         let (reads, writes) = (self.reads.swap(0, Relaxed), self.writes.swap(0, Relaxed));
         let requests = reads + writes;
@@ -99,7 +99,7 @@ impl ReadRatio {
 mod tests {
     use super::*;
 
-    /// Records windows of (reads, writes) and says which load each ended with.
+    /// Records windows of (reads, writes) and returns the load after each.
     fn loads(ratio: &ReadRatio, from: u64, windows: &[(u64, u64)]) -> alloc::vec::Vec<Load> {
         let mut at = from * WINDOW_NANOS;
         let mut step = |(reads, writes): &(u64, u64)| {

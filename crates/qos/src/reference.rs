@@ -25,7 +25,7 @@ pub(crate) struct RefTenant {
     pub(crate) tokens: i64,
     pub(crate) queue: VecDeque<Cost>,
     pub(crate) deficits: u64,
-    /// Tokens that the tenant did not use.
+    /// Tokens that the tenant was promised and did not use.
     pub(crate) arrears: i64,
     /// The tenant had demand at the end of the last round.
     waited: bool,
@@ -37,12 +37,12 @@ impl RefTenant {
         nano(self.queue.iter().map(|cost| u64::from(cost.under(load))).sum())
     }
 
-    /// Returns the price of the first request, in nano-units.
+    /// Returns the price of the tenant's first request, in nano-units.
     fn first(&self, load: Load) -> Option<i64> {
         self.queue.front().map(|cost| nano(u64::from(cost.under(load))))
     }
 
-    /// Spends the first request's price (`submit_next_req` of lines 9 and 18).
+    /// Pays for the first request (`submit_next_req` of lines 9 and 18).
     fn submit_first(&mut self, load: Load) {
         self.tokens -= self.first(load).unwrap();
         self.queue.pop_front();
@@ -71,7 +71,7 @@ pub(crate) struct Reference {
     /// The debt of best effort, and the most that it may be.
     pub(crate) loan: i64,
     loan_max: i64,
-    /// Idle tenants that have a request since the last round.
+    /// Idle tenants to which a request came since the last round.
     pub(crate) newcomers: Vec<usize>,
     /// The time up to which the tokens of idle tenants are in the bucket.
     pub(crate) settled_to: u64,
@@ -96,7 +96,8 @@ impl Reference {
         }
     }
 
-    /// Lines 2 and 3: the time, how long ago the last round was, and for how long the round counts.
+    /// Does lines 2 and 3: returns the time, the length of the last round, and the time for which
+    /// the round counts.
     pub(crate) fn begin(&mut self, time: u64, load: Load) -> (u64, u64, u64) {
         self.load = load;
         let time = time.max(self.previous.unwrap_or(0));
@@ -118,7 +119,7 @@ impl Reference {
         self.tenants[tenant].queue.push_back(cost);
     }
 
-    /// Has a round, and returns which tenants submit, in order.
+    /// Runs a round, and returns the submitting tenants in order.
     pub(crate) fn schedule(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (_, time_delta, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -170,7 +171,7 @@ impl Reference {
         submitted
     }
 
-    /// Does line 14, less what is paid back of what is due.
+    /// Does line 14, less the tenant's part of the repayment.
     pub(crate) fn collect(&mut self, n: usize, made: i64, due: i64, lendable: i64) {
         let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
         self.loan -= repaid;
@@ -218,7 +219,7 @@ impl Reference {
         }
     }
 
-    /// Lines 10 to 12: whether it gave anything.
+    /// Does lines 10 to 12, and returns whether the tenant donated.
     pub(crate) fn donate(&mut self, n: usize) -> bool {
         let pos_limit = self.pos_limit(self.tenants[n].rate.unwrap());
         let t = &mut self.tenants[n];
@@ -229,7 +230,7 @@ impl Reference {
         given > 0
     }
 
-    /// Serves a best-effort tenant, and returns what it got from the bucket.
+    /// Serves a best-effort tenant, and returns what it borrowed from the bucket.
     fn schedule_best_effort(&mut self, n: usize, submitted: &mut Vec<usize>) -> i64 {
         let mut claimed = 0;
         let t = &mut self.tenants[n];
@@ -250,8 +251,8 @@ impl Reference {
         claimed
     }
 
-    /// Does lines 13 to 21 in order. A first tenant that got something from the bucket is last the
-    /// next time; tenants without demand drop out of the order.
+    /// Does lines 13 to 21 in order. If the first tenant borrowed from the bucket, it is last in
+    /// the next round. Tenants without demand leave the order.
     pub(crate) fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         let mut claims = Vec::new();

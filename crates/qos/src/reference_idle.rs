@@ -1,8 +1,8 @@
-//! The oracle's other half: tenants without demand are not visited, and those with a few
-//! requests go the short way (docs/explanation/scheduler.md, "Tenants without demand").
+//! The oracle for tenants without demand: they are not visited, and a few of their requests go the
+//! short way (docs/explanation/scheduler.md, "Tenants without demand").
 //!
-//! Every tenant is still looked at in every round, and each idle one makes its own tokens: there is no
-//! pool, no word that holds a rate and a time, and no heap.
+//! The oracle still looks at every tenant in every round, and each idle tenant makes its own
+//! tokens: there is no pool, no packed word and no heap.
 
 use alloc::vec::Vec;
 
@@ -16,9 +16,9 @@ use crate::{Cost, Load};
 pub(crate) struct Idle {
     /// The tenant makes its own tokens, instead of making them for the bucket.
     held: bool,
-    /// The tenant is held and has no demand.
+    /// `true` if the tenant is held and has no demand.
     rests: bool,
-    /// When it is looked at whether it rests with a full balance.
+    /// The time at which the resting tenant's balance should be full.
     due: Option<u64>,
     /// The time up to which the tenant's own tokens are made.
     made_to: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Idle {
 }
 
 impl Reference {
-    /// Starts at this time, with nobody having done anything; the bucket has what it has.
+    /// Starts the oracle at this time with all tenants idle and the bucket unchanged.
     pub(crate) fn start_idle(&mut self, time: u64, bucket: i64) {
         (self.bucket, self.settled_to) = (bucket, time);
         for t in &mut self.tenants {
@@ -59,7 +59,7 @@ impl Reference {
         (count, self.unallocated / count.max(1))
     }
 
-    /// Has a round, and returns which tenants submit, in order.
+    /// Runs a round, and returns the submitting tenants in order.
     pub(crate) fn schedule_idle(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (time, _, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -106,7 +106,7 @@ impl Reference {
         submitted
     }
 
-    /// Lines 15 to 18 of all with demand; those without any more are idle.
+    /// Does lines 15 to 18 for all tenants with demand, and makes those without any idle.
     fn serve_and_release(&mut self, time: u64, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         self.serve_best_effort(submitted);
@@ -146,7 +146,8 @@ impl Reference {
         self.bucket -= spent;
     }
 
-    /// Decides by the table of "The short way". A tenant that goes has its rate spent further.
+    /// Returns whether a tenant's requests go the short way, by the table of "The short way". If
+    /// so, its rate is spent further.
     fn goes_short(&mut self, n: usize, time: u64, units: i64, share: u64, room: i64) -> bool {
         let t = &mut self.tenants[n];
         let spent_to = t.idle.spent_to;
@@ -172,7 +173,7 @@ impl Reference {
         goes
     }
 
-    /// Claims the time for which a held tenant has no tokens yet.
+    /// Claims the time for which a held tenant has not generated tokens yet.
     fn claim(&mut self, n: usize, time: u64) -> u64 {
         let from = core::mem::replace(&mut self.tenants[n].idle.made_to, time);
         time - from
@@ -183,7 +184,7 @@ impl Reference {
         self.earn(n, time_delta);
     }
 
-    /// Visits tenants that rest with a full balance by now: they donate, and are idle from then on.
+    /// Visits resting tenants whose balance is full by now: they donate and become idle.
     fn visit_dues(&mut self, time: u64) {
         let dues = self.tenants.iter().enumerate().filter_map(|(n, t)| Some((t.idle.due?, n)));
         let mut dues: Vec<(u64, usize)> = dues.filter(|(due, _)| *due <= time).collect();
@@ -205,7 +206,7 @@ impl Reference {
         }
     }
 
-    /// Keeps a latency-critical tenant without demand, or lets go of it.
+    /// Keeps a latency-critical tenant without demand, or releases it.
     fn rest(&mut self, n: usize, time: u64, donated: bool) {
         if donated {
             return self.release(n, time);
@@ -218,7 +219,7 @@ impl Reference {
         idle.due.get_or_insert(time + wait);
     }
 
-    /// Lets go of a tenant: its tokens are the bucket's from now on.
+    /// Releases a tenant: its tokens go to the bucket from now on.
     fn release(&mut self, n: usize, time: u64) {
         let t = &mut self.tenants[n];
         (t.idle.held, t.idle.rests) = (false, false);

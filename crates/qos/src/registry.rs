@@ -40,19 +40,19 @@ use table::{Entry, Table};
 pub struct Admission {
     /// The tenant.
     pub tenant: TenantId,
-    /// Units a second that its SLO needs; zero for best effort.
+    /// The rate of the tenant's SLO in units a second; zero for best effort.
     pub needed: u64,
-    /// Units a second that are left for best effort.
+    /// Units a second that remain for best effort.
     pub left: u64,
 }
 
-/// The portion of what is left that a best-effort tenant may have.
+/// The portion of the unpromised rate that a best-effort tenant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
-    /// The tenant's part beside those of the others: `weight / Σ weights` of what is left. From 1 to
+    /// The tenant's weight: it gets `weight / Σ weights` of the unpromised rate. From 1 to
     /// [`Portion::WEIGHT_MAX`].
     pub weight: u32,
-    /// Units a second that the tenant gets at most, whatever others leave; `None` for as much as there is.
+    /// The maximum rate of the tenant in units a second; `None` for no maximum.
     pub cap: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Portion {
 }
 
 impl Default for Portion {
-    /// Returns as much as any other tenant gets, without a cap.
+    /// Returns an equal share with other tenants, without a cap.
     fn default() -> Self {
         Portion { weight: 1, cap: None }
     }
@@ -79,16 +79,16 @@ pub struct Registry {
     adjustment: Adjustment,
     probe: Probe,
     table: Table,
-    /// Units a second that are left when the rest is shared out in whole ones.
+    /// Units a second that remain when the unpromised rate is divided by weights into whole units.
     remainder: u64,
     totals: Totals,
-    /// Latency-critical tenants can have back what they did not use.
+    /// `true` if latency-critical tenants get back tokens that they did not use.
     pays_arrears: bool,
     grants: Grants,
 }
 
 impl Registry {
-    /// Makes the registry of a device of this model, with room for `tenants_max` tenants.
+    /// Creates the registry of a device with this model, with room for `tenants_max` tenants.
     pub fn new(model: DeviceModel, tenants_max: usize) -> Registry {
         let shared = Arc::new(Shared::new(tenants_max, Prices::of(model.cost())));
         // Everything is one idle share until somebody registers.
@@ -108,7 +108,7 @@ impl Registry {
         }
     }
 
-    /// Returns what the workers share.
+    /// Returns the state that the workers share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -123,7 +123,7 @@ impl Registry {
         TokenScheduler::new(self.shared.clone(), self.cost.clone(), worker, limits)
     }
 
-    /// Registers a tenant under the first number that is free.
+    /// Registers a tenant under the first free number.
     pub fn register(&mut self, slo: Option<Slo>, now: Instant) -> Result<Admission, Refusal> {
         let free = self.table.first_vacant().ok_or(Refusal::TableFull)?;
         self.register_as(free, slo, now)
@@ -135,7 +135,7 @@ impl Registry {
     }
 
     /// Registers a tenant under a number that [`is_vacant`](Registry::is_vacant), so that several
-    /// devices can know the tenant by one number.
+    /// devices can use the same number for the tenant.
     pub fn register_as(
         &mut self,
         tenant: TenantId,
@@ -156,7 +156,7 @@ impl Registry {
         Ok(self.install(n, entry, now))
     }
 
-    /// Changes a tenant's SLO, from best effort and to it as well.
+    /// Changes a tenant's SLO, also from or to best effort.
     pub fn change(
         &mut self,
         tenant: TenantId,
@@ -171,7 +171,7 @@ impl Registry {
         Ok(self.install(n, entry, now))
     }
 
-    /// Changes what a tenant gets while it is best effort. Registered tenants have the
+    /// Changes a tenant's portion as best effort. Registered tenants have the
     /// [default](Portion::default); a change of class and back keeps the portion.
     pub fn set_portion(
         &mut self,
@@ -191,7 +191,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns what a tenant gets while it is best effort.
+    /// Returns a tenant's portion as best effort.
     pub fn portion(&self, tenant: TenantId) -> Portion {
         let cap = self.shared.tenant(tenant.0).cap();
         Portion { weight: self.table.weight(tenant.0 as usize), cap: cap.map(NonZeroU64::get) }
@@ -205,8 +205,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Frees the number of a tenant that was unregistered and whose requests have all ended. Returns
-    /// `false` if that is not so, as far as the schedulers know.
+    /// Frees the number of an unregistered tenant whose requests have all ended. Returns `false` if
+    /// some have not, as far as the schedulers know.
     pub fn remove(&mut self, tenant: TenantId, now: Instant) -> bool {
         let n = tenant.0 as usize;
         if self.table.entry(n) != Entry::Leaving || self.shared.tenant(tenant.0).terms().holders > 0
@@ -222,12 +222,13 @@ impl Registry {
         true
     }
 
-    /// Tells if an SLO would be admitted, and what would have to give if not.
+    /// Checks whether an SLO would be admitted, and if not, which changes would make room.
     pub fn check(&self, slo: Option<Slo>) -> Verdict {
         self.check_beside(slo, self.table.standing())
     }
 
-    /// Tells if a tenant's SLO could become this one, and what would have to give if not.
+    /// Checks whether a tenant's SLO could be changed to this one, and if not, which changes would
+    /// make room.
     pub fn check_change(&self, tenant: TenantId, slo: Option<Slo>) -> Verdict {
         let Entry::Critical(_, promise) = self.table.entry(tenant.0 as usize) else {
             return self.check(slo);
@@ -256,20 +257,20 @@ impl Registry {
         }
     }
 
-    /// Returns the units a second that the device makes with the tenants as they are.
+    /// Returns the units a second that the device makes with its present tenants.
     pub fn device_rate(&self) -> u64 {
         let rate = self.table.standing().device_rate(&self.model);
         scaled(rate, self.adjustment.rate_permille)
     }
 
-    /// Returns the units a second that latency-critical tenants need for what they were promised.
-    /// The sum exceeds [`device_rate`](Registry::device_rate) only where a correction has found
-    /// that the device cannot keep what its model promised.
+    /// Returns the units a second that the promises of latency-critical tenants need. The sum
+    /// exceeds [`device_rate`](Registry::device_rate) only if a correction has found that the
+    /// device cannot keep its model's promises.
     pub fn promised(&self) -> u64 {
         self.table.standing().promised()
     }
 
-    /// Returns the units a second that are left for best effort.
+    /// Returns the units a second that remain for best effort.
     pub fn left(&self) -> u64 {
         self.device_rate().saturating_sub(self.promised())
     }
@@ -284,8 +285,8 @@ impl Registry {
         self.table.standing().iter()
     }
 
-    /// Measures the device from now on, and corrects its model in each
-    /// [`observe`](Registry::observe); or stops, and trusts the model again.
+    /// Turns the online correction on: the device is measured, and each
+    /// [`observe`](Registry::observe) corrects its model. Turned off, the model is used as it is.
     pub fn correct_online(&mut self, on: bool, now: Instant) {
         self.probe.correct(on, &self.shared.delays, now);
         if !on {
@@ -294,8 +295,8 @@ impl Registry {
         self.measure_while_needed();
     }
 
-    /// Bounds how many requests are at the device at a time, for the sake of the strictest latency,
-    /// from the next [`observe`](Registry::observe) on; or leaves that to the device.
+    /// Turns the bound of requests at the device on, for the strictest latency, from the next
+    /// [`observe`](Registry::observe) on; or turns it off.
     pub fn bound_depth(&mut self, on: bool, now: Instant) {
         self.probe.bound_depth(on, &self.shared.delays, now);
         if !on {
@@ -304,21 +305,23 @@ impl Registry {
         self.measure_while_needed();
     }
 
-    /// Refuses requests of latency-critical tenants that would wait longer for tokens than their
-    /// latency allows, at once and retryably; or lets them wait.
+    /// Turns fail-fast on or off: requests of latency-critical tenants that would wait longer for
+    /// tokens than their latency allows are refused at once, retryably.
     pub fn fail_fast(&mut self, on: bool) {
         self.shared.set_failing_fast(on);
     }
 
-    /// Lets latency-critical tenants have back, at the cost of best effort, what they did not use of
-    /// the last [`STALL_NANOS_MAX`](crate::units::STALL_NANOS_MAX), as a new registry does; or never.
+    /// Turns arrears on or off: latency-critical tenants get back, at the cost of best effort, what
+    /// they did not use of the last [`STALL_NANOS_MAX`](crate::units::STALL_NANOS_MAX). On by
+    /// default.
     pub fn pay_arrears(&mut self, on: bool) {
         self.pays_arrears = on;
         self.bound_loan();
     }
 
-    /// Bounds what is lent, which is at the device before it was made. A twentieth of what the device
-    /// serves within the strictest latency delays nobody by more than a twentieth of that.
+    /// Bounds the loan, whose requests are at the device ahead of time. A twentieth of what the
+    /// device serves within the strictest latency delays no request by more than a twentieth of
+    /// that latency.
     fn bound_loan(&self) {
         let strictest = self.latency_us_min().filter(|_| self.pays_arrears);
         let nanos = strictest.map_or(0, |us| u64::from(us) * 1_000 / 20);
@@ -329,15 +332,14 @@ impl Registry {
         self.shared.set_measuring(self.probe.is_needed());
     }
 
-    /// Has the workers measure the device, for a reader of [`Shared::delays`]; or no more for that
-    /// reader's sake.
+    /// Starts or stops the workers' measurement of the device for a reader of [`Shared::delays`].
     pub fn probe(&mut self, on: bool) {
         self.probe.read(on);
         self.measure_while_needed();
     }
 
-    /// Watches from the next [`observe`](Registry::observe) on if the device is what its model says:
-    /// workers measure the device for [`DRIFT_WINDOW`](crate::DRIFT_WINDOW) in each
+    /// Starts, at the next [`observe`](Registry::observe), to watch whether the device matches its
+    /// model: workers measure the device for [`DRIFT_WINDOW`](crate::DRIFT_WINDOW) in each
     /// [`DRIFT_PERIOD`](crate::DRIFT_PERIOD).
     pub fn watch_drift(&mut self, on: bool, now: Instant) {
         self.probe.watch(on, now);
@@ -349,15 +351,15 @@ impl Registry {
         self.probe.drift()
     }
 
-    /// Returns tenants that would have to go, as few as possible, for the other promises to fit
+    /// Returns the tenants, as few as possible, that would have to go for the other promises to fit
     /// into another model of the device; none if all fit.
     pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
         admission::displaced(self.table.critical(), model)
     }
 
-    /// Trusts another model from now on. Promises to tenants stay; where they are more than the
-    /// device makes by the new model, each tenant gets its part of that, as when the model is
-    /// [corrected](Registry::adjust). A correction starts anew, and so does the drift.
+    /// Replaces the device's model. Promises to tenants stay. If they exceed the rate of the new
+    /// model, each tenant gets a proportional part, as when the model is
+    /// [corrected](Registry::adjust). The correction and the drift start anew.
     ///
     /// # Errors
     /// The new model has no rate for what a tenant was promised; then the old one stays.
@@ -372,12 +374,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends a window of what is measured, and installs what follows for the correction, the bound of
-    /// the depth and the drift. The control plane calls this every
-    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; while all are off nothing happens. Workers
-    /// take the changes up in their next rounds.
-    /// `waited` is the longest time since the last call for which a worker was ready to run and did
-    /// not: windows with much of that change nothing.
+    /// Ends a window of measurement, and applies the result to the correction, the bound of the
+    /// depth and the drift. The control plane calls this about every
+    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS); while all three are off nothing happens.
+    /// Workers use the changes from their next rounds on. `waited` is the longest time since the
+    /// last call for which a worker waited for a processor: windows with much of it change nothing.
     pub fn observe(&mut self, waited: Duration, now: Instant) -> Adjustment {
         let view = View {
             model: &self.model,
@@ -409,13 +410,13 @@ impl Registry {
         self.adjustment
     }
 
-    /// Returns `true` if the model is corrected by what is measured.
+    /// Returns `true` if the online correction is on.
     pub fn is_corrected(&self) -> bool {
         self.probe.is_correcting()
     }
 
-    /// Multiplies the model's rate and its price of writes from now on: what tenants need is priced
-    /// anew, and where that is more than the device makes, each gets its part of that.
+    /// Multiplies the model's rate and its price of writes from now on. The needs of tenants are
+    /// priced anew; if they exceed the device's rate, each tenant gets a proportional part.
     pub fn adjust(&mut self, adjustment: Adjustment, now: Instant) {
         self.settle(now.as_nanos());
         self.adjustment = adjustment;
@@ -429,13 +430,13 @@ impl Registry {
         self.raise_share(share, now.as_nanos());
     }
 
-    /// Returns what the registry made by settling the idle pools before changes, and what expired
-    /// with the balances of removed tenants (a debt counts below zero).
+    /// Returns the tokens that the registry generated by settling the idle pools before changes,
+    /// and those that expired with the balances of removed tenants (a debt counts as negative).
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Puts what idle tenants made into the bucket.
+    /// Generates the tokens of idle tenants into the bucket.
     fn settle(&mut self, now: u64) {
         let made = i128::from(self.shared.settle(now));
         self.totals.generated += made;
@@ -451,8 +452,8 @@ impl Registry {
         Admission { tenant: TenantId(n as u32), needed, left: self.left() }
     }
 
-    /// Puts an entry into the table and tells the workers: rates that fall fall first, so that the
-    /// promised rates and the shares never add up to more than the device makes.
+    /// Sets an entry of the table and publishes the rates to the workers: lower rates first, so
+    /// that promises and shares together never exceed the device's rate.
     fn put(&mut self, n: usize, entry: Entry, weight: u32, now: Instant) {
         let was_overcommitted = self.is_overcommitted();
         let was_alone = self.table.sharing() == 0;
@@ -477,7 +478,7 @@ impl Registry {
         self.shared.set_round_nanos(twentieth.min(ROUND_NANOS));
     }
 
-    /// Returns the share of a unit of weight as it is to be; installs it if it falls.
+    /// Returns the new share of a unit of weight, and publishes it if it is lower than before.
     fn lower_share(&mut self, now: u64) -> u64 {
         let share = self.left() / self.table.sharing().max(1);
         if share < self.shared.share() {
@@ -488,7 +489,7 @@ impl Registry {
         share
     }
 
-    /// Installs the share if it rises, and what is left when it is given to all.
+    /// Publishes the share if it is higher than before, and the remainder after the division.
     fn raise_share(&mut self, share: u64, now: u64) {
         self.shared.set_share(share);
         self.remainder = self.left() % self.table.sharing().max(1);
@@ -515,7 +516,7 @@ impl Registry {
         }
     }
 
-    /// Tells the workers a tenant's terms.
+    /// Publishes a tenant's terms to the workers.
     fn grant(&self, n: usize, now: u64) {
         let (class, rate) = self.terms(n);
         let cell = self.shared.tenant(n as u32);
@@ -533,7 +534,7 @@ impl Registry {
         }
     }
 
-    /// Tells the workers the terms of all latency-critical tenants: first those that fall.
+    /// Publishes the terms of all latency-critical tenants to the workers, lower rates first.
     fn grant_all(&mut self, now: Instant) {
         self.grants.count();
         for falls in [true, false] {
@@ -547,7 +548,7 @@ impl Registry {
         }
     }
 
-    /// Puts an unheld tenant's rate into its idle pool, or takes it out.
+    /// Adds an unheld tenant's rate to its idle pool, or subtracts it.
     fn pool(&self, terms: Terms, by: i64, now: u64) {
         if let Some(pool) = self.shared.idle_pool(terms.class) {
             pool.change(by * terms.rate as i64, now);
@@ -555,8 +556,8 @@ impl Registry {
     }
 }
 
-/// Returns what a tenant with this SLO, or of best effort, would be beside the others, or why it is refused, by the
-/// device's model and corrected prices.
+/// Returns the entry of a tenant with this SLO, or of best effort, beside the others, or the reason
+/// to refuse it, by the device's model and corrected prices.
 fn judge(
     slo: Option<Slo>,
     others: &Standing,

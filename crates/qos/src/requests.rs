@@ -1,6 +1,6 @@
-//! The requests that wait, as one table that the in-flight table's slots index: a queue is a few
-//! numbers, and queueing allocates nothing. A request keeps what it *is*, not what it costs, so that
-//! prices may change while it waits.
+//! The waiting requests in one table that the in-flight table's slots index: a queue is a few
+//! numbers, and queueing allocates nothing. An entry stores the kind of its request, not the price,
+//! so that prices may change while it waits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,12 +10,12 @@ use contract::Slot;
 use crate::CostModel;
 use crate::cost_model::{Line, Priced};
 
-/// A waiting request, in the place that its slot's index names.
+/// A waiting request, at the index of its slot.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The next request, unless this is the last of its list: lists count their requests.
+    /// The next request; unused for the last of a list, since lists count their requests.
     next: Slot,
-    /// The request's line of the price list.
+    /// The request's line in the price list.
     line: Line,
 }
 
@@ -28,10 +28,10 @@ pub(crate) struct Requests {
 /// A tenant's queue, first come, first served; its requests lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    /// The first and the last, if there are any.
+    /// The first and the last request, if there are any.
     head: Slot,
     tail: Slot,
-    /// Requests in it.
+    /// Number of requests in the queue.
     pub(crate) len: u32,
     /// The price of all requests together.
     pub(crate) sum: Priced,
@@ -42,12 +42,12 @@ impl Queue {
         Queue { head: NOBODY, tail: NOBODY, len: 0, sum: Priced::NOTHING };
 }
 
-/// The requests of a queue that a visit has paid for all at once.
+/// The requests of a queue that a visit has paid for together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid {
     head: Slot,
     tail: Slot,
-    /// The requests that are not submitted yet.
+    /// Number of requests that are not submitted yet.
     pub(crate) left: u32,
 }
 
@@ -55,17 +55,17 @@ impl Paid {
     pub(crate) const NONE: Paid = Paid { head: NOBODY, tail: NOBODY, left: 0 };
 }
 
-/// The end of a list of slots.
+/// The value that ends a list of slots.
 const NOBODY: Slot = Slot::from_bits(u32::MAX);
 
 impl Requests {
-    /// Makes room for requests whose slots have indices below `slots`.
+    /// Creates a table for slots with indices below `slots`.
     pub(crate) fn new(slots: usize) -> Requests {
         let vacant = Entry { next: NOBODY, line: Line::NONE };
         Requests { entries: alloc::vec![vacant; slots].into() }
     }
 
-    /// Returns `true` if the table has a place for the slot.
+    /// Returns `true` if the table is large enough for the slot.
     #[inline]
     pub(crate) fn has_place(&self, slot: Slot) -> bool {
         slot.index() < self.entries.len()
@@ -84,7 +84,7 @@ impl Requests {
         queue.sum += *priced;
     }
 
-    /// Makes a queue of one request; `priced` is what it costs.
+    /// Returns a queue of one request; `priced` is its cost.
     #[inline]
     pub(crate) fn queue_of(&mut self, slot: Slot, line: Line, priced: &Priced) -> Queue {
         self.put(slot, line);
@@ -98,15 +98,15 @@ impl Requests {
         entry.line = line;
     }
 
-    /// Puts a request behind another; its queue is not told.
+    /// Links a request behind another one, without updating the queue.
     #[inline]
     pub(crate) fn link(&mut self, tail: Slot, slot: Slot, line: Line) {
         self.put(slot, line);
         self.entries[tail.index()].next = slot;
     }
 
-    /// Tells a queue of `count` requests that were linked to its last one, up to `tail`; `priced` is
-    /// what each costs.
+    /// Adds `count` requests that were linked behind a queue's last one, up to `tail`, to the
+    /// queue's counts; `priced` is the cost of each.
     pub(crate) fn append_run(
         &mut self,
         queue: &mut Queue,
@@ -119,7 +119,7 @@ impl Requests {
         queue.sum += priced.times(count);
     }
 
-    /// Returns the line of the first request.
+    /// Returns the price-list line of the first request.
     pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
         (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }
@@ -130,7 +130,7 @@ impl Requests {
         self.pop_paid(&mut first)
     }
 
-    /// Takes the first request out of a queue, because it is paid; `priced` is what it costs.
+    /// Removes the first request of a queue, because it is paid; `priced` is its cost.
     pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
         assert!(queue.len > 0, "nobody is first in an empty queue");
         let first = Paid { head: queue.head, tail: queue.head, left: 1 };
@@ -140,7 +140,7 @@ impl Requests {
         first
     }
 
-    /// Takes the `wanted` requests out of a queue in their order. The others stay in theirs.
+    /// Removes the `wanted` requests of a queue in order. The others keep their order.
     pub(crate) fn withdraw(
         &mut self,
         queue: &mut Queue,
@@ -167,15 +167,15 @@ impl Requests {
         }
     }
 
-    /// Takes all out of a queue, because all are paid.
+    /// Removes all requests of a queue, because all are paid.
     pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
         let paid = Paid { head: queue.head, tail: queue.tail, left: queue.len };
         *queue = Queue::EMPTY;
         paid
     }
 
-    /// Takes all requests out of a queue, because all are paid, and puts them behind other paid
-    /// ones. A queue may be empty, if its requests were withdrawn.
+    /// Moves all requests of a queue behind other paid requests, because all are paid. A queue may
+    /// be empty, if its requests were withdrawn.
     #[inline]
     pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
         if queue.len == 0 {
@@ -209,8 +209,7 @@ impl Requests {
         }
     }
 
-    /// Puts paid requests that were not submitted back in front of their queue. Returns what they
-    /// cost.
+    /// Puts paid but unsubmitted requests back to the front of their queue. Returns their cost.
     pub(crate) fn put_back(&mut self, queue: &mut Queue, paid: Paid, cost: &CostModel) -> Priced {
         let mut sum = Priced::NOTHING;
         let (mut at, mut last) = (paid.head, None);

@@ -8,11 +8,11 @@ const NONE: u32 = u32::MAX;
 /// The links of all tenants.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// (before, behind); of a tenant that is in no ring, [`NONE`] both.
+    /// The tenants before and behind each tenant in its ring; [`NONE`] for a tenant in no ring.
     of: Box<[(u32, u32)]>,
 }
 
-/// A ring: a round starts at its head.
+/// A ring of tenants; a round starts at its head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
     head: u32,
@@ -37,7 +37,7 @@ impl Ring {
         (self.head != NONE).then_some(self.head)
     }
 
-    /// Has the next round start with this member.
+    /// Makes the next round start with this member.
     pub(crate) fn start_at(&mut self, tenant: u32) {
         self.head = tenant;
     }
@@ -57,7 +57,7 @@ impl Ring {
         self.len += 1;
     }
 
-    /// Takes a member out; if it was the head, the one behind it is now.
+    /// Removes a member; if it was the head, its successor becomes the head.
     pub(crate) fn remove(&mut self, links: &mut Links, tenant: u32) {
         let (before, behind) = links.of[tenant as usize];
         assert!(before != NONE, "tenant {tenant} is in no ring");

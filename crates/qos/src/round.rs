@@ -1,7 +1,7 @@
-//! A worker's round: its phase, the visited tenant, and what counts until the next round.
+//! A worker's round: its phase, the visited tenant, and the sums that the round collects.
 //!
-//! This module deliberately leaves out the queues that a round walks (`queues.rs`), and whose
-//! tokens the round spends (`ledger.rs`).
+//! This module deliberately leaves out the queues that a round walks (`queues.rs`), and the tokens
+//! that it spends (`ledger.rs`).
 
 use core::num::NonZeroU64;
 use core::ops::AddAssign;
@@ -25,7 +25,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Moves the clock. A step back counts as standing still.
+    /// Advances the clock. A step back counts as standing still.
     fn tick(&mut self, now: Instant) {
         let now = now.as_nanos().max(self.now);
         let passed = if self.has_started { now - self.now } else { 0 };
@@ -41,15 +41,15 @@ impl Clock {
 pub(crate) enum Phase {
     /// No round: the next one has not begun.
     Over,
-    /// Requests that went the short way go to the device.
+    /// The requests that went the short way are submitted.
     Express,
     /// Algorithm 1, lines 4 to 12.
     Critical,
     /// Lines 13 to 21.
     BestEffort,
-    /// Lines 15 to 18 once more, when tenants donated after others had found the bucket empty.
+    /// Lines 15 to 18 once more, because tenants donated after others had found the bucket empty.
     Again,
-    /// Without best-effort tenants, what is left serves latency-critical ones.
+    /// Without best-effort tenants, unused tokens serve latency-critical ones.
     Leftovers,
 }
 
@@ -68,17 +68,19 @@ impl Phase {
 /// The means by which the visited tenant pays for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// Not at all: its class has no turn in this phase.
+    /// Not at all: the tenant's class has no turn in this phase.
     Nothing,
-    /// From its balance, which may fall below [`NEG_LIMIT`](crate::units::NEG_LIMIT) (lines 8 and 9).
+    /// From the tenant's balance, which may fall below [`NEG_LIMIT`](crate::units::NEG_LIMIT)
+    /// (lines 8 and 9).
     Overdraft,
-    /// From its balance in full, within its cap in units a second, if it has one (line 18).
+    /// From the tenant's balance in full, within its cap in units a second, if it has one (line
+    /// 18).
     Share(Option<NonZeroU64>),
-    /// From the bucket, which no best-effort tenant is there to use.
+    /// From the bucket, when no best-effort tenant uses it.
     Leftovers,
 }
 
-/// The requests that were submitted.
+/// The counts of the requests that were submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Submitted {
     /// Units paid.
@@ -102,19 +104,19 @@ impl AddAssign for Submitted {
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     tenant: u32,
-    /// Tenants of the ring that are still to be visited, this one included.
+    /// Tenants of the ring that are not visited yet, with the present one.
     left: u32,
     /// The first tenant of the phase.
     first: u32,
-    /// The phase was of use to the first tenant.
+    /// `true` if the first tenant of the phase profited from being first.
     is_turn_used: bool,
     /// The tenant's terms, once the visit was opened.
     terms: Option<Terms>,
     /// The tenant's means, once the visit was opened.
     means: Means,
-    /// Requests that are paid, but not submitted yet.
+    /// Requests that are paid and not submitted yet.
     paid: Paid,
-    /// The price of all that the tenant has paid for.
+    /// The price of everything that the tenant has paid for in this visit.
     spent: Priced,
 }
 
@@ -139,18 +141,18 @@ pub(crate) struct Round {
     visit: Visit,
     /// The device's load.
     load: Load,
-    /// Units a second of a best-effort tenant for each of its weight.
+    /// The units a second that a best-effort tenant gets for each point of its weight.
     share: u64,
-    /// The nano-units that best effort is to pay back.
+    /// The nano-units that best-effort tenants pay back in this round.
     due: i64,
-    /// Nanoseconds until the first of the blocked tenants can submit.
+    /// Nanoseconds until the first blocked tenant can submit.
     wait: u64,
     submitted: Submitted,
-    /// Tenants that went the short way.
+    /// Number of tenants whose requests went the short way.
     short: u32,
-    /// Delays are recorded.
+    /// `true` if delays are recorded.
     is_measuring: bool,
-    /// Requests that would miss their latency are refused.
+    /// `true` if requests that would miss their latency are refused.
     is_failing_fast: bool,
     /// Requests of this worker that should be at the device at a time.
     depth_max: usize,
@@ -175,7 +177,7 @@ impl Round {
         }
     }
 
-    /// Begins a round (lines 2 and 3): reads the time, and what the registry has set.
+    /// Begins a round (lines 2 and 3): reads the time and the registry's present settings.
     pub(crate) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.clock.tick(now);
         self.is_measuring = shared.measuring();
@@ -191,13 +193,13 @@ impl Round {
         self.submitted = Submitted::default();
     }
 
-    /// Starts to submit the requests that went the short way.
+    /// Begins to submit the requests that went the short way.
     pub(crate) fn start_express(&mut self, paid: Paid) {
         self.phase = Phase::Express;
         self.visit = Visit { paid, ..Visit::NOBODY };
     }
 
-    /// Starts to visit the `count` tenants of the phase's ring, `first` at first.
+    /// Begins to visit the `count` tenants of the phase's ring, starting with `first`.
     pub(crate) fn start(&mut self, phase: Phase, first: u32, count: u32) {
         self.phase = phase;
         // The bucket is all that its first tenant may get before others.
@@ -205,7 +207,7 @@ impl Round {
         self.visit = Visit { tenant: first, first, left: count, is_turn_used, ..Visit::NOBODY };
     }
 
-    /// Sets what best effort is to pay back in this round, in nano-units.
+    /// Sets the nano-units that best-effort tenants pay back in this round.
     pub(crate) fn set_due(&mut self, due: i64) {
         self.due = due;
     }
@@ -220,7 +222,7 @@ impl Round {
         (self.visit.terms, self.visit.means) = (Some(terms), means);
     }
 
-    /// Notes that the visited tenant got something from the bucket.
+    /// Notes that the visited tenant borrowed from the bucket.
     pub(crate) fn note_loan(&mut self) {
         self.visit.is_turn_used |= self.visit.tenant == self.visit.first;
     }
@@ -240,7 +242,7 @@ impl Round {
         self.visit.spent += spent;
     }
 
-    /// Notes that the visited tenant got back what it had paid for.
+    /// Notes that the visited tenant got a payment back.
     pub(crate) fn take_back(&mut self, spent: Priced) {
         self.visit.spent -= spent;
     }
@@ -250,7 +252,7 @@ impl Round {
         core::mem::replace(&mut self.visit.paid, Paid::NONE)
     }
 
-    /// Counts what the visited tenant has paid for, and returns it.
+    /// Returns what the visited tenant has paid for, and counts it in the round.
     pub(crate) fn count_visit(&mut self) -> Submitted {
         let spent = core::mem::replace(&mut self.visit.spent, Priced::NOTHING);
         let submitted = self.sum_of(&spent);
@@ -258,23 +260,23 @@ impl Round {
         submitted
     }
 
-    /// Adds to what was submitted in this round.
+    /// Adds to the counts of this round's submitted requests.
     pub(crate) fn add(&mut self, submitted: Submitted) {
         self.submitted += submitted;
     }
 
-    /// Returns the price of requests under this round's load, and how many there are.
+    /// Returns the price of requests under this round's load, and their number.
     #[inline]
     pub(crate) fn sum_of(&self, priced: &Priced) -> Submitted {
         Submitted { units: priced.under(self.load), reads: priced.reads(), writes: priced.writes() }
     }
 
-    /// Shortens the time until the first of the blocked tenants can submit.
+    /// Shortens the time until the first blocked tenant can submit.
     pub(crate) fn wait_for(&mut self, nanos: u64) {
         self.wait = self.wait.min(nanos);
     }
 
-    /// Sets how many tenants went the short way.
+    /// Sets the number of tenants whose requests went the short way.
     pub(crate) fn set_short(&mut self, tenants: u32) {
         self.short = tenants;
     }
@@ -296,13 +298,13 @@ impl Round {
         Instant::from_nanos(self.clock.now)
     }
 
-    /// Returns the nanoseconds that the last three rounds took together (Algorithm 1's POS_LIMIT is
-    /// what a rate makes in them).
+    /// Returns the sum of the last three rounds' times in nanoseconds. Algorithm 1's POS_LIMIT is
+    /// the tokens that a rate makes in this time.
     pub(crate) fn three_rounds(&self) -> u64 {
         self.clock.last_rounds.iter().sum()
     }
 
-    /// Returns the nanoseconds that the last round took.
+    /// Returns the last round's time in nanoseconds.
     pub(crate) fn last_round(&self) -> u64 {
         self.clock.last_rounds[0]
     }
@@ -315,12 +317,12 @@ impl Round {
         self.phase == Phase::Over
     }
 
-    /// Returns the tenant that is visited; `None` when the phase's ring was walked.
+    /// Returns the visited tenant; `None` at the end of the phase's ring.
     pub(crate) fn visited(&self) -> Option<u32> {
         (self.visit.left > 0).then_some(self.visit.tenant)
     }
 
-    /// Returns the tenant with which the phase began, if the phase was of use to that tenant.
+    /// Returns the first tenant of the phase, if it profited from being first.
     pub(crate) fn turn_used(&self) -> Option<u32> {
         self.visit.is_turn_used.then_some(self.visit.first)
     }
@@ -335,13 +337,13 @@ impl Round {
         self.visit.means
     }
 
-    /// Returns how many of a tenant's requests are paid and not submitted.
+    /// Returns the number of a tenant's requests that are paid and not submitted.
     pub(crate) fn paid_of(&self, tenant: u32) -> u32 {
         let is_visited = self.visit.tenant == tenant && self.phase != Phase::Express;
         if is_visited { self.visit.paid.left } else { 0 }
     }
 
-    /// Returns how many requests are paid and not submitted.
+    /// Returns the number of requests that are paid and not submitted.
     pub(crate) fn paid(&self) -> u32 {
         self.visit.paid.left
     }

@@ -1,58 +1,59 @@
-//! The round set: tells when every worker has had a round since the bucket was last emptied (paper,
-//! Algorithm 1, line 22, and section 4.1).
+//! The round set: it finds out when every worker has had a round since the bucket was last emptied
+//! (paper, Algorithm 1, line 22, and section 4.1).
 //!
-//! Members and marks share one word, so exactly one worker completes a turn of all. A worker that
-//! parks leaves the set first: a sleeping worker holds nobody up.
+//! Members and marks share one word, so exactly one worker completes each cycle. A worker leaves
+//! the set before it parks, so that others do not wait for it.
 
 use crate::sync::{AcqRel, Acquire, AtomicU64};
 
 /// The most workers that share a device.
 pub const WORKERS_MAX: usize = 32;
 
-/// The state of the turn of all workers after one of them marked its round as done.
+/// The state of the cycle of all workers' rounds after one worker has marked its round as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Others have yet to have a round.
+    /// Some workers have not had their round yet.
     Running,
-    /// All of several workers have had one; only who completed the turn is told so.
+    /// All of several workers have had their round. Only the worker that completes the cycle gets
+    /// this value.
     Over,
     /// No other worker takes part in rounds.
     Alone,
 }
 
-/// The round set of a device: low half members, high half those who had a round.
+/// The round set of a device: members in the low half of the word, members that had their round in
+/// the high half.
 ///
-/// Invariant: the marked are members, and never all of them.
+/// Invariant: the marked workers are members, and never all of them.
 #[derive(Debug)]
 pub struct Rounds {
     word: AtomicU64,
 }
 
 impl Rounds {
-    /// Makes a set without members.
+    /// Creates a set without members.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
         Rounds { word: AtomicU64::new(0) }
     }
 
-    /// Returns how many workers take part.
+    /// Returns the number of workers in the set.
     pub fn members(&self) -> u32 {
         (self.word.load(Acquire) as u32).count_ones()
     }
 
-    /// Adds a worker that takes part from now on.
+    /// Adds a worker to the set.
     pub fn join(&self, worker: usize) {
         self.update(|members, marked| (members | bit(worker), marked));
     }
 
-    /// Marks a worker that has had a round. Marks of a worker that is not a member count for
-    /// nothing.
+    /// Marks a worker's round as done. Marks of a worker outside the set have no effect.
     pub fn mark(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members, marked | (bit(worker) & members)))
     }
 
-    /// Removes a worker, which may complete the others' turn. [`Turn::Alone`]: the worker was the
-    /// last member.
+    /// Removes a worker, which may complete the cycle for the others. Returns [`Turn::Alone`] if it
+    /// was the last member.
     pub fn leave(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members & !bit(worker), marked & !bit(worker)))
     }

@@ -1,26 +1,26 @@
-//! Runs: requests that come one behind the other and are alike, of one tenant, one kind and one
-//! size.
+//! Runs: successive requests of one tenant, one kind and one size.
 //!
-//! A connection's requests often are alike. The first is queued like any other; those behind it are
-//! only linked, and counted, priced and checked against bounds all at once, when the run ends:
-//! before anybody looks at a queue. This module deliberately leaves out the queues (`requests.rs`).
+//! A connection's requests are often alike. The first of a run is queued like any other. The others
+//! are only linked, and are counted, priced and checked against bounds together when the run ends,
+//! before a queue is read. This module deliberately leaves out the queues (`requests.rs`).
 
 use contract::{Kind, Slot};
 
 use crate::cost_model::Line;
 use crate::requests::Requests;
 
-/// The run that goes on.
+/// The present run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: u32,
-    /// The line of the price list of each request.
+    /// The price-list line of each request.
     pub(crate) line: Line,
-    /// Kind and size of the requests, as [`key`] makes it; [`NO_KEY`] when nothing may follow.
+    /// Kind and size of the requests, as [`key`] encodes them; [`NO_KEY`] when no request may
+    /// follow.
     key: u64,
-    /// The last one.
+    /// The last request of the run.
     pub(crate) tail: Slot,
-    /// The number of requests that may still follow, of the `most` that might behind the first.
+    /// The number of requests that may still follow, of at most `most` behind the first.
     room: u32,
     most: u32,
 }
@@ -36,7 +36,8 @@ impl Run {
         most: 0,
     };
 
-    /// Makes a run whose first request, of this kind and size, was just queued; so many may follow.
+    /// Creates a run whose first request, of this kind and size, was just queued. So many may
+    /// follow.
     pub(crate) fn new(
         tenant: u32,
         (kind, bytes, line): (Kind, usize, Line),
@@ -58,12 +59,12 @@ impl Run {
         self.room < self.most
     }
 
-    /// Closes the run: nothing more follows.
+    /// Closes the run: no more requests follow.
     pub(crate) fn close(&mut self) {
         (self.key, self.room, self.most) = (NO_KEY, 0, 0);
     }
 
-    /// Returns how many requests have followed the first.
+    /// Returns the number of requests behind the first.
     pub(crate) fn len(&self) -> u32 {
         self.most - self.room
     }
@@ -111,7 +112,7 @@ mod tests {
 
     const OF_TENANT: u32 = 10;
 
-    /// Makes a scheduler with two best-effort tenants, and names of requests.
+    /// Creates a scheduler with two best-effort tenants, and the slots of requests.
     fn bed() -> (Registry, TokenScheduler, SlotTable<()>) {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
         for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! The paper's Figure 5 and its like, with a device that is nothing but a queue served in virtual
-//! time. The device has no latencies worth looking at; what is checked is who gets which tokens.
+//! Scenarios like the paper's Figure 5, with a device that is only a queue in virtual time. Its
+//! latencies are meaningless; the tests check the distribution of tokens.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,8 @@ use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::{Adjustment, DeviceModel, Portion, QueueLimits, Registry, TokenScheduler};
 
-/// A tenant's load: requests come at a steady rate (open loop), or so many wait at all times.
+/// A tenant's load: requests at a steady rate (open loop), or a constant number of waiting
+/// requests.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     Rate(u64),
@@ -21,7 +22,7 @@ struct Client {
     load: Load,
     read_percent: u64,
     bytes: usize,
-    /// The workers that it has connections to.
+    /// The workers to which the tenant is connected.
     workers: &'static [usize],
 }
 
@@ -64,7 +65,7 @@ impl Outcome {
 /// A worker of the world.
 struct Worker {
     scheduler: TokenScheduler,
-    /// (client, when it came).
+    /// The client of each request, and the time of its arrival.
     table: SlotTable<(usize, u64)>,
 }
 
@@ -72,7 +73,7 @@ struct World {
     registry: Registry,
     workers: Vec<Worker>,
     clients: Vec<Client>,
-    /// Requests that each client has made.
+    /// Number of requests that each client has made.
     made: Vec<u64>,
     outcome: Outcome,
     now: u64,
@@ -111,7 +112,7 @@ impl World {
         }
     }
 
-    /// Requests of one client until now.
+    /// Adds the requests of one client until now.
     fn feed(&mut self, number: usize) {
         let client = self.clients[number];
         let tenant = TenantId(number as u32);
@@ -139,7 +140,8 @@ impl World {
         }
     }
 
-    /// A turn of every worker that has something to do, a little apart. A device with room for all.
+    /// Runs a turn of every worker that has work, at slightly different times, on a device with
+    /// room for all requests.
     fn turn(&mut self) {
         for number in 0..self.clients.len() {
             self.feed(number);
@@ -211,9 +213,9 @@ fn figure_five_scenario_two() {
     assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
 }
 
-/// Figure 5 where A is silent for a while and then sends what it has missed: how long its requests
-/// wait for tokens `later`, and the most that all together spend in a millisecond, as a share of what
-/// the device makes.
+/// Runs Figure 5 with A silent for a while and then sending what it has missed. Returns how long
+/// its requests wait for tokens `later`, and the largest spending of all tenants in a millisecond,
+/// as a share of the device's rate.
 fn after_silence(pays_arrears: bool, silence_nanos: u64, later_nanos: u64) -> (u64, f64) {
     let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
@@ -487,8 +489,8 @@ fn what_was_not_submitted_is_anybodys() {
     assert!((9_800..=10_200).contains(&half) && (19_500..=20_200).contains(&all), "{half}, {all}");
 }
 
-/// Counts the reads of this tenant that go in ten milliseconds from `start` on, beside a
-/// best-effort tenant, if both have many.
+/// Returns the reads of this tenant that are submitted in ten milliseconds from `start` on, beside
+/// a best-effort tenant, if both have many.
 fn reads_in_ten_ms(registry: &Registry, tenant: TenantId, start: u64) -> u64 {
     let other = TenantId(1 - tenant.0);
     let mut scheduler = registry.scheduler(0, QueueLimits { slots: 20_000, of_tenant: 10_000 });

@@ -1,13 +1,13 @@
 //! The search that calibration and recalibration share: curves are measured one after the other,
-//! and on each curve the load is searched at which a latency is reached.
+//! and on each curve the load at which a latency is reached.
 //!
 //! A load that meets the latency and a higher load that misses it are a [`Bracket`], which each
-//! step narrows. This module deliberately leaves out which curves there are, and what is known of a
-//! curve's shape (`calibrate`, `recalibrate`).
+//! step narrows. This module deliberately leaves out the choice of curves, and knowledge of their
+//! shape (`calibrate`, `recalibrate`).
 
 use alloc::vec::Vec;
 
-/// Curves that are measured one after the other; the last one is under way.
+/// Curves that are measured one after the other; the last one is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves<C> {
     all: Vec<C>,
@@ -24,18 +24,18 @@ impl<C> Curves<C> {
         &self.all
     }
 
-    /// Returns the curve that is under way.
+    /// Returns the curve in progress.
     pub(crate) fn last(&self) -> &C {
         self.all.last().expect("there is a first curve")
     }
 
-    /// Returns the curve that is under way.
+    /// Returns the curve in progress, to change it.
     pub(crate) fn last_mut(&mut self) -> &mut C {
         self.all.last_mut().expect("there is a first curve")
     }
 
-    /// Returns the next step of the curve under way. When that curve is finished, `begin` makes the
-    /// next one from the curves so far; `None` when there is no further curve.
+    /// Returns the next step of the curve in progress. When that curve is finished, `begin` creates
+    /// the next one from the earlier ones; `None` if there is no further curve.
     pub(crate) fn next_step<S>(
         &mut self,
         step: impl Fn(&C) -> Option<S>,
@@ -49,15 +49,15 @@ impl<C> Curves<C> {
         }
     }
 
-    /// Returns about which share of the way is done, when `count` curves are to be measured, `done`
-    /// runs of the curve under way are over and `left` are still to come.
+    /// Returns the estimated progress from 0 to 1: `count` curves are to be measured, and the
+    /// present curve has `done` runs behind it and `left` runs to go.
     pub(crate) fn progress(&self, count: usize, done: usize, left: usize) -> f64 {
         let within = done as f64 / ((done + left) as f64).max(1.0);
         ((self.all.len() as f64 - 1.0 + within) / count as f64).min(1.0)
     }
 }
 
-/// Loads between which a latency is reached: `low` meets it, `high` misses it.
+/// Two loads between which a latency is reached: `low` meets it, `high` misses it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bracket {
     pub(crate) low: f64,
@@ -65,31 +65,31 @@ pub(crate) struct Bracket {
 }
 
 impl Bracket {
-    /// Returns `true` if the loads are no further apart than this ratio.
+    /// Returns `true` if the ratio of the two loads is at most this.
     pub(crate) fn is_within(self, ratio: f64) -> bool {
         self.low * ratio > self.high
     }
 
-    /// Returns the load in the middle, by the logarithms: beyond its knee a curve is a wall.
+    /// Returns the geometric mean of the loads, since beyond its knee a curve is very steep.
     pub(crate) fn middle(self) -> f64 {
         libm::sqrt(self.low * self.high)
     }
 
-    /// Returns the load that lies along the way from `low` to `high`, by the logarithms: 0 is `low`, 1
-    /// is `high`.
+    /// Returns the load at this position between `low` (0) and `high` (1), on a logarithmic scale.
     pub(crate) fn along(self, share: f64) -> f64 {
         let (low, high) = (libm::log(self.low), libm::log(self.high));
         libm::exp(low + share * (high - low))
     }
 
-    /// Keeps a load this share of the way, by the logarithms, away from both ends.
+    /// Limits a load to an inner part of the interval, at this distance from both ends on a
+    /// logarithmic scale.
     pub(crate) fn keep_inside(self, load: f64, margin: f64) -> f64 {
         let margin = libm::pow(self.high / self.low, margin);
         load.clamp(self.low * margin, self.high / margin)
     }
 }
 
-/// Inserts a point into points that ascend by `load`, behind those of the same load.
+/// Inserts a point into points sorted by `load`, behind those of equal load.
 pub(crate) fn insert_by<P>(points: &mut Vec<P>, point: P, load: impl Fn(&P) -> f64) {
     let at = load(&point);
     let behind = points.partition_point(|other| load(other) < at);

@@ -1,7 +1,7 @@
 //! The state that the workers of one device share: the tenants, the bucket, the idle pools, the
 //! rounds and the read ratio.
 //!
-//! Each device has one instance, which is read and changed without locks.
+//! Each device has one such value, which is read and changed without locks.
 
 use alloc::boxed::Box;
 
@@ -23,7 +23,7 @@ pub const ROUND_NANOS: u64 = 100_000;
 /// The prices that may change while workers use them, in units of a request of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
-    /// A write.
+    /// The price of a write.
     pub write: u32,
     /// A read while the load is read-only.
     pub read_only_read: u32,
@@ -39,8 +39,8 @@ impl Prices {
     }
 }
 
-/// The state of one device's scheduling that all its workers share. Made by
-/// [`Registry::new`](crate::Registry::new), which alone changes tenants.
+/// The scheduling state of one device that all its workers share.
+/// [`Registry::new`](crate::Registry::new) creates it, and only the registry changes tenants.
 #[derive(Debug)]
 pub struct Shared {
     tenants: Box<[Tenant]>,
@@ -49,28 +49,28 @@ pub struct Shared {
     pub(crate) loan: Loan,
     pub(crate) rounds: Rounds,
     pub(crate) read_ratio: ReadRatio,
-    /// The rates of latency-critical tenants that nobody holds, and what is left when the rest is
-    /// shared out in whole units.
+    /// The summed rates of latency-critical tenants that no worker holds, and the remainder of the
+    /// division of the unpromised rate into whole units.
     pub(crate) idle_critical: IdlePool,
-    /// The weights of what is left that nobody holds: of idle best-effort tenants, or one for
-    /// everything while no best-effort tenant is registered.
+    /// The summed weights of idle best-effort tenants; one while no best-effort tenant is
+    /// registered.
     pub(crate) idle_shares: IdlePool,
-    /// Units a second that a best-effort tenant gets for each of its weight.
+    /// Units a second that a best-effort tenant gets for each point of its weight.
     share: AtomicU64,
     population: Population,
-    /// Units of a 4 KiB write, corrected, in the low half; in the high half those of a 4 KiB read of
-    /// a read-only load.
+    /// The corrected price of a 4 KiB write in units, in the low half; in the high half the price
+    /// of a 4 KiB read of a read-only load.
     prices: AtomicU64,
-    /// Requests at the device at a time, over all workers; the largest number for no bound.
+    /// Maximum number of requests at the device, over all workers; the largest number for no bound.
     depth: AtomicU32,
-    /// Requests that would miss their latency are refused.
+    /// `true` if requests that would miss their latency are refused.
     failing_fast: AtomicBool,
-    /// Workers record delays.
+    /// `true` while workers record delays.
     measuring: AtomicBool,
     pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
     round_nanos: AtomicU64,
-    /// The most that best effort may have to pay back, in nano-units.
+    /// The upper bound of the loan, in nano-units.
     loan_max: AtomicI64,
 }
 
@@ -105,18 +105,19 @@ impl Shared {
         }
     }
 
-    /// Returns the cell of a tenant, of those that there is room for.
+    /// Returns the cell of a tenant, whose number must be below
+    /// [`tenants_max`](Shared::tenants_max).
     #[inline]
     pub(crate) fn tenant(&self, tenant: u32) -> &Tenant {
         &self.tenants[tenant as usize]
     }
 
-    /// Returns how many tenants there is room for.
+    /// Returns the number of tenants that there is room for.
     pub(crate) fn tenants_max(&self) -> usize {
         self.tenants.len()
     }
 
-    /// Returns the pool that a tenant of this class is in while no worker holds it.
+    /// Returns the pool for tenants of this class that no worker holds.
     pub(crate) fn idle_pool(&self, class: Class) -> Option<&IdlePool> {
         match class {
             Class::Vacant => None,
@@ -144,7 +145,8 @@ impl Shared {
         self.prices.store(prices.word(), Release);
     }
 
-    /// Requests that should be at the device at a time, over all workers; `None` without a bound.
+    /// Returns the maximum number of requests at the device, over all workers; `None` without a
+    /// bound.
     pub fn depth(&self) -> Option<u32> {
         Some(self.depth.load(Acquire)).filter(|depth| *depth < u32::MAX)
     }
@@ -171,13 +173,12 @@ impl Shared {
         self.measuring.store(on, Release);
     }
 
-    /// Returns the delays of reads, while they are [measured](Shared::measuring).
+    /// Returns the counts of read delays, while they are [measured](Shared::measuring).
     pub fn delays(&self) -> &Delays {
         &self.delays
     }
 
-    /// Returns the weights of the best-effort tenants on all workers: their number, unless told
-    /// otherwise.
+    /// Returns the summed weights of the best-effort tenants on all workers.
     pub fn best_effort(&self) -> u64 {
         self.population.best_effort.load(Acquire)
     }
@@ -186,12 +187,12 @@ impl Shared {
         self.population.best_effort.store(count, Release);
     }
 
-    /// Returns `true` if the tenant is not latency-critical and others are.
+    /// Returns `true` if the tenant is not latency-critical and other tenants are.
     pub fn yields(&self, tenant: TenantId) -> bool {
         self.population.critical.load(Acquire) > 0 && self.class(tenant) != Class::LatencyCritical
     }
 
-    /// Counts a tenant that has become latency-critical, or is no longer.
+    /// Counts a tenant that has become latency-critical or best effort.
     pub(crate) fn count_change(&self, old: Class, new: Class) {
         let [was, is] = [old, new].map(|class| u32::from(class == Class::LatencyCritical));
         let before = self.population.critical.load(Acquire);
@@ -208,8 +209,7 @@ impl Shared {
         self.round_nanos.store(nanos, Release);
     }
 
-    /// Returns the most that best effort may have to pay back, in nano-units; nothing where arrears
-    /// are not paid.
+    /// Returns the upper bound of the loan in nano-units; zero if arrears are off.
     pub fn loan_max(&self) -> i64 {
         self.loan_max.load(Acquire)
     }
@@ -223,12 +223,12 @@ impl Shared {
         &self.read_ratio
     }
 
-    /// Returns a tenant's class; vacant where there is no such tenant.
+    /// Returns a tenant's class; `Vacant` if there is no such tenant.
     pub fn class(&self, tenant: TenantId) -> Class {
         self.tenants.get(tenant.0 as usize).map_or(Class::Vacant, |cell| cell.terms().class)
     }
 
-    /// Returns what a tenant has done since it was registered.
+    /// Returns a tenant's activity since its registration.
     pub fn usage(&self, tenant: TenantId) -> Usage {
         self.tenants.get(tenant.0 as usize).map_or(Usage::default(), |cell| cell.usage())
     }
@@ -238,20 +238,21 @@ impl Shared {
         self.tenants.get(tenant.0 as usize).map_or(0, |cell| cell.balance.tokens())
     }
 
-    /// Units a second that are lent at the moment, because the tenants that they are promised to
-    /// have no use for them.
+    /// Returns the units a second that are lent at present, because the tenants to which they are
+    /// promised are idle.
     pub fn lent(&self) -> u64 {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }
 
-    /// Returns the nano-units that somebody holds: the bucket and every balance (debts count below
-    /// zero), less what was lent before it was made.
+    /// Returns the nano-units in the bucket and in every balance (debts count as negative), less
+    /// the loan.
     pub fn held(&self) -> i128 {
         let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
         balances.sum::<i128>() + i128::from(self.bucket.held()) - i128::from(self.loan.owed())
     }
 
-    /// Puts what idle tenants made until `now` (nanoseconds) into the bucket: how much.
+    /// Generates the tokens of idle tenants until `now` (nanoseconds) into the bucket, and returns
+    /// the amount.
     pub(crate) fn settle(&self, now: u64) -> i64 {
         let critical = self.idle_critical.settle(now);
         let shares = u64::try_from(self.idle_shares.settle(now)).expect("time makes no debts");

@@ -1,5 +1,5 @@
-//! The atomics of everything that workers share: the processor's, or, with the feature `loom`, those of
-//! the model checker that tries every interleaving.
+//! The atomics for all state that workers share: the processor's, or, with the feature `loom`,
+//! those of a model checker that tries every interleaving.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use core::sync::atomic::{

@@ -1,9 +1,9 @@
-//! A tenant as all workers share it.
+//! The state of a tenant that all workers share.
 //!
-//! Class, rate and the number of workers that hold the tenant are one word: a change of one reads
-//! the others in the same moment. A tenant that no worker holds is in one of the idle pools;
-//! holding the tenant takes it out, the last release puts it back (see
-//! docs/explanation/scheduler.md, "Tenants without demand").
+//! Class, rate and the number of workers that hold the tenant are one word, so a change of one
+//! reads the others atomically. A tenant that no worker holds is in one of the idle pools. Holding
+//! the tenant takes it out, and the last release puts it back (see docs/explanation/scheduler.md,
+//! "Tenants without demand").
 
 use core::num::NonZeroU64;
 
@@ -11,33 +11,33 @@ use crate::balance::Balance;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use crate::units::{NANO, RATE_MAX, STALL_NANOS_MAX, generated, nano};
 
-/// The class of a tenant, by what it was promised.
+/// The class of a tenant, by its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// The cell has no tenant.
     Vacant,
-    /// A share of what is left.
+    /// A tenant with a share of the unpromised rate.
     BestEffort,
     /// A tail latency and a rate.
     LatencyCritical,
-    /// Unregistered: what it has queued is served as best effort, more is refused.
+    /// An unregistered tenant: its queued requests are served as best effort, more are refused.
     Leaving,
 }
 
 impl Class {
-    /// Returns `true` if more requests of a tenant of this class are taken.
+    /// Returns `true` if tenants of this class may queue more requests.
     pub(crate) fn takes_requests(self) -> bool {
         matches!(self, Class::BestEffort | Class::LatencyCritical)
     }
 }
 
-/// The word, taken apart. Bits 0–1 class, 2–7 holders, 8–40 rate.
+/// The fields of the shared word. Bits 0–1 class, 2–7 holders, 8–40 rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) class: Class,
-    /// Workers that hold it, at most 32.
+    /// Workers that hold the tenant, at most 32.
     pub(crate) holders: u32,
-    /// Units a second of a latency-critical tenant; the weight of another.
+    /// Units a second of a latency-critical tenant; the weight of a best-effort one.
     pub(crate) rate: u64,
 }
 
@@ -64,7 +64,7 @@ impl Terms {
     }
 }
 
-/// The activity of a tenant, as far as the scheduler knows.
+/// The activity of a tenant, as counted by the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Units spent.
@@ -73,16 +73,16 @@ pub struct Usage {
     pub reads: u64,
     /// Writes, flushes and the like submitted.
     pub writes: u64,
-    /// Rounds in which it was found below the deficit limit (Algorithm 1, line 7).
+    /// Rounds in which the tenant was below the deficit limit (Algorithm 1, line 7).
     pub deficits: u64,
-    /// Nanoseconds of rounds at whose end the tenant had requests that it could not pay, added up
-    /// over workers: the time for which it wanted more than it was promised. Of latency-critical
+    /// Nanoseconds of rounds at whose end the tenant had requests that it could not pay, summed
+    /// over workers: the time for which it wanted more than its promise. Of latency-critical
     /// tenants only.
     pub throttled_nanos: u64,
-    /// Nano-units that the tenant has put into the bucket; wraps. Tokens that an idle pool puts
-    /// there on its behalf are not counted.
+    /// Nano-units that the tenant has donated to the bucket; wraps. Donations of an idle pool on
+    /// its behalf are not counted.
     pub donated: u64,
-    /// Nano-units that it has taken out of the bucket; wraps.
+    /// Nano-units that the tenant has borrowed from the bucket; wraps.
     pub borrowed: u64,
 }
 
@@ -91,14 +91,15 @@ pub struct Usage {
 pub(crate) struct Tenant {
     word: AtomicU64,
     pub(crate) balance: Balance,
-    /// Units a second that it gets at most while it is best effort; zero for no such bound.
+    /// The maximum rate of a best-effort tenant in units a second; zero for no maximum.
     cap: AtomicU64,
     /// The latency in nanoseconds of a latency-critical tenant.
     latency: AtomicU64,
-    /// While no worker holds it: the time, in nanoseconds, until which its rate is spent already.
+    /// While no worker holds the tenant: the time, in nanoseconds, until which its rate is spent
+    /// already.
     spent_to: AtomicU64,
-    /// Nano-units that the tenant did not use of what it was promised, and may have back: a
-    /// permission, not tokens.
+    /// Nano-units that the tenant was promised, did not use, and may claim later: a permission, not
+    /// tokens.
     pub(crate) arrears: Balance,
     /// Nano-units that the tenant may spend under its cap.
     pub(crate) allowance: Balance,
@@ -135,7 +136,7 @@ impl Tenant {
         Terms::unpack(self.word.load(Acquire))
     }
 
-    /// Units a second that it gets at most while it is best effort.
+    /// Returns the maximum rate of a best-effort tenant in units a second.
     pub(crate) fn cap(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.cap.load(Acquire))
     }
@@ -153,8 +154,8 @@ impl Tenant {
         self.latency.store(nanos, Relaxed);
     }
 
-    /// Spends so many units of a rate (units a second) that is made elsewhere, if it is then ahead of
-    /// it by no more than `most` units.
+    /// Spends so many units of a rate (units a second) whose tokens the idle pool generates, if the
+    /// tenant is then ahead of its rate by at most `most` units.
     pub(crate) fn spend_ahead(&self, now: u64, units: u64, rate: u64, most: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let Some(time) = (units * NANO as u64).checked_div(rate) else { return false };
@@ -167,8 +168,8 @@ impl Tenant {
         goes
     }
 
-    /// Spends so many units of a rate (units a second), if it has made them since the last time, or
-    /// in the last `longest` nanoseconds.
+    /// Spends so many units of a rate (units a second), if the rate has generated them since the
+    /// last spending, or in the last `longest` nanoseconds.
     pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64, longest: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let since = now.saturating_sub(spent_to).min(longest);
@@ -179,14 +180,14 @@ impl Tenant {
         self.spent_to.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
-    /// Returns what the tenant has spent ahead of its rate, in nano-units and at most `most` units.
+    /// Returns the nano-units that the tenant has spent ahead of its rate, at most `most` units.
     pub(crate) fn debt(&self, now: u64, rate: u64, most: u64) -> i64 {
         let ahead = self.spent_to.load(Acquire).saturating_sub(now);
         generated(rate, ahead).min(nano(most))
     }
 
-    /// Takes over what the tenant has spent ahead of its rate, in nano-units and at most `most`
-    /// units. A worker whose clock is behind sees more.
+    /// Takes over the debt in nano-units that the tenant has from spending ahead of its rate, at
+    /// most `most` units. A worker whose clock is behind sees more.
     pub(crate) fn take_debt(&self, now: u64, rate: u64, most: u64) -> i64 {
         if self.spent_to.load(Acquire) <= now {
             return 0;
@@ -200,14 +201,14 @@ impl Tenant {
         self.spent_to.fetch_max(now, AcqRel);
     }
 
-    /// Forgets what was spent ahead, and what was not used.
+    /// Clears the debt from spending ahead, and the arrears.
     pub(crate) fn clear_debt(&self, now: u64) {
         self.spent_to.store(now, Release);
         self.arrears.take(|tokens| tokens);
     }
 
-    /// Ends the terms that the tenant had until `now`. Tokens that it did not use are measured by
-    /// the old promise, and are no more than the new promise allows.
+    /// Ends the terms that the tenant had until `now`. Its arrears are measured by the old promise,
+    /// and limited by the new one.
     pub(crate) fn change_promise(&self, old: Terms, class: Class, rate: u64, now: u64) {
         if old.class == Class::LatencyCritical && old.holders == 0 {
             self.remember_until(now, old.rate);
@@ -220,7 +221,7 @@ impl Tenant {
         self.arrears.take(|tokens| tokens - most);
     }
 
-    /// Remembers what it did not use of this rate until `now`, while nobody held it.
+    /// Adds what an unheld tenant did not use of this rate until `now` to its arrears.
     pub(crate) fn remember_until(&self, now: u64, rate: u64) {
         self.remember_idle(now.saturating_sub(self.spent_to.load(Acquire)), rate);
     }
@@ -229,25 +230,26 @@ impl Tenant {
         self.remember(of_a_stall(rate, nanos), rate);
     }
 
-    /// Remembers what it did not use of this rate: what the longest stall would make, at most.
+    /// Adds unused tokens of this rate to the arrears, at most what the longest stall would
+    /// generate.
     pub(crate) fn remember(&self, tokens: i64, rate: u64) {
         if tokens > 0 {
             self.arrears.fill(tokens, of_a_stall(rate, STALL_NANOS_MAX));
         }
     }
 
-    /// Changes class and rate, and returns the terms as they were.
+    /// Changes class and rate, and returns the former terms.
     pub(crate) fn change(&self, class: Class, rate: u64) -> Terms {
         self.update(|old| Some(Terms { class, rate, ..old })).expect("a change is never refused")
     }
 
-    /// Holds the tenant for one more worker, and returns the terms as they were.
+    /// Holds the tenant for one more worker, and returns the former terms.
     pub(crate) fn hold(&self) -> Terms {
         self.update(|old| Some(Terms { holders: old.holders + 1, ..old }))
             .expect("a hold is never refused")
     }
 
-    /// Lets go of the tenant, and returns the terms as they were.
+    /// Releases the tenant for one worker, and returns the former terms.
     pub(crate) fn release(&self) -> Terms {
         self.update(|old| {
             let holders = old.holders.checked_sub(1).expect("a worker lets go of what it holds");
@@ -256,13 +258,13 @@ impl Tenant {
         .expect("a release is never refused")
     }
 
-    /// Lets go of the tenant if another worker goes on holding it. Returns `false` otherwise.
+    /// Releases the tenant if another worker still holds it. Returns `false` otherwise.
     pub(crate) fn release_to_others(&self) -> bool {
         self.update(|old| (old.holders > 1).then(|| Terms { holders: old.holders - 1, ..old }))
             .is_some()
     }
 
-    /// Counts what was submitted.
+    /// Adds to the counts of submitted requests.
     pub(crate) fn count(&self, spent: u64, reads: u64, writes: u64) {
         self.spent.fetch_add(spent, Relaxed);
         if reads > 0 {
@@ -301,7 +303,7 @@ impl Tenant {
         }
     }
 
-    /// Forgets what an earlier tenant of this cell did.
+    /// Clears the counts of an earlier tenant of this cell.
     pub(crate) fn clear_usage(&self) {
         let Tenant { spent, reads, writes, deficits, throttled_nanos, donated, borrowed, .. } =
             self;
@@ -323,7 +325,7 @@ impl Tenant {
     }
 }
 
-/// Returns what a rate makes in so many nanoseconds, but in no more than the longest stall.
+/// Returns what a rate generates in so many nanoseconds, at most in the longest stall.
 fn of_a_stall(rate: u64, nanos: u64) -> i64 {
     const { assert!(RATE_MAX < i64::MAX as u64 / STALL_NANOS_MAX) };
     debug_assert!(rate <= RATE_MAX, "no device is as fast as that");

@@ -44,8 +44,8 @@ pub struct TokenScheduler {
 }
 
 impl TokenScheduler {
-    /// Makes the scheduler of worker `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX)) for the
-    /// device that `shared` is of. Requests cost what `cost` says.
+    /// Creates the scheduler of worker number `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX))
+    /// for the device of `shared`. Requests have the prices of `cost`.
     pub fn new(
         shared: Arc<Shared>,
         cost: CostModel,
@@ -56,12 +56,12 @@ impl TokenScheduler {
         TokenScheduler { queues, ledger: Ledger::new(shared, worker), round: Round::new() }
     }
 
-    /// Returns what became of the tokens that this worker made.
+    /// Returns the counts of where this worker's tokens went.
     pub fn totals(&self) -> Totals {
         self.ledger.totals()
     }
 
-    /// Returns how many requests of one tenant wait here.
+    /// Returns the number of one tenant's requests that wait here.
     pub fn queued_of(&self, tenant: TenantId) -> u32 {
         self.round.paid_of(tenant.0) + self.queues.len_of(tenant.0)
     }
@@ -71,7 +71,7 @@ impl TokenScheduler {
         self.queues.active()
     }
 
-    /// Returns how many tenants the last round serves without visiting them, the short way.
+    /// Returns the number of tenants that the last round served the short way, without a visit.
     pub fn short(&self) -> u32 {
         self.round.short()
     }
@@ -82,8 +82,8 @@ impl TokenScheduler {
         &self.round
     }
 
-    /// Walks on to the next requests that may be submitted, and has them paid. Returns `false` when
-    /// the round is over.
+    /// Advances to the next requests that may be submitted, and pays for them. Returns `false` at
+    /// the end of the round.
     #[inline(never)]
     fn find_paid(&mut self) -> bool {
         self.queues.end_run();
@@ -151,7 +151,7 @@ impl TokenScheduler {
         true
     }
 
-    /// Ends a visit: the tenant can submit no more in this round (lines 10 to 12, or 19 to 21).
+    /// Ends a visit: the tenant submits no more in this round (lines 10 to 12, or 19 to 21).
     fn close(&mut self, tenant: u32) {
         let Some(terms) = self.round.terms() else { return };
         let is_critical = terms.class == Class::LatencyCritical;
@@ -189,7 +189,7 @@ impl TokenScheduler {
         self.round.wait_for(wait);
     }
 
-    /// Publishes what the visited tenant has submitted.
+    /// Publishes the counts of the visited tenant's submitted requests.
     fn count_visit(&mut self, tenant: u32) {
         let submitted = self.round.count_visit();
         if submitted.units > 0 {
@@ -205,8 +205,8 @@ impl TokenScheduler {
         self.round.start(phase, ring.head().unwrap_or(0), ring.len);
     }
 
-    /// Goes on to the next phase: every tenant of this one was visited. The ring starts with its
-    /// second tenant in the next round, if being first was of use to the first one.
+    /// Begins the next phase after every tenant of this one was visited. The ring starts with its
+    /// second tenant in the next round, if the first one profited from being first.
     fn end_phase(&mut self) {
         let phase = self.round.phase();
         if phase == Phase::Express {
@@ -233,7 +233,7 @@ impl TokenScheduler {
         self.round.end();
     }
 
-    /// Cuts a round that the device had no room for: the next one starts where this one stopped.
+    /// Ends a round early because the device is full; the next round starts where this one stopped.
     fn cut_round(&mut self) {
         self.queues.end_run();
         if self.round.is_over() {
@@ -257,7 +257,7 @@ impl TokenScheduler {
 }
 
 impl TokenScheduler {
-    /// Queues a request that does not continue the run of requests before it.
+    /// Queues a request that does not continue the present run.
     #[inline(never)]
     fn push(
         &mut self,
@@ -297,9 +297,9 @@ impl TokenScheduler {
 }
 
 impl Scheduler for TokenScheduler {
-    /// Refuses requests of tenants that are not registered or leaving, requests beyond the bounds,
-    /// and, where [`Registry::fail_fast`](crate::Registry::fail_fast) was asked for, requests that
-    /// their tenant's rate would not let go before their latency has passed.
+    /// Refuses requests of tenants that are unregistered or leaving, requests beyond the bounds,
+    /// and, with [`Registry::fail_fast`](crate::Registry::fail_fast), requests that would not get
+    /// tokens before their latency has passed; queues all others.
     #[inline]
     fn enqueue(
         &mut self,
@@ -357,8 +357,8 @@ impl Scheduler for TokenScheduler {
         self.queues.len() + self.round.paid() as usize
     }
 
-    /// Returns when the first of the waiting requests can be paid, at the latest after the longest
-    /// round; without waiting requests, when the first of the resting tenants starts to donate.
+    /// Returns when the first waiting request can be paid, at the latest after the longest round;
+    /// without waiting requests, when the first resting tenant starts to donate.
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due = self.queues.first_due().map(Instant::from_nanos);
         if self.queued() == 0 {

@@ -14,29 +14,29 @@ pub const TOKEN: u32 = 100;
 /// Nano-units of a unit.
 pub const NANO: i64 = 1_000_000_000;
 
-/// The highest rate that arithmetic is made for, in units a second: 80 million reads of 4 KiB.
+/// The highest rate that the arithmetic supports, in units a second: 80 million reads of 4 KiB.
 pub const RATE_MAX: u64 = 8_000_000_000;
 
 /// The balance below which a latency-critical tenant may not submit, in nano-units: −50 tokens
 /// (paper, section 3.2.2).
 pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 
-/// The most units that a tenant on the short way may be ahead of its rate: the deficit that Algorithm
-/// 1 allows.
+/// The most units by which a tenant on the short way may be ahead of its rate: the deficit that
+/// Algorithm 1 allows.
 pub const AHEAD_MAX: u64 = NEG_LIMIT.unsigned_abs() / NANO as u64;
 
-/// The longest time that tokens are made up for to tenants that had no demand, in nanoseconds, and
+/// The longest time for which a tenant without demand gets tokens afterwards, in nanoseconds, and
 /// the longest time that a round counts for: ten times the longest of the paper's rounds. A device
-/// that served nobody while nobody asked cannot serve more later on top.
+/// that was idle cannot serve more later to make up for it.
 pub const ROUND_NANOS_MAX: u64 = 1_000_000;
 
-/// The longest time between rounds that tokens are made up for to tenants that waited, in
-/// nanoseconds; and the time for which a latency-critical tenant can have back what it did not use.
-/// A worker or a client that is taken off its processor comes back within about this time; whatever
-/// takes longer breaks an SLO whoever schedules.
+/// The longest time between rounds for which tenants that waited get tokens, in nanoseconds, and
+/// the time for which a latency-critical tenant gets back unused tokens. A worker or a client that
+/// loses its processor comes back within about this time; a longer stall breaks an SLO under any
+/// scheduler.
 pub const STALL_NANOS_MAX: u64 = 20_000_000;
 
-/// Returns the nano-units that a rate in units a second makes in so many nanoseconds.
+/// Returns the nano-units that a rate in units a second generates in so many nanoseconds.
 pub fn generated(rate: u64, nanos: u64) -> i64 {
     i64::try_from(u128::from(rate) * u128::from(nanos)).unwrap_or(i64::MAX)
 }
@@ -46,16 +46,16 @@ pub fn nano(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(NANO)
 }
 
-/// Returns what a latency-critical tenant with this balance gets for `nanos`: all of it while the
-/// tenant has less than `full`, and above that what [`ROUND_NANOS_MAX`] makes. So a deficit is
-/// repaid however late, and a leap of the clock does not become a burst.
+/// Returns the tokens that a latency-critical tenant with this balance gets for `nanos`: the full
+/// rate while the tenant has less than `full`, and above that what [`ROUND_NANOS_MAX`] makes. So a
+/// deficit is repaid however late, and a leap of the clock does not become a burst.
 pub fn credit(balance: i64, full: i64, rate: u64, nanos: u64) -> i64 {
     let missing = full.saturating_sub(balance).max(0);
     generated(rate, nanos).min(missing.saturating_add(generated(rate, ROUND_NANOS_MAX)))
 }
 
-/// Returns what a latency-critical tenant gives away when its balance is above its limit: 90 % of
-/// the whole balance (paper, section 3.2.2).
+/// Returns the donation of a latency-critical tenant whose balance is above its limit: 90 % of the
+/// whole balance (paper, section 3.2.2).
 pub fn donation(balance: i64) -> i64 {
     (i128::from(balance) * 9 / 10) as i64
 }

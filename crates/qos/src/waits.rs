@@ -1,33 +1,33 @@
-//! The time for which the server's own threads were ready to run and did not, and what follows for
-//! measurements of a device.
+//! The time for which the server's threads waited for a processor, and its effect on measurements
+//! of a device.
 //!
-//! A device's delays end when a thread takes its completions. Where a thread waits for a processor,
-//! the delays are those of the machine, so a window with much waiting says nothing about the device
+//! A measured delay ends when a thread takes the completion. If the thread waits for a processor,
+//! the delay is partly the machine's, so a window with much waiting says nothing about the device
 //! (docs/explanation/recalibration.md, "An overcommitted machine").
 
 use core::time::Duration;
 
-/// The share of a window for which a thread may wait while a p95 says something about the device:
-/// half of the reads that may be above a p95.
+/// The share of a window for which a thread may wait without spoiling a p95: half of the reads that
+/// may be above a p95.
 pub const WAITS_MAX: f64 = 0.025;
 
-/// Returns the share of a window for which a thread may wait while this percentile of the window's
-/// delays, in tenths of a percent, says something about the device.
+/// Returns the share of a window for which a thread may wait without spoiling this percentile of
+/// the delays, in tenths of a percent.
 fn waits_max(tenths: u16) -> f64 {
     f64::from(1_000 - tenths.min(999)) / 1_000.0 / 2.0
 }
 
-/// Returns `true` if a thread waited for so much of a window that a percentile of the window's
-/// delays, in tenths of a percent, says nothing about the device.
+/// Returns `true` if a thread waited for so much of a window that this percentile of the delays, in
+/// tenths of a percent, says nothing about the device.
 pub fn is_starved(waited: Duration, length: Duration, tenths: u16) -> bool {
     waited.as_secs_f64() > waits_max(tenths) * length.as_secs_f64()
 }
 
-/// The waits of the thread that waited most, from look to look.
+/// The waits of the thread that waited most, between readings.
 ///
-/// The kernel counts a wait when it ends, and the thread counts the delays of the wait behind that.
-/// So a look between the two finds the wait one window before its delays, and a window is judged by
-/// the waits of the window before it, too.
+/// The kernel counts a wait at its end, and the thread counts the affected delays afterwards. A
+/// reading in between finds the wait one window before the delays, so a window is also judged by
+/// the waits of the previous window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     before: Duration,
@@ -35,18 +35,18 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Takes the longest wait since the last look.
+    /// Adds the longest wait since the last reading.
     pub(crate) fn look(&mut self, waited: Duration) {
         (self.before, self.now) = (self.now, waited);
     }
 
-    /// Returns the longest wait since the last look.
+    /// Returns the longest wait at the last reading.
     pub(crate) fn last(&self) -> Duration {
         self.now
     }
 
-    /// Returns `true` if a window of this length, which ends with the last look, says nothing about
-    /// this percentile in tenths of a percent.
+    /// Returns `true` if a window of this length, which ends with the last reading, says nothing
+    /// about this percentile in tenths of a percent.
     pub(crate) fn spoil(&self, length: Duration, tenths: u16) -> bool {
         is_starved(self.now.max(self.before), length, tenths)
     }

@@ -1,4 +1,4 @@
-//! The course of a calibration: curve after curve.
+//! The course of a calibration: one curve after the other.
 
 use alloc::vec::Vec;
 
@@ -8,21 +8,22 @@ use super::{Crossing, Fit, Goal, Misfit, Mix, Offer, Outcome, Percentile, Search
 use crate::cost_model::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
 use crate::search::Curves;
 
-/// The latency at which sizes are compared, in microseconds, if it is measured: the paper's, and
-/// tight, because large requests are worst where little waiting is allowed.
+/// The latency at which sizes are compared, in microseconds, if it is measured: the paper's value.
+/// It is tight, because large requests disturb most where little waiting is allowed.
 const REFERENCE_LATENCY_US: u32 = 500;
 
 /// The mix in which sizes are compared: this share of reads, or the next lower one.
 const SIZE_READ_PERCENT: u8 = 90;
 
-/// Probing reads, as a share of what the device would do of them alone: too few to be load.
+/// The rate of probing reads, as a share of the device's rate for reads alone: too small to count
+/// as load.
 const PROBE_SHARE: f64 = 0.02;
 
 /// The measurements that a calibration makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// Latencies that rates are wanted for, in microseconds. Latencies below 500 µs are extra: they
-    /// have a rate if the device meets them and the curves fall together there.
+    /// Latencies for which rates are wanted, in microseconds. Latencies below 500 µs are optional:
+    /// they get a rate if the device meets them and the curves coincide there.
     pub latencies_us: Vec<u32>,
     /// The 99th percentile is measured too.
     pub p99: bool,
@@ -50,7 +51,7 @@ impl Course {
     pub const LIMIT: f64 = 0.15;
 }
 
-/// A calibration under way.
+/// A calibration in progress.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     course: Course,
@@ -71,25 +72,25 @@ impl Calibration {
         self.curves.next_step(Search::next_offer, |curves| course.begin(curves))
     }
 
-    /// Takes what came of the load that was asked for last.
+    /// Takes the result of the last requested load.
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
         self.curves.last_mut().take(offer, outcome);
     }
 
-    /// Curves that are measured, and how many there are to be.
+    /// Returns the number of measured curves, and of all curves to measure.
     pub fn curves_done(&self) -> (usize, usize) {
         let sizes = self.course.sizes.len();
         let probed = if sizes > 0 { 1 + sizes } else { 0 };
         (self.curves().len() - 1, 1 + self.course.read_percents.len() + probed)
     }
 
-    /// Returns about which share of the way is done.
+    /// Returns the estimated progress, from 0 to 1.
     pub fn progress(&self) -> f64 {
         let last = self.curves.last();
         self.curves.progress(self.curves_done().1, last.points().len(), last.runs_left())
     }
 
-    /// Returns what was measured, curve by curve.
+    /// Returns the measured points, curve by curve.
     pub fn curves(&self) -> &[Search] {
         self.curves.all()
     }
@@ -111,9 +112,9 @@ impl Calibration {
         loads(self.curves()).flat_map(of).collect()
     }
 
-    /// Returns the price of larger requests in requests of 4 KiB, by what they leave of the rate at
-    /// which 4 KiB reads beside them reach the latency; empty where that was not measured. Prices
-    /// never fall as sizes grow, and no request costs less than one of 4 KiB.
+    /// Returns the price of larger requests in requests of 4 KiB, from the rate that they leave for
+    /// 4 KiB reads at the latency; empty if that was not measured. Prices never fall as sizes grow,
+    /// and no request costs less than one of 4 KiB.
     pub fn sizes(&self) -> Vec<SizePoint> {
         let goal = self.course.size_goal();
         let mut probed = self.curves().iter().filter(|curve| curve.mix().is_probed);
@@ -130,7 +131,7 @@ impl Calibration {
         points
     }
 
-    /// Prices and rates, when everything is measured.
+    /// Returns prices and rates, when everything is measured.
     ///
     /// # Errors
     /// The points do not fit one curve.
@@ -138,8 +139,8 @@ impl Calibration {
         fit(&self.crossings(), self.course.limit, REFERENCE_LATENCY_US)
     }
 
-    /// Returns the most tokens a second that any load got out of the device, at these prices,
-    /// without drowning it.
+    /// Returns the highest rate of tokens that a load reached at these prices without overloading
+    /// the device.
     pub fn tokens_max(&self, fit: &Fit) -> f64 {
         let tokens = |curve: &Search, point: &Measured| match curve.mix().read_percent {
             100 => point.outcome.iops * fit.read_only_cost,
@@ -154,7 +155,7 @@ impl Calibration {
 }
 
 impl Course {
-    /// Returns what is looked for on the curves of loads.
+    /// Returns the goals on the curves of loads.
     fn goals(&self) -> Vec<Goal> {
         let goals = |percentile| {
             self.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
@@ -163,7 +164,7 @@ impl Course {
         goals(Percentile::P95).chain(p99).collect()
     }
 
-    /// Returns what sizes are held against: the paper's 500 µs, or the next longer latency.
+    /// Returns the latency at which sizes are compared: the paper's 500 µs, or the next longer one.
     fn size_goal(&self) -> Goal {
         let latencies = || self.latencies_us.iter().copied();
         let wanted = latencies().filter(|&us| us >= REFERENCE_LATENCY_US).min();
@@ -171,15 +172,15 @@ impl Course {
         Goal { percentile: Percentile::P95, latency_us }
     }
 
-    /// Begins the curve of a mix of 4 KiB requests. The highest load of the curve before is where the
-    /// device is expected to be overloaded.
+    /// Begins the curve of a mix of 4 KiB requests. The highest load of the previous curve is the
+    /// estimate of where the device is overloaded.
     fn load(&self, read_percent: u8, curves: &[Search]) -> Search {
         let mix = Mix { read_percent, bytes: PAGE_BYTES, is_probed: false };
         let hint = curves.last().and_then(|curve| Some(curve.points().last()?.offer.iops));
         Search::new(mix, &self.goals(), self.effort, hint, 0.0)
     }
 
-    /// Begins the curve behind those that were measured, if there is one.
+    /// Begins the curve behind the measured ones, if there is one.
     fn begin(&self, curves: &[Search]) -> Option<Search> {
         let (n, percents) = (curves.len(), &self.read_percents);
         if n <= percents.len() {
@@ -201,7 +202,7 @@ impl Course {
     }
 }
 
-/// Returns the curves of Figure 1 among these.
+/// Returns the curves of Figure 1 among the measured ones.
 fn loads(curves: &[Search]) -> impl Iterator<Item = &Search> {
     curves.iter().filter(|curve| !curve.mix().is_probed)
 }

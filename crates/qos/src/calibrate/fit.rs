@@ -1,5 +1,5 @@
-//! From crossings to prices and rates: the write cost under which the curves fall together (the
-//! paper's Figure 3), and the rate for each latency.
+//! The fit of crossings to prices and rates: the write cost for which the curves of all mixes
+//! coincide (the paper's Figure 3), and the rate for each latency.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,13 +15,13 @@ pub struct Crossing {
     pub read_percent: u8,
     /// The percentile of the reads' latency.
     pub percentile: Percentile,
-    /// Microseconds.
+    /// The latency in microseconds.
     pub latency_us: u32,
     /// Requests a second.
     pub iops: f64,
 }
 
-/// A crossing beside the curve that was fitted.
+/// A crossing, compared with the fitted curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The crossing as it was measured.
@@ -37,41 +37,41 @@ pub struct Point {
 pub struct Fit {
     /// Tokens of a 4 KiB write.
     pub write_cost: f64,
-    /// Tokens of a 4 KiB read while nothing else is served.
+    /// The price of a 4 KiB read in tokens while only reads are served.
     pub read_only_cost: f64,
-    /// Rates by the 95th percentile. `mixed` holds for every mix that was measured: it is the
-    /// lowest of theirs, not their mean.
+    /// Rates by the 95th percentile. `mixed` is valid for every measured mix: it is the lowest of
+    /// their rates, not the mean.
     pub p95: Vec<RatePoint>,
     /// Rates by the 99th percentile.
     pub p99: Vec<RatePoint>,
-    /// The mixed crossings at p95, each beside the curve.
+    /// The mixed crossings at p95, each with its distance from the curve.
     pub points: Vec<Point>,
-    /// Tight latencies that were measured and have no row, since the curves do not fall together
-    /// there: the latency and by which share the worst point is off.
+    /// Tight latencies that were measured and have no row, since the curves do not coincide there:
+    /// the latency, and the share by which the worst point is off.
     pub left_out: Vec<(u32, f64)>,
-    /// Rows at which loads of reads alone, sold at `read_only_cost`, would exceed what the device
-    /// serves: the latency and by which share.
+    /// Rows at which loads of reads only, priced at `read_only_cost`, would exceed the device's
+    /// rate: the latency, and by which share.
     pub read_only_excess: Vec<(u32, f64)>,
 }
 
 /// The reason that no curve was fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Misfit {
-    /// No latency was reached by reads alone and by at least two mixes, or so few mixes and
-    /// latencies that any device would fit.
+    /// No latency was reached by reads alone and by at least two mixes, or there were too few mixes
+    /// and latencies for a meaningful fit.
     TooLittle,
     /// Points are further from the curve than the limit, a share.
     Scattered {
         /// The points beyond the limit, the worst first.
         points: Vec<Point>,
-        /// The best write cost there is.
+        /// The write cost of the best fit.
         write_cost: f64,
         /// The limit.
         limit: f64,
     },
-    /// The best write cost lies outside of what a model can say.
+    /// The best write cost is outside of a model's range.
     WriteCost(f64),
-    /// A rate is more than a model can say.
+    /// A rate is above a model's range.
     Rate(f64),
 }
 
@@ -113,12 +113,13 @@ impl fmt::Display for Misfit {
 /// The cheapest and the dearest write that are looked for.
 const WRITE_COSTS: (f64, f64) = (0.05, 1_000.0);
 
-/// The latency at which reads alone are priced, in microseconds, if it was measured: the paper's.
+/// The latency at which read-only loads are priced, in microseconds, if it was measured: the
+/// paper's.
 const READ_ONLY_LATENCY_US: u32 = 500;
 
-/// Fits a model to crossings of 4 KiB requests. Refuses when a point is off by more than `limit`, a
-/// share. Latencies below `tight_us` are extra: they do not shape the write cost, and have no row
-/// where they do not fit.
+/// Fits a model to crossings of 4 KiB requests. Fails when a point is off by more than `limit`, a
+/// share. Latencies below `tight_us` are optional: they do not influence the write cost, and have
+/// no row if they do not fit.
 ///
 /// # Errors
 /// The points do not fit one curve; the error has the points and their deviation.
@@ -176,7 +177,7 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
 }
 
 impl Fit {
-    /// Returns the file of the device, of which at most `tokens_max` tokens a second were had.
+    /// Returns the file of the device, at most `tokens_max` tokens a second of which were used.
     pub fn to_file(
         &self,
         device: &str,
@@ -208,7 +209,7 @@ impl Fit {
     }
 }
 
-/// Tokens of one request of the mix.
+/// Returns the tokens of an average request of the mix.
 pub(super) fn weight(read_percent: u8, write_cost: f64) -> f64 {
     let reads = f64::from(read_percent) / 100.0;
     reads + write_cost * (1.0 - reads)
@@ -234,8 +235,8 @@ fn latencies(crossings: &[Crossing], percentile: Percentile) -> Vec<u32> {
     latencies
 }
 
-/// Returns the write cost with the least sum of squared distances (of logarithms) from the means of
-/// each latency: a grid finds the valley, thirds its floor.
+/// Returns the write cost with the least sum of squared logarithmic distances from the means of
+/// each latency, by a grid search and a ternary search.
 fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     let scatter = |log_cost: f64| -> f64 {
         let points = beside(mixed, latencies, libm::exp(log_cost));
@@ -257,7 +258,7 @@ fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     libm::exp((from + to) / 2.0)
 }
 
-/// Returns each mixed crossing beside the geometric mean of its latency's.
+/// Returns each mixed crossing with the geometric mean of its latency.
 fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
     let mut points = Vec::new();
     for &latency_us in latencies {
@@ -273,7 +274,8 @@ fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> 
     points
 }
 
-/// Returns the rates for each latency: what every mix reaches, and reads alone. Rates never fall.
+/// Returns the rates for each latency: of mixes (their minimum), and of reads alone. Rates never
+/// fall.
 fn rows(
     crossings: &[Crossing],
     percentile: Percentile,

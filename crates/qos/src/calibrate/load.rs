@@ -1,4 +1,4 @@
-//! The nouns of a calibration: loads, what came of them, and the latencies that are searched for.
+//! The nouns of a calibration: loads, their results, and the goals, which are latencies.
 
 use crate::Percentile;
 
@@ -8,7 +8,7 @@ use crate::Percentile;
 pub struct Goal {
     /// The percentile of the reads' latency.
     pub percentile: Percentile,
-    /// Microseconds.
+    /// The latency in microseconds.
     pub latency_us: u32,
 }
 
@@ -19,8 +19,8 @@ pub struct Mix {
     pub read_percent: u8,
     /// Bytes of a request.
     pub bytes: usize,
-    /// The latency of sparse 4 KiB reads beside the load is measured, and not the load's own: what
-    /// the load does to others.
+    /// `true` if the latency of sparse 4 KiB reads beside the load is measured instead of the
+    /// load's own: the effect of the load on others.
     pub is_probed: bool,
 }
 
@@ -31,11 +31,12 @@ pub struct Offer {
     pub mix: Mix,
     /// Requests a second.
     pub iops: f64,
-    /// Reads of 4 KiB a second beside it, if it is probed.
+    /// Additional reads of 4 KiB a second, if the load is probed.
     pub probe_iops: f64,
-    /// For how long.
+    /// The duration of the load in seconds.
     pub seconds: f64,
-    /// The run is long enough to be held against a goal; shorter runs only show where to look.
+    /// `true` if the run is long enough to be compared with a goal; shorter runs only narrow the
+    /// search.
     pub is_long: bool,
 }
 
@@ -43,13 +44,13 @@ pub struct Offer {
 /// probed, latencies are the probes'.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Requests that were answered a second, the probes aside.
+    /// Answered requests a second, without the probes.
     pub iops: f64,
     /// Mean latency of reads in microseconds.
     pub mean_us: f64,
-    /// 95th percentile of it.
+    /// The 95th percentile of the latency.
     pub p95_us: f64,
-    /// 99th percentile of it.
+    /// The 99th percentile of the latency.
     pub p99_us: f64,
 }
 

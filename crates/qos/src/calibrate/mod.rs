@@ -1,8 +1,8 @@
-//! Calibration: measures a device by offering one load after the other (paper, section 3.2.1;
+//! Calibration: the measurement of a device at one load after the other (paper, section 3.2.1;
 //! docs/explanation/calibration.md has the method).
 //!
-//! A [`Calibration`] asks for one load after the other ([`next_offer`](Calibration::next_offer)),
-//! is told what came of it ([`take`](Calibration::take)), and in the end fits prices and rates
+//! A [`Calibration`] requests loads ([`next_offer`](Calibration::next_offer)), takes their results
+//! ([`take`](Calibration::take)), and in the end fits prices and rates
 //! ([`findings`](Calibration::findings)). This module deliberately leaves out making load, and the
 //! clock.
 

@@ -1,9 +1,9 @@
-//! A curve of latency against load, and where it crosses the goals.
+//! A curve of latency against load, and the loads at which it crosses the goals.
 //!
-//! Short runs on a ladder of loads find the region of each goal, long runs within it halve the
-//! interval (by the logarithms, where the curve is nearly straight). Short runs flatter: a queue
-//! that will be long takes time to grow. So a load that is held to meet a goal was measured by a
-//! long run; a load that misses the goal may have been measured by any.
+//! Short runs at increasing loads find the region of each goal; long runs within it halve the
+//! interval (on a logarithmic scale, where the curve is nearly straight). Short runs are
+//! optimistic, since a long queue takes time to grow. So a load counts as meeting a goal only after
+//! a long run; a load that misses the goal may have been measured by any run.
 
 use alloc::vec::Vec;
 
@@ -18,16 +18,16 @@ const CLOSE: f64 = 1.02;
 /// there the line between them is a good guess.
 const CLOSE_ON_A_LINE: f64 = 1.06;
 
-/// Long runs for each goal at most, on average. Intervals close long before that.
+/// Maximum of long runs for each goal, on average. Intervals close long before that.
 const LONG_RUNS_MAX: usize = 12;
 
-/// The load of the first rung, in requests a second: nothing is in its way.
+/// The first load, in requests a second: almost none.
 const FIRST_IOPS: f64 = 500.0;
 
 /// The highest load that is offered, in requests a second.
 const IOPS_MAX: f64 = 50e6;
 
-/// The requests and seconds that the runs of a calibration may take.
+/// The length of a calibration's runs in requests and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Requests of a short run.
@@ -35,14 +35,14 @@ pub struct Effort {
     /// Requests of a long run for a goal of 500 µs; more for longer latencies, whose queues take
     /// longer to settle.
     pub long_requests: f64,
-    /// Seconds of a short run at most.
+    /// Maximum seconds of a short run.
     pub short_seconds_max: f64,
-    /// Seconds of a long run at most.
+    /// Maximum seconds of a long run.
     pub long_seconds_max: f64,
 }
 
 impl Effort {
-    /// For virtual time, where only requests cost anything.
+    /// The lengths for virtual time, where only requests take effort.
     pub const VIRTUAL: Effort = Effort {
         short_requests: 20_000.0,
         long_requests: 250_000.0,
@@ -50,7 +50,7 @@ impl Effort {
         long_seconds_max: 120.0,
     };
 
-    /// For real time.
+    /// The lengths for real time.
     pub const REAL: Effort = Effort {
         short_requests: 100_000.0,
         long_requests: 500_000.0,
@@ -58,17 +58,17 @@ impl Effort {
         long_seconds_max: 10.0,
     };
 
-    /// Requests of a long run for this goal: in proportion to the latency, since a queue whose wait
-    /// is `L` settles over many times `L`; at most four times those for 500 µs.
+    /// Returns the requests of a long run for this goal: in proportion to the latency, since a
+    /// queue with waits of `L` settles over many times `L`; at most four times those for 500 µs.
     fn long_requests_for(&self, goal: Goal) -> f64 {
         self.long_requests * (f64::from(goal.latency_us) / 500.0).clamp(1.0, 4.0)
     }
 }
 
-/// A load and what came of it.
+/// A load and its measured result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The load that was offered.
+    /// The offered load.
     pub offer: Offer,
     /// The result of the load.
     pub outcome: Outcome,
@@ -80,28 +80,27 @@ pub struct Search {
     mix: Mix,
     goals: Vec<Goal>,
     effort: Effort,
-    /// The load of the first rung above the unloaded one.
+    /// The load of the first step above the unloaded one.
     start: f64,
-    /// From one rung to the next.
+    /// The ratio of one step's load to the previous one.
     step: f64,
-    /// Reads of 4 KiB a second beside the load, if it is probed.
+    /// Reads of 4 KiB a second that probe the load from beside, if it is probed.
     probe_iops: f64,
     /// The points that were measured, by ascending load.
     points: Vec<Measured>,
 }
 
-/// The place of a goal's crossing, as far as is known.
+/// The place of a goal's crossing, as far as it is known.
 enum Place {
-    /// Between a load that meets it and one that misses it, if there are such.
+    /// Between a load that meets the goal and one that misses it, if there are such.
     Between(Option<Measured>, Option<Measured>),
-    /// No load: even an unloaded device misses the latency.
+    /// At no load: even an unloaded device misses the latency.
     Nowhere,
 }
 
 impl Search {
-    /// Begins a search for these goals; `hint` is a load at which the device is expected to be
-    /// overloaded or nearly so. A load that is probed has `probe_iops` reads of 4 KiB a second
-    /// beside it.
+    /// Begins a search for these goals; `hint` is a load near which the device is expected to be
+    /// overloaded. A probed load has `probe_iops` additional reads of 4 KiB a second.
     pub fn new(
         mix: Mix,
         goals: &[Goal],
@@ -121,7 +120,7 @@ impl Search {
         Search { mix, goals, effort, start, step, probe_iops, points: Vec::new() }
     }
 
-    /// Returns the kind of load that the curve is of.
+    /// Returns the kind of load of the curve.
     pub fn mix(&self) -> Mix {
         self.mix
     }
@@ -131,7 +130,7 @@ impl Search {
         &self.goals
     }
 
-    /// Returns everything that was measured, by ascending load.
+    /// Returns all measured points, by ascending load.
     pub fn points(&self) -> &[Measured] {
         &self.points
     }
@@ -151,15 +150,14 @@ impl Search {
         goals().find_map(|goal| self.refine(*goal))
     }
 
-    /// Takes the result of the load that was asked for last.
+    /// Takes the result of the last requested load.
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
         // Of two runs of one load the later one counts, which is the longer.
         self.points.retain(|point| point.offer.iops != offer.iops);
         insert_by(&mut self.points, Measured { offer, outcome }, |point| point.offer.iops);
     }
 
-    /// Returns the load at which the goal is just met; `None` if no load meets it, or every load
-    /// does.
+    /// Returns the load at which the goal is just met; `None` if no load or every load meets it.
     pub fn crossing(&self, goal: Goal) -> Option<f64> {
         match self.place(goal) {
             Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
@@ -170,7 +168,7 @@ impl Search {
         }
     }
 
-    /// Returns about how many runs are left.
+    /// Returns the estimated number of remaining runs.
     pub fn runs_left(&self) -> usize {
         let goals = self.goals.iter();
         let open = goals.filter(|goal| match self.place(**goal) {
@@ -191,7 +189,7 @@ impl Search {
         self.offer(iops, requests, self.effort.long_seconds_max, true)
     }
 
-    /// Makes an offer as long as so many requests of 4 KiB would take in place of the load.
+    /// Returns an offer of the load for as long as so many requests of 4 KiB would take.
     fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> Offer {
         let probe_iops = self.probe_iops;
         let seconds = requests / (iops * self.pages() + probe_iops);
@@ -262,8 +260,8 @@ impl Search {
         Some(self.long(goal, iops.min(IOPS_MAX)))
     }
 
-    /// Returns the highest load below `high` that seems to meet the goal; once a long run has
-    /// missed it, only long runs count, as far as there are any.
+    /// Returns the highest load below `high` that seems to meet the goal. Once a long run has
+    /// missed it, only long runs count, if there are any.
     fn below(&self, goal: Goal, high: Measured) -> Option<Measured> {
         let meets = |point: &&Measured| {
             point.offer.iops < high.offer.iops
@@ -292,8 +290,9 @@ fn is_near(goal: Goal, point: &Measured) -> bool {
     (1.0..2.0).contains(&ratio)
 }
 
-/// Returns the load at which the straight line through two points, by their logarithms, crosses the
-/// goal. Far beyond the goal the curve is a wall and no line: then the load is about in the middle.
+/// Returns the load at which the straight line through two points, on a logarithmic scale, crosses
+/// the goal. Far above the goal the curve is too steep for a line: then the result is near the
+/// middle.
 fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
     let latency = |point: Measured| libm::log(point.outcome.at(goal.percentile).max(0.001));
     let (y0, y1) = (latency(low), latency(high));

@@ -15,7 +15,7 @@ pub const FORMAT: i64 = 1;
 /// The most rows of a table.
 pub const ROWS_MAX: usize = 256;
 
-/// Everything that a file says about a device.
+/// The whole content of a model file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFile {
     /// The description of the device, in free words.
@@ -24,11 +24,11 @@ pub struct ModelFile {
     pub measured: String,
     /// Units of a 4 KiB write.
     pub write: u32,
-    /// Units of a 4 KiB read while the device serves nothing but reads.
+    /// The price in units of a 4 KiB read while the device serves only reads.
     pub read_only_read: u32,
     /// The growth of prices with size; empty for linear.
     pub sizes: Vec<SizePoint>,
-    /// Units a second when no latency is promised.
+    /// Units a second without any latency bound.
     pub rate_max: u64,
     /// Rates by the 95th percentile of read latency; never empty.
     pub p95: Vec<RatePoint>,
@@ -38,23 +38,23 @@ pub struct ModelFile {
     pub residuals: Vec<Residual>,
 }
 
-/// A measured point beside what the model says of it.
+/// A measured point, compared with the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// 95th percentile of read latency in microseconds.
     pub latency_us: u32,
     /// Reads among the requests, in per cent.
     pub read_percent: u8,
-    /// Requests of 4 KiB a second that reached it.
+    /// Requests of 4 KiB a second at which the point was reached.
     pub iops: u64,
-    /// The excess over what the model grants, in per cent; negative for less.
+    /// The excess over the model's rate, in per cent; negative for less.
     pub off_percent: f64,
 }
 
-/// The reason that a text is no device model.
+/// The reason that a text is not a valid device model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFileError {
-    /// The line, from 1; `None` where the whole text is meant.
+    /// The line, from 1; `None` for the whole text.
     pub line: Option<usize>,
     /// The text that was found and the text that was expected.
     pub what: String,
@@ -72,8 +72,7 @@ impl fmt::Display for ModelFileError {
 impl core::error::Error for ModelFileError {}
 
 impl ModelFile {
-    /// Makes the file of a model that is known otherwise. A curve of costs is kept at powers of
-    /// two.
+    /// Returns the file of an existing model. A curve of costs is sampled at powers of two.
     pub fn of(device: &str, measured: &str, model: &DeviceModel) -> ModelFile {
         let weight = |bytes: usize| {
             let weight = model.cost().cost(Kind::Read, bytes).mixed * 100 / TOKEN;

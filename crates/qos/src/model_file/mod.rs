@@ -1,9 +1,8 @@
 //! A device model as a file: `nearflash calibrate` writes it, `nearflash serve --model` reads it,
 //! and people can read and change it (docs/reference/device-models.md).
 //!
-//! Two forms are understood: TOML, which is also written, and the plain table that the original
-//! ReFlex was published with. This module deliberately leaves out files, which are the program's,
-//! and how a model is measured.
+//! Two forms are supported: TOML, which is also written, and the plain table of the original
+//! ReFlex. This module deliberately leaves out opening files, and the measurement of a model.
 
 mod file;
 mod original;
@@ -15,7 +14,7 @@ pub use write::reads_only_toml;
 
 use alloc::format;
 
-/// The longest file that is read, in bytes: far more than any table needs.
+/// The maximum size of a model file in bytes: far more than any table needs.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
 impl ModelFile {

@@ -1,11 +1,10 @@
-//! Reads the form that the original ReFlex was published with: `name = value` and a list of rows in
-//! braces, with `#` comments (the syntax of libconfig, of which only that much is understood).
+//! The parser of the original ReFlex's form: `name = value` and a list of rows in braces, with `#`
+//! comments (a subset of libconfig's syntax).
 //!
 //! The form has a price for writes, and for each latency a rate for mixed and one for read-only
-//! loads, all in units where the 4 KiB read costs what it says (100). The price for reads of a
-//! read-only load is missing: it becomes the dearest that the rows ask for, so that no row's
-//! read-only rate is exceeded. A highest rate below the last row's (the published one of a cloud
-//! device) is raised to it.
+//! loads, in units where a 4 KiB read costs 100. It lacks the price for reads of a read-only load,
+//! which becomes the highest that the rows imply, so that no row's read-only rate is exceeded. A
+//! maximum rate below the last row's (as in the published model of a cloud device) is raised to it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -109,7 +108,7 @@ struct Word<'a> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Bytes that were read.
+    /// Bytes that were parsed.
     at: usize,
 }
 
@@ -149,7 +148,7 @@ impl<'a> Reader<'a> {
         Err(at(found.line, format!("found `{found_text}`, expected `{expected}`")))
     }
 
-    /// Returns the name of the next setting with its `=` or `:`, or nothing at the end.
+    /// Returns the name of the next setting with its `=` or `:`, or an empty text at the end.
     fn name(&mut self) -> Result<Option<Word<'a>>, ModelFileError> {
         while self.peek().word == ";" {
             self.next();

@@ -1,4 +1,4 @@
-//! From TOML.
+//! The parser of the TOML form.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -133,7 +133,7 @@ fn residuals(entry: &Entry<'_>) -> Result<Vec<Residual>, ModelFileError> {
     Ok(rows)
 }
 
-/// A table of the file, and where it stands.
+/// A table of the file, and its position.
 struct Section<'a> {
     text: &'a str,
     path: String,
@@ -141,7 +141,7 @@ struct Section<'a> {
     entries: &'a DeTable<'a>,
 }
 
-/// A value, and where it stands.
+/// A value, and its position.
 struct Entry<'a> {
     text: &'a str,
     path: String,
@@ -149,7 +149,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Refuses keys that mean nothing: a typing error would silently leave a default in place.
+    /// Refuses unknown keys, since a typing error would silently leave a default in place.
     fn know(&self, keys: &[&str]) -> Result<(), ModelFileError> {
         match self.entries.iter().find(|(key, _)| !keys.contains(&key.get_ref().as_ref())) {
             None => Ok(()),
@@ -193,7 +193,7 @@ impl<'a> Entry<'a> {
         line_of(self.text, self.value.span().start)
     }
 
-    /// Makes a complaint: the text that stands here, and the text that was expected.
+    /// Returns an error with the text that was found and the text that was expected.
     fn unlike(&self, expected: &str) -> ModelFileError {
         let found = shown(self.text, self.value.span());
         ModelFileError {
@@ -266,12 +266,12 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the line of a byte, from 1.
+/// Returns the line number of a byte offset, from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
 }
 
-/// Returns the beginning of what stands there.
+/// Returns the beginning of the text at a position, for a message.
 fn shown(text: &str, span: Range<usize>) -> String {
     let found = text.get(span).unwrap_or("").lines().next().unwrap_or("");
     match found.char_indices().nth(SHOWN_MAX) {

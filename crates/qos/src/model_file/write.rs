@@ -17,8 +17,8 @@ impl ModelFile {
 }
 
 /// Returns the file of a device that was measured without writes: the latencies in microseconds,
-/// and how many reads of 4 KiB a second reach them. The file is no device model, since prices and
-/// mixed rates are missing, and reading it says so; but it is a beginning of one.
+/// and the rates of 4 KiB reads that reach them. The file is not a complete device model, since
+/// prices and mixed rates are missing, and its parser says so.
 pub fn reads_only_toml(device: &str, measured: &str, rows: &[(u32, u64)]) -> String {
     let mut text = format!(
         "# Measured without writes: prices.write, and `mixed` of every row, are missing.\n\

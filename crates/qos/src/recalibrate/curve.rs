@@ -1,5 +1,5 @@
-//! A curve beside tenants: the tail of all reads against the load of all, as more and more probes
-//! of one mix are added to what the tenants do.
+//! A curve beside tenants: the tail of all reads against the total load, as probes of one mix are
+//! added to the tenants' load.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,42 +11,41 @@ use crate::units::TOKEN;
 /// Steps of a curve at most.
 const STEPS_MAX: usize = 18;
 
-/// From one offer to the next at most, far from the ceiling: by so much more; near it, by less in
-/// proportion. And at least.
+/// The largest and the smallest ratio of one offer to the previous one. Far from the ceiling the
+/// largest applies, near it less in proportion.
 const FAR: f64 = 1.5;
 const NEAR: f64 = 1.05;
 
-/// The part of the way to the ceiling that one step takes.
+/// The part of the distance to the ceiling that one step covers.
 const APPROACH: f64 = 0.5;
 
-/// A tail from this share of the ceiling on is near enough to it.
+/// The share of the ceiling from which on a tail is near enough to it.
 const ENOUGH: f64 = 0.93;
 
-/// The ratio of offers between which the ceiling lies at which a curve ends.
+/// The ratio of the offers around the ceiling at which a curve ends.
 const CLOSE: f64 = 1.04;
 
-/// Probes that bring less than this share of what they were meant to wait for tokens, or for
-/// whoever makes them.
+/// The share of the intended probes below which they must have waited for tokens or for the prober.
 const GOT_MIN: f64 = 0.85;
 
 /// A tail from this share of a latency on is near enough to say at which load that is reached.
 const REACH: f64 = 0.6;
 
-/// Points that a line is drawn through at least.
+/// The minimum number of points to fit a line to.
 const LINE_MIN: usize = 3;
 
-/// The factor of the highest load up to which a line is followed.
+/// The factor beyond the highest load up to which a line is extrapolated.
 const BEYOND: f64 = 1.25;
 
 /// The share of the spare tokens that the first probes take, far from the ceiling.
 const FIRST: f64 = 0.05;
 
-/// A step and what was seen.
+/// A step and its measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The probes that were offered.
     pub step: Step,
-    /// The load and the tail that were seen.
+    /// The load and the tail that were measured.
     pub sighting: Sighting,
     /// The step was ended early, because the tail was too long.
     pub is_cut: bool,
@@ -70,7 +69,7 @@ pub struct Curve {
     ceiling_us: f64,
     /// The points that were seen, by ascending load.
     points: Vec<Point>,
-    /// More probes bring no more load.
+    /// `true` if more probes bring no more load.
     is_capped: bool,
 }
 
@@ -88,7 +87,7 @@ impl Curve {
         }
     }
 
-    /// Ends at this tail, in microseconds, if that is sooner.
+    /// Lowers the tail at which the curve ends, in microseconds.
     pub(super) fn lower(&mut self, ceiling_us: f64) {
         self.ceiling_us = self.ceiling_us.min(ceiling_us);
     }
@@ -98,17 +97,17 @@ impl Curve {
         self.read_percent
     }
 
-    /// Returns everything that was seen, by ascending load.
+    /// Returns all measured points, by ascending load.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Returns `true` if the tokens ended before the latency did.
+    /// Returns `true` if the tokens were used up before the latency was reached.
     pub fn is_capped(&self) -> bool {
         self.is_capped
     }
 
-    /// Returns `true` if the tail is too long without any probe.
+    /// Returns `true` if the tail is too long even without probes.
     pub(super) fn is_hopeless(&self) -> bool {
         self.alone().is_some_and(|alone| self.is_high(alone))
     }
@@ -117,7 +116,8 @@ impl Curve {
         self.points.iter().find(|point| point.step.iops == 0.0)
     }
 
-    /// Tokens a second, by the model that is doubted, reads at their price in a mix.
+    /// Returns the tokens per second of a load by the model under test, with reads at their price
+    /// in a mix.
     pub(super) fn tokens(&self, sighting: &Sighting) -> f64 {
         sighting.reads + self.write_cost * sighting.writes
     }
@@ -160,9 +160,9 @@ impl Curve {
         Some(self.step(plan, iops.max(1.0)))
     }
 
-    /// Returns the next probes, so many that the tail comes nearer to the ceiling and not above.
-    /// The inverse of the tail falls about evenly with the load, whatever requests truly cost: so
-    /// it does in a queue.
+    /// Returns the next probes, which bring the tail closer to the ceiling but not above it. As in
+    /// a queue, the inverse of the tail falls about linearly with the load, whatever requests truly
+    /// cost.
     fn farther(&self, before: &Point, low: &Point) -> f64 {
         let inverse = |us: f64| 1.0 / us.max(1e-3);
         let iops = low.step.iops;
@@ -177,7 +177,7 @@ impl Curve {
         (iops + more).clamp(NEAR * iops, most * iops)
     }
 
-    /// Returns how far below the ceiling a point is, as a share of it.
+    /// Returns the distance of a point's tail below the ceiling, as a share of the ceiling.
     fn headroom(&self, point: &Point) -> f64 {
         (1.0 - point.sighting.p95_us / self.ceiling_us).clamp(0.0, 1.0)
     }
@@ -210,9 +210,8 @@ impl Curve {
         self.points = points;
     }
 
-    /// Returns where the tail reaches a latency: by the line through all points that are near it;
-    /// where few points are near, by the two next to it, or, a little beyond all, by the highest
-    /// few.
+    /// Returns the load at which the tail reaches a latency: by a line through all points near it,
+    /// or, if there are few, by the two next to it, or, a little beyond all, by the highest few.
     pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
         let latency = f64::from(latency_us);
         let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);
@@ -234,8 +233,8 @@ impl Curve {
         })
     }
 
-    /// Returns the crossing by a line through points: that of the inverse tail, which falls about
-    /// evenly with the load, as in a queue.
+    /// Returns the crossing by a line through points of the inverse tail, which falls about
+    /// linearly with the load, as in a queue.
     fn line(&self, points: &[&Point], latency: f64) -> Option<Crossing> {
         let of = |value: fn(&Sighting) -> f64| {
             let pair = |point: &&Point| (self.tokens(&point.sighting), value(&point.sighting));
@@ -276,8 +275,7 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the line that is nearest to these points (least squares); `None` where they are no
-    /// line.
+    /// Returns the least-squares line through these points; `None` if they define none.
     fn through(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Line> {
         let count = points.clone().count() as f64;
         let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / count;

@@ -1,5 +1,5 @@
-//! From curves beside tenants to a model: what was measured takes the place of what the model said,
-//! and what was not is scaled down with it, never up.
+//! The model from curves beside tenants: measured values replace the old model's, and the other
+//! values are scaled down with them, never up.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,24 +20,24 @@ const ROUNDS: usize = 4;
 /// The reason that measurements give no model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
-    /// The tenants alone bring the tail to its bound: there is no room to measure in.
+    /// The tenants alone bring the tail to its bound, so there is no room for a measurement.
     NoRoom {
         /// The tail of all reads, in microseconds.
         p95_us: f64,
     },
-    /// The tokens of the model that is doubted ended long before the latency: the device serves at
-    /// least that.
+    /// The tokens of the old model were used up long before the latency was reached: the device
+    /// serves at least those.
     OutOfReach {
         /// Tokens a second.
         tokens: f64,
         /// The tail of all reads at that load, in microseconds.
         p95_us: f64,
     },
-    /// Requests of many pages were so large a part of the load that what it costs is not known.
+    /// Requests of many pages were so large a part of the load that its cost is unknown.
     LargeRequests,
-    /// The curves do not fall together.
+    /// The curves do not coincide.
     Misfit(Misfit),
-    /// The numbers are none that a model can hold.
+    /// The numbers are outside of a model's range.
     Senseless,
 }
 
@@ -68,33 +68,33 @@ impl fmt::Display for Unfit {
 /// A row of the model, before and after.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Microseconds.
+    /// The latency in microseconds.
     pub latency_us: u32,
-    /// The row as it was.
+    /// The old row.
     pub before: RatePoint,
-    /// The row as it is to be.
+    /// The new row.
     pub after: RatePoint,
-    /// The row was measured; otherwise it was scaled with the nearest row that was.
+    /// `true` if the row was measured; otherwise it was scaled with the nearest measured row.
     pub is_measured: bool,
 }
 
 /// The results of a recalibration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// The model that is to be.
+    /// The new model.
     pub model: DeviceModel,
-    /// Tokens of a 4 KiB write, if that was measured; otherwise it is what it was.
+    /// Tokens of a 4 KiB write, if that was measured; otherwise the price stays.
     pub write_cost: Option<f64>,
     /// The rows by p95.
     pub rows: Vec<Row>,
-    /// The rates of mixes were measured; otherwise the rates of reads alone were, and the rates of
-    /// mixes follow where those fall.
+    /// `true` if the rates of mixes were measured; otherwise only those of reads were, and the
+    /// rates of mixes are lowered along with them.
     pub has_mixed: bool,
     /// The worst distance of a point from the fitted curve, a share; zero without a fit.
     pub off_max: f64,
 }
 
-/// The results at one latency, as shares of what the model said.
+/// The measured values at one latency, divided by the old model's.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     latency_us: u32,
@@ -103,7 +103,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Returns the share for what was not measured here.
+    /// Returns the ratio for values that were not measured, at most 1.
     fn down(self) -> f64 {
         self.mixed.or(self.read_only).map_or(1.0, |ratio| ratio.min(1.0))
     }
@@ -148,8 +148,8 @@ fn says(plan: &Plan, latency_us: u32, load: Load) -> f64 {
     rate as f64 / f64::from(TOKEN)
 }
 
-/// Returns the ratios while the price of writes stays: a curve tells the rates of the load that it
-/// was.
+/// Returns the ratios if the price of writes stays: a curve gives the rates of its own kind of
+/// load.
 fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
     let write = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
     let of = |&latency_us: &u32| {
@@ -221,7 +221,7 @@ fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossi
     Crossing { read_percent: read_percent as u8, percentile: Percentile::P95, latency_us, iops }
 }
 
-/// Returns the model with these ratios in it.
+/// Returns the model multiplied by these ratios.
 fn rebuild(
     plan: &Plan,
     ratios: &[Ratio],
@@ -266,8 +266,8 @@ fn rebuild(
     Some((file.model().ok()?, rows))
 }
 
-/// Returns the price of a read of a load of reads, where such a load was measured: by the row that
-/// is nearest to the paper's 500 µs, as in a calibration.
+/// Returns the price of a read of a read-only load, if such a load was measured: by the row nearest
+/// to the paper's 500 µs, as in a calibration.
 fn read_only_price(rows: &[RatePoint], ratios: &[Ratio]) -> Option<u32> {
     let is_known = |row: &&RatePoint| {
         let of_row = ratios.iter().find(|ratio| ratio.latency_us == row.latency_us);

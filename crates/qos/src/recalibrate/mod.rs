@@ -1,13 +1,12 @@
-//! Recalibration: measures a device anew beside its tenants, by probes that are offered step by
-//! step (docs/explanation/recalibration.md has the method).
+//! Recalibration: the measurement of a device beside its tenants, by probes that are offered step
+//! by step (docs/explanation/recalibration.md has the method).
 //!
 //! Probes are requests of a best-effort tenant, so they get what the tenants leave, at the prices
-//! of the model that is doubted. The load of all together counts, and the tail that all reads have
-//! under it, as the workers see both; so a device that serves less than its model says shows that
-//! long before the tokens end.
+//! of the old model. The workers measure the total load and the tail of all reads. So a device that
+//! serves less than its model says shows that long before its tokens are used up.
 //!
-//! A [`Recalibration`] asks for one step after the other ([`next_step`](Recalibration::next_step)),
-//! is told what was seen during it ([`take`](Recalibration::take)), and in the end fits a model
+//! A [`Recalibration`] requests steps ([`next_step`](Recalibration::next_step)), takes the
+//! measurements ([`take`](Recalibration::take)), and in the end fits a model
 //! ([`findings`](Recalibration::findings)). This module deliberately leaves out making the probes,
 //! and the clock.
 
@@ -21,10 +20,10 @@ pub use plan::{Plan, Sighting, Step};
 
 use crate::search::Curves;
 
-/// The mixes of the probes, in per cent of reads, when they may write; reads alone come first.
+/// The mixes of the probes, in per cent of reads, if they may write; reads alone come first.
 pub const READ_PERCENTS: [u8; 3] = [90, 75, 50];
 
-/// A recalibration under way.
+/// A recalibration in progress.
 #[derive(Clone, Debug)]
 pub struct Recalibration {
     plan: Plan,
@@ -45,9 +44,9 @@ impl Recalibration {
         &self.plan
     }
 
-    /// Takes the strictest latency that is promised now, in microseconds. A latency that is
-    /// stricter than the plan's counts from here on, for what is offered next and for what is being
-    /// offered; a promise that has ended changes nothing of what was measured for it.
+    /// Takes the strictest latency that is promised now, in microseconds. A latency stricter than
+    /// the plan's applies to all further steps, including the present one. A promise that has ended
+    /// does not change earlier measurements.
     pub fn tighten(&mut self, bound_us: Option<u32>) {
         let Some(now) = bound_us else { return };
         if self.plan.bound_us.is_none_or(|known| now < known) {
@@ -57,7 +56,7 @@ impl Recalibration {
         }
     }
 
-    /// Returns the next probes to offer; `None` when there is nothing more to learn.
+    /// Returns the next probes to offer; `None` when the measurement is complete.
     pub fn next_step(&mut self) -> Option<Step> {
         let plan = &self.plan;
         let begin = |curves: &[Curve]| {
@@ -74,8 +73,8 @@ impl Recalibration {
         self.plan.bound_us.is_some_and(|bound| tail_us > f64::from(bound))
     }
 
-    /// Takes what was seen during the step that was asked for last; `is_cut`: the step was ended,
-    /// because the tail was [too late](Recalibration::is_too_late).
+    /// Takes the measurement of the last requested step. `is_cut` means that the step was ended
+    /// early, because the tail was [too late](Recalibration::is_too_late).
     pub fn take(&mut self, step: Step, sighting: Sighting, is_cut: bool) {
         if step.iops > 0.0 && sighting.ended > 0 {
             self.size = self.size.max(sighting.size);
@@ -88,7 +87,7 @@ impl Recalibration {
         self.curves.all()
     }
 
-    /// Returns about which share of the way is done.
+    /// Returns the estimated progress, from 0 to 1.
     pub fn progress(&self) -> f64 {
         let all = if self.plan.writes { 1 + READ_PERCENTS.len() } else { 1 };
         self.curves.progress(all, self.curves.last().points().len(), 4)

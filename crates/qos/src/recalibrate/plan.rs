@@ -1,4 +1,4 @@
-//! The nouns of a recalibration: its plan, the steps that it asks for, and what is seen of them.
+//! The nouns of a recalibration: its plan, its steps, and their measurements.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -6,21 +6,21 @@ use core::time::Duration;
 use crate::drift::Served;
 use crate::{DeviceModel, Since};
 
-/// The share of the strictest promised latency up to which the tail of all reads may come.
+/// The share of the strictest promised latency that the tail of all reads may reach.
 const CEILING: f64 = 0.92;
 
-/// The plan of a recalibration: the measurements, and how careful they are.
+/// The plan of a recalibration: its measurements, and the length of its steps.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The model that is doubted.
     pub model: DeviceModel,
     /// The strictest latency that is promised on the device, in microseconds.
     pub bound_us: Option<u32>,
-    /// Probes may write. Otherwise the price of writes is that of the model.
+    /// `true` if probes may write. Otherwise the price of writes stays the model's.
     pub writes: bool,
     /// The shortest and the longest step.
     pub step: (Duration, Duration),
-    /// Reads that a step should see.
+    /// The number of reads that a step should measure.
     pub reads: f64,
 }
 
@@ -49,18 +49,18 @@ impl Plan {
     }
 }
 
-/// Probes to be offered beside what tenants do.
+/// Probes to offer beside the tenants' load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Share of reads among the probes, 0 to 100.
     pub read_percent: u8,
-    /// Probes of 4 KiB a second, at random times; zero: what the tenants do alone.
+    /// Probes of 4 KiB a second, at random times; zero to measure the tenants alone.
     pub iops: f64,
     /// The length of the step.
     pub length: Duration,
 }
 
-/// The load and the tail of the device while a step was offered: tenants and probes together.
+/// The load and the tail of the device during a step, of tenants and probes together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sighting {
     /// Reads a second.
@@ -71,7 +71,7 @@ pub struct Sighting {
     pub p95_us: f64,
     /// Reads that ended.
     pub ended: u64,
-    /// The price of requests, as a multiple of what as many of one page cost.
+    /// The price of the requests, divided by the price of as many one-page requests.
     pub size: f64,
 }
 

@@ -5,19 +5,19 @@ use contract::{Instant, TenantId};
 use super::table::Entry;
 use super::{Portion, Registry};
 
-/// A tenant before a change: its promise, and what it gets while it is best effort.
+/// A tenant before a change: its promise, and its portion as best effort.
 #[derive(Clone, Copy, Debug)]
 pub struct Lot(Entry, Portion);
 
 impl Registry {
-    /// Begins a row of changes: the rates of other tenants follow in [`end_row`](Registry::end_row).
-    /// Until then all rates may add up to more than the device makes, where what tenants were promised
-    /// does.
+    /// Begins a series of changes: the rates of other tenants are updated in
+    /// [`end_row`](Registry::end_row). Until then the rates may add up to more than the device
+    /// makes, if the promises do.
     pub fn begin_row(&mut self) {
         self.grants.begin_row();
     }
 
-    /// Ends a row of changes. Costs what a single change does.
+    /// Ends a series of changes, at the cost of a single change.
     pub fn end_row(&mut self, now: Instant) {
         if !self.grants.end_row() {
             return;
@@ -28,12 +28,12 @@ impl Registry {
         self.raise_share(share, now.as_nanos());
     }
 
-    /// Returns what a tenant is now, to be [put back](Registry::put_back).
+    /// Returns a tenant's present state, to be [restored](Registry::put_back).
     pub fn lot_of(&self, tenant: TenantId) -> Lot {
         Lot(self.table.entry(tenant.0 as usize), self.portion(tenant))
     }
 
-    /// Restores a tenant's former state. The promise is not judged anew, since a device that has
+    /// Restores a tenant's former state. The promise is not checked anew, since a device that has
     /// become slower would refuse it.
     pub fn put_back(&mut self, tenant: TenantId, Lot(entry, portion): Lot, now: Instant) {
         if let Ok(n) = self.table.registered(tenant) {

@@ -1,14 +1,14 @@
-//! The time at which the parts of all tenants are worked out anew.
+//! The time at which the rates of all tenants are recomputed.
 //!
-//! On a device that makes less than tenants were promised, each has a part of that, so a change of
-//! one tenant changes the parts of all. A row of changes works the parts out once, with its last
-//! change.
+//! On a device that makes less than it promised, each tenant has a proportional part, so a change
+//! of one tenant changes the rates of all. A series of changes recomputes the rates once, with its
+//! last change.
 
-/// When the parts of all tenants are worked out, and whether that is due.
+/// The state of recomputing the tenants' rates: when it happens, and whether it is due.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     when: When,
-    /// The number of times that the parts were worked out.
+    /// The number of times that the rates were recomputed.
     #[cfg(test)]
     pub(super) rounds: u64,
 }
@@ -18,14 +18,14 @@ enum When {
     /// With each change.
     #[default]
     AtOnce,
-    /// With the last change of a row, if any needs it.
+    /// With the last change of a series, if any of its changes needs it.
     Later,
-    /// With the last change of a row: one has needed it.
+    /// With the last change of a series, because one of its changes needs it.
     Owed,
 }
 
 impl Grants {
-    /// Puts the work off until the end of the row. Returns `false` outside of a row.
+    /// Delays the work to the end of the series. Returns `false` outside of a series.
     pub(super) fn put_off(&mut self) -> bool {
         if self.when != When::AtOnce {
             self.when = When::Owed;
@@ -38,12 +38,12 @@ impl Grants {
         self.when = When::Later;
     }
 
-    /// Ends a row of changes. Returns `true` if work was put off.
+    /// Ends a series of changes. Returns `true` if work was delayed.
     pub(super) fn end_row(&mut self) -> bool {
         core::mem::take(&mut self.when) == When::Owed
     }
 
-    /// Counts that the parts were worked out.
+    /// Counts a recomputation of the rates.
     pub(super) fn count(&mut self) {
         #[cfg(test)]
         {

@@ -2,14 +2,13 @@
 //! (docs/adr/0009-upgrade.md).
 //!
 //! For a while both processes schedule the tenants. A credit is in one process at a time: it is
-//! [taken](Registry::bequeath) before it is told. A debt is in both, so that neither lets the
-//! tenant off; what the tenant spends beyond that in the older process follows as [another
-//! debt](Registry::spent_since). So nobody gains by what is passed on, and a tenant in deficit
+//! [taken](Registry::bequeath) before it is reported. A debt is in both, so that each process
+//! collects it; further spending in the older process follows as [another
+//! debt](Registry::spent_since). So no tenant profits from the take-over, and a tenant in deficit
 //! stays there.
 //!
 //! This module deliberately leaves out the bucket, which is empty two rounds later, and arrears and
-//! what was lent for them, which are bounded by what a device makes in a twentieth of its strictest
-//! latency.
+//! the loan, which are bounded by what a device makes in a twentieth of its strictest latency.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -23,7 +22,7 @@ use crate::units::{AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
 /// The holding of a tenant at a device, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// The tenant's tokens; below zero they are a debt.
+    /// The tenant's tokens; a negative number is a debt.
     pub balance: i64,
     /// The nano-units that the tenant has spent beyond its cap while it is best effort: zero or
     /// below.
@@ -31,8 +30,8 @@ pub struct Holding {
 }
 
 impl Registry {
-    /// Takes the credits of tenants, and returns them together with the debts, which the tenants go
-    /// on owing. Tenants with neither are left out.
+    /// Removes and returns the credits of tenants, together with their debts, which also stay.
+    /// Tenants with neither are left out.
     pub fn bequeath(&mut self, now: Instant) -> Vec<(TenantId, Holding)> {
         let mut taken = 0;
         let tell = |tenant: TenantId| {
@@ -50,7 +49,7 @@ impl Registry {
         told
     }
 
-    /// Gives tenants back the credits that were [taken](Registry::bequeath).
+    /// Returns credits to tenants that were [taken](Registry::bequeath) from them.
     pub fn keep(&mut self, told: &[(TenantId, Holding)]) {
         for (tenant, held) in told {
             let credit = held.balance.max(0);
@@ -60,7 +59,7 @@ impl Registry {
         }
     }
 
-    /// Returns how much deeper tenants are in debt than they were [told](Registry::bequeath) to be.
+    /// Returns the increase of tenants' debts since they were [reported](Registry::bequeath).
     pub fn spent_since(
         &self,
         told: &[(TenantId, Holding)],
@@ -77,8 +76,8 @@ impl Registry {
         self.table.tenants().map(more).filter(|(_, held)| *held != Holding::default()).collect()
     }
 
-    /// Adds what another process's scheduler has told of a tenant: no more, and no deeper in debt
-    /// after it, than the tenant could come to here. Returns `false` if there is no such tenant.
+    /// Adds the holdings that another process has reported for a tenant, limited to what the tenant
+    /// could have reached here. Returns `false` if there is no such tenant.
     pub fn inherit(&mut self, tenant: TenantId, held: Holding, now: Instant) -> bool {
         let is_there = self.table.registered(tenant).is_ok();
         if !is_there {
@@ -103,7 +102,7 @@ impl Registry {
         true
     }
 
-    /// Returns what a tenant owes, also by having spent ahead of its rate.
+    /// Returns a tenant's debt, including what it has spent ahead of its rate.
     fn debt(&self, tenant: TenantId, now: Instant) -> Holding {
         let cell = &self.shared.tenant(tenant.0);
         let terms = cell.terms();

@@ -1,7 +1,7 @@
-//! The measurements of a device: for the online correction, the bound of the depth, the watch of
-//! the drift, and for a reader of the delays from outside.
+//! The measurements of a device: for the online correction, the bound of the depth, the drift, and
+//! an outside reader of the delays.
 //!
-//! This module deliberately leaves out installing what follows (`registry.rs`).
+//! This module deliberately leaves out the use of the results (`registry.rs`).
 
 use core::time::Duration;
 
@@ -25,19 +25,19 @@ struct Measurement {
     looked_at: Instant,
 }
 
-/// The watch that looks now and then whether the device is what its model says.
+/// The periodic check whether the device matches its model.
 #[derive(Debug)]
 struct Watch {
     judge: DriftWatch,
     seen: Seen,
-    /// When the current window began, and when the next one is due.
+    /// The beginning of the current window, and the time of the next one.
     open_since: Option<Instant>,
     next_at: Instant,
-    /// The longest wait of a worker so far in each look of the current window, added up.
+    /// The longest wait of a worker in each reading of the current window, added up.
     waited: Duration,
 }
 
-/// The device as the registry knows it.
+/// The registry's view of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) model: &'a DeviceModel,
@@ -54,7 +54,7 @@ pub(super) struct View<'a> {
 /// The conclusions from a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// The bound of the depth, where one is looked for.
+    /// The bound of the depth, if that feature is on.
     pub(super) depth: Option<Option<u32>>,
     pub(super) adjustment: Adjustment,
 }
@@ -77,7 +77,7 @@ impl Probe {
         self.measurement.is_some() || is_watched || self.is_read
     }
 
-    /// Returns `true` if the model is corrected by what is measured.
+    /// Returns `true` if the online correction is on.
     pub(super) fn is_correcting(&self) -> bool {
         self.measurement.as_ref().is_some_and(|measurement| measurement.correction.is_some())
     }
@@ -97,7 +97,7 @@ impl Probe {
         self.measure(delays, now, |measurement| measurement.depth = on.then(DepthBound::new));
     }
 
-    /// Starts or stops to watch the drift, whose first window is due now.
+    /// Starts or stops the watch of the drift; its first window is due at once.
     pub(super) fn watch(&mut self, on: bool, now: Instant) {
         self.watch = on.then(|| Watch {
             judge: DriftWatch::new(),
@@ -108,7 +108,7 @@ impl Probe {
         });
     }
 
-    /// Notes that a recalibration reads the delays, or does so no more.
+    /// Notes that a recalibration has begun or stopped reading the delays.
     pub(super) fn read(&mut self, on: bool) {
         self.is_read = on;
     }
@@ -123,7 +123,7 @@ impl Probe {
         self.measurement.take_if(is_idle);
     }
 
-    /// Starts anew: the device has another model.
+    /// Restarts all measurements, since the device has another model.
     pub(super) fn restart(&mut self) {
         if let Some(measurement) = &mut self.measurement {
             measurement.correction = measurement.correction.as_ref().map(|_| Correction::new());
@@ -134,7 +134,7 @@ impl Probe {
     }
 
     /// Opens and ends windows of the drift. `waited` is the longest time since the last call for
-    /// which a worker was ready to run and did not.
+    /// which a worker waited for a processor.
     pub(super) fn look(&mut self, view: &View<'_>, waited: Duration, now: Instant) {
         self.waits.look(waited);
         let Some(watch) = &mut self.watch else { return };
@@ -163,7 +163,7 @@ impl Probe {
         }
     }
 
-    /// Ends a window of the correction and of the depth, and returns what follows; `None` while both
+    /// Ends a window of the correction and of the depth, and returns the result; `None` while both
     /// are off, and if workers waited for processors for too much of the window.
     pub(super) fn end_window(&mut self, view: &View<'_>, now: Instant) -> Option<Observation> {
         let measurement = self.measurement.as_mut()?;

@@ -1,6 +1,6 @@
-//! The table of a device's tenants: what each was promised or shares, and what that adds up to.
+//! The table of a device's tenants: their promises or weights, and the sums of these.
 //!
-//! This module deliberately leaves out telling the workers (`registry.rs`).
+//! This module deliberately leaves out publishing to the workers (`registry.rs`).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -14,21 +14,21 @@ use crate::admission::{Claim, Refusal, Standing};
 pub(super) enum Entry {
     /// No tenant.
     Vacant,
-    /// A tenant with a share of what is left.
+    /// A tenant with a share of the unpromised rate.
     BestEffort,
-    /// A tenant with an SLO, and what the SLO needs.
+    /// A tenant with an SLO, and the SLO's claim.
     Critical(Slo, Claim),
-    /// A tenant that was unregistered: best effort for what it has queued.
+    /// An unregistered tenant: best effort for the requests that it has queued.
     Leaving,
 }
 
 impl Entry {
-    /// Returns `true` if the tenant gets a share of what is left.
+    /// Returns `true` if the tenant gets a share of the unpromised rate.
     fn is_sharing(self) -> bool {
         matches!(self, Entry::BestEffort | Entry::Leaving)
     }
 
-    /// Returns `true` if there is a tenant that was not unregistered.
+    /// Returns `true` if there is a tenant that is not unregistered.
     fn is_registered(self) -> bool {
         matches!(self, Entry::BestEffort | Entry::Critical(..))
     }
@@ -38,7 +38,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Vec<Entry>,
-    /// The weight of each tenant, for when it is best effort.
+    /// The weight of each tenant, used while it is best effort.
     weights: Vec<u32>,
     /// The weights of all best-effort tenants, leaving ones included.
     sharing: u64,
@@ -68,7 +68,7 @@ impl Table {
         self.vacant.contains(&tenant)
     }
 
-    /// Frees the number of a tenant that was removed.
+    /// Frees the number of a removed tenant.
     pub(super) fn free(&mut self, tenant: TenantId) {
         self.vacant.insert(tenant);
     }
@@ -78,7 +78,7 @@ impl Table {
         self.weights[n] = weight;
     }
 
-    /// Returns the place of a tenant that is registered.
+    /// Returns the entry of a registered tenant.
     pub(super) fn registered(&self, tenant: TenantId) -> Result<usize, Refusal> {
         let n = tenant.0 as usize;
         let entry = self.entries.get(n).filter(|entry| entry.is_registered());
@@ -100,12 +100,12 @@ impl Table {
         self.entries.iter().enumerate().filter_map(of)
     }
 
-    /// Returns what a number stands for.
+    /// Returns the entry of a number.
     pub(super) fn entry(&self, n: usize) -> Entry {
         self.entries.get(n).copied().unwrap_or(Entry::Vacant)
     }
 
-    /// Returns a tenant's weight, for when it is best effort.
+    /// Returns a tenant's weight as best effort.
     pub(super) fn weight(&self, n: usize) -> u32 {
         self.weights[n]
     }
@@ -115,12 +115,12 @@ impl Table {
         self.sharing
     }
 
-    /// Returns what latency-critical tenants were promised.
+    /// Returns the promises of latency-critical tenants.
     pub(super) fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// Asks about the promises of all tenants but one.
+    /// Calls a function with the promises of all tenants except one.
     pub(super) fn beside<R>(&mut self, n: usize, ask: impl FnOnce(&Table) -> R) -> R {
         self.promise(n, false);
         let answer = ask(self);
@@ -128,7 +128,7 @@ impl Table {
         answer
     }
 
-    /// Counts the promise to a tenant, or does not.
+    /// Adds the promise of a tenant to the sums, or removes it.
     fn promise(&mut self, n: usize, counts: bool) {
         let Entry::Critical(_, promise) = self.entries[n] else { return };
         let tenant = TenantId(n as u32);
@@ -138,7 +138,7 @@ impl Table {
         }
     }
 
-    /// Changes what a number stands for.
+    /// Replaces the entry of a number.
     pub(super) fn set(&mut self, n: usize, entry: Entry, weight: u32) {
         self.vacant.remove(&TenantId(n as u32));
         if self.entries[n].is_sharing() {
@@ -152,7 +152,8 @@ impl Table {
         self.promise(n, true);
     }
 
-    /// Changes what the SLOs need to what `needs` says; an SLO without an answer keeps its promise.
+    /// Recomputes the claims of the SLOs by `needs`; an SLO for which it returns nothing keeps its
+    /// claim.
     pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Claim>) {
         for n in 0..self.entries.len() {
             let Entry::Critical(slo, _) = self.entries[n] else { continue };

@@ -1,11 +1,11 @@
-//! Tenants without demand: how they come into a round, rest, and leave it.
+//! Tenants without demand: how they enter a round, rest, and leave it.
 //!
-//! A tenant that had nothing to do and has a few requests goes *the short way*: the requests are
-//! submitted at the begin of the round, and the tenant stays in its idle pool. The price is charged
-//! to the bucket, where the pool puts what the tenant's rate makes. A latency-critical tenant may
-//! be ahead of its rate by the deficit that Algorithm 1 allows; one number keeps how far: the time
-//! until which its rate is spent. A tenant that asks for more is held, takes that debt along, and
-//! is visited. See docs/explanation/scheduler.md, "Tenants without demand".
+//! If a tenant without demand gets a few requests, these go *the short way*: they are submitted at
+//! the beginning of the round, and the tenant stays in its idle pool. The price is charged to the
+//! bucket, into which the pool generates the tenant's tokens. A latency-critical tenant may be
+//! ahead of its rate by the deficit that Algorithm 1 allows; one number records it, the time until
+//! which its rate is spent. A tenant with more requests is held, takes that debt along, and is
+//! visited. See docs/explanation/scheduler.md, "Tenants without demand".
 
 use super::TokenScheduler;
 use crate::ledger::Ask;
@@ -37,7 +37,7 @@ impl TokenScheduler {
         }
     }
 
-    /// Submits all requests of a newcomer, if that is within its rate, and returns what they cost. The
+    /// Submits all requests of a newcomer, if its rate allows them, and returns their cost. The
     /// bucket has `spare` nano-units left.
     #[inline(always)]
     fn express(&mut self, tenant: u32, spare: i64) -> Option<Submitted> {
@@ -49,7 +49,7 @@ impl TokenScheduler {
         })
     }
 
-    /// Holds a newcomer, which the round visits.
+    /// Holds a newcomer, so that the round visits it.
     #[inline(never)]
     fn hold(&mut self, tenant: u32) {
         let class = self.ledger.hold(tenant, self.round.now());
@@ -71,7 +71,7 @@ impl TokenScheduler {
         }
     }
 
-    /// Keeps a held latency-critical tenant that has no demand here, or lets go of it.
+    /// Keeps a held latency-critical tenant without demand, or releases it.
     pub(super) fn rest(&mut self, tenant: u32, rate: u64, has_donated: bool) {
         match self.ledger.rest(tenant, rate, has_donated, &self.round) {
             Some(due) => self.queues.add_due(tenant, due),
@@ -79,15 +79,15 @@ impl TokenScheduler {
         }
     }
 
-    /// Lets go of a held best-effort tenant that has no demand here.
+    /// Releases a held best-effort tenant without demand.
     pub(super) fn give_up(&mut self, tenant: u32) {
         self.queues.leave(tenant);
         self.ledger.give_up(tenant, &self.round);
     }
 }
 
-/// Lets go of all tenants that the worker holds: their rates are pooled again, and the numbers of
-/// those that leave become free.
+/// Releases all tenants that the worker holds: their rates return to the pools, and the numbers of
+/// leaving ones become free.
 impl Drop for TokenScheduler {
     fn drop(&mut self) {
         for tenant in self.queues.held() {
