@@ -1,27 +1,28 @@
-//! The kernel's account of a thread: for how long it was ready to run and did not.
+//! The kernel's account of a thread: the time for which it waited for a processor.
 //!
-//! The account is a file of `/proc`, which any thread of the process may read. Kernels without
+//! The account is a file of `/proc` that any thread of the process may read. Kernels without
 //! scheduler statistics have none.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// The time that a thread needs to begin to run on a machine that has a processor for it, amply.
+/// The time that a runnable thread may take to start on a machine with a free processor, with a
+/// wide margin.
 const BEGIN: Duration = Duration::from_micros(50);
 
-/// The waits of a thread up to a moment.
+/// The waits of a thread for a processor, up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// The time for which the thread was ready to run and did not.
+    /// The time for which the thread was runnable but not running.
     time: Duration,
-    /// The number of times that the thread began to run.
+    /// The number of times that the thread was scheduled in.
     runs: u64,
 }
 
 impl Waits {
-    /// Returns the time since `earlier` for which the thread waited because others ran: without 50 µs
-    /// for each time that it began to run.
+    /// Returns the time since `earlier` for which the thread waited because others ran. 50 µs for
+    /// each time that it was scheduled in are left out.
     pub fn since(&self, earlier: &Waits) -> Duration {
         let runs = u32::try_from(self.runs.saturating_sub(earlier.runs)).unwrap_or(u32::MAX);
         self.time.saturating_sub(earlier.time).saturating_sub(BEGIN.saturating_mul(runs))
@@ -35,15 +36,15 @@ pub struct ThreadAccount {
 }
 
 impl ThreadAccount {
-    /// Opens the account of the calling thread; `None` where the kernel has none.
+    /// Opens the account of the calling thread; `None` if the kernel has none.
     pub fn of_this_thread() -> Option<ThreadAccount> {
         let file = File::open("/proc/thread-self/schedstat").ok()?;
         let account = ThreadAccount { file };
         account.waits().map(|_| account)
     }
 
-    /// Returns what was counted since the start of the thread. A wait counts from its end on. `None`
-    /// once the thread has ended.
+    /// Returns the waits since the start of the thread; `None` once the thread has ended. A wait
+    /// counts from its end on.
     pub fn waits(&self) -> Option<Waits> {
         let mut text = [0; 64];
         let length = self.file.read_at(&mut text, 0).ok()?;

@@ -10,17 +10,17 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::Error;
 
-/// Every buffer starts at a multiple of this, so that any device can read into it directly.
+/// The alignment of every buffer, which lets any device read into it directly.
 const ALIGN: usize = 4096;
 
 /// A mapping that lives as long as the process, and the buffers it was carved into.
 #[derive(Debug)]
 pub struct Arena {
-    /// First byte of the mapping; for registering the whole of it with a ring.
+    /// First byte of the mapping, for registering all of it with a ring.
     pub(crate) base: *mut u8,
     /// Bytes in the mapping.
     pub(crate) len: usize,
-    /// The buffers, numbered from 0 in the order of the classes. They cover disjoint parts.
+    /// The buffers, numbered from 0 in the order of the classes. They do not overlap.
     pub bufs: Vec<Buf>,
 }
 

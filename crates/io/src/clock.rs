@@ -2,7 +2,7 @@
 
 use contract::Instant;
 
-/// Reads the monotonic clock. The outer loop asks it once a turn; nothing in a turn does.
+/// Reads the monotonic clock. The outer loop reads it once a turn; the code within a turn does not.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// The machine's nanoseconds at the origin.
@@ -10,14 +10,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a clock whose origin is now. Instants of different clocks must not be mixed; clone
-    /// one to share it.
+    /// Starts a clock whose origin is now. Instants of different clocks must not be mixed; clones
+    /// share the origin.
     pub fn start() -> Self {
         Clock { origin: machine_nanos() }
     }
 
-    /// Returns the machine's nanoseconds at the origin, of which [`now_since`](Clock::now_since)
-    /// makes instants of this clock.
+    /// Returns the machine's nanoseconds at the origin, for [`now_since`](Clock::now_since).
     pub fn origin(&self) -> u64 {
         self.origin
     }
@@ -27,8 +26,8 @@ impl Clock {
         Instant::from_nanos(machine_nanos() - origin)
     }
 
-    /// Nanoseconds of the machine's own clock, whose origin is that of all its processes outside of
-    /// time namespaces: for comparisons with another process.
+    /// Returns the nanoseconds of the machine's own clock, whose origin all processes share outside
+    /// of time namespaces, for comparisons with another process.
     pub fn machine_nanos(&self) -> u64 {
         machine_nanos()
     }

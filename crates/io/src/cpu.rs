@@ -1,5 +1,4 @@
-//! The processors and the priority of threads, and the number of descriptors that the process may
-//! hold.
+//! The processors and the priority of threads, and the process's limit of descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -20,8 +19,8 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot run on processor {cpu} (see `nproc`)"), e))
 }
 
-/// Checks that a thread may be [pinned](pin_to_cpu) to a processor, by trying with a thread that
-/// ends.
+/// Checks that a thread may be [pinned](pin_to_cpu) to a processor, by a trial on a short-lived
+/// thread.
 ///
 /// # Errors
 /// As there.
@@ -32,8 +31,8 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
     })
 }
 
-/// Keeps the calling thread, and those that it starts from now on, off these processors: they are
-/// somebody's own. Where it may use no others, it stays. Returns whether it keeps off.
+/// Keeps the calling thread, and threads that it starts later, off these processors, which belong
+/// to workers. If it may use no others, it stays. Returns whether it keeps off.
 ///
 /// # Errors
 /// Fails if the process may not say where its threads run: a filter of system calls is in the way.
@@ -49,10 +48,10 @@ pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
     sched_setaffinity(None, &left).map_err(say).map(|()| true)
 }
 
-/// Lowers the priority of the calling thread, and of those that it starts from now on, by so many
-/// steps of `nice`: of a processor that others want, ten steps leave it a tenth of what one of them
-/// gets, and those of them that wake do not wait for it to pause (sched(7), "The nice value"). On Linux
-/// that is a thread's own; nobody needs a privilege for it, and nobody without one goes back.
+/// Lowers the priority of the calling thread, and of threads that it starts later, by so many steps
+/// of `nice`. With ten steps, a thread gets a tenth of the time of a competing thread, and waking
+/// threads preempt it (sched(7), "The nice value"). On Linux the nice value belongs to the thread.
+/// Lowering needs no privilege, raising it again does.
 ///
 /// # Errors
 /// Fails if the process may not: a filter of system calls is in the way.
@@ -61,7 +60,7 @@ pub fn lower_priority(steps: u8) -> Result<(), Error> {
     lowered.map_err(|e| Error::system("cannot lower a thread's priority", e))
 }
 
-/// Raises the soft limit of open descriptors to the hard one and returns what it is now.
+/// Raises the soft limit of open descriptors to the hard one and returns the new limit.
 pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,6 +1,6 @@
-//! Sockets of UDP, and what the kernel knows of their paths.
+//! UDP sockets, and the kernel's knowledge of their paths.
 //!
-//! This module deliberately leaves out what is sent and received: that is `udp`.
+//! This module deliberately leaves out sending and receiving (`udp`).
 
 // UNSAFETY: options of the socket are read and written by pointers, and chance is drawn into an array.
 #![allow(unsafe_code)]
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::Error;
 
-/// Bytes that the kernel should keep for a socket until they are received.
+/// Size of a socket's receive buffer in the kernel, in bytes.
 const SOCKET_BYTES: usize = 4 << 20;
 
 /// Returns a socket that receives packets at `address`.
@@ -31,7 +31,8 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Returns a socket that is connected to `server`: the network tells it if nobody is there.
+/// Returns a socket that is connected to `server`, so that the network's reports of an absent
+/// server arrive there.
 pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
     let socket = socket_of(server).map_err(fail)?;
@@ -39,7 +40,8 @@ pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Connects a socket anew, so that the system chooses the source address again: it may be gone.
+/// Connects a socket anew, so that the system chooses the source address again, which may have
+/// disappeared.
 pub(crate) fn reconnect(socket: impl AsFd, server: SocketAddr) -> Result<(), Error> {
     let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
     disconnect(&socket).map_err(fail)?;
@@ -63,8 +65,8 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Returns the largest packet that reaches the peer of a connected socket whole, as far as the
-/// kernel knows.
+/// Returns the largest packet that the kernel knows to reach the peer of a connected socket
+/// unfragmented.
 pub(crate) fn path_bytes(socket: impl AsFd, server: SocketAddr) -> Option<usize> {
     let (level, name, heads) = match server {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU, 20 + 8),
@@ -93,7 +95,7 @@ fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::i
     }
 }
 
-/// Returns bytes that nobody can guess.
+/// Returns random bytes that cannot be guessed.
 ///
 /// # Errors
 /// Fails if the system has none.

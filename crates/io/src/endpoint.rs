@@ -18,16 +18,16 @@ use crate::Error;
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// Over TCP.
+    /// An address of TCP.
     Internet(SocketAddr),
     /// Through a socket in this machine's file system.
     Unix(UnixPath),
-    /// In packets over UDP (docs/adr/0035-udp.md).
+    /// An address of packets over UDP (docs/adr/0035-udp.md).
     Packets(SocketAddr),
 }
 
 impl Endpoint {
-    /// Returns the address on the network, if it is one.
+    /// Returns the network address, unless the endpoint is a Unix socket.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
             Endpoint::Internet(address) | Endpoint::Packets(address) => Some(*address),
@@ -35,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells whether other machines may be able to reach the endpoint.
+    /// Returns whether other machines may be able to reach the endpoint.
     pub fn is_exposed(&self) -> bool {
         self.internet().is_some_and(|address| !address.ip().is_loopback())
     }
@@ -84,10 +84,10 @@ impl fmt::Display for Endpoint {
 pub struct UnixPath(PathBuf);
 
 impl UnixPath {
-    /// Bytes that the kernel takes: 108 with the zero at the end (`unix(7)`).
+    /// Maximum bytes of a path: the kernel takes 108 with the final zero (`unix(7)`).
     pub const BYTES_MAX: usize = 107;
 
-    /// Checks the length.
+    /// Checks the length and creates the path.
     ///
     /// # Errors
     /// Says how long it is and how long it may be.
@@ -106,7 +106,7 @@ impl UnixPath {
         }
     }
 
-    /// Returns the path as the file system knows it.
+    /// Returns the path for file system calls.
     pub fn as_path(&self) -> &Path {
         &self.0
     }
@@ -122,7 +122,7 @@ impl fmt::Display for UnixPath {
     }
 }
 
-/// Returns the other end of an accepted stream; an error when it was reset before we looked.
+/// Returns the other end of an accepted stream, or an error if the stream was reset already.
 pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     let any = rustix::net::getpeername(&socket).map_err(|_| ())?.ok_or(())?;
     if any.address_family() == AddressFamily::UNIX {
@@ -131,8 +131,8 @@ pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     SocketAddr::try_from(any).map(Peer::Internet).map_err(|_| ())
 }
 
-/// Returns why a connection ended that the kernel says has ended, and that nobody has read to its
-/// end.
+/// Returns the reason of a connection's end that the kernel has reported before all of its bytes
+/// were read.
 pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     match rustix::net::sockopt::socket_error(socket) {
         Ok(Ok(())) => CloseReason::Peer,
@@ -140,7 +140,7 @@ pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     }
 }
 
-/// Returns the address on the network that a peer has, if it has one.
+/// Returns the network address of a peer, unless it came over a Unix socket.
 pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     match peer {
         Peer::Internet(address) => Some(*address),
@@ -148,8 +148,8 @@ pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     }
 }
 
-/// Returns the user who connected, or who listens, at the other end of a Unix stream: as it was
-/// then, which is what the kernel vouches for (`SO_PEERCRED`, `unix(7)`).
+/// Returns the user at the other end of a Unix stream, as of the time of `connect` or `listen`, for
+/// which the kernel vouches (`SO_PEERCRED`, `unix(7)`).
 fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
     // Not rustix's: it has no room for the process 0 of a peer that another container hides.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };

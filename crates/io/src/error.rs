@@ -1,4 +1,4 @@
-//! Errors of set-up: each says what failed, on what, and what to do about it.
+//! Errors of set-up: each says what failed, on what, and what to do.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ impl Error {
         Error { what: what.into(), source: None }
     }
 
-    /// Returns an error that the system reported while doing `what`.
+    /// Returns an error of the system for the action `what`.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Error { what: what.into(), source: Some(source.into()) }
     }

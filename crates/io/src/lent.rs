@@ -1,4 +1,4 @@
-//! Memory of somebody else, lent for the time of a request.
+//! Memory of a caller, lent for the time of a request.
 
 // UNSAFETY: makes a buffer of a caller's pointer; the caller promises what the pointer leads to.
 #![allow(unsafe_code)]
@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 
 use contract::Buf;
 
-/// Lends `len` bytes at `start` as a buffer. `number` is the lender's number for the buffer, which
-/// no other buffer of the lender with the same address has at the same time. The loan ends when the
-/// lender has the buffer back and drops it.
+/// Lends `len` bytes at `start` as a buffer. `number` is the lender's number for the buffer; no
+/// other buffer of the lender may have this number and address at the same time. The loan ends when
+/// the lender gets the buffer back and drops it.
 ///
 /// # Safety
 /// From the call to the end of the loan the memory is mapped. It is initialised; a buffer of a write

@@ -1,10 +1,10 @@
 //! System calls: the only crate of nearflash that makes them, and the home of `unsafe`.
 //!
-//! A worker owns one [`Ring`]; its sockets ([`Sockets`]) and its devices write submission entries to
-//! it and take their completions from it, and [`Reactor::enter`] alone enters the kernel, once a turn.
-//! Where io_uring is forbidden, an [`EpollReactor`] and its [`EpollSockets`] take their place
-//! ([`Reactor`] and [`Network`] are what both have in common).
-//! [`run`] is the outer loop that reads the clock, takes a turn, and spins or parks.
+//! A worker owns one [`Ring`]. Its sockets ([`Sockets`]) and its devices write submission entries
+//! to the ring and take their completions from it; only [`Reactor::enter`] enters the kernel, once
+//! a turn. Where io_uring is forbidden, an [`EpollReactor`] and its [`EpollSockets`] are used
+//! ([`Reactor`] and [`Network`] are the common traits). [`run`] is the outer loop that reads the
+//! clock, runs a turn, and spins or parks.
 
 mod account;
 mod arena;

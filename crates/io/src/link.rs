@@ -1,6 +1,6 @@
-//! A stream to another process of this user, over which descriptors travel (`unix(7)`, `SCM_RIGHTS`).
+//! A stream to another process of this user that can pass descriptors (`unix(7)`, `SCM_RIGHTS`).
 //!
-//! What is deliberately not here: what is said on it.
+//! Deliberately not here: the messages on it.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Result, Write};
 use std::mem::MaybeUninit;
@@ -14,10 +14,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// Descriptors that come with one message at most: what the kernel lets through is 253.
+/// Maximum number of descriptors in one message; the kernel's limit is 253.
 pub const DESCRIPTORS_MAX: usize = 250;
 
-/// Room for their control message.
+/// Room for the descriptors' control message.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
 /// An end of the stream. A clone made by [`try_clone`](Link::try_clone) is the same end, so that
@@ -28,7 +28,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects to who listens at a path.
+    /// Connects to the listener at a path.
     ///
     /// # Errors
     /// Fails if nobody listens there, or not for this user.
@@ -49,7 +49,7 @@ impl Link {
         self.stream.try_clone().map(Link::new)
     }
 
-    /// Sets how long a read and a write may take; `None` stands for ever.
+    /// Sets the time limit of a read and a write; `None` for no limit.
     ///
     /// # Errors
     /// Fails if the limit is zero.
@@ -66,12 +66,13 @@ impl Link {
         Ok(rustix::net::sockopt::socket_peercred(&self.stream)?.uid.as_raw())
     }
 
-    /// Ends both directions: the other end, and whoever reads at this one, finds the end.
+    /// Shuts both directions: reads at both ends find the end of the stream.
     pub fn shut(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both); // it may have ended already
     }
 
-    /// Receives what has come by now and no more: from here on the other end fails to send.
+    /// Shuts the receiving direction: bytes that have arrived can be read, and the other end fails
+    /// to send more.
     pub fn shut_receiving(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Read); // it may have ended already
     }
@@ -102,8 +103,8 @@ impl Link {
         (&self.stream).write_all(&bytes[sent..])
     }
 
-    /// Fills `bytes`, and appends the descriptors that came with them: the first of those that were
-    /// sent, if this process may have no more.
+    /// Fills `bytes`, and appends the descriptors that came with them. If the process reaches its
+    /// limit of descriptors, the later ones are lost.
     ///
     /// # Errors
     /// `UnexpectedEof` when the other end has ended before, or the time is over.
@@ -131,7 +132,7 @@ impl Link {
         Ok(())
     }
 
-    /// Fills `bytes`, with which no descriptors come.
+    /// Fills `bytes`, which must come without descriptors.
     ///
     /// # Errors
     /// As [`receive`](Link::receive).
@@ -140,7 +141,7 @@ impl Link {
     }
 }
 
-/// Tells whether a descriptor and a path lead to the same file.
+/// Returns whether a descriptor and a path refer to the same file.
 ///
 /// # Errors
 /// Fails if the system does not say.

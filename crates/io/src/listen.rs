@@ -15,8 +15,8 @@ use crate::{Endpoint, Error, UnixPath};
 /// Options of our TCP sockets.
 #[derive(Clone, Debug, Default)]
 pub struct TcpOptions {
-    /// Congestion control by its kernel name; `None`: `cubic` where the peer is this machine (a
-    /// paced one such as BBR only costs throughput there), else the system's.
+    /// Congestion control by its kernel name. `None` means `cubic` for peers on this machine, where
+    /// a paced one such as BBR only costs throughput, else the system's default.
     pub congestion: Option<String>,
     /// Size of the kernel's send and receive buffers in bytes; `None` leaves them to the kernel's
     /// own tuning.
@@ -24,9 +24,9 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// Applies the options to a stream whose other end is `address`; `None` for a Unix socket, which
-    /// has buffers only. What the kernel does not grant costs speed, not correctness, so it is not
-    /// an error.
+    /// Applies the options to a stream whose other end is `address`; `None` for a Unix socket,
+    /// which has buffers only. Options that the kernel refuses cost speed, not correctness, so that
+    /// is not an error.
     pub(crate) fn apply(&self, socket: impl AsFd, address: Option<SocketAddr>) {
         if let Some(bytes) = self.socket_buffer {
             let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
@@ -51,8 +51,8 @@ impl TcpOptions {
     }
 }
 
-/// Tries to bind a port that is taken, and the pause between them: the kernel takes a server's ring
-/// apart, and lets go of its listeners, a moment after a killed server is gone.
+/// Attempts to bind a port that is in use, and the pause between them. The kernel frees the
+/// listeners of a killed server a moment after its end, with its ring.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -63,11 +63,11 @@ pub struct Listener {
     file: Option<SocketFile>,
     pub(crate) socket: Arc<OwnedFd>,
     endpoint: Endpoint,
-    /// The TLS of its connections, if they may have it.
+    /// The TLS settings of the listener's connections; `None` without TLS.
     pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
-/// A way to a listener's socket, for another process. It does not keep the listener open.
+/// A handle to a listener's socket for another process, which does not keep the listener open.
 #[derive(Debug)]
 pub struct Kept {
     socket: Weak<OwnedFd>,
@@ -76,7 +76,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the socket; `None` if it listens no more.
+    /// Returns the socket; `None` if the listener is closed.
     pub fn socket(&self) -> Option<Arc<OwnedFd>> {
         self.socket.upgrade()
     }
@@ -86,8 +86,8 @@ impl Kept {
         &self.endpoint
     }
 
-    /// Says whether the file of a Unix socket is another process's, so that it stays when the
-    /// listener goes.
+    /// Sets whether the file of a Unix socket belongs to another process, so that it stays when the
+    /// listener closes.
     pub fn give_away(&self, is_given: bool) {
         if let Some(stays) = &self.stays {
             stays.store(is_given, Ordering::SeqCst);
@@ -95,7 +95,7 @@ impl Kept {
     }
 }
 
-/// Connections that may wait to be accepted; the kernel has a limit of its own.
+/// Connections that may wait to be accepted, within the kernel's own limit.
 const BACKLOG: i32 = 4096;
 
 impl Listener {
@@ -135,8 +135,8 @@ impl Listener {
         Ok(Listener { file: None, socket, endpoint: address.into(), tls: None })
     }
 
-    /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed with
-    /// the listener. A socket that a dead server left there is replaced.
+    /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
+    /// with the listener. A socket left by a dead server is replaced.
     ///
     /// # Errors
     /// Says what is in the way: another server, a file that is no socket, a missing directory.
@@ -159,8 +159,8 @@ impl Listener {
         Ok(Listener { file: None, socket: Arc::new(socket), endpoint, tls: None })
     }
 
-    /// Returns another handle to the socket, for callers that accept in their own way; the file of
-    /// a Unix socket stays with this listener.
+    /// Returns another handle to the socket, for callers with an accept loop of their own; the file
+    /// of a Unix socket stays with this listener.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -168,8 +168,8 @@ impl Listener {
         self.socket.try_clone()
     }
 
-    /// Returns a listener that goes on with another process's socket. The file of a Unix socket is
-    /// this one's from now on.
+    /// Returns a listener over another process's socket. The file of a Unix socket belongs to this
+    /// listener from now on.
     ///
     /// # Errors
     /// Fails if the socket does not listen, or is none.
@@ -191,7 +191,7 @@ impl Listener {
         Ok(Listener { file, socket: Arc::new(socket), endpoint, tls: None })
     }
 
-    /// Gives the file of a Unix socket other permissions; for others there is nothing to do.
+    /// Sets the permissions of a Unix socket's file; does nothing for other listeners.
     ///
     /// # Errors
     /// Fails if the system refuses. A file that somebody else put there meanwhile is left alone.
@@ -199,8 +199,8 @@ impl Listener {
         self.file.as_ref().map_or(Ok(()), |file| file.set_mode(mode))
     }
 
-    /// Returns a handle for another process to take over from this listener, wherever the listener
-    /// is meanwhile.
+    /// Returns a handle by which another process can take over from this listener, even after the
+    /// listener was moved.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         Kept { socket: Arc::downgrade(&self.socket), endpoint: self.endpoint.clone(), stays }
@@ -211,21 +211,20 @@ impl Listener {
         Listener { tls, ..self }
     }
 
-    /// Returns the TLS of its connections, if they may have it.
+    /// Returns the TLS settings of the listener's connections, if there are any.
     pub fn tls(&self) -> Option<&Arc<ServerTls>> {
         self.tls.as_ref()
     }
 
-    /// Returns the address that the listener listens on, with the port that was taken.
+    /// Returns the address of the listener, with its actual port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 }
 
-/// Tells whether a dialled stream's own address is `server`, too: a dial to a port of this machine
-/// that nobody listens on may be given that very port, and TCP connects the socket to itself. Such
-/// a stream is made to vanish without a trace when it is closed, so that the server can have its
-/// port.
+/// Returns whether a dialled stream is connected to itself: a dial to an unused port of this
+/// machine may get that very port as its source, and TCP then connects the socket to itself. Such a
+/// stream is reset when it is closed, so that it does not block the port for the server.
 pub(crate) fn reached_itself(socket: impl AsFd, server: &Endpoint) -> bool {
     let Endpoint::Internet(server) = server else { return false };
     let own = rustix::net::getsockname(&socket).ok().and_then(|any| any.try_into().ok());

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// `SIOCETHTOOL`, on every architecture.
 const CALL: u32 = 0x8946;
 
-/// Bytes of a name, with the zero behind it.
+/// Bytes of an interface name, with its final zero.
 const NAME_BYTES: usize = 16;
 
 const GET_TSO: u32 = 0x1e;
@@ -22,28 +22,28 @@ const GET_GRO: u32 = 0x2b;
 /// The flag for large receive offload (LRO).
 const FLAG_LRO: u32 = 1 << 15;
 
-/// The segments that a network card, or the kernel in its place, cuts and joins. `None`: the card
-/// does not say.
+/// The segmentation that a network card, or the kernel in its place, does for sending and
+/// receiving. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// The card cuts what is sent.
+    /// The card cuts large sends into segments.
     pub tso: Option<bool>,
-    /// The kernel cuts what is sent as late as it can.
+    /// The kernel cuts large sends into segments, as late as possible.
     pub gso: Option<bool>,
-    /// The kernel joins what was received, so that it can be told apart again.
+    /// The kernel joins received segments reversibly.
     pub gro: Option<bool>,
-    /// The card joins what was received.
+    /// The card joins received segments.
     pub lro: Option<bool>,
 }
 
-/// A value that is asked for (`struct ethtool_value`).
+/// A value to query (`struct ethtool_value`).
 #[repr(C)]
 struct Value {
     command: u32,
     data: u32,
 }
 
-/// Whom, and where the value is (`struct ifreq`, of which the union has 24 bytes).
+/// A query: the interface, and the pointer to the value (`struct ifreq`, whose union has 24 bytes).
 #[repr(C)]
 struct Request {
     name: [u8; NAME_BYTES],
@@ -51,7 +51,7 @@ struct Request {
     rest: [u64; 2],
 }
 
-/// Asks for the offloads of an interface.
+/// Queries the offloads of an interface.
 ///
 /// # Errors
 /// Fails if there is no such interface, or no socket can be made.

@@ -9,25 +9,25 @@ use crate::{Clock, Reactor};
 /// When to stop spinning.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinPolicy {
-    /// Time after the last progress during which to look again at once; zero parks at once, the
-    /// maximum never parks.
+    /// Time after the last progress for which the loop spins. Zero parks at once, the maximum never
+    /// parks.
     pub spin: Duration,
 }
 
 impl Default for SpinPolicy {
-    /// Returns 50 µs: a little more than it costs to sleep and be woken, so spinning never costs
-    /// more than twice what the best choice would have.
+    /// Returns 50 µs: a little more than sleeping and waking costs, so spinning costs at most twice
+    /// the optimum.
     fn default() -> Self {
         SpinPolicy { spin: Duration::from_micros(50) }
     }
 }
 
-/// Takes turns until one returns `None`. Spins while there is work; parks in the kernel, using no
-/// processor time, until the earlier of an event and the turn's `wake_at`.
+/// Runs turns until one returns `None`. Spins while there is work. Otherwise parks in the kernel,
+/// using no processor time, until an event or the turn's `wake_at`.
 ///
-/// The kernel wakes a thread some tens of microseconds after it was asked to, which would be added
-/// to the latency of whatever waits for that moment. So a park ends `policy.spin` before `wake_at`,
-/// and what is left is spun; a wait that is shorter than that is not slept at all.
+/// The kernel wakes a thread some tens of microseconds late, which would add to latencies. So a
+/// park ends `policy.spin` before `wake_at`, and the loop spins for the rest. A shorter wait is
+/// spun entirely.
 pub fn run(
     reactor: &impl Reactor,
     clock: &Clock,
@@ -49,8 +49,8 @@ pub fn run(
     }
 }
 
-/// Returns how long to park from `now` on (`Some(None)`: until an event); `None` when a park is not
-/// worth while.
+/// Returns how long to park from `now` on (`Some(None)`: until an event); `None` if a park is too
+/// short to pay.
 fn park(now: Instant, wake_at: Option<Instant>, policy: SpinPolicy) -> Option<Option<Duration>> {
     let Some(at) = wake_at else { return Some(None) };
     let left = at.since(now);

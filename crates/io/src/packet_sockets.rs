@@ -1,7 +1,7 @@
-//! Streams and packets of one thread as one network: connections over packets beside those over
-//! TCP and Unix sockets. A server without a listener of packets uses [`Sockets`] alone.
+//! Streams and packets of one thread as one network: connections over packets beside those over TCP
+//! and Unix sockets. A server without a listener of packets uses [`Sockets`] alone.
 //!
-//! The connections of both are told apart by their index, the buffers by their number.
+//! The index of a connection tells which of the two it belongs to, as does the number of a buffer.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,21 +19,21 @@ use crate::{
     datagram,
 };
 
-/// The bit of the numbers of buffers in which the bytes of packets go up.
+/// The bit in the numbers of the receive buffers for packet connections.
 const OF_PACKETS: u32 = 1 << 31;
 
-/// The buffers in which the bytes of packets go up.
+/// The size of the receive buffers for packet connections.
 const UP: SizeClass = SizeClass { bytes: 16 << 10, count: 512 };
 
-/// Bytes of a packet at most, within the machine: seven replies of 4 KiB. Nothing smaller is better,
-/// but a socket keeps so many of the largest.
+/// Maximum bytes of a packet within the machine: seven replies of 4 KiB. Smaller packets are
+/// slower; with larger ones a socket buffer would hold too few.
 const LOCAL_BYTES: usize = 32 << 10;
 const LOCAL_PACKETS: usize = 26;
 
 /// Packets in flight within the machine.
 const LOCAL_WINDOW: u16 = 64;
 
-/// Bytes of a packet at most over a network: jumbo frames. A path with less says so.
+/// Maximum bytes of a packet over a network: jumbo frames. A path with a smaller limit is detected.
 const NETWORK_BYTES: usize = 9000 - 28;
 
 /// The least number of packets that may be outstanding to us.
@@ -42,29 +42,29 @@ const CHUNKS_MIN: usize = 16;
 /// The sockets of a worker over io_uring, and its packets.
 pub struct PacketSockets {
     ring: Ring,
-    /// Streams, whose connections have the indices below `connections_max`.
+    /// The streams, whose connections have the indices below `connections_max`.
     streams: Sockets,
     packets: Option<Packets<UdpLane>>,
     /// The listener that receives packets.
     listener: Option<ListenerId>,
-    /// The server that dials go to in packets.
+    /// The server to which packet connections are dialled.
     server: Option<SocketAddr>,
-    /// Ends of dials without a socket.
+    /// Events for dials that failed before they had a socket.
     failures: Vec<NetEvent>,
     failed_dials: u32,
     connections_max: usize,
     frames_max: usize,
-    /// Every other poll looks at packets first.
+    /// `true` if the next poll takes packets first; alternates.
     packets_first: bool,
     is_held: bool,
-    /// The listener of packets turns new connections away.
+    /// `true` if the listener of packets refuses new connections.
     refuses: bool,
-    /// The process that made the sockets.
+    /// The number of the process that made the sockets.
     process: u32,
 }
 
 impl PacketSockets {
-    /// Returns the packets if they have the connection.
+    /// Returns the packet transport if the connection belongs to it.
     fn of(&mut self, conn: ConnId) -> Option<&mut Packets<UdpLane>> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_mut().filter(|_| is_of_packets)
@@ -75,7 +75,7 @@ impl PacketSockets {
         self.packets.as_ref().filter(|_| is_of_packets)
     }
 
-    /// Returns a transport over a socket: bound to the address, or connected to it.
+    /// Returns a transport over a socket that is bound to the address, or connected to it.
     fn carry(
         &self,
         socket: Arc<OwnedFd>,
@@ -119,7 +119,7 @@ impl PacketSockets {
         Ok(Packets::new(settings, lane, bufs))
     }
 
-    /// Makes the socket for packets to a server.
+    /// Creates the socket for packets to a server.
     fn call(&mut self, server: SocketAddr) -> Result<(), Error> {
         let socket = Arc::new(datagram::connect(server)?);
         let mut packets = self.carry(socket, server, true)?;
@@ -151,8 +151,8 @@ impl PacketSockets {
 }
 
 impl Drop for PacketSockets {
-    /// Tells the peers that the connections over packets are gone. Those of a process that has forked
-    /// are its own.
+    /// Tells the peers that the packet connections are over. In a forked child, which shares them,
+    /// does nothing.
     fn drop(&mut self) {
         if let Some(packets) = &mut self.packets
             && self.process == std::process::id()

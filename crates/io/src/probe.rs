@@ -1,4 +1,4 @@
-//! The features that this kernel's io_uring must have: asked at start, and named if missing.
+//! The features of io_uring that nearflash needs: checked at start, and named if missing.
 
 // UNSAFETY: a trial receive fills memory of ours.
 #![allow(unsafe_code)]
@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::{Error, carve};
 
-/// Operations that nearflash needs, by the names that `io_uring_enter(2)` gives them.
+/// The required operations, by their names in `io_uring_enter(2)`.
 const OPERATIONS: [(&str, u8); 12] = [
     ("ACCEPT", opcode::AcceptMulti::CODE),
     ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
@@ -30,11 +30,11 @@ const OPERATIONS: [(&str, u8); 12] = [
     ("WRITE_FIXED", opcode::WriteFixed::CODE),
 ];
 
-/// A way to set a ring up, by the name that `io_uring_setup(2)` gives it, and the call for it (with
-/// those that it needs itself).
+/// A set-up flag of a ring, by its name in `io_uring_setup(2)`, and the call that sets it (with the
+/// flags that it depends on).
 type Setup = (&'static str, fn(&mut Builder) -> &mut Builder);
 
-/// Ways to set a ring up that nearflash needs.
+/// The required set-up flags.
 const SETUPS: [Setup; 4] = [
     ("SUBMIT_ALL", |b| b.setup_submit_all()),
     ("SINGLE_ISSUER", |b| b.setup_single_issuer()),
@@ -42,13 +42,13 @@ const SETUPS: [Setup; 4] = [
     ("TASKRUN_FLAG", |b| b.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()),
 ];
 
-/// Longer than the trial takes on any kernel that does what it should.
+/// The time limit of the trial receive, far longer than it takes.
 const TRIAL_MAX: Duration = Duration::from_secs(2);
 
-/// The group of the trial's receive buffer; gone before the sockets' own.
+/// The buffer group of the trial, freed before the sockets use theirs.
 const GROUP: u16 = 0;
 
-/// Returns an error that says why the ring could not be set up.
+/// Returns an error with the reason that the ring could not be set up.
 pub(crate) fn explain_setup(error: io::Error) -> Error {
     if error.raw_os_error() == Some(libc::EINVAL) {
         let missing = missing_setups(|(_, set)| set(&mut IoUring::builder()).build(1).map(drop));
@@ -59,7 +59,7 @@ pub(crate) fn explain_setup(error: io::Error) -> Error {
     Error::system(hint(error.raw_os_error()), error)
 }
 
-/// Returns the ways to set a ring up that `attempt` refuses.
+/// Returns the set-up flags that `attempt` refuses.
 fn missing_setups(attempt: impl Fn(&Setup) -> io::Result<()>) -> Vec<&'static str> {
     let refused = |setup: &&Setup| {
         attempt(setup).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
@@ -67,7 +67,7 @@ fn missing_setups(attempt: impl Fn(&Setup) -> io::Result<()>) -> Vec<&'static st
     SETUPS.iter().filter(refused).map(|(name, _)| *name).collect()
 }
 
-/// Returns the meaning of an error number of `io_uring_setup(2)`, and what to do about the error.
+/// Returns the meaning of an error number of `io_uring_setup(2)`, and the remedy.
 fn hint(errno: Option<i32>) -> &'static str {
     match errno {
         Some(libc::ENOSYS) => "this kernel has no io_uring, or a sandbox hides it",
@@ -87,7 +87,8 @@ fn lacking(missing: &[&str]) -> Error {
     Error::new(format!("this kernel's io_uring lacks {names} (Linux 6.1 or later has them)"))
 }
 
-/// Asks a new ring for everything that nearflash needs, and tries what cannot be asked for.
+/// Queries a new ring for everything that nearflash needs, and tries features that cannot be
+/// queried.
 ///
 /// # Errors
 /// Names all that is missing.
@@ -114,8 +115,8 @@ fn missing_operations(is_supported: impl Fn(u8) -> bool) -> Vec<&'static str> {
     missing.map(|(name, _)| *name).collect()
 }
 
-/// Receives a byte as the sockets will receive everything: into a provided buffer, again and again.
-/// Returns what of it the kernel lacks.
+/// Receives a byte in the sockets' way, by a multishot receive into a provided buffer. Returns the
+/// feature that the kernel lacks, if any.
 fn missing_receive(uring: &mut IoUring) -> Result<Option<&'static str>, Error> {
     let fail = |e: io::Error| Error::system("cannot try a receive through io_uring", e);
     // One page holds the ring of one entry, another its buffer.
@@ -142,8 +143,8 @@ fn missing_receive(uring: &mut IoUring) -> Result<Option<&'static str>, Error> {
     Ok(if outcome? { None } else { Some("RECV_MULTISHOT") })
 }
 
-/// Tells whether a receive goes on after its first byte. Both ends are closed afterwards, and every
-/// completion has come.
+/// Returns whether a multishot receive continues after its first byte. Both ends are closed
+/// afterwards, and every completion has come.
 fn try_receive(uring: &mut IoUring) -> io::Result<bool> {
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,

@@ -1,5 +1,5 @@
-//! Another process, held by a descriptor: whoever has it sees the process's end, and never mistakes a
-//! later process of the same number for it (`pidfd_open(2)`).
+//! Another process, held by a descriptor (`pidfd_open(2)`): its holder notices the process's end,
+//! and never mistakes a later process of the same number for it.
 
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns a handle of this process, which other processes can watch.
+    /// Returns a handle of this process, by which other processes can watch it.
     ///
     /// # Errors
     /// Fails if there are too few descriptors, or if the kernel has no such handles (before 5.3).
@@ -22,7 +22,7 @@ impl Process {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }
 
-    /// Returns the handle of a process that has passed the descriptor from its
+    /// Returns the handle of another process, from the descriptor that it passed of its
     /// [`own`](Process::own).
     pub fn passed(pidfd: OwnedFd) -> Process {
         Process { pidfd }

@@ -1,7 +1,8 @@
-//! The rack: places for sockets that are between two workers, or two processes.
+//! The rack: places for sockets on their way between two workers, or two processes.
 //!
-//! A ticket says where to look for its socket first. Whoever has claimed a place has it alone, so no
-//! thread waits for another, and a ticket is good for one socket at a time.
+//! A ticket determines the place where the search for its socket begins. A thread that has claimed
+//! a place has exclusive access to it, so no thread waits for another. A ticket is valid for one
+//! socket at a time.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,9 +15,9 @@ use crate::tls::Secured;
 #[derive(Debug)]
 pub struct Shelved {
     pub(crate) socket: OwnedFd,
-    /// The keys of a connection over TLS, which no other process can have.
+    /// The keys of a TLS connection, which cannot be passed to another process.
     pub(crate) secured: Option<Box<Secured>>,
-    /// The worker among whose connections it is counted.
+    /// The worker that counts the connection as its own.
     pub(crate) counted: usize,
 }
 
@@ -26,19 +27,19 @@ impl Shelved {
         self.socket.as_fd()
     }
 
-    /// Returns `true` if another process cannot go on with the connection, as it is over TLS.
+    /// Returns `true` if the connection cannot move to another process, because it uses TLS.
     pub fn is_bound(&self) -> bool {
         self.secured.is_some()
     }
 }
 
-/// Places for sockets, as many as may be under way.
+/// Places for sockets that are on their way.
 #[derive(Debug)]
 pub(crate) struct Rack {
     places: Box<[Place]>,
-    /// The number of tickets so far.
+    /// The number of tickets issued so far.
     tickets: AtomicU64,
-    /// The number of places that are taken.
+    /// The number of occupied places.
     taken: AtomicUsize,
 }
 
@@ -56,23 +57,23 @@ const BUSY: u64 = 1;
 const FIRST: u64 = 2;
 
 impl Rack {
-    /// Makes a rack of so many places.
+    /// Creates a rack of so many places.
     pub(crate) fn new(places: usize) -> Rack {
         let places = (0..places).map(|_| Place::default()).collect();
         Rack { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// Returns a ticket that no socket has had.
+    /// Returns a new ticket.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the number of places that are taken.
+    /// Returns the number of occupied places.
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Puts a socket where its ticket finds it.
+    /// Puts a socket into the first free place for its ticket.
     ///
     /// # Panics
     /// Panics if all places are taken.
@@ -83,7 +84,7 @@ impl Rack {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the socket of a ticket, if it is here.
+    /// Takes the socket of a ticket, if it is on the rack.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Shelved> {
         let place = self.claim(ticket, ticket.0 + FIRST)?;
         let shelved = place.exchange(None);
@@ -92,7 +93,7 @@ impl Rack {
         shelved
     }
 
-    /// Finds a place in this state for this thread alone, from the ticket's first place on.
+    /// Claims a place in this state for the calling thread, starting at the ticket's first place.
     fn claim(&self, ticket: Ticket, state: u64) -> Option<&Place> {
         let first = (ticket.0 % self.places.len() as u64) as usize;
         let (before, behind) = self.places.split_at(first);
@@ -105,7 +106,7 @@ impl Rack {
 }
 
 impl Place {
-    /// Exchanges what is here. Only for the thread that has claimed the place.
+    /// Exchanges the content of the place. Only for the thread that has claimed it.
     fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
         let before = self.shelved.try_enter(|here| std::mem::replace(here, shelved));
         before.expect("a claimed place is one thread's")

@@ -1,5 +1,5 @@
-//! The seam between io_uring and epoll: a reactor waits for the kernel on behalf of the outer loop,
-//! and a network is the sockets of a server or initiator above it.
+//! The abstraction over io_uring and epoll: a reactor waits for the kernel on behalf of the outer
+//! loop, and a network is the sockets of a server or initiator above it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use contract::{Dial, ListenerId, Transport};
 
 use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
 
-/// A thread's way to wait for the kernel. Dispatch is static: the loop over a
-/// [`Ring`](crate::Ring) costs what it would without this trait.
+/// A thread's interface for waiting on the kernel. Dispatch is static, so the loop over a
+/// [`Ring`](crate::Ring) costs nothing more for it.
 pub trait Reactor: Sized {
-    /// Returns a reactor of the calling thread, which alone may use it.
+    /// Returns a reactor for the calling thread only.
     ///
     /// # Errors
     /// Says what is missing or forbidden.
     fn new() -> Result<Self, Error>;
 
-    /// Enters the kernel once for everything that was queued. With `wait` it blocks until there is
-    /// an event or the duration (`None`: no limit) is over. Returns whether there was an event.
+    /// Enters the kernel once for everything that was queued. With `wait`, blocks until there is an
+    /// event or the duration is over (`None`: no limit). Returns whether there was an event.
     fn enter(&self, wait: Option<Option<Duration>>) -> bool;
 
     /// Returns a handle that ends the thread's wait in [`enter`](Reactor::enter).
     fn waker(&self) -> Waker;
 
-    /// Returns the descriptor that tells of events from now on, once a reactor. What was queued and
-    /// has not entered the kernel causes none.
+    /// Returns the descriptor that signals events from now on; called once for each reactor.
+    /// Entries that are queued and not submitted cause none.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -37,14 +37,15 @@ pub trait Reactor: Sized {
 #[derive(Debug)]
 pub struct Bell {
     pub(crate) fd: OwnedFd,
-    /// `true` if the descriptor is readable until it is read, and not while there are events.
+    /// `true` if the descriptor stays readable until it is read; otherwise it is readable while
+    /// there are events.
     pub(crate) is_counter: bool,
 }
 
-/// A worker's sockets over a [`Reactor`]. Over io_uring and over epoll they keep the same promises,
-/// which `tests/all/sockets.rs` checks for both.
+/// A worker's sockets over a [`Reactor`]. The implementations over io_uring and epoll behave alike,
+/// which `tests/all/sockets.rs` checks.
 pub trait Network: Dial + Transport + Sized {
-    /// The reactor that the sockets' thread waits with.
+    /// The reactor of the sockets' thread.
     type Reactor: Reactor;
 
     /// Returns sockets of the calling thread.
@@ -53,7 +54,7 @@ pub trait Network: Dial + Transport + Sized {
     /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: SocketsConfig) -> Result<Self, Error>;
 
-    /// Takes part in `spread` as its worker number `worker`.
+    /// Joins the distribution `spread` of connections as worker number `worker`.
     fn join(&mut self, spread: Arc<Spread>, worker: usize);
 
     /// Accepts connections from `listener`.
@@ -65,13 +66,13 @@ pub trait Network: Dial + Transport + Sized {
     /// Closes a listener. Connections that came by the listener stay.
     fn unlisten(&mut self, id: ListenerId);
 
-    /// Accepts nothing for now (arrivals wait in the kernel), or again.
+    /// Stops or resumes accepting. Meanwhile arrivals wait in the kernel.
     fn hold(&mut self, is_held: bool);
 
-    /// Turns away new connections that come by a listener, or lets them in again.
+    /// Refuses new connections of a listener, or accepts them again.
     fn refuse(&mut self, id: ListenerId, refuses: bool);
 
-    /// Tells whether an accept may still bring a connection.
+    /// Returns whether an accept may still yield a connection.
     fn accepts(&self) -> bool;
 
     /// Makes [`Dial::dial`] connect to `server`.

@@ -1,4 +1,4 @@
-//! A descriptor for event loops, which is readable when a reactor has events, or a time has come.
+//! A descriptor for event loops that becomes readable when a reactor has events or at a set time.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use rustix::time::{
 use crate::reactor::Bell;
 use crate::{Error, Reactor};
 
-/// A descriptor that tells an event loop when a reactor needs its thread. `epoll(7)` watches the
-/// reactor and a timer behind it.
+/// A descriptor that tells an event loop when a reactor's thread must run. It is an `epoll(7)`
+/// instance over the reactor and a timer.
 #[derive(Debug)]
 pub struct Readiness {
     epoll: OwnedFd,
@@ -26,7 +26,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns a descriptor for `reactor`, once a reactor. No time is set.
+    /// Returns a descriptor for `reactor`; called once for each reactor. No time is set.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -47,15 +47,15 @@ impl Readiness {
         self.epoll.as_fd()
     }
 
-    /// Takes note of the events so far: to be called before the reactor is entered for them.
+    /// Clears the descriptor's signal. Called before the reactor is entered for the events.
     pub fn clear(&self) {
         if self.bell.is_counter {
             let _ = rustix::io::read(&self.bell.fd, &mut [0u8; 8]); // there may be none
         }
     }
 
-    /// Makes the descriptor readable from the time `at` on, or by events of the reactor alone. Costs
-    /// a system call only if the time differs from the one that is set, or is over.
+    /// Makes the descriptor readable at the time `at`, or by events of the reactor alone. Costs a
+    /// system call only if the time differs from the set one, or is past.
     pub fn set(&mut self, now: Instant, at: Option<Instant>) {
         let is_over = self.set.is_some_and(|set| set <= now);
         if at == self.set && !is_over {

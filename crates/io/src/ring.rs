@@ -25,7 +25,8 @@ impl Owner {
     /// Devices that one ring serves.
     pub const DEVICES_MAX: usize = contract::DEVICES_MAX;
 
-    /// The ring itself, whose completions have the number 0.
+    /// The number of owners before the sockets: the ring itself, whose completions have the number
+    /// 0.
     const BEFORE_SOCKETS: usize = 1;
     /// The sockets.
     pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
@@ -42,7 +43,7 @@ impl Owner {
         Owner((Owner::BEFORE_DEVICES + n) as u8)
     }
 
-    /// Returns the high bits of what is pushed for this owner.
+    /// Returns the high bits of the user data of this owner's entries.
     pub(crate) const fn bits(self) -> u64 {
         (self.0 as u64) << DATA_BITS
     }
@@ -55,17 +56,17 @@ impl Owner {
 /// A completion, as its owner sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct RingEvent {
-    /// The low 56 bits of what was pushed.
+    /// The low 56 bits of the entry's user data.
     pub data: u64,
-    /// The result: not negative, or minus an error number.
+    /// The result: not negative, or a negated error number.
     pub result: i32,
-    /// `IORING_CQE_F_…`
+    /// The completion's flags, `IORING_CQE_F_…`.
     pub flags: u32,
 }
 
 const DATA_BITS: u32 = 56;
 
-/// A handle to the thread's ring; clones lead to the same ring.
+/// A handle to the thread's ring; clones refer to the same ring.
 #[derive(Clone)]
 pub struct Ring {
     inner: Rc<RefCell<Inner>>,
@@ -76,14 +77,14 @@ struct Inner {
     uring: IoUring,
     inboxes: [Vec<RingEvent>; OWNERS],
     waker_armed: bool,
-    /// The registered memory's first address and what lies behind it; empty without any.
+    /// The address range of the registered memory; empty if none is registered.
     registered: std::ops::Range<usize>,
-    /// The first of the devices' places among the registered files, once there is a table of them.
+    /// The index of the first device among the registered files, once there is a table of them.
     device_files: Option<u32>,
 }
 
 impl Ring {
-    /// Returns a ring of the calling thread, which alone may use it.
+    /// Returns a ring for the calling thread only.
     ///
     /// # Errors
     /// Names the kernel feature that is missing, or what forbids io_uring.
@@ -91,8 +92,9 @@ impl Ring {
         Ring::of(IoUring::builder().setup_defer_taskrun())
     }
 
-    /// Returns a ring of the calling thread for a queue of a block device (docs/adr/0034-attach.md).
-    /// Completions are worked on in any system call of the thread.
+    /// Returns a ring for the calling thread and a queue of a block device
+    /// (docs/adr/0034-attach.md). The kernel may process completions in any system call of the
+    /// thread.
     ///
     /// # Errors
     /// Fails as [`Ring::new`] does.
@@ -136,17 +138,17 @@ impl Ring {
         events.append(&mut self.inner.borrow_mut().inboxes[owner.index()]);
     }
 
-    /// Tells whether `owner` has completions.
+    /// Returns whether `owner` has completions in its inbox.
     pub(crate) fn has_events(&self, owner: Owner) -> bool {
         !self.inner.borrow().inboxes[owner.index()].is_empty()
     }
 
-    /// Tells whether the kernel has taken every entry that was queued.
+    /// Returns whether the kernel has taken every queued entry.
     pub(crate) fn has_submitted_all(&self) -> bool {
         self.inner.borrow_mut().uring.submission().is_empty()
     }
 
-    /// Registers the memory of `arena`, so that fixed reads and writes need no look-up of pages.
+    /// Registers the memory of `arena`, so that fixed reads and writes need no page look-up.
     ///
     /// # Errors
     /// Says what is lost and which limit to raise.
@@ -168,7 +170,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Tells whether `bytes` lies in the registered memory, so that a fixed read or write may name
+    /// Returns whether `bytes` lies in the registered memory, so that a fixed read or write may use
     /// it.
     pub(crate) fn has_registered(&self, bytes: &[u8]) -> bool {
         let addresses = bytes.as_ptr_range();
@@ -176,8 +178,8 @@ impl Ring {
         registered.start <= addresses.start.addr() && addresses.end.addr() <= registered.end
     }
 
-    /// Makes a table of registered files with `places` empty places, and some behind them for the
-    /// devices, unless the process may not have so many descriptors. Once a ring.
+    /// Creates a table of registered files with `places` empty places, and some more for devices,
+    /// unless the process's limit of descriptors forbids it. Called once per ring.
     pub(crate) fn register_files(&self, places: u32) -> std::io::Result<()> {
         let mut inner = self.inner.borrow_mut();
         let all = places + Owner::DEVICES_MAX as u32;
@@ -191,7 +193,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Puts a device's file (or none) into its place; `None` where there is no table.
+    /// Sets or clears a device's file in its place of the table; returns `None` without a table.
     pub(crate) fn register_device_file(
         &self,
         owner: Owner,
@@ -204,7 +206,7 @@ impl Ring {
         Some(place)
     }
 
-    /// Runs `f` with the ring's submitter, to register things.
+    /// Calls `f` with the ring's submitter, for registrations.
     pub(crate) fn with_submitter<R>(&self, f: impl FnOnce(&io_uring::Submitter<'_>) -> R) -> R {
         f(&self.inner.borrow().uring.submitter())
     }
@@ -215,9 +217,9 @@ impl Reactor for Ring {
         Ring::new()
     }
 
-    /// Enters the kernel once: submits what was queued, runs what is due, and sorts the completions
-    /// into their owners' inboxes. Without `wait`, and with nothing to do in the kernel, this makes
-    /// no system call at all.
+    /// Enters the kernel once: submits queued entries, runs deferred work, and sorts the
+    /// completions into their owners' inboxes. Without `wait`, and without work for the kernel,
+    /// this makes no system call.
     fn enter(&self, wait: Option<Option<Duration>>) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.arm_waker(&self.waker);
@@ -229,8 +231,8 @@ impl Reactor for Ring {
         self.waker.clone()
     }
 
-    /// Returns an eventfd: with deferred task work, the ring's own descriptor does not become
-    /// readable before the work is run.
+    /// Returns an eventfd that signals completions. With deferred task work, the ring's own
+    /// descriptor would become readable only after the work is run.
     fn bell(&self) -> Result<Bell, Error> {
         let fail = |e| Error::system("cannot make a descriptor that tells of events", e);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -252,7 +254,7 @@ impl Inner {
         }
     }
 
-    /// Watches the waker's descriptor; ends with each wake and is armed again.
+    /// Begins to poll the waker's descriptor; each wake ends the poll, which is then begun again.
     fn arm_waker(&mut self, waker: &Waker) {
         if !self.waker_armed {
             let fd = types::Fd(waker.fd().as_raw_fd());
@@ -262,7 +264,7 @@ impl Inner {
     }
 
     fn enter(&mut self, wait: Option<Option<Duration>>) {
-        /// `IORING_ENTER_GETEVENTS`: with deferred task work, also what runs it.
+        /// `IORING_ENTER_GETEVENTS`, which also runs deferred task work.
         const GETEVENTS: u32 = 1;
         let (queued, taskrun) = {
             let queue = self.uring.submission();

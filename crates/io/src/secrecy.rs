@@ -4,8 +4,8 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::Error;
 
-/// Keeps the memory of this process out of core dumps, and from other processes of its user, which can
-/// neither trace it nor read it (`PR_SET_DUMPABLE`, prctl(2)). Root can, still.
+/// Keeps the memory of this process out of core dumps, and prevents other processes of its user
+/// from tracing or reading it (`PR_SET_DUMPABLE`, prctl(2)). Root still can.
 ///
 /// # Errors
 /// Fails if the system does not know how, as some sandboxes.

@@ -1,27 +1,27 @@
-//! The vector of one send in flight.
+//! The vector of a send operation.
 
 use contract::{Frame, Insecurity};
 
 use crate::tls::{Secured, Stage};
 
-/// Frames that one send carries at most: a worker's batch.
+/// Maximum number of frames in one send: a worker's batch.
 pub(crate) const FRAMES_MAX: usize = 64;
 
-/// Bytes that one send carries at most, unless a single frame is larger. Beyond this the kernel
-/// gains nothing from more at once, and the peer can start on what has arrived.
+/// Maximum number of bytes in one send, unless a single frame is larger. More bytes gain nothing in
+/// the kernel, and the peer can start on the first ones.
 pub(crate) const SEND_BYTES: usize = 256 << 10;
 
 /// Bodies up to this size are copied behind their head: cheaper than a vector entry of their own.
 const COPY_BYTES: usize = 512;
 
-/// Pieces that one send has at most.
+/// Maximum number of pieces in one send.
 const PIECES_MAX: usize = 2 * FRAMES_MAX + 1;
 
 /// Bytes of the staging area: heads of a whole batch, and small bodies.
 const STAGE_BYTES: usize = 16 << 10;
 
-/// The vector of one send. Heads and tails are copied together, so that frames without bodies leave
-/// as one piece; bodies are sent from where they are.
+/// The vector of one send. Heads and tails are copied together, so that frames without bodies are
+/// one piece. Bodies are sent from where they are.
 pub(crate) struct SendBlock {
     pub(crate) header: libc::msghdr,
     /// `pieces[..count]` is the vector; [`PIECES_MAX`] suffice for a head and a body each, as a tail
@@ -31,13 +31,13 @@ pub(crate) struct SendBlock {
     stage: [u8; STAGE_BYTES],
     /// `staged ≤ STAGE_BYTES`
     staged: usize,
-    /// The last piece is the end of the stage, so the next head may extend it.
+    /// `true` if the last piece is the end of the stage, so that the next head may extend it.
     open: bool,
-    /// Bytes of all pieces.
+    /// Total bytes of the pieces.
     pub(crate) bytes: usize,
-    /// Frames taken.
+    /// Number of frames in the vector.
     pub(crate) frames: usize,
-    /// The sealed records of a send over TLS, once the vector has been used for one.
+    /// The sealed records of a TLS send, kept once the vector has been used for TLS.
     sealed: Option<Box<Stage>>,
     /// The vector is that of the sealed records.
     is_sealed: bool,
@@ -74,14 +74,14 @@ impl SendBlock {
         self.is_sealed = false;
     }
 
-    /// Appends the frame if the send still takes it; its body must stay where it is until the send
-    /// has ended.
+    /// Appends the frame if it fits into the send; its body must stay in place until the send has
+    /// ended.
     #[inline]
     pub(crate) fn append(&mut self, frame: &Frame) -> bool {
         self.append_rest(frame, 0)
     }
 
-    /// Appends the rest of a frame whose first `gone` bytes have left already.
+    /// Appends the rest of a frame whose first `gone` bytes were sent already.
     #[inline(always)]
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
         let (head, body, tail) = (frame.head.bytes(), frame.body(), frame.head.tail());
@@ -108,7 +108,7 @@ impl SendBlock {
         true
     }
 
-    /// Makes the vector that of queued frames as sealed records, as many as one send takes.
+    /// Fills the vector with queued frames as sealed TLS records, as many as fit into one send.
     ///
     /// # Errors
     /// Fails if the connection cannot go on.
@@ -156,7 +156,7 @@ impl SendBlock {
         self.bytes += len;
     }
 
-    /// Returns the sealed records, which are empty unless the vector is of such.
+    /// Returns the sealed records; empty if the vector has none.
     pub(crate) fn sealed_bytes(&self) -> &[u8] {
         match &self.sealed {
             Some(sealed) if self.is_sealed => sealed.bytes(),

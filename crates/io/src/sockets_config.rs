@@ -5,13 +5,13 @@ use crate::TcpOptions;
 /// Sizes and options of a worker's sockets. Every number is a maximum, allocated at start.
 #[derive(Debug)]
 pub struct SocketsConfig {
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
     /// Receive buffers; a power of two.
     pub receive_buffers: usize,
     /// Bytes of each receive buffer.
     pub receive_buffer_bytes: usize,
-    /// Frames that wait to be sent, over all connections.
+    /// Maximum number of frames queued for sending, over all connections.
     pub frames_max: usize,
     /// Socket options.
     pub tcp: TcpOptions,

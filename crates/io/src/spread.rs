@@ -1,4 +1,5 @@
-//! Spreading new connections evenly over workers, and the way of sockets that change hands.
+//! The even distribution of new connections over workers, and the path of sockets that move between
+//! workers.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,36 +12,35 @@ use crate::Waker;
 use crate::rack::{Rack, Shelved};
 use crate::tls::Secured;
 
-/// The most sockets that a worker gives away at a time, each of which has a place on the rack.
+/// Maximum number of sockets that a worker has given away and that are still on the rack.
 const GIVEN_MAX: usize = 256;
 
-/// The most sockets on the rack to which those of other processes are added.
+/// Maximum number of sockets on the rack, counting those from other processes.
 const LANDING_MAX: usize = 4096;
 
-/// Gives each new connection to the worker that has the fewest, whichever accepted it. (Leaving it
-/// to the kernel's hash, `SO_REUSEPORT`, would leave it to chance.)
+/// Gives each new connection to the worker that has the fewest, whichever accepted it. (The
+/// kernel's hash, `SO_REUSEPORT`, would distribute them at random.)
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
-    /// The desk of the hand-over thread, which is no worker but takes sockets out of the rack for
-    /// another process.
+    /// The desk of the hand-over thread, which takes sockets from the rack for another process.
     hand_over: Desk,
-    /// The workers that new connections go to, a bit for each.
+    /// The workers that get new connections, a bit for each.
     open_to: AtomicU64,
-    /// Connections of all workers and of the hand-over thread, and how many there may be.
+    /// Connections of all workers and of the hand-over thread, and their maximum number.
     total: AtomicUsize,
     connections_max: AtomicUsize,
-    /// Sockets that are between two workers, by their tickets.
+    /// Sockets on their way between two workers, by their tickets.
     rack: Rack,
 }
 
-/// The part of a worker that other threads may touch.
+/// The part of a worker's state that other threads may access.
 #[derive(Debug, Default)]
 struct Desk {
     connections: AtomicUsize,
-    /// `true` if connections have arrived. Spares the worker a look at the queue in every turn.
+    /// `true` if connections have arrived. Saves the worker a look at the queue in every turn.
     has_arrivals: AtomicBool,
-    /// The queue of its arrivals and its waker, once its thread runs.
+    /// The queue of the worker's arrivals and its waker, once its thread runs.
     reach: OnceLock<(Sender<Arrival>, Waker)>,
 }
 
@@ -49,18 +49,18 @@ struct Desk {
 pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
     pub(crate) listener: ListenerId,
-    /// The keys of a connection over TLS.
+    /// The keys of a TLS connection.
     pub(crate) secured: Option<Box<Secured>>,
 }
 
-/// Says that a connection is closed because there are as many as may be.
+/// Logs that a connection is closed because the maximum is reached.
 pub(crate) fn turned_away() {
     Happening::RefusedFull.count();
     tracing::warn!("connection refused: this server has its maximum of connections");
 }
 
 impl Spread {
-    /// Returns a spread over so many workers.
+    /// Returns a distribution over so many workers.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {
@@ -73,22 +73,22 @@ impl Spread {
         })
     }
 
-    /// Lets new connections go to the workers whose bits are set only; if there is none, to all.
+    /// Restricts new connections to the workers whose bits are set, or to all if none is set.
     pub fn open_to(&self, workers: u64) {
         self.open_to.store(workers, Ordering::Relaxed);
     }
 
-    /// Lets no more connections in than this, over all workers.
+    /// Sets the maximum number of connections over all workers.
     pub fn bound(&self, connections_max: usize) {
         self.connections_max.store(connections_max, Ordering::Relaxed);
     }
 
-    /// Connections of each worker, arrivals included.
+    /// Returns the connections of each worker, with those on their way to it.
     pub fn connections(&self) -> Vec<usize> {
         self.workers.iter().map(|desk| desk.connections.load(Ordering::Relaxed)).collect()
     }
 
-    /// Makes `worker` reachable, and returns the queue of the connections that others accept for
+    /// Makes `worker` reachable, and returns the queue of connections that other workers accept for
     /// it. Called once by the worker's thread, before its first turn.
     pub(crate) fn register(&self, worker: usize, waker: Waker) -> Receiver<Arrival> {
         let (arrivals, inbox) = channel();
@@ -97,8 +97,8 @@ impl Spread {
         inbox
     }
 
-    /// Counts a new connection to the least loaded worker, which it is; `None`: there are as many as may
-    /// be, whichever workers have them.
+    /// Counts a new connection for the least loaded worker, and returns that worker; `None` if the
+    /// maximum is reached.
     pub(crate) fn let_in(&self) -> Option<usize> {
         if self.total.fetch_add(1, Ordering::Relaxed)
             >= self.connections_max.load(Ordering::Relaxed)
@@ -109,13 +109,13 @@ impl Spread {
         Some(self.least_loaded())
     }
 
-    /// Counts a connection that comes from another process, which has let it in.
+    /// Counts a connection that comes from another process, which has admitted it.
     fn place(&self) -> usize {
         self.total.fetch_add(1, Ordering::Relaxed);
         self.least_loaded()
     }
 
-    /// Counts a connection to the worker that has the fewest, of those that run.
+    /// Counts a connection for the running worker that has the fewest, and returns that worker.
     fn least_loaded(&self) -> usize {
         let starts = |desk: &Desk| desk.reach.get().is_none();
         let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Spread {
         worker
     }
 
-    /// Hands a connection, placed on `worker`, over to it.
+    /// Sends a connection that was counted for `worker` to it.
     pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
         let desk = &self.workers[worker];
         let (arrivals, waker) =
@@ -149,7 +149,7 @@ impl Spread {
         has.load(Ordering::Acquire) && has.swap(false, Ordering::AcqRel)
     }
 
-    /// Takes the socket of a connection that goes from a worker to another.
+    /// Puts the socket of a connection that moves to another worker onto the rack.
     pub(crate) fn shelve(
         &self,
         socket: OwnedFd,
@@ -182,21 +182,21 @@ impl Spread {
         Ok((ticket, worker))
     }
 
-    /// Lets go of a connection that the hand-over thread had and that is another process's now: its
-    /// socket is closed here.
+    /// Closes the socket of a connection that the hand-over thread had and that now belongs to
+    /// another process.
     pub fn let_go(&self, shelved: Shelved) {
         drop(shelved);
         self.gone(self.hand_over_number());
     }
 
-    /// Throws away the socket of a connection that nobody has room for.
+    /// Closes the socket of a connection for which no worker has room.
     pub fn discard(&self, ticket: Ticket) {
         if let Some(shelved) = self.rack.take(ticket) {
             self.gone(shelved.counted);
         }
     }
 
-    /// Gives a socket to a worker, or to the hand-over thread.
+    /// Takes a socket from the rack for a worker, or for the hand-over thread.
     ///
     /// # Panics
     /// Panics if the socket was given away already.
@@ -206,13 +206,13 @@ impl Spread {
         Shelved { counted: worker, ..shelved }
     }
 
-    /// Takes a socket back from a worker, or the hand-over thread, that found no place for it.
+    /// Puts a socket back onto the rack for which a worker or the hand-over thread had no room.
     pub fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
         self.rack.put(ticket, shelved);
     }
 
-    /// Counts a connection there first, then here no more: [`has_any`](Spread::has_any) misses
-    /// none.
+    /// Moves the count of a connection to another worker. The connection counts there first, so
+    /// that [`has_any`](Spread::has_any) never misses it.
     fn recount(&self, from: usize, to: usize) {
         self.desk(to).connections.fetch_add(1, Ordering::SeqCst);
         self.desk(from).connections.fetch_sub(1, Ordering::SeqCst);
@@ -231,7 +231,7 @@ impl Spread {
         self.workers.get(number).unwrap_or(&self.hand_over)
     }
 
-    /// Counts a connection of `worker` no more.
+    /// Counts a closed connection of `worker` off.
     pub(crate) fn gone(&self, worker: usize) {
         self.desk(worker).connections.fetch_sub(1, Ordering::Relaxed);
         self.total.fetch_sub(1, Ordering::Relaxed);

@@ -1,11 +1,10 @@
-//! Memory that the allocator keeps in case it is needed again.
+//! Memory that the allocator keeps for later allocations.
 
 // UNSAFETY: calls a function of the C library.
 #![allow(unsafe_code)]
 
-/// Gives the memory back to the system that the allocator keeps and nobody uses. Threads that allocate
-/// meanwhile may wait for some milliseconds. Does nothing with allocators other than that of the GNU C
-/// library.
+/// Returns the allocator's unused memory to the system. Threads that allocate meanwhile may wait
+/// for some milliseconds. Does nothing with allocators other than that of the GNU C library.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: any thread may call the function at any time; it changes only memory that is free.

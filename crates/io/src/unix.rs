@@ -1,4 +1,4 @@
-//! Unix sockets that listen: their files, and what earlier servers left of them.
+//! Listening Unix sockets: their files, and files left by earlier servers.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -15,30 +15,30 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::{Error, UnixPath};
 
-/// Tries to bind a socket that answers, and the pause between them: the kernel takes a server's
-/// ring apart, and lets go of its listeners, a moment after a killed server is gone.
+/// Attempts to bind a socket that still answers, and the pause between them. The kernel frees the
+/// listeners of a killed server a moment after its end, with its ring.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The file of a listening socket, which goes when the listener does.
+/// The file of a listening socket, removed together with the listener.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: UnixPath,
-    /// Device and inode: a file that somebody else put there meanwhile stays.
+    /// Device and inode, so that a file put there by others meanwhile is kept.
     identity: (u64, u64),
     /// `true` if another process has the socket, so that its file stays.
     stays: Arc<AtomicBool>,
 }
 
 impl SocketFile {
-    /// Returns the file that is there now; `None` if there is none.
+    /// Returns the file at the path; `None` if there is none.
     pub(crate) fn of(path: &UnixPath) -> Option<SocketFile> {
         let found = fs::symlink_metadata(path.as_path()).ok()?;
         let (path, identity) = (path.clone(), identity(&found));
         Some(SocketFile { path, identity, stays: Arc::default() })
     }
 
-    /// Gives it other permissions, if it is the same still.
+    /// Sets the file's permissions, unless it was replaced.
     pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Error> {
         let path = self.path.as_path();
         if !fs::symlink_metadata(path).is_ok_and(|found| identity(&found) == self.identity) {
@@ -48,7 +48,7 @@ impl SocketFile {
         set.map_err(|e| Error::system(format!("cannot set the permissions of {}", self.path), e))
     }
 
-    /// Returns a flag for later: when set, the file stays although this value goes.
+    /// Returns a flag that, when set, keeps the file after this value is dropped.
     pub(crate) fn stays(&self) -> Arc<AtomicBool> {
         self.stays.clone()
     }
@@ -68,8 +68,8 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Returns a socket that listens on `path`, whose file has the permissions `mode`. What a dead
-/// server left at `path` is replaced; anything else there is not touched.
+/// Returns a socket that listens on `path`, whose file has the permissions `mode`. A socket left by
+/// a dead server at `path` is replaced; any other file is kept, which is an error.
 ///
 /// # Errors
 /// Says what is in the way.
@@ -119,11 +119,11 @@ fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// The occupant of a path that is taken.
+/// The kind of socket at a path that is in use.
 enum Occupant {
-    /// A socket that nobody listens on any more.
+    /// A socket without a listener.
     Nobody,
-    /// A socket that somebody listens on.
+    /// A socket with a listener.
     Server,
 }
 
@@ -159,13 +159,13 @@ fn remove_stale(path: &UnixPath) -> Result<(), Error> {
 }
 
 /// The right to replace files of a directory: of two servers that start at the same time, one must
-/// not take the other's new socket for a dead one. Held by a lock on the directory, so that no file
-/// is left behind.
+/// not take the other's new socket for a dead one. It is a lock on the directory, so that no lock
+/// file is left behind.
 struct Turn(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
 
 impl Turn {
-    /// Waits for it, but not for ever: it only guards against a race, and others may lock what they
-    /// can read.
+    /// Takes the right, waiting for a limited time: it only guards against a race, and other
+    /// programs may lock a directory that they can read.
     fn take(path: &Path) -> Turn {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else {

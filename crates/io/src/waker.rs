@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;
 
-/// Ends the wait of the worker whose ring it came from. Cheap to clone; a wake while the worker is
-/// awake, or a second one before it looked, costs no system call.
+/// A handle that ends a worker's wait from another thread. Clones are cheap. A wake of a running
+/// worker, or a second wake before it has noticed the first, costs no system call.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -18,9 +18,9 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     fd: OwnedFd,
-    /// A wake is on its way; cleared by the worker when it looks.
+    /// `true` if a wake was sent that the worker has not noticed.
     pending: AtomicBool,
-    /// The worker has looked at a wake; cleared when somebody asks.
+    /// `true` if the worker has noticed a wake since the last [`was_woken`](Waker::was_woken).
     seen: AtomicBool,
 }
 
@@ -45,8 +45,8 @@ impl Waker {
         }
     }
 
-    /// Takes note of a wake: the worker calls this when the descriptor became readable, before it
-    /// looks for its reason.
+    /// Clears a wake. The worker calls this when the descriptor became readable, before it searches
+    /// for the reason.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
         // A swap, so that what was done before a wake that found `pending` set is seen after this.

@@ -17,8 +17,8 @@ pub(super) struct Alignment {
 pub(super) const BUFFERED: Alignment = Alignment { memory: 1, offset: 512 };
 
 /// Returns the alignment that direct I/O on this descriptor (opened with `O_DIRECT`) needs, or
-/// `None` where the file system takes the flag but cannot do it. Kernels or file systems that do
-/// not tell are tried out.
+/// `None` if the file system accepts the flag without support. The alignment is found by trial if
+/// the kernel or the file system does not report it.
 pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let told = told.filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
@@ -35,7 +35,7 @@ pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     }
 }
 
-/// Tells whether a direct read of that many bytes, aligned to no more, works.
+/// Returns whether a direct read with this size and alignment works.
 fn reads(file: &OwnedFd, bytes: usize) -> bool {
     let mut memory = vec![0_u8; 4 * bytes];
     // The first multiple of `bytes` that is no multiple of twice that.

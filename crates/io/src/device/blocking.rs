@@ -1,4 +1,4 @@
-//! Reads and writes of a file that block, for what happens before a device serves and after.
+//! Blocking reads and writes of a file, for work before a device serves and after.
 
 use contract::{Buf, REQUEST_BYTES_MAX, SizeClass, Status};
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use super::file::FileVolume;
 use super::flight::status_of;
 use crate::{Error, carve};
 
-/// A file or block device, read and written by calls that block. Offsets and lengths are multiples of
+/// A file or block device with blocking reads and writes. Offsets and lengths are multiples of
 /// [`FileVolume::granularity_bytes`].
 #[derive(Debug)]
 pub struct Blocking {
@@ -31,7 +31,7 @@ impl Blocking {
         &self.volume
     }
 
-    /// Reads from a byte on. Bytes behind the end of the file are zero.
+    /// Reads from a byte offset. Bytes behind the end of the file are zero.
     ///
     /// # Errors
     /// The status that a request would end with.

@@ -1,4 +1,4 @@
-//! The identity of a disk: what stays the same when its name in `/dev` becomes another one.
+//! The identity of a disk: a value that stays the same when its name in `/dev` changes.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,8 @@ use super::file::FileVolume;
 const IDENTITIES: [&str; 6] =
     ["wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid"];
 
-/// Returns the identity of a volume's disk, as the kernel tells it, with `-partN` behind it for a
-/// partition. Returns `None` for a regular file, and for a disk that the kernel tells no identity
-/// of.
+/// Returns the kernel's identity of a volume's disk, followed by `-partN` for a partition. Returns
+/// `None` for a regular file, and for a disk without an identity.
 pub fn disk_identity(volume: &FileVolume) -> Option<String> {
     let status = fstat(&volume.shared.file).ok()?;
     if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
@@ -23,7 +22,7 @@ pub fn disk_identity(volume: &FileVolume) -> Option<String> {
     identity(Path::new("/sys"), (major(status.st_rdev), minor(status.st_rdev)))
 }
 
-/// Returns the identity of a block device by its numbers, in this sysfs.
+/// Returns the identity of a block device with these numbers, in the given sysfs.
 fn identity(sys: &Path, (major, minor): (u32, u32)) -> Option<String> {
     let at = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
     let partition = word(&at.join("partition"));
@@ -32,8 +31,8 @@ fn identity(sys: &Path, (major, minor): (u32, u32)) -> Option<String> {
     Some(partition.map_or(found.clone(), |number| format!("{found}-part{number}")))
 }
 
-/// Reads a file of sysfs as one word: identities of ATA disks are padded with spaces. Characters
-/// that separate the parts of a device's specification are replaced, too.
+/// Reads a file of sysfs as one word, without the spaces that pad identities of ATA disks.
+/// Characters that separate the parts of a device's specification are replaced.
 fn word(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -43,8 +43,8 @@ impl Default for FileOptions {
     }
 }
 
-/// A file or block device, opened and locked; clones are the same. Each worker opens its queue to
-/// it: [`FileQueue`](super::FileQueue) or [`ThreadedQueue`](super::ThreadedQueue).
+/// An open and locked file or block device; clones share it. Each worker opens a queue to it:
+/// [`FileQueue`](super::FileQueue) or [`ThreadedQueue`](super::ThreadedQueue).
 #[derive(Clone, Debug)]
 pub struct FileVolume {
     pub(super) shared: Arc<Shared>,
@@ -54,41 +54,41 @@ pub struct FileVolume {
 pub(super) struct Shared {
     pub(super) file: OwnedFd,
     pub(super) geometry: Geometry,
-    /// Blocks of the file, which may grow; those of `geometry` are what it had when it was opened.
+    /// Present size of the file in blocks; `geometry` has the size at its opening.
     pub(super) blocks: AtomicU64,
     pub(super) alignment: Alignment,
     pub(super) is_block_device: bool,
     tears_blocks: bool,
     notes: Vec<String>,
     pub(super) journal: Option<Journal>,
-    /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
+    /// The methods of zeroing that the file refused, as bits, so that each is tried once.
     pub(super) refused_zeroing: AtomicU8,
-    /// Set when the file has refused synchronous writes, so that each write needs a sync of its
+    /// `true` if the file has refused synchronous writes, so that each write needs a sync of its
     /// own.
     pub(super) refused_dsync: AtomicBool,
 }
 
 impl Shared {
-    /// Blocks of the file now.
+    /// Returns the present size of the file in blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
     }
 }
 
-/// A file that is open, before anything is known of it.
+/// An open file before its examination.
 struct Opened {
     file: OwnedFd,
     alignment: Alignment,
-    /// The file was just made.
+    /// `true` if the file was just created.
     missing: bool,
-    /// The journal that another process has passed on; or that there is none.
+    /// The journal that another process has passed on: `Some(None)` if it has none.
     journal: Option<Option<OwnedFd>>,
 }
 
 impl FileVolume {
-    /// Opens `path`. A file that is missing or empty is made `size` bytes large (sparse, its
-    /// directories too); without a size, and where an existing one is smaller than `size`, that is
-    /// an error. A larger one is used whole.
+    /// Opens `path`. A missing or empty file is created with `size` bytes (sparse, with its
+    /// directories). Without a size, or if an existing file is smaller than `size`, that is an
+    /// error. A larger file is used whole.
     ///
     /// # Errors
     /// Says what is wrong with the path, and what to do: missing, too small, no file, in use by
@@ -110,9 +110,9 @@ impl FileVolume {
         FileVolume::of(path, size, options, opened, notes)
     }
 
-    /// Opens what another process has open and passes on, with its lock: the file, and its journal if
-    /// it has one, as [`files`](FileVolume::files) gave them. That process's atomic writes have to
-    /// have ended when this one's begin.
+    /// Opens a file that another process passes on with its lock: the descriptors of the file and
+    /// of its journal, if it has one, as [`files`](FileVolume::files) returned them. That process's
+    /// atomic writes must have ended before this one's begin.
     ///
     /// # Errors
     /// As [`open`](FileVolume::open); and when `path` is another file by now.
@@ -216,26 +216,26 @@ impl FileVolume {
         Geometry { blocks: self.shared.blocks(), ..self.shared.geometry }
     }
 
-    /// Returns the bytes that ranges must be multiples of; `flash::Exclusive::with_granularity`
-    /// serves what is finer.
+    /// Returns the granularity in bytes, of which all ranges must be multiples;
+    /// `flash::Exclusive::with_granularity` serves finer requests.
     pub fn granularity_bytes(&self) -> usize {
         self.shared.alignment.offset
     }
 
-    /// Tells whether a read beside a write of the same block may find a part of the block old and a
-    /// part new, so that queues need the locks of `flash::RangeLocks::for_tearing`. Always the case
-    /// where nothing is known of the medium, or the page cache stands between.
+    /// Returns whether a read beside a write of the same block may find a part of the block old and
+    /// a part new, so that queues need the locks of `flash::RangeLocks::for_tearing`. True for
+    /// unknown media, and with the page cache.
     pub fn tears_blocks(&self) -> bool {
         self.shared.tears_blocks
     }
 
-    /// Returns notes for the operator, such as that the page cache cannot be avoided.
+    /// Returns notes for the operator, for example that the page cache cannot be bypassed.
     pub fn notes(&self) -> &[String] {
         &self.shared.notes
     }
 }
 
-/// Returns whether a path names a block device; notes where it is a file in the place of a disk.
+/// Returns whether a path names a block device, and notes a regular file below `/dev`.
 ///
 /// # Errors
 /// Fails if it is neither a file nor a block device.
@@ -331,7 +331,7 @@ fn failed(what: &str, path: &Path, errno: Errno) -> Error {
     Error::system(format!("cannot {what} {}", path.display()), errno)
 }
 
-/// Returns the error for a file that has fewer bytes than were asked for.
+/// Returns the error for a file that is smaller than requested.
 pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
     Error::new(format!(
         "{} holds {bytes} bytes, fewer than the {size} that were asked for; remove it, or leave the size \
@@ -340,7 +340,7 @@ pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
     ))
 }
 
-/// Opens the file past the page cache, or through it where that must be.
+/// Opens the file with direct I/O, or through the page cache if necessary.
 fn open_aligned(
     path: &Path,
     options: FileOptions,
@@ -398,13 +398,12 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
-/// Tries to lock a file, each followed by a pause: together as long as a server that is about to
-/// end may take.
+/// Attempts to lock a file, with pauses that add up to the time that an ending server may take.
 const LOCK_TRIES: u32 = 150;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries to lock a file whose holder is gone already: the kernel takes a killed server's ring
-/// apart, and with it all operations in flight, some seconds after the process has ended.
+/// Attempts to lock a file whose holder has ended already: the kernel takes some seconds to free a
+/// killed server's ring and its operations in flight.
 const LOCK_TRIES_OF_THE_DEAD: u32 = 1500;
 
 /// Takes the advisory lock that keeps two servers from writing to one file.
@@ -431,9 +430,9 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
-/// Tells whether the process that locked the file has ended, as far as `/proc/locks` shows. A process
-/// that replaces itself by a program (`execve(2)`) has ended in this sense: what it had open is taken
-/// apart as that of a killed one.
+/// Returns whether the process that locked the file has ended, as far as `/proc/locks` shows. This
+/// includes a process that has replaced its program (`execve(2)`), since its files are closed as
+/// after a kill.
 fn holder_is_gone(file: &OwnedFd) -> bool {
     let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
         return false;
@@ -467,7 +466,7 @@ fn sync_directory(path: &Path) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot sync the directory {}", parent.display()), e))
 }
 
-/// Returns the file's size, after making a new file as large as was asked.
+/// Returns the file's size, after enlarging a new file to the requested size.
 fn settle_size(
     file: &OwnedFd,
     path: &Path,

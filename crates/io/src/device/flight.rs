@@ -1,8 +1,8 @@
 //! A request on its way through the kernel, over a ring or a pool of threads.
 //!
-//! A request may take several system calls: short transfers go on, refused ones fall back, forced
-//! unit access may need a sync. [`Flight::operation`] says the next call, [`Flight::advance`] takes
-//! its result.
+//! A request may take several system calls: short transfers continue, refused calls fall back to
+//! others, forced unit access may need a sync. [`Flight::operation`] returns the next call,
+//! [`Flight::advance`] takes its result.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use super::file::Shared;
 use super::journal::{HEADER_BYTES, Journal, JournalSlot};
 
-/// Calls that may ask to be repeated before a request is given back with `Retry`.
+/// Repeated calls after which a request is completed with `Retry`.
 const REPEATS_MAX: u8 = 100;
 
-/// Zeroes to write where a file can do no better.
+/// Zeroes to write to a file that has no better method.
 pub(super) static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 #[repr(align(4096))]
@@ -29,11 +29,11 @@ pub(super) struct Flight {
     pub(super) slot: Slot,
     pub(super) command: Command,
     pub(super) buf: Option<Buf>,
-    /// Bytes of the range that are done.
+    /// Bytes of the range that are completed.
     progress: u64,
     step: Step,
     repeats: u8,
-    /// The place in the journal of an atomic write, from its first step to its last.
+    /// The slot of an atomic write in the journal, from its first step to its last.
     journal: Option<JournalSlot>,
     /// The status with which a journaled write ends once its record is cleared.
     outcome: Status,
@@ -46,22 +46,22 @@ enum Step {
     Transfer,
     /// Making the range zero.
     Zero(Zeroing),
-    /// Making what was done durable. The last step, but for the clearing of the journal.
+    /// A sync of the transferred data; the last step except for clearing the journal.
     Sync,
     /// The write of a record in the journal.
     Journal(Record),
 }
 
-/// The life of a record, around the transfer in place.
+/// The steps of a journal record, around the transfer in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Record {
-    /// Waiting for a slot; whoever finishes an atomic write ends this.
+    /// Waiting for a slot. The end of another atomic write ends the step.
     Await,
-    /// Writing the data.
+    /// Writing the data to the journal.
     Payload,
-    /// Writing the header behind it.
+    /// Writing the header to the journal.
     Header,
-    /// Making both durable. The transfer in place and its sync follow.
+    /// Syncing data and header. The transfer in place and its sync follow.
     Sync,
     /// Writing an empty header, durably.
     Clear,
@@ -69,10 +69,10 @@ enum Record {
     ClearSync,
 }
 
-/// Ways to make a range zero.
+/// Methods of zeroing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zeroing {
-    /// Giving the space back.
+    /// Deallocating the space.
     Punch = 1,
     /// Telling the file system.
     ZeroRange = 2,
@@ -80,7 +80,7 @@ enum Zeroing {
     Write = 4,
 }
 
-/// A system call, and the file it is made on.
+/// A system call, and the file that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) target: Target,
@@ -102,7 +102,7 @@ pub(super) enum Operation {
     Write { offset: u64, at: usize, bytes: usize, dsync: bool },
     /// Write the journal slot's header, durably if `dsync`.
     WriteHeader { offset: u64, dsync: bool },
-    /// Write so many of [`ZEROES`].
+    /// A write of so many of [`ZEROES`].
     WriteZeroes { offset: u64, bytes: usize },
     /// `fallocate`.
     Allocate { mode: FallocateFlags, offset: u64, bytes: u64 },
@@ -111,7 +111,7 @@ pub(super) enum Operation {
 }
 
 impl Flight {
-    /// Begins a request; `Err` is the completion of a request that cannot be served at all.
+    /// Begins a request; `Err` is the completion of a request that cannot be served.
     pub(super) fn start(submission: Submission, shared: &Shared) -> Result<Flight, Completion> {
         shared.assert_aligned(&submission);
         let Submission { slot, command, buf } = submission;
@@ -144,8 +144,8 @@ impl Flight {
         Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
     }
 
-    /// Tells whether [`call`](Flight::call) may be asked; returns false while all slots of the
-    /// journal are in use.
+    /// Returns whether [`call`](Flight::call) may be called; false while all slots of the journal
+    /// are in use.
     pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
         if self.step != Step::Journal(Record::Await) {
             return true;
@@ -157,7 +157,7 @@ impl Flight {
         self.journal.is_some()
     }
 
-    /// Returns the system call to make now.
+    /// Returns the next system call.
     pub(super) fn call(&self, shared: &Shared) -> Call {
         match self.step {
             Step::Journal(record) => {
@@ -215,8 +215,8 @@ impl Flight {
         }
     }
 
-    /// Takes the call's result: not negative, or minus an error number. Returns how the request
-    /// ended, or `None` when it takes another call.
+    /// Takes the call's result: not negative, or a negated error number. Returns the request's
+    /// status if it has ended, or `None` if it needs another call.
     pub(super) fn advance(&mut self, result: i32, shared: &Shared) -> Option<Status> {
         if result < 0 {
             let status = self.fall_back(Errno::from_raw_os_error(-result), shared)?;
@@ -243,9 +243,9 @@ impl Flight {
         self.succeed()
     }
 
-    /// Moves on behind a transfer of `count` bytes; false when nothing was transferred, because the
-    /// file became shorter beneath us. The next call must be aligned again, so what ends within a
-    /// granule is repeated.
+    /// Advances past a transfer of `count` bytes. Returns `false` if nothing was transferred,
+    /// because the file was shortened meanwhile. A transfer that ends within a granule is repeated
+    /// from its beginning, since the next call must be aligned.
     fn go_on(&mut self, count: u64, shared: &Shared) -> bool {
         let granule = shared.alignment.offset as u64;
         let end = self.progress + count;
@@ -292,7 +292,7 @@ impl Flight {
         shared.journal().seal(slot, range, data);
     }
 
-    /// Ends the request, or clears its record first.
+    /// Ends the request, or clears its journal record first.
     fn succeed(&mut self) -> Option<Status> {
         let Some(slot) = &mut self.journal else { return Some(Status::Ok) };
         slot.clear();
@@ -300,8 +300,8 @@ impl Flight {
         None
     }
 
-    /// Takes the step that follows an error. A record whose clearing fails breaks the volume:
-    /// writes end until a restart has dealt with it.
+    /// Takes the step that follows an error. A failure to clear a record breaks the volume: writes
+    /// are refused until a restart has recovered it.
     fn fail(&mut self, status: Status, shared: &Shared) -> Option<Status> {
         match (self.step, &mut self.journal) {
             (Step::Journal(Record::Clear | Record::ClearSync), _) => {
@@ -318,7 +318,7 @@ impl Flight {
         }
     }
 
-    /// Ends the request; its slot in the journal is free again.
+    /// Ends the request, and frees its slot of the journal.
     pub(super) fn complete(self, status: Status, shared: &Shared) -> Completion {
         if let Some(slot) = self.journal {
             shared.journal().give(slot);
@@ -326,7 +326,7 @@ impl Flight {
         Completion { slot: self.slot, status, buf: self.buf }
     }
 
-    /// Returns the header of its slot in the journal.
+    /// Returns the header of the request's slot in the journal.
     pub(super) fn journal_header(&self) -> &[u8] {
         self.journal.as_ref().expect("a slot was taken").header.bytes()
     }
@@ -335,13 +335,13 @@ impl Flight {
         self.command.range().map_or(0, |range| u64::from(range.blocks) * BLOCK_BYTES as u64)
     }
 
-    /// Tells whether the write itself makes the data durable.
+    /// Returns whether the write itself makes the data durable.
     fn is_forced_with_write(&self, shared: &Shared) -> bool {
         let refused = shared.refused_dsync.load(Ordering::Relaxed);
         self.is_forced() && self.journal.is_none() && !refused
     }
 
-    /// Tells whether the data must be durable before the reply.
+    /// Returns whether the data must be durable before the reply.
     fn is_forced(&self) -> bool {
         matches!(
             self.command,
@@ -378,7 +378,7 @@ impl Flight {
 }
 
 impl Shared {
-    /// Returns the file that a call is made on.
+    /// Returns the file that a call uses.
     pub(super) fn target(&self, target: Target) -> BorrowedFd<'_> {
         match target {
             Target::Data => self.file.as_fd(),
@@ -390,7 +390,8 @@ impl Shared {
         self.journal.as_ref().expect("only a volume with a journal takes large atomic writes")
     }
 
-    /// Tells whether writes must end, because a restart would put an older record over them.
+    /// Returns whether writes are refused, because a restart would overwrite them with an older
+    /// record.
     pub(super) fn is_broken(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.broken.load(Ordering::Relaxed))
     }
@@ -406,7 +407,7 @@ impl Shared {
         allowed.unwrap_or(Zeroing::Write)
     }
 
-    /// Panics unless the submission is what the contract and this volume's granularity promise.
+    /// Panics unless the submission keeps the contract and this volume's granularity.
     fn assert_aligned(&self, submission: &Submission) {
         let Submission { command, buf, .. } = submission;
         if let Some(range) = command.range() {
@@ -427,7 +428,7 @@ impl Shared {
     }
 }
 
-/// Returns the status that tells the sender of a request about an error number of the file.
+/// Returns the status for the sender of a request after this error number of the file.
 pub(super) fn status_of(errno: Errno) -> Status {
     match errno {
         Errno::IO | Errno::REMOTEIO | Errno::NODATA | Errno::ILSEQ => Status::MediaError,

@@ -1,5 +1,5 @@
-//! A forecast of what opening a file would report, without opening the file for good: nothing is
-//! made and no lock is taken.
+//! A forecast of what opening a file would report, without opening it for use: no file is created
+//! and no lock is taken.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -14,9 +14,9 @@ use super::missing;
 use crate::Error;
 
 impl FileVolume {
-    /// Returns the bytes that [`open`](FileVolume::open) would find or make at `path`; `None` for a
-    /// block device, whose size is known when it is open. Whether another server has it is not
-    /// known.
+    /// Returns the size in bytes that [`open`](FileVolume::open) would find or create at `path`;
+    /// `None` for a block device, whose size only opening shows. Does not detect another server's
+    /// lock.
     ///
     /// # Errors
     /// As `open`.
@@ -54,7 +54,7 @@ impl FileVolume {
     }
 }
 
-/// Tells whether a file that is not there can be made, with its directories.
+/// Returns whether a missing file can be created, with its directories.
 fn can_be_made(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);

@@ -1,12 +1,13 @@
 //! The journal that makes atomic writes survive a crash whole: `PATH.journal` beside the file.
 //!
-//! It has a few fixed slots. An atomic write puts its data into one, then a header with a checksum
-//! over both, makes them durable, writes the data in place, makes that durable, and clears the
-//! header durably before it is acknowledged (so an old record never overwrites newer data). Opening
-//! writes every whole record in place again; a torn record's data never began to go in place.
+//! It has a few fixed slots. An atomic write puts its data into a slot, then a header with a
+//! checksum over both, and makes them durable. Then it writes the data in place, makes that
+//! durable, and clears the header durably before the acknowledgement (so an old record never
+//! overwrites newer data). Opening writes every whole record in place again; the data of a torn
+//! record was not yet written in place.
 //!
-//! What is deliberately not here: ordering between overlapping atomic writes, which range locks
-//! above keep apart.
+//! Deliberately not here: the order of overlapping atomic writes, which range locks above keep
+//! apart.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -20,17 +21,17 @@ use rustix::io::Errno;
 
 use crate::{Error, carve};
 
-/// Slots of a journal: atomic writes at once, over all workers.
+/// Slots of a journal: the maximum number of simultaneous atomic writes, over all workers.
 pub(super) const SLOTS: usize = 4;
-/// Bytes of a header on the file; only the first [`RECORD_BYTES`] say something.
+/// Bytes of a header in the file; only the first [`RECORD_BYTES`] are used.
 pub(super) const HEADER_BYTES: usize = 4096;
 const RECORD_BYTES: usize = 48;
-/// Bytes of data that a slot holds, whatever the file's granule is (at most 64 KiB): the largest
-/// request, and what surrounds it in its first and last granule.
+/// Bytes of data in a slot: the largest request with the rest of its first and last granule, for
+/// any granule up to 64 KiB.
 pub(super) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * GRANULE_BYTES_MAX;
 /// The largest granule of a file with a journal.
 pub(super) const GRANULE_BYTES_MAX: usize = 64 << 10;
-/// Tells a journal and its layout.
+/// The bytes that identify a journal and its layout.
 const MAGIC: [u8; 8] = *b"nfjrnl01";
 
 /// An open journal.
@@ -42,12 +43,12 @@ pub(super) struct Journal {
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
     inode: u64,
-    /// Set when a record could not be cleared: nothing may be written any more, or a restart would
-    /// put the record's older data over it.
+    /// `true` if a record could not be cleared: no more writes are allowed, since a restart would
+    /// overwrite them with the record's older data.
     pub(super) broken: AtomicBool,
 }
 
-/// The right to one slot, with the memory of its header.
+/// The right to use one slot, with the memory of its header.
 #[derive(Debug)]
 pub(super) struct JournalSlot {
     index: usize,
@@ -55,19 +56,19 @@ pub(super) struct JournalSlot {
 }
 
 impl JournalSlot {
-    /// Returns the place of the slot's header in the journal, in bytes; the slot's data follows.
+    /// Returns the offset of the slot's header in the journal, in bytes; the slot's data follows.
     pub(super) fn offset(&self) -> u64 {
         offset_of(self.index)
     }
 
-    /// Makes the header say nothing.
+    /// Clears the header, so that it describes no record.
     pub(super) fn clear(&mut self) {
         self.header.zero_prefix(HEADER_BYTES);
     }
 }
 
-/// The place of a slot that is not in use. Whoever has taken the slot gives it back, so no thread
-/// waits for another.
+/// The place of an unused slot. A thread that takes the slot returns it later, so no thread waits
+/// for another.
 #[derive(Debug)]
 struct Place {
     is_free: AtomicBool,
@@ -91,7 +92,7 @@ impl Place {
         self.is_free.store(true, Ordering::Release);
     }
 
-    /// Exchanges what is here. Only for the thread that has taken the slot.
+    /// Exchanges the content of the place. Only for the thread that has taken the slot.
     fn exchange(&self, slot: Option<JournalSlot>) -> Option<JournalSlot> {
         let before = self.slot.try_enter(|here| std::mem::replace(here, slot));
         before.expect("a slot is one thread's")
@@ -103,8 +104,8 @@ fn offset_of(index: usize) -> u64 {
 }
 
 impl Journal {
-    /// Returns a journal that another process has open, and whose records are all cleared when this
-    /// one's first is written.
+    /// Returns a journal that another process has open. That process's records must all be cleared
+    /// before this process writes its first one.
     pub(super) fn adopt(file: OwnedFd, inode: u64) -> Result<Journal, Error> {
         let headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
         Ok(Journal::new(file, headers, inode, 1))
@@ -134,7 +135,7 @@ impl Journal {
         self.places[slot.index].give(slot);
     }
 
-    /// Fills the slot's header for these data of `range`.
+    /// Fills the slot's header for this data of `range`.
     pub(super) fn seal(&self, slot: &mut JournalSlot, range: Range, data: &[u8]) {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let record = Record { sequence, range, inode: self.inode };
@@ -165,7 +166,7 @@ impl Record {
         header[40..RECORD_BYTES].copy_from_slice(&u64::from(checksum).to_le_bytes());
     }
 
-    /// Reads a header, whose data nobody has checked yet.
+    /// Parses a header, whose data is not checked yet.
     fn parse(header: &[u8]) -> Option<Record> {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let range = Range::new(word(24), word(32) as u32);
@@ -173,7 +174,7 @@ impl Record {
         (header[..8] == MAGIC).then_some(record)
     }
 
-    /// Tells whether the header and its data belong together.
+    /// Returns whether the header and its data belong together.
     fn is_whole(header: &[u8], data: &[u8]) -> bool {
         u64::from(checksum(&header[..40], data)).to_le_bytes() == header[40..RECORD_BYTES]
     }
@@ -186,7 +187,7 @@ fn checksum(header: &[u8], data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// A file as recovery sees it: whole transfers, then a sync.
+/// A file with blocking transfers and syncs, for recovery.
 pub(super) struct Plain<'a> {
     pub(super) file: &'a OwnedFd,
     pub(super) path: &'a Path,
@@ -197,7 +198,7 @@ impl Plain<'_> {
         Error::system(format!("cannot {what} {}", self.path.display()), error)
     }
 
-    /// Reads until the buffer is full or the file ends; what lies behind its end is zero.
+    /// Reads until the buffer is full. Bytes behind the end of the file are zero.
     fn read(&self, mut data: &mut [u8], mut offset: u64) -> Result<(), Error> {
         while !data.is_empty() {
             match rustix::io::pread(self.file, &mut *data, offset) {
@@ -245,7 +246,7 @@ pub(super) fn path_of(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes the space of a whole journal, so that a full disk never fails half a record.
+/// Allocates the space of a whole journal, so that a full disk never stops half a record.
 pub(super) fn reserve(file: &OwnedFd) -> Result<(), Errno> {
     let bytes = offset_of(SLOTS);
     if rustix::fs::seek(file, SeekFrom::End(0))? >= bytes {
@@ -257,7 +258,7 @@ pub(super) fn reserve(file: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Tells whether the journal at this path has a record that was never cleared.
+/// Returns whether the journal at this path has a record that was not cleared.
 pub(super) fn has_records(path: &Path) -> bool {
     use std::os::unix::fs::FileExt;
     let Ok(file) = fs::File::open(path) else { return false };
@@ -268,8 +269,8 @@ pub(super) fn has_records(path: &Path) -> bool {
     })
 }
 
-/// Opens a journal whose file is open already, after writing in place what a crash has left in it.
-/// Returns it with the number of records that were written.
+/// Opens a journal from its open file, after writing the records that a crash has left in place.
+/// Returns it with the number of these records.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or a record belongs to another file.
@@ -329,7 +330,7 @@ pub(super) fn recover(
     Ok((Journal::new(journal, headers, inode, next), found.len()))
 }
 
-/// Returns the buffer for a record's data, made when the first record is seen.
+/// Returns the buffer for a record's data, allocated for the first record.
 fn recovery_buf(buf: &mut Option<Buf>) -> Result<&mut Buf, Error> {
     if buf.is_none() {
         *buf = carve(&[SizeClass { bytes: PAYLOAD_BYTES_MAX, count: 1 }])?.bufs.pop();

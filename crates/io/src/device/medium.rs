@@ -1,23 +1,24 @@
-//! The medium under a file, and whether the medium keeps blocks whole.
+//! The medium under a file, and whether it keeps blocks whole.
 //!
-//! A drive carries out each of its sectors whole, whoever reads it meanwhile. Memory does not: what copies
-//! into the page cache or a persistent-memory device may be overtaken by what copies out, in the middle of a
-//! block. Writers of a file exclude each other in the kernel, readers of most file systems do not exclude
-//! writers.
+//! A drive carries out each sector as a whole, even beside concurrent reads. Memory does not: a
+//! copy into the page cache or a persistent-memory device may be overtaken by a copy out of it in
+//! the middle of a block. The kernel excludes writers of a file from each other, but on most file
+//! systems not readers from writers.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
 
-/// `EXT4_SUPER_MAGIC` (of ext2 and ext3, too) and `XFS_SUPER_MAGIC`: direct I/O goes to the drive, for sure.
-/// Others take the flag and use the page cache (tmpfs), at times (btrfs), or go who knows where.
+/// `EXT4_SUPER_MAGIC` (also of ext2 and ext3) and `XFS_SUPER_MAGIC`, on which direct I/O certainly
+/// goes to the drive. Other file systems accept the flag and use the page cache, always (tmpfs) or
+/// at times (btrfs).
 const SEEN_TO_BE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
 
 /// The major number of RAM disks (`/dev/ram*`).
 const RAM_DISK_MAJOR: u32 = 1;
 
-/// Tells whether a read beside a write of the same block may find a part of the block old and a
-/// part new. Where nothing is known of the medium, it may.
+/// Returns whether a read beside a write of the same block may find a part of the block old and a
+/// part new. True for unknown media.
 pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: bool) -> bool {
     if !is_direct {
         return true;
@@ -32,8 +33,8 @@ pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: boo
     is_dax || !is_known
 }
 
-/// Tells whether a block device is memory that is copied to and from: a RAM disk, or persistent
-/// memory without a translation table. Partitions have the queue of their disk.
+/// Returns whether a block device copies from and to memory: a RAM disk, or persistent memory
+/// without a translation table. A partition uses the queue of its disk.
 fn is_memory(file: &OwnedFd) -> bool {
     let Ok(status) = fstat(file) else { return true };
     let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));

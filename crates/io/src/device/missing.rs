@@ -1,8 +1,8 @@
-//! Paths at which there is no file: those at which one is made, and those of disks, at which none
-//! ever is.
+//! Paths of missing files: whether a file may be created there.
 //!
-//! A file that is made below `/dev` is in memory and is lost with the machine, whatever was
-//! acknowledged. Where a disk is late or has another name after a boot, it would take its place.
+//! A file created below `/dev` would be in memory and lost with the machine, whatever was
+//! acknowledged. It would also take the place of a disk that is late or has another name after a
+//! boot.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::Error;
 /// Folder of the device nodes, a file system in memory.
 const DEVICES: &str = "/dev";
 
-/// Folder below `/dev` that is made for files in memory; no disk is ever in it.
+/// The folder below `/dev` where files in memory may be created; it never has disks.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Symbolic links that are followed on the way to a file that is not there.
+/// Maximum number of symbolic links followed on the way to a missing file.
 const LINKS_MAX: usize = 40;
 
-/// Makes the directories of a file that is to be made, or says why it is not.
+/// Creates the directories of a file to be created, or returns the reason to refuse it.
 pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> Result<(), Error> {
     check(path, size)?;
     if options.read_only {
@@ -31,7 +31,7 @@ pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> R
         .map_err(|e| Error::system(format!("cannot make the directory {}", parent.display()), e))
 }
 
-/// Returns the size of the file that is to be made.
+/// Returns the size of the file to be created.
 ///
 /// # Errors
 /// The path belongs to a disk, or the size of the new file is not given.
@@ -54,7 +54,7 @@ fn without_size(path: &Path) -> Error {
     ))
 }
 
-/// Returns true if the path, or what links in it lead to, is below `/dev` and not in `/dev/shm`.
+/// Returns `true` if the path, with its links resolved, is below `/dev` and not in `/dev/shm`.
 pub(super) fn is_of_a_disk(path: &Path) -> bool {
     let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for _ in 0..LINKS_MAX {
@@ -71,7 +71,7 @@ pub(super) fn is_of_a_disk(path: &Path) -> bool {
     false
 }
 
-/// Returns the path with the links of all its folders that exist followed, and without `..`.
+/// Returns the path with the links of its existing folders resolved, and without `..`.
 fn resolved(path: &Path) -> PathBuf {
     let mut at = PathBuf::new();
     for part in path.components() {

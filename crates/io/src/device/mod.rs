@@ -1,8 +1,8 @@
-//! Devices made of files: regular files and block devices, through the ring or through threads.
+//! Devices on files: regular files and block devices, through the ring or through threads.
 //!
-//! A [`FileVolume`] is opened once; each worker opens its queue to it. Queues take whole granules
-//! only ([`FileVolume::granularity_bytes`]); `flash::Exclusive` around them serves what is finer, and keeps
-//! blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
+//! A [`FileVolume`] is opened once; each worker opens a queue to it. Queues take whole granules
+//! only ([`FileVolume::granularity_bytes`]). `flash::Exclusive` around them serves finer requests,
+//! and keeps blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
 
 mod align;
 mod blocking;

@@ -15,17 +15,17 @@ use super::flight::{Flight, Operation, Target, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Owner, Ring, RingEvent};
 
-/// A queue to a [`FileVolume`] that shares the worker's ring with its sockets. It only writes
-/// entries and drains its inbox; `Ring::enter` starts them. Buffers must come from
-/// [`carve`](crate::carve) (their alignment is checked), ranges must be whole granules.
+/// A queue to a [`FileVolume`] on the worker's ring. It only writes entries and drains its inbox;
+/// `Ring::enter` submits them. Buffers must come from [`carve`](crate::carve) (their alignment is
+/// checked), ranges must be whole granules.
 ///
-/// Dropped with requests in flight, it leaks their buffers' places to the kernel for good: their
-/// memory is never used again.
+/// If it is dropped with requests in flight, their buffers are leaked, since the kernel may still
+/// use them.
 pub struct FileQueue {
     volume: FileVolume,
     ring: Ring,
     owner: Owner,
-    /// The place of the file among the ring's registered files.
+    /// The index of the file among the ring's registered files.
     place: Place,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
@@ -36,11 +36,11 @@ pub struct FileQueue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The kernel was not asked yet.
+    /// The file is not registered yet.
     Unknown,
-    /// In the table, so that a request need not count the file's users.
+    /// The file is registered, so that a request need not count the file's users.
     Registered(i32),
-    /// The ring has no table.
+    /// The ring has no table of registered files.
     Nowhere,
 }
 
@@ -49,7 +49,7 @@ impl FileQueue {
     pub const DEPTH: usize = 256;
 
     /// Returns a queue of [`FileQueue::DEPTH`] requests to `volume` on the calling thread's ring,
-    /// as its `owner`: one of `Owner::device(n)` that nothing else on this ring uses.
+    /// as its `owner`: one of `Owner::device(n)` that is not otherwise used on this ring.
     pub fn open(volume: &FileVolume, ring: &Ring, owner: Owner) -> FileQueue {
         let depth = FileQueue::DEPTH;
         FileQueue {
@@ -160,7 +160,7 @@ impl Device for FileQueue {
         }
     }
 
-    /// Does nothing: the outer loop enters the kernel once a turn, for all that was queued.
+    /// Does nothing: the outer loop enters the kernel once a turn for all queued entries.
     fn kick(&mut self, _now: Instant) {}
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
@@ -192,7 +192,7 @@ impl Device for FileQueue {
 }
 
 impl Drop for FileQueue {
-    /// Takes the file out of the ring's table, which would keep it open and locked.
+    /// Removes the file from the ring's table, which would keep it open and locked.
     fn drop(&mut self) {
         if let Place::Registered(_) = self.place {
             self.ring.register_device_file(self.owner, None);

@@ -1,7 +1,7 @@
-//! Changes of a volume's size while queues to it are open, and making ranges of it blank.
+//! Changes of a volume's size while queues to it are open, and zeroing of its ranges.
 //!
-//! What is deliberately not here: making a file smaller that somebody uses. What lies behind a
-//! namespace's end is given back by making it blank.
+//! Deliberately not here: shrinking a file that is in use. Space behind a namespace's end is freed
+//! by zeroing it.
 
 use std::sync::atomic::Ordering;
 
@@ -14,13 +14,13 @@ use super::flight::ZEROES;
 use crate::Error;
 
 impl FileVolume {
-    /// Tells whether the volume can be made larger.
+    /// Returns whether the volume can be enlarged.
     pub fn can_grow(&self) -> bool {
         !self.shared.is_block_device && !self.shared.geometry.read_only
     }
 
-    /// Makes the file larger, sparsely and durably, if it has fewer blocks. Queues to it take
-    /// requests for the new blocks from then on.
+    /// Enlarges the file, sparsely and durably, if it has fewer blocks. From then on queues take
+    /// requests for the new blocks.
     ///
     /// # Errors
     /// The file is a block device, or the size is no whole number of granules, or the file system
@@ -50,9 +50,8 @@ impl FileVolume {
         Ok(())
     }
 
-    /// Makes the file smaller again, durably, if it has more blocks: to take back that it was
-    /// [made larger](FileVolume::grow), before anybody has used that. Nothing may be in flight behind
-    /// its new end.
+    /// Shrinks the file durably, if it has more blocks, to undo a [growth](FileVolume::grow) that
+    /// was not used. No request behind the new end may be in flight.
     ///
     /// # Errors
     /// The file is a block device, or the file system refuses.
@@ -69,8 +68,8 @@ impl FileVolume {
         rustix::fs::fsync(&self.shared.file).map_err(failed)
     }
 
-    /// Makes `blocks` from `first` on read as zeroes, durably; a file gives the space back. The
-    /// range is of whole granules, and nothing may be in flight there.
+    /// Zeroes `blocks` blocks from `first` on, durably; a file frees the space. The range is of
+    /// whole granules, and no request in it may be in flight.
     ///
     /// # Errors
     /// The file system refuses.

@@ -17,17 +17,17 @@ use crate::{Error, Waker};
 /// The pause of a thread between two looks for a free slot of the journal.
 const JOURNAL_WAIT: Duration = Duration::from_micros(200);
 
-/// A queue to a [`FileVolume`] whose system calls are made by threads of its own, each blocking in
-/// one at a time. Slower than a ring by two thread switches a request, and otherwise the same.
+/// A queue to a [`FileVolume`] whose system calls are made by threads of its own. It is slower than
+/// a ring by two thread switches a request, and otherwise equal.
 #[derive(Debug)]
 pub struct ThreadedQueue {
     volume: FileVolume,
     desk: Arc<Desk>,
     threads: Vec<JoinHandle<()>>,
-    /// Requests that the next kick hands over.
+    /// Requests for the next kick.
     submitted: Vec<Flight>,
     refused: Vec<Completion>,
-    /// Requests that were taken and not yet given back.
+    /// Requests that were submitted and not completed.
     outstanding: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct ThreadedQueue {
 #[derive(Debug, Default)]
 struct Desk {
     state: Mutex<State>,
-    /// Signalled when there is work, or when the threads shall end.
+    /// Signalled when there is work, or when the threads must end.
     work: Condvar,
 }
 
@@ -53,13 +53,13 @@ impl Desk {
 }
 
 impl ThreadedQueue {
-    /// Requests in flight.
+    /// Maximum number of requests in flight.
     pub const DEPTH: usize = 256;
     /// The default number of threads.
     pub const THREADS: usize = 8;
 
     /// Returns a queue of [`ThreadedQueue::DEPTH`] requests to `volume`, carried out by `threads`
-    /// threads that end with it. With each completion they wake the worker whose `waker` this is.
+    /// threads that end with it. Each completion wakes the worker of `waker`.
     ///
     /// # Errors
     /// Fails if the system refuses a thread.
@@ -89,7 +89,7 @@ impl ThreadedQueue {
     }
 }
 
-/// Takes requests until the queue is closed: the life of a thread.
+/// Runs a thread: takes requests until the queue is closed.
 fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
     loop {
         let mut state = desk.lock();
@@ -195,7 +195,7 @@ impl Device for ThreadedQueue {
 }
 
 impl Drop for ThreadedQueue {
-    /// Waits for the calls that are being made; what was not begun is dropped.
+    /// Waits for the system calls in progress; requests that were not begun are dropped.
     fn drop(&mut self) {
         if let Ok(mut state) = self.desk.state.lock() {
             state.closed = true;

@@ -1,29 +1,29 @@
-//! The state that epoll's sockets keep of one connection.
+//! The epoll interface's state of one connection.
 
 use rustix::event::epoll::EventFlags;
 
 use crate::sendblock::SendBlock;
 use crate::sockets::{Conn, Place, Target};
 
-/// The state that epoll's sockets keep of one connection.
+/// The epoll interface's state of one connection.
 pub struct EpollPlace {
-    /// The events that the kernel has reported and that still hold. `IN`: it may have bytes for us;
-    /// a receive that takes less than it could ends this. `OUT`: it may take bytes; a send that it
-    /// does not take whole ends this. `RDHUP`: it has the stream's end or an error for us, behind
-    /// the bytes.
+    /// The events that the kernel has reported and that still hold. `IN`: bytes may have arrived;
+    /// cleared by a receive that takes less than it could. `OUT`: the socket may accept bytes;
+    /// cleared by a partial send. `RDHUP`: the stream's end or an error follows the bytes.
     pub(super) state: EventFlags,
     /// The buffer for the next bytes.
     pub(super) target: Option<Target>,
-    /// Bounded receives that may still bring no payload, before receives take what there is again.
+    /// Bounded receives that may still come without payload, before unbounded receives are used
+    /// again.
     pub(super) patience: u8,
-    /// A bounded receive has ended: unless more is expected somewhere, the next waits for the end of
-    /// the turn.
+    /// `true` if a bounded receive has ended: the next one waits for the end of the turn, unless a
+    /// payload is expected.
     pub(super) is_resting: bool,
-    /// The place is in the line of connections to receive from.
+    /// `true` if the place is in the line of connections to receive from.
     pub(super) is_in_line: bool,
-    /// Bytes of the first queued frame that the kernel has taken; less than all of them.
+    /// Bytes of the first queued frame that the kernel has taken.
     pub(super) taken: usize,
-    /// Sealed records that the kernel has not taken whole, and how many of their bytes it has. The
+    /// Sealed records that the kernel has not taken whole, and the number of bytes taken. The
     /// frames in them are still queued.
     pub(super) sealed: Option<(Box<SendBlock>, usize)>,
 }
@@ -45,12 +45,12 @@ impl Default for EpollPlace {
 }
 
 impl EpollPlace {
-    /// Tells whether the kernel has the stream's end or an error.
+    /// Returns whether the kernel has reported the stream's end or an error.
     pub(super) fn is_ending(&self) -> bool {
         self.state.contains(EventFlags::RDHUP)
     }
 
-    /// Notes a receive: `more` says whether the kernel may have more bytes. The stream's end comes
+    /// Notes a receive: `more` tells whether the kernel may have more bytes. The stream's end comes
     /// behind them.
     pub(super) fn received(&mut self, more: bool) {
         let readable = more || self.is_ending();
@@ -84,7 +84,7 @@ impl Place for EpollPlace {
     }
 }
 
-/// Tells whether a receive makes sense now.
+/// Returns whether a receive may yield something now.
 pub(super) fn wants_receive(conn: &Conn<EpollPlace>) -> bool {
     let place = &conn.kernel;
     let is_free = !place.is_resting || place.target.is_some();

@@ -1,9 +1,9 @@
 //! Sockets over epoll, for machines where io_uring is forbidden.
 //!
-//! Each stream is watched once, for each change of its state (edge-triggered), and its state is kept
-//! here, so that pausing, resuming and a full send buffer cost no call. A turn receives once from
-//! each connection that has something, in a line that is fair and bounded; a kick sends once on each
-//! connection that has frames, all of them together.
+//! Each stream is watched edge-triggered from its beginning, and its state is kept here, so that
+//! pausing, resuming and a full send buffer cost no call. A turn receives once from each readable
+//! connection, in a fair and bounded order; a kick sends once on each connection with frames, all
+//! of them together.
 
 mod conn;
 mod reactor;
@@ -29,19 +29,19 @@ use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Recei
 use crate::spread::Arrival;
 use crate::{Endpoint, Error, Listener, SocketsConfig};
 
-/// Receives of one turn, over all connections: a worker's batch.
+/// Maximum number of receives in one turn, over all connections: a worker's batch.
 const RECEIVES_A_TURN: usize = 64;
 
-/// Connections that one turn accepts from one listener.
+/// Maximum number of connections that one turn accepts from one listener.
 const ACCEPTS_A_TURN: usize = 64;
 
 /// The kernel interface of sockets over epoll.
 pub struct Epoll {
     reactor: EpollReactor,
     receiver: Receiver,
-    /// The vector of the send being made; empty in between.
+    /// The vector of the present send; empty between sends.
     block: Box<SendBlock>,
-    /// A vector for sealed records. More are made for peers that are slow.
+    /// A vector for sealed records. More are allocated for slow peers.
     spare: Option<Box<SendBlock>>,
     /// The events that are being handled; empty in between.
     reported: Vec<epoll::Event>,
@@ -61,7 +61,7 @@ impl Epoll {
         }
     }
 
-    /// Takes a change of a stream's state.
+    /// Handles a change of a stream's state.
     fn changed(&mut self, table: &mut Table, id: ConnId, flags: epoll::EventFlags) {
         use epoll::EventFlags as E;
         let Some(conn) = table.find(id) else { return };
@@ -88,7 +88,7 @@ impl Epoll {
         table.mark_ready(id.index);
     }
 
-    /// Accepts what waits, unless accepting has to wait.
+    /// Accepts waiting connections, unless accepting is paused.
     fn accept(&mut self, table: &Table, listeners: &mut Listeners) {
         if listeners.is_held || listeners.again.is_some_and(|at| at > table.now) {
             return;
@@ -118,8 +118,7 @@ impl Epoll {
         }
     }
 
-    /// Seals what is queued, unless the kernel has not taken all of what was sealed before, and sends
-    /// it.
+    /// Seals queued frames and sends them, after the rest of the records that were sealed before.
     fn flush_sealed(&mut self, table: &mut Table, index: u32) {
         let (block, mut taken) = match table[index].kernel.sealed.take() {
             Some(begun) => begun,
@@ -155,7 +154,7 @@ impl Epoll {
         self.after_send(table, index);
     }
 
-    /// Notes that the kernel has taken `bytes` more of what is queued.
+    /// Notes that the kernel has taken `bytes` more of the queued frames.
     fn sent(&mut self, table: &mut Table, index: u32, bytes: usize) {
         let conn = &mut table[index];
         conn.unsent -= bytes;

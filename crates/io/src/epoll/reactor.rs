@@ -12,15 +12,15 @@ use super::token::Token;
 use crate::reactor::Bell;
 use crate::{Error, Reactor, Waker};
 
-/// Events that one wait takes at most; the others come with the next.
+/// Maximum number of events that one wait takes; the others come with the next.
 const EVENTS_MAX: usize = 1024;
 
-/// The events that a stream is watched for: everything, each change once, so that no connection
-/// ever needs a second call to change what is watched.
+/// The watched events of a stream: all of them, edge-triggered, so that no second call is ever
+/// needed.
 const STREAM: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::OUT).union(epoll::EventFlags::RDHUP);
 
-/// A handle to the thread's epoll instance; clones lead to the same one.
+/// A handle to the thread's epoll instance; clones refer to the same one.
 #[derive(Clone)]
 pub struct EpollReactor {
     inner: Rc<Inner>,
@@ -29,7 +29,7 @@ pub struct EpollReactor {
 
 struct Inner {
     epoll: OwnedFd,
-    /// The events of the present wait; empty in between.
+    /// The events of the present wait; empty between waits.
     waited: RefCell<Vec<epoll::Event>>,
     /// Events that the sockets have not taken.
     inbox: RefCell<Vec<epoll::Event>>,
@@ -62,24 +62,24 @@ impl EpollReactor {
         }
     }
 
-    /// Watches a stream; each change of its state comes once.
+    /// Watches a stream, edge-triggered.
     pub(super) fn watch_stream(&self, stream: impl AsFd, token: Token) -> Result<(), Errno> {
         let flags = STREAM | epoll::EventFlags::ET;
         epoll::add(&self.inner.epoll, stream, token.data(), flags)
     }
 
-    /// Watches a stream no more. Its events that have come name a connection that is gone.
+    /// Stops watching a stream. Events of it that have come refer to a connection that is gone.
     pub(super) fn forget(&self, stream: impl AsFd) {
         epoll::delete(&self.inner.epoll, stream).expect("it is watched");
     }
 
-    /// Watches a listener; each new arrival comes once.
+    /// Watches a listener, edge-triggered.
     pub(super) fn watch_listener(&self, listener: impl AsFd, token: Token) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.inner.epoll, listener, token.data(), flags)
     }
 
-    /// Moves the events that have come to the end of `events`.
+    /// Moves the events to the end of `events`.
     pub(super) fn drain(&self, events: &mut Vec<epoll::Event>) {
         events.append(&mut self.inner.inbox.borrow_mut());
     }
@@ -120,8 +120,8 @@ impl Reactor for EpollReactor {
     }
 }
 
-/// Returns the limit in whole milliseconds, all that every kernel and filter knows. Rounded down:
-/// the last part of a millisecond is spun away, so that nothing is done late.
+/// Returns the limit in whole milliseconds, which every kernel and filter supports, rounded down;
+/// the loop spins for the rest, so that nothing is late.
 fn whole_millis(limit: Duration) -> Timespec {
     const MAX: Duration = Duration::from_millis(i32::MAX as u64);
     let limit = limit.min(MAX);

@@ -1,5 +1,5 @@
-//! Receives over epoll: a line of the connections that have something, and receives straight into a
-//! buffer of the caller (docs/adr/0010-direct-receives.md).
+//! Receives over epoll: a line of readable connections, and receives directly into a buffer of the
+//! caller (docs/adr/0010-direct-receives.md).
 
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -21,7 +21,7 @@ pub(super) struct Receiver {
     /// Receive buffers that are not lent.
     bufs: Vec<Buf>,
     receive_buffers: usize,
-    /// Connections to receive from, who waited longest first.
+    /// Readable connections in order of arrival.
     line: VecDeque<u32>,
     /// Connections whose bounded receives have ended.
     resting: Vec<u32>,
@@ -44,12 +44,12 @@ impl Receiver {
         self.bufs.push(buf);
     }
 
-    /// Tells whether a connection waits in line and there is a buffer for it.
+    /// Returns whether a connection waits in line and there is a buffer for it.
     pub(super) fn has_work(&self) -> bool {
         !self.line.is_empty() && !self.bufs.is_empty()
     }
 
-    /// Puts a connection that has something into the line of connections to receive from.
+    /// Puts a readable connection into the line of connections to receive from.
     pub(super) fn line_up(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         if wants_receive(conn) && !std::mem::replace(&mut conn.kernel.is_in_line, true) {
@@ -57,8 +57,8 @@ impl Receiver {
         }
     }
 
-    /// Receives once from the first connection in line. Returns `None` where no connection waits or
-    /// there is no buffer; else the connection, and why it has ended if it has.
+    /// Receives once from the first connection in line. Returns the connection, with the reason if
+    /// it has ended; `None` if no connection waits or there is no buffer.
     pub(super) fn receive_next(&mut self, table: &mut Table) -> Option<(u32, Option<CloseReason>)> {
         if self.bufs.is_empty() {
             return None;
@@ -110,7 +110,7 @@ impl Receiver {
         }
     }
 
-    /// Receives once into the buffer that is to be filled, and the bytes behind it into `look`.
+    /// Receives once into the payload's buffer, and the bytes behind it into `look`.
     fn receive_directly(
         &mut self,
         table: &mut Table,
@@ -152,14 +152,15 @@ impl Receiver {
         }
     }
 
-    /// Leaves a connection alone until it is known what is expected next.
+    /// Pauses a connection's receives until the end of the turn, when it is known whether a payload
+    /// comes next.
     fn rest(&mut self, table: &mut Table, index: u32) {
         if !std::mem::replace(&mut table[index].kernel.is_resting, true) {
             self.resting.push(index);
         }
     }
 
-    /// Receives again from connections for which nobody expects bytes anywhere.
+    /// Receives again on connections for which no payload is expected.
     pub(super) fn end_rests(&mut self, table: &mut Table) {
         while let Some(index) = self.resting.pop() {
             table[index].kernel.is_resting = false;
@@ -168,8 +169,8 @@ impl Receiver {
     }
 }
 
-/// Notes why a receive has brought no bytes; `None` stands for the stream's end. Returns how the
-/// connection has ended, if it has.
+/// Handles a receive without bytes; `None` stands for the stream's end. Returns the reason if the
+/// connection has ended.
 fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option<CloseReason> {
     match why {
         None => return Some(CloseReason::Peer),
@@ -180,7 +181,7 @@ fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option
     None
 }
 
-/// Gives the buffer back that the connection was to fill.
+/// Returns the payload buffer that the connection was to fill.
 pub(super) fn release_target(table: &mut Table, index: u32) {
     let conn = table.id(index);
     if let Some(target) = table[index].kernel.target.take() {

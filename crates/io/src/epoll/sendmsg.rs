@@ -1,4 +1,4 @@
-//! The one system call of the sends.
+//! The system call of the sends.
 
 // UNSAFETY: hands the kernel a vector of pointers.
 #![allow(unsafe_code)]
@@ -10,7 +10,7 @@ use rustix::net::SendFlags;
 
 use crate::sendblock::SendBlock;
 
-/// Sends what the kernel takes of the block now, without waiting. Returns how many bytes it took.
+/// Sends as much of the block as the kernel takes without waiting. Returns the number of bytes.
 pub(super) fn send_block(socket: impl AsFd, block: &mut SendBlock) -> Result<usize, Errno> {
     const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     let fd = socket.as_fd().as_raw_fd();
@@ -23,8 +23,8 @@ pub(super) fn send_block(socket: impl AsFd, block: &mut SendBlock) -> Result<usi
     })
 }
 
-/// Sends what the kernel takes of the sealed records behind the first `taken` bytes, without waiting.
-/// Returns how many bytes it took.
+/// Sends as much of the sealed records behind the first `taken` bytes as the kernel takes without
+/// waiting. Returns the number of bytes.
 pub(super) fn send_rest(
     socket: impl AsFd,
     block: &SendBlock,

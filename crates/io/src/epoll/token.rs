@@ -10,7 +10,7 @@ pub(super) enum Token {
     Waker,
     /// The `n`-th listener.
     Listener(u32),
-    /// A connection, whose generation tells a late event of an earlier one in the same place.
+    /// A connection, whose generation distinguishes it from earlier ones in its place.
     Conn(ConnId),
 }
 

@@ -10,10 +10,10 @@ use super::listeners::Listeners;
 use super::table::{Place, Table, Target};
 use crate::{Endpoint, Error, Listener, Reactor, SocketsConfig};
 
-/// A way to the kernel for streams. The table of connections is the caller's; the methods change the
-/// places that they are about, and leave events in the table.
+/// A kernel interface for streams. The caller owns the table of connections; the methods change the
+/// places that they concern, and add events to the table.
 pub trait Kernel: Receive + Accept + Sized {
-    /// The reactor that the thread waits with.
+    /// The reactor of the thread.
     type Reactor: Reactor;
 
     /// Flags of sockets that dial.
@@ -25,7 +25,7 @@ pub trait Kernel: Receive + Accept + Sized {
     /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: &SocketsConfig) -> Result<Self, Error>;
 
-    /// Makes the kernel know the socket of a reserved place.
+    /// Registers the socket of a reserved place with the kernel interface.
     fn register(
         &mut self,
         table: &Table<Self::Place>,
@@ -33,7 +33,7 @@ pub trait Kernel: Receive + Accept + Sized {
         socket: &OwnedFd,
     ) -> std::io::Result<()>;
 
-    /// Makes the kernel forget the socket of a place.
+    /// Unregisters the socket of a place.
     fn unregister(&mut self, index: u32, socket: &OwnedFd);
 
     /// Starts to connect a socket, and returns its place.
@@ -47,25 +47,25 @@ pub trait Kernel: Receive + Accept + Sized {
         server: &Endpoint,
     ) -> Result<u32, Errno>;
 
-    /// Takes what the kernel reports: bytes, ends, connects, and accepted sockets.
+    /// Processes the kernel's reports: bytes, ends, connects, and accepted sockets.
     fn poll(&mut self, table: &mut Table<Self::Place>, listeners: &mut Listeners);
 
-    /// Sends what the connection has queued, as much as one send takes.
+    /// Sends the connection's queued frames, as many as fit into one send.
     fn flush(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Withdraws the operations in flight of a connection that ends.
+    /// Cancels the operations in flight of a connection that ends.
     fn cancel(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Tells whether [`poll`](Kernel::poll) would find something now.
+    /// Returns whether [`poll`](Kernel::poll) would find something now.
     fn has_work(&self, listeners: &Listeners) -> bool;
 }
 
 /// The receiving part of a [`Kernel`].
 pub trait Receive {
-    /// The state that the interface keeps of one connection.
+    /// The interface's state of one connection.
     type Place: Place;
 
-    /// Takes a receive buffer back.
+    /// Returns a receive buffer to the interface.
     fn give(&mut self, buf: Buf);
 
     /// Expects the connection's next bytes in a buffer of the caller.
@@ -79,11 +79,10 @@ pub trait Receive {
         target: Target,
     ) -> Result<(), Buf>;
 
-    /// Receives from a connection that is open, or read again.
+    /// Begins to receive on a connection that is new, or resumed.
     fn start(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Stops receiving from a connection whose flow has just changed; `was_read` says what the flow
-    /// was before.
+    /// Stops receiving on a connection whose flow has changed; `was_read` is the flow before.
     fn stop(&mut self, table: &mut Table<Self::Place>, index: u32, was_read: bool);
 
     /// Receives again from connections that waited for the end of the turn.
@@ -98,12 +97,12 @@ pub trait Accept {
     /// Fails if the kernel cannot watch the listener.
     fn listen(&mut self, listeners: &mut Listeners, n: usize) -> Result<(), Error>;
 
-    /// Accepts no more from the `n`-th listener, which is about to be closed.
+    /// Stops accepting from the `n`-th listener, which is about to be closed.
     fn unlisten(&mut self, listeners: &mut Listeners, n: usize, listener: &Listener);
 
-    /// Follows a change of `is_held`, or the end of a pause after a failed accept.
+    /// Applies a change of `is_held`, or the end of a pause after a failed accept.
     fn follow(&mut self, listeners: &mut Listeners);
 
-    /// Tells whether an accept may still bring a connection.
+    /// Returns whether an accept may still yield a connection.
     fn accepts(listeners: &Listeners) -> bool;
 }

@@ -1,5 +1,5 @@
-//! The life of a connection, alike over every kernel interface: its beginning, its end, and what is
-//! returned in between.
+//! The life of a connection over any kernel interface: its beginning, its end, and the return of
+//! its buffers.
 
 use std::os::fd::OwnedFd;
 
@@ -16,8 +16,8 @@ type TableOf<K> = Table<<K as Receive>::Place>;
 
 /// The steps of a connection's life.
 pub(crate) trait Life: Kernel {
-    /// Puts a socket into a free place and makes the kernel know it. Returns the socket where there
-    /// is no place, or the kernel refuses.
+    /// Puts a socket into a free place and registers it with the kernel. Returns the socket if
+    /// there is no place, or the kernel refuses.
     fn place(
         &mut self,
         table: &mut TableOf<Self>,
@@ -34,8 +34,8 @@ pub(crate) trait Life: Kernel {
         Ok(index)
     }
 
-    /// Ends a dial with the system's result, or error number. Returns whether there is a connection
-    /// now.
+    /// Completes a dial with the system's result or error number. Returns whether there is a
+    /// connection now.
     fn connected(
         &mut self,
         table: &mut TableOf<Self>,
@@ -75,7 +75,7 @@ pub(crate) trait Life: Kernel {
         result.is_ok()
     }
 
-    /// Ends the handshakes of dialled connections that another thread has brought to an end.
+    /// Completes the handshakes of dialled connections that another thread has finished.
     fn end_greetings(&mut self, table: &mut TableOf<Self>) {
         while let Some((id, outcome)) = table.greeter.as_ref().and_then(Greeter::next) {
             let found = table.find_mut(id).filter(|found| found.phase == Phase::Greeting);
@@ -93,8 +93,8 @@ pub(crate) trait Life: Kernel {
         }
     }
 
-    /// Ends the connection for `reason`; `Closed` follows when the kernel has nothing of it in
-    /// flight any more.
+    /// Ends the connection for `reason`; `Closed` follows when the kernel has no operation of it in
+    /// flight.
     fn end(&mut self, table: &mut TableOf<Self>, index: u32, reason: CloseReason) {
         if matches!(table[index].phase, Phase::Closing(_)) {
             return;
@@ -106,7 +106,7 @@ pub(crate) trait Life: Kernel {
         self.leave(table, index);
     }
 
-    /// Frees the place of a connection that ends, once nothing of it is in flight.
+    /// Frees the place of an ending connection, once no operation of it is in flight.
     fn leave(&mut self, table: &mut TableOf<Self>, index: u32) {
         let Phase::Closing(reason) = table[index].phase else { return };
         if table[index].kernel.is_busy() {
@@ -124,8 +124,8 @@ pub(crate) trait Life: Kernel {
         }
     }
 
-    /// Goes on after a send that left nothing queued, or something: shuts the sending side of a
-    /// connection that is finished, and sends again otherwise.
+    /// Continues after a send: sends again if frames are queued, else shuts the sending side of a
+    /// finished connection.
     fn after_send(&mut self, table: &mut TableOf<Self>, index: u32) {
         let conn = &table[index];
         match (conn.queue.is_empty(), conn.phase) {
@@ -141,7 +141,7 @@ pub(crate) trait Life: Kernel {
 
 impl<K: Kernel> Life for K {}
 
-/// Says over TLS that nothing more is sent, if the socket takes that now.
+/// Sends the closing alert of TLS, if the socket takes it now.
 fn say_farewell<P: Place>(table: &mut Table<P>, index: u32) {
     let farewell = table[index].secured.as_mut().and_then(|secured| secured.farewell());
     if let Some(record) = farewell {
@@ -150,7 +150,7 @@ fn say_farewell<P: Place>(table: &mut Table<P>, index: u32) {
     }
 }
 
-/// Says to the peer that nothing more is sent. A dead peer shows in the receive.
+/// Shuts the sending side, so that the peer sees the end. A dead peer shows in the receive.
 pub(crate) fn shut_sending<P: Place>(table: &Table<P>, index: u32) {
     let _ = rustix::net::shutdown(table[index].socket(), Shutdown::Write);
 }

@@ -7,16 +7,16 @@ use contract::{Instant, ListenerId};
 use crate::spread::Arrival;
 use crate::{Listener, ServerTls};
 
-/// A place for a listener.
+/// A place of a worker for a listener.
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(crate) id: ListenerId,
-    /// `None`: the listener was closed, and its place is free once `is_active` ends.
+    /// The listener; `None` once it was closed. Its place is free when `is_active` ends.
     pub(crate) listener: Option<Listener>,
-    /// The kernel interface accepts from the listener: over io_uring an accept is in flight; over
-    /// epoll connections may wait, until an accept finds none.
+    /// `true` if accepts may be pending: over io_uring an accept is in flight; over epoll
+    /// connections may wait, until an accept finds none.
     pub(crate) is_active: bool,
-    /// New connections are turned away.
+    /// `true` if new connections are refused.
     pub(crate) refuses: bool,
 }
 
@@ -24,11 +24,11 @@ pub(crate) struct Listening {
 #[derive(Debug, Default)]
 pub struct Listeners {
     pub(crate) all: Vec<Listening>,
-    /// When accepting, which failed, is tried again.
+    /// The time at which to accept again after a failed accept.
     pub(crate) again: Option<Instant>,
     /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,
-    /// Sockets that no worker has been chosen for.
+    /// Accepted sockets that are not assigned to a worker yet.
     pub(crate) accepted: Vec<Arrival>,
 }
 
@@ -51,7 +51,7 @@ impl Listeners {
         open.filter_map(|listening| listening.listener.as_ref()).find_map(|own| own.tls.clone())
     }
 
-    /// Sets whether connections that come by a listener are turned away.
+    /// Sets whether a listener refuses new connections.
     pub(crate) fn refuse(&mut self, id: ListenerId, refuses: bool) {
         let own = self.all.iter_mut().filter(|listening| listening.id == id);
         own.for_each(|listening| listening.refuses = refuses);

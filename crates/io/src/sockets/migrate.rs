@@ -1,5 +1,4 @@
-//! Connections that change workers: out of one worker's table into the rack, and from there into
-//! another's.
+//! Connections that move between workers: from one worker's table through the rack into another's.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -20,7 +19,8 @@ impl<K: Kernel> SocketsOver<K> {
 }
 
 impl<K: Kernel> Migrate for SocketsOver<K> {
-    /// The keys of a connection over TLS cannot leave the process.
+    /// Returns whether a connection can move there: the keys of a TLS connection cannot leave the
+    /// process.
     fn moves_to(&self, conn: ConnId, to: u16) -> bool {
         let is_secured = self.table.find(conn).is_some_and(|found| found.secured.is_some());
         let stays_here =

@@ -1,11 +1,11 @@
 //! Kernel TCP and Unix sockets behind the ports of the network ([`Streams`], [`Transport`],
-//! `Migrate`, [`Dial`]), alike over io_uring and epoll.
+//! `Migrate`, [`Dial`]), over io_uring or epoll.
 //!
-//! [`SocketsOver`] holds what does not depend on the kernel interface: the table of connections,
-//! their ends and deadlines, listeners, and the spreading of accepted connections over workers. A
-//! [`Kernel`] does what depends on the interface. `tests/sockets.rs` checks both with one suite.
+//! [`SocketsOver`] has the parts that do not depend on the kernel interface: the table of
+//! connections, their ends and deadlines, listeners, and the distribution of accepted connections
+//! over workers. A [`Kernel`] is the interface. `tests/sockets.rs` checks both with one suite.
 //!
-//! What is deliberately not here: anything about what the bytes mean.
+//! Deliberately not here: the meaning of the bytes.
 
 mod kernel;
 mod life;
@@ -42,10 +42,10 @@ const FINISH_LIMIT: Duration = Duration::from_secs(2);
 /// The pause after an accept that failed (no descriptors, say).
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes that a bounded receive takes of what lies behind a payload: the heads of a few messages.
+/// Bytes behind a payload that a bounded receive may take: the heads of a few messages.
 pub(crate) const LOOK_BYTES: usize = 512;
 
-/// Bounded receives in a row that may bring no payload.
+/// Bounded receives in a row without payload, after which provided buffers are used.
 pub(crate) const PATIENCE: u8 = 16;
 
 /// The sockets of a worker over a kernel interface.
@@ -60,12 +60,12 @@ pub struct SocketsOver<K: Kernel> {
     waker: Waker,
     tcp: TcpOptions,
     connections_max: usize,
-    /// Names dials that never became a connection.
+    /// The number of dials that never became a connection; it identifies each of them.
     failed_dials: u32,
 }
 
 impl<K: Kernel> SocketsOver<K> {
-    /// Makes accepted sockets connections: each of the worker that has the fewest.
+    /// Assigns accepted sockets to workers: each to the one that has the fewest.
     fn assign_accepted(&mut self) {
         let mut accepted = std::mem::take(&mut self.listeners.accepted);
         for arrival in accepted.drain(..) {
@@ -113,8 +113,8 @@ impl<K: Kernel> SocketsOver<K> {
         }
     }
 
-    /// Ends connections whose peers did not close in time. While frames are still leaving, the peer
-    /// has more time: the caller of `finish` decides for how long.
+    /// Closes connections whose peers did not close in time. While frames are still being sent, the
+    /// peer gets more time: the caller of `finish` sets the limit.
     fn expire_finishing(&mut self) {
         let now = self.table.now;
         while let Some((_, conn)) = self.finishing.pop_front_if(|(deadline, _)| *deadline <= now) {
@@ -126,7 +126,7 @@ impl<K: Kernel> SocketsOver<K> {
         }
     }
 
-    /// Starts a connection and returns its place, or the system's error.
+    /// Starts a dial and returns its place, or the system's error.
     fn start_dial(&mut self) -> Result<u32, Errno> {
         let server = self.table.server.clone().expect("dial_to() was called before");
         let socket = rustix::net::socket_with(server.family(), SocketType::STREAM, K::FLAGS, None)?;

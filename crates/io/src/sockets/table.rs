@@ -1,7 +1,7 @@
-//! The connection table of one worker: places, names, queued frames and events.
+//! The connection table of one worker: places, identifiers, queued frames and events.
 //!
-//! The table is the same over every kernel interface; each place holds beside the common state what
-//! the interface keeps of the connection ([`Place`]). What is deliberately not here: system calls.
+//! The table is the same over every kernel interface; besides the common state, each place has the
+//! interface's state of the connection ([`Place`]). Deliberately not here: system calls.
 
 use std::ops::{Index, IndexMut};
 use std::os::fd::OwnedFd;
@@ -12,21 +12,22 @@ use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent, TenantId};
 use crate::tls::{Greeter, Secured, Spares};
 use crate::{Endpoint, Spread};
 
-/// No frame.
+/// The index that stands for no frame.
 const NONE: u32 = u32::MAX;
 
 /// The phase of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Waits for the kernel to connect; the result of the connect ends this.
+    /// The kernel connects. The result of the connect ends the state.
     Dialling,
-    /// Waits for its TLS handshake, which another thread does.
+    /// Another thread does the TLS handshake, whose result ends the state.
     Greeting,
-    /// Sends and receives.
+    /// The connection sends and receives.
     Open,
-    /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
+    /// Queued frames are sent, then the sending side is shut. The peer's close or the deadline ends
+    /// the state.
     Finishing,
-    /// Waits for operations in flight; the last completion ends this.
+    /// Operations are in flight. The last completion ends the state.
     Closing(CloseReason),
 }
 
@@ -35,51 +36,50 @@ pub(crate) enum Phase {
 pub(crate) enum Flow {
     /// Bytes are received as they come.
     Reading,
-    /// Back-pressure: no bytes are received, and the connection's end is noticed.
+    /// Back-pressure: no bytes are received, but the connection's end is noticed.
     Paused,
-    /// The connection is to change workers: the kernel is to do nothing for it.
+    /// The connection is about to change workers: the kernel does nothing for it.
     Stilled,
 }
 
-/// The state that a kernel interface keeps of one connection. The default value is that of a vacant
-/// place.
+/// The kernel interface's state of one connection. The default value is that of a vacant place.
 pub trait Place: Default {
-    /// Forgets the connection; the place's membership in lists stays.
+    /// Clears the connection's state; the place stays in the lists that it is in.
     fn vacate(&mut self);
 
-    /// Tells whether the kernel has an operation of the connection in flight.
+    /// Returns whether an operation of the connection is in flight in the kernel.
     fn is_busy(&self) -> bool;
 
-    /// Returns how many of the first queued frames a send in flight points to.
+    /// Returns the number of queued frames, the first ones, that a send in flight refers to.
     fn carried(&self) -> usize;
 
-    /// Tells whether the kernel takes a send now.
+    /// Returns whether the kernel accepts a send now.
     fn may_send(&self) -> bool;
 
-    /// Tells whether no receive and no watch of the connection is in flight.
+    /// Returns whether neither a receive nor a watch of the connection is in flight.
     fn is_idle(&self) -> bool;
 }
 
 /// A place in the table of connections.
 pub struct Conn<P> {
-    /// Number of times that the place was used before.
+    /// Number of connections that used the place before.
     pub(crate) generation: u32,
-    /// `None`: the place is vacant.
+    /// The socket; `None` in a vacant place.
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) phase: Phase,
     pub(crate) flow: Flow,
-    /// The connection was dialled, so it is not counted among the accepted ones.
+    /// `true` if the connection was dialled, and so is not counted among accepted ones.
     pub(crate) is_dialled: bool,
-    /// The place is in the list of connections to send on.
+    /// `true` if the place is in the list of connections to send on.
     pub(crate) is_ready: bool,
     pub(crate) queue: FrameQueue,
-    /// Bytes of the frames in `queue` that the kernel has not taken.
+    /// Bytes of the queued frames that the kernel has not taken.
     pub(crate) unsent: usize,
-    /// Frames in `queue`.
+    /// Number of queued frames.
     frames: u32,
-    /// The account that the frames count for.
+    /// The account to which the frames are charged.
     account: u32,
-    /// The keys of a connection over TLS.
+    /// The keys of a TLS connection.
     pub(crate) secured: Option<Box<Secured>>,
     /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
@@ -103,17 +103,17 @@ impl<P: Place> Conn<P> {
         }
     }
 
-    /// Tells whether frames may be sent and bytes received.
+    /// Returns whether frames may be sent and bytes received.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Finishing)
     }
 
-    /// Tells whether receives make sense: the connection is live and nobody holds it back.
+    /// Returns whether to receive: the connection is live and not paused.
     pub(crate) fn is_read(&self) -> bool {
         self.is_live() && self.flow == Flow::Reading
     }
 
-    /// Tells whether a send makes sense now.
+    /// Returns whether a send is possible now: frames are queued and the kernel accepts them.
     pub(crate) fn wants_send(&self) -> bool {
         self.is_live() && !self.queue.is_empty() && self.kernel.may_send()
     }
@@ -123,7 +123,7 @@ impl<P: Place> Conn<P> {
         self.socket.as_ref().expect("an occupied place has a socket")
     }
 
-    /// Makes the place ready for another connection, whose name has the next generation.
+    /// Makes the place ready for another connection, whose identifier has the next generation.
     fn vacate(&mut self) {
         debug_assert!(self.secured.is_none(), "its keys have been taken");
         assert!(self.queue.is_empty(), "frames of a closed connection are returned");
@@ -137,7 +137,7 @@ impl<P: Place> Conn<P> {
     }
 }
 
-/// The connections of one worker, their queued frames, and the events that the worker has not taken.
+/// The connections of one worker, their queued frames, and the events for the worker.
 pub struct Table<P> {
     conns: Vec<Conn<P>>,
     /// Vacant places of `conns`.
@@ -147,21 +147,21 @@ pub struct Table<P> {
     /// Queued frames, by account.
     accounts: Vec<u32>,
     pub(crate) events: Vec<NetEvent>,
-    /// Connections with frames that the kernel may take.
+    /// Connections with frames that the kernel may accept.
     pub(crate) ready: Vec<u32>,
     /// The counter of accepted connections, and this worker's number there.
     pub(crate) spread: Option<(Arc<Spread>, usize)>,
-    /// The server that dials go to, and the handshakes with it.
+    /// The server for dials, and the TLS handshakes with it.
     pub(crate) server: Option<Endpoint>,
     pub(crate) greeter: Option<Greeter>,
-    /// Buffers for records of TLS that come in pieces.
+    /// Buffers for TLS records that arrive in pieces.
     pub(crate) spares: Spares,
     pub(crate) now: Instant,
 }
 
 impl<P: Place> Table<P> {
-    /// Returns an empty table with room for so many connections, frames and events. Only the number
-    /// of events may be exceeded.
+    /// Returns an empty table for so many connections, frames and events. Only the number of events
+    /// may be exceeded.
     pub(crate) fn new(connections_max: usize, frames_max: usize, events: usize) -> Table<P> {
         Table {
             conns: Vec::new(),
@@ -179,7 +179,7 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Tells whether every place is taken.
+    /// Returns whether every place is taken.
     pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.conns.len() == self.connections_max
     }
@@ -196,7 +196,7 @@ impl<P: Place> Table<P> {
         Some(self.conns.len() as u32 - 1)
     }
 
-    /// Gives a reserved place back.
+    /// Returns a reserved place.
     pub(crate) fn give_back(&mut self, index: u32) {
         self.free.push(index);
     }
@@ -209,7 +209,7 @@ impl<P: Place> Table<P> {
         conn.phase = phase;
     }
 
-    /// Makes the place of a connection that is gone free for another one.
+    /// Frees the place of a closed connection for another one.
     pub(crate) fn vacate(&mut self, index: u32) {
         if let Some(mut secured) = self[index].secured.take()
             && let Some(carry) = secured.drop_carry()
@@ -220,7 +220,7 @@ impl<P: Place> Table<P> {
         self.free.push(index);
     }
 
-    /// Counts an accepted connection no more.
+    /// Counts an accepted connection off.
     pub(crate) fn uncount(&self) {
         if let Some((spread, me)) = &self.spread {
             spread.gone(*me);
@@ -232,19 +232,19 @@ impl<P: Place> Table<P> {
         ConnId { index, generation: self[index].generation }
     }
 
-    /// Returns the connection of this name, unless it is gone.
+    /// Returns the connection with this identifier, unless it is gone.
     pub(crate) fn find(&self, id: ConnId) -> Option<&Conn<P>> {
         let found = self.conns.get(id.index as usize)?;
         (found.generation == id.generation && found.socket.is_some()).then_some(found)
     }
 
-    /// Returns the connection of this name, unless it is gone.
+    /// Returns the connection with this identifier to change it, unless it is gone.
     pub(crate) fn find_mut(&mut self, id: ConnId) -> Option<&mut Conn<P>> {
         let found = self.conns.get_mut(id.index as usize)?;
         (found.generation == id.generation && found.socket.is_some()).then_some(found)
     }
 
-    /// Queues a frame. The body of a frame to a connection that is gone comes back at once.
+    /// Queues a frame. If the connection is gone, the frame's body returns at once.
     pub(crate) fn send(&mut self, id: ConnId, frame: Frame) {
         let bytes = frame.wire_bytes();
         match self.conns.get_mut(id.index as usize) {
@@ -259,7 +259,7 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Puts a connection that may send into the list of connections to send on.
+    /// Adds a connection that may send to the list of connections to send on.
     pub(crate) fn mark_ready(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
         if conn.wants_send() && !std::mem::replace(&mut conn.is_ready, true) {
@@ -267,7 +267,7 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Takes so many of the oldest frames of the connection, which have left, and returns their bodies
+    /// Removes so many of the connection's oldest frames, which were sent, and returns their bodies
     /// to the sender.
     pub(crate) fn pop_sent(&mut self, index: u32, count: usize) {
         let found = &mut self.conns[index as usize];
@@ -281,7 +281,7 @@ impl<P: Place> Table<P> {
         self.accounts[found.account as usize] -= count as u32;
     }
 
-    /// Counts the frames of a connection for another account.
+    /// Charges the frames of a connection to another account.
     pub(crate) fn charge(&mut self, id: ConnId, account: TenantId) {
         let to = account.0 as usize;
         if to >= self.accounts.len() {
@@ -301,7 +301,7 @@ impl<P: Place> Table<P> {
         self.accounts.get(account.0 as usize).map_or(0, |frames| *frames as usize)
     }
 
-    /// Returns the bodies of all frames that no send in flight points to.
+    /// Returns the bodies of all frames to which no send in flight refers.
     pub(crate) fn drop_frames(&mut self, index: u32) {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
@@ -329,9 +329,8 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Tells of bytes that have arrived. Of a connection over TLS, they are opened first. Returns the
-    /// receive buffer where nothing in it is for the session, and why the connection has ended if it
-    /// has.
+    /// Adds events for received bytes, decrypted first on a TLS connection. Returns the receive
+    /// buffer if it has no bytes for the session, and the reason if the connection has ended.
     pub(crate) fn received(
         &mut self,
         index: u32,
@@ -346,7 +345,7 @@ impl<P: Place> Table<P> {
         (None, None)
     }
 
-    /// Opens bytes that have arrived on a connection over TLS.
+    /// Decrypts received bytes of a TLS connection.
     fn open(&mut self, index: u32, buf: Buf, len: usize) -> (Option<Buf>, Option<CloseReason>) {
         let conn = self.id(index);
         let secured = self.conns[index as usize].secured.as_mut().expect("the caller looked");
@@ -361,7 +360,7 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Tells whether bytes of the connection wait among the events.
+    /// Returns whether received bytes of the connection wait among the events.
     pub(crate) fn has_received(&self, id: ConnId) -> bool {
         let is_its =
             |event: &NetEvent| matches!(event, NetEvent::Received { conn, .. } if *conn == id);
@@ -383,24 +382,24 @@ impl<P> IndexMut<u32> for Table<P> {
     }
 }
 
-/// A buffer whose bytes from `at` to `until` are to be received next.
+/// A buffer whose bytes from `at` to `until` are received next.
 #[derive(Debug)]
 pub struct Target {
     pub(crate) buf: Buf,
     pub(crate) at: usize,
     pub(crate) until: usize,
-    /// Bytes that have come by another way, because another receive was in flight.
+    /// Bytes that have arrived through another receive that was in flight.
     pub(crate) came: usize,
 }
 
 impl Target {
-    /// Returns the event that gives the buffer back with `len` bytes in it.
+    /// Returns the event that returns the buffer with `len` bytes in it.
     pub(crate) fn filled(self, conn: ConnId, len: usize) -> NetEvent {
         NetEvent::Filled { conn, buf: self.buf, at: self.at, len }
     }
 }
 
-/// A connection's frames, oldest first: a list threaded through a [`FrameStore`].
+/// A connection's frames, oldest first: a linked list through a [`FrameStore`].
 #[derive(Debug)]
 pub(crate) struct FrameQueue {
     head: u32,
@@ -415,12 +414,12 @@ impl FrameQueue {
     }
 }
 
-/// Room for a fixed number of frames. A frame stays where it is until it is popped, so a send in
-/// flight may point into it.
+/// Memory for a fixed number of frames. A frame does not move until it is popped, so a send in
+/// flight may refer to it.
 #[derive(Debug)]
 pub(crate) struct FrameStore {
     places: Box<[FramePlace]>,
-    /// First free place, threaded through `next`.
+    /// The first free place of a list linked through `next`.
     free: u32,
     room: usize,
 }

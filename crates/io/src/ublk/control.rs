@@ -1,4 +1,4 @@
-//! The control device: makes, starts, stops and removes block devices.
+//! The control device: creates, starts, stops and removes block devices.
 
 // UNSAFETY: a submission entry carries a pointer to a buffer of the caller's, who waits.
 #![allow(unsafe_code)]
@@ -21,8 +21,8 @@ pub fn is_there() -> bool {
     Path::new(CONTROL_PATH).exists()
 }
 
-/// The control device. Each method waits for the driver, which can take as long as the program's own
-/// queues take.
+/// The control device. Each method waits for the driver, which may in turn wait for the program's
+/// own queues.
 pub struct Control {
     file: File,
 }
@@ -39,7 +39,7 @@ impl Control {
         Ok(Control { file })
     }
 
-    /// Returns the driver's features; none from a driver that cannot tell them.
+    /// Returns the driver's features; none if the driver cannot report them.
     ///
     /// # Errors
     /// Fails if the program lacks a right.
@@ -52,8 +52,8 @@ impl Control {
         }
     }
 
-    /// Makes a device with the queues, depth, size of requests and flags of `info`. The driver changes
-    /// `info` to what it has made.
+    /// Creates a device with the queues, depth, size of requests and flags of `info`. The driver
+    /// changes `info` to the actual values.
     ///
     /// # Errors
     /// Fails with `EEXIST` if the number is taken.
@@ -93,8 +93,8 @@ impl Control {
         Ok(parameters)
     }
 
-    /// Makes the block device of a device whose queues are served by this process. The kernel reads
-    /// the partition table meanwhile.
+    /// Creates the block device of a device whose queues this process serves. The kernel reads its
+    /// partition table meanwhile.
     ///
     /// # Errors
     /// Fails if the driver refuses.
@@ -102,7 +102,7 @@ impl Control {
         self.tell(ControlCode::START_DEVICE, device, u64::from(std::process::id()))
     }
 
-    /// Takes the block device off, also under open files. Its requests end before.
+    /// Removes the block device, even if it is open, after its requests have ended.
     ///
     /// # Errors
     /// Fails with `ENODEV` if there is none.
@@ -110,7 +110,7 @@ impl Control {
         self.tell(ControlCode::STOP_DEVICE, device, 0)
     }
 
-    /// Removes a device, and waits until nobody has it open.
+    /// Deletes a device, and waits until it is closed everywhere.
     ///
     /// # Errors
     /// Fails with `ENODEV` if there is none.
@@ -118,7 +118,7 @@ impl Control {
         self.tell(ControlCode::DELETE_DEVICE, device, 0)
     }
 
-    /// Removes a device that this process may still have open, and does not wait.
+    /// Deletes a device that this process may still have open, without waiting.
     ///
     /// # Errors
     /// Fails with `ENODEV` if there is none.
@@ -126,7 +126,7 @@ impl Control {
         self.tell(ControlCode::DELETE_DEVICE_LATER, device, 0)
     }
 
-    /// Prepares a device for this process, whose predecessor has ended.
+    /// Prepares a device whose former server has ended for this process.
     ///
     /// # Errors
     /// Fails with `EBUSY` while the kernel has not yet taken the end of the predecessor in.
@@ -134,7 +134,7 @@ impl Control {
         self.tell(ControlCode::START_RECOVERY, device, 0)
     }
 
-    /// Lets the requests of a device go to the queues of this process.
+    /// Passes the requests of a recovered device to the queues of this process.
     ///
     /// # Errors
     /// Fails if the device waits for nobody.
@@ -155,7 +155,7 @@ impl Control {
         self.exchange(code, command, &mut [])
     }
 
-    /// Carries the command out and waits for its end: until then the driver may use the buffer.
+    /// Runs a command and waits for its end, since the driver may use the buffer until then.
     fn exchange(
         &mut self,
         code: ControlCode,
@@ -179,7 +179,8 @@ fn ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     IoUring::builder().build(4)
 }
 
-/// Carries a command out, whose caller keeps the buffer until then, and waits through signals too.
+/// Runs a command and waits for its end even through signals; the caller keeps the buffer
+/// meanwhile.
 fn carry_out(file: &File, code: ControlCode, command: &ControlCommand) -> io::Result<()> {
     let mut ring = ring()?;
     let mut bytes = [0; 80];

@@ -17,9 +17,9 @@ use crate::Error;
 /// Option of prctl(2): the kernel frees no memory for this thread by way of file systems or disks.
 const SET_IO_FLUSHER: libc::c_int = 57;
 
-/// Keeps this process out of the way of its own device: memory that it uses once stays, the kernel
-/// reclaims nothing through disks on its behalf, and no shortage of memory ends it. Holds for threads
-/// that are started later.
+/// Protects this process against waiting for its own device: its memory stays resident, the kernel
+/// reclaims nothing through disks on its behalf, and the process is exempt from out-of-memory
+/// kills. Includes threads that are started later.
 ///
 /// # Errors
 /// Names the protection that is missing; the others hold.
@@ -43,14 +43,14 @@ pub fn guard_memory() -> Result<(), Error> {
     first
 }
 
-/// A block device that is held so that nobody mounts it.
+/// An exclusive hold on a block device, so that it cannot be mounted.
 #[derive(Debug)]
 pub struct Hold {
     _file: OwnedFd,
 }
 
 impl Hold {
-    /// Holds a block device that nobody uses.
+    /// Takes the exclusive hold on an unused block device.
     ///
     /// # Errors
     /// Fails with `EBUSY` if it is mounted, or part of another device.
@@ -60,7 +60,7 @@ impl Hold {
     }
 }
 
-/// Opens the file by which a device's queues are served.
+/// Opens the file through which a device's queues are served.
 pub(super) fn open_device(device: u32) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/dev/ublkc{device}"))
 }

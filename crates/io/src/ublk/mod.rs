@@ -1,8 +1,8 @@
-//! The kernel's block devices that a program serves (`ublk_drv`): the control device, the queues of a
-//! device, and what keeps a program from waiting for its own device.
+//! Block devices of the kernel that a program serves (`ublk_drv`): the control device, the queues
+//! of a device, and the protection of a program against waiting for its own device.
 //!
-//! This module knows neither the requests that a device takes nor how they are served. The way of
-//! data is chosen in docs/adr/0034-attach.md.
+//! This module deliberately leaves out the meaning and the service of requests.
+//! docs/adr/0034-attach.md has the choice of the data path.
 
 mod control;
 mod guard;

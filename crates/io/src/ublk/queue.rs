@@ -1,8 +1,8 @@
-//! A queue of a block device, served through the ring that serves a thread's sockets.
+//! A queue of a block device, served through a thread's ring.
 //!
-//! Each tag of the queue has one command at the driver or one request with the program. The driver
-//! copies a write's data into memory that the program names when it asks for the data, and a read's
-//! data out of memory that is named with the completion.
+//! Each tag of the queue has one command at the driver or one request at the program. The driver
+//! copies a write's data into memory that the program provides when it asks for the data, and a
+//! read's data from memory named in the completion.
 
 // UNSAFETY: maps memory that the kernel writes, and names buffers to the kernel in entries.
 #![allow(unsafe_code)]
@@ -24,15 +24,15 @@ use zerocopy::IntoBytes;
 use super::guard::open_device;
 use crate::{Error, Owner, Ring, RingEvent};
 
-/// The size of a page, of which the mapping has whole ones.
+/// The page size, to which the mapping is rounded.
 const PAGE: usize = 4096;
 
-/// A request that the driver has given to the program.
+/// A request that the driver has passed to the program.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The request's tag, which names it until its completion.
+    /// The request's tag, which identifies it until its completion.
     pub tag: u16,
-    /// The request.
+    /// The driver's description of the request.
     pub descriptor: IoDescriptor,
     /// The next need of the request.
     pub need: Need,
@@ -41,27 +41,27 @@ pub struct Arrival {
 /// The next need of a request.
 #[derive(Debug)]
 pub enum Need {
-    /// Memory for the data of a write, by [`BlockQueue::ask`].
+    /// The request needs memory for the data of a write, by [`BlockQueue::ask`].
     Memory,
-    /// Service. A write has its data in the buffer.
+    /// The request is ready to be served. A write has its data in the buffer.
     Service(Option<Buf>),
 }
 
 /// The holder of a tag.
 #[derive(Debug)]
 enum Tag {
-    /// The driver, until there is a request.
+    /// The driver has the tag, until there is a request.
     Fetching,
     /// The driver, which copies a write's data into the buffer.
     Asking(Buf),
-    /// The program.
+    /// The program has the tag's request.
     Served,
-    /// Nobody: the device was stopped.
+    /// The device was stopped, so the tag is unused.
     Ended,
 }
 
-/// A queue of a block device. It only writes entries and drains its inbox, as the devices of a worker
-/// do; the outer loop enters the kernel.
+/// A queue of a block device. Like a worker's device queue, it only writes entries and drains its
+/// inbox; the outer loop enters the kernel.
 pub struct BlockQueue {
     ring: Ring,
     owner: Owner,
@@ -71,10 +71,10 @@ pub struct BlockQueue {
     tags: Vec<Tag>,
     /// Number of tags that have not ended.
     open: usize,
-    /// Buffers of completed reads, until the kernel has taken the entries that name them.
+    /// Buffers of completed reads, until the kernel has taken the entries that refer to them.
     leaving: Vec<Buf>,
     events: Vec<RingEvent>,
-    /// The first error of the driver's, if there was one.
+    /// The first error of the driver, if there was one.
     failure: Option<i32>,
 }
 
@@ -85,7 +85,7 @@ struct Descriptors {
 }
 
 impl BlockQueue {
-    /// Opens the file of a device, by which one process at a time serves all its queues.
+    /// Opens the file of a device, through which one process at a time serves its queues.
     ///
     /// # Errors
     /// Fails if another process serves the device.
@@ -95,7 +95,7 @@ impl BlockQueue {
         opened.map(Arc::new).map_err(named)
     }
 
-    /// Returns the queue `number` with `depth` tags of the device with this file, for the calling
+    /// Returns queue `number` with `depth` tags of the device with this file, for the calling
     /// thread, as `owner` of completions of its ring. All tags wait for requests.
     ///
     /// # Errors
@@ -125,8 +125,7 @@ impl BlockQueue {
         Ok(queue)
     }
 
-    /// Appends the requests that have come to `arrivals`, and the buffers of reads that are free again
-    /// to `freed`.
+    /// Appends the new requests to `arrivals`, and the buffers of completed reads to `freed`.
     ///
     /// # Panics
     /// If the driver completes a command that it does not have.
@@ -193,9 +192,9 @@ impl BlockQueue {
         self.push(IoCode::GET_DATA, tag, 0, bytes);
     }
 
-    /// Completes a request: with the bytes that were read or written, zero for what has no data, or
-    /// minus an error number. A read that succeeds has its data in `buf`, which a later
-    /// [`poll`](BlockQueue::poll) frees. The tag waits for its next request.
+    /// Completes a request with the number of bytes read or written, zero for a request without
+    /// data, or a negated error number. A successful read has its data in `buf`, which a later
+    /// [`poll`](BlockQueue::poll) returns. The tag then waits for its next request.
     ///
     /// # Panics
     /// If the data is not in the buffer.
@@ -215,7 +214,7 @@ impl BlockQueue {
         self.push(IoCode::COMMIT_AND_FETCH, tag, result, address);
     }
 
-    /// Returns `true` once the device was stopped and has no command of this queue any more.
+    /// Returns `true` once the device was stopped and the driver has no command of this queue.
     pub fn has_ended(&self) -> bool {
         self.open == 0
     }

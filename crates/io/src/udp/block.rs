@@ -1,32 +1,32 @@
-//! The packets of one send: a run to one station, of one size but for the last, which the kernel
-//! cuts apart (`UDP_SEGMENT`, udp(7)).
+//! The packets of one send: a run to one station, of equal size except for the last, which the
+//! kernel cuts apart (`UDP_SEGMENT`, udp(7)).
 
 use packets::Station;
 
 use crate::uring::address::SocketAddress;
 
-/// Bytes of a run at most: what one UDP datagram may have.
+/// Maximum bytes of a run: those of one UDP datagram.
 const RUN_BYTES: usize = 65_000;
 
-/// Packets of a run at most, of the kernel's (`UDP_MAX_SEGMENTS`).
+/// Maximum packets of a run: the kernel's limit (`UDP_MAX_SEGMENTS`).
 const RUN_PACKETS: usize = 64;
 
 /// Words of a control message with two bytes of data.
 const CONTROL_WORDS: usize = 3;
 
-/// A run of packets, and what the kernel reads of it.
+/// A run of packets, and the structures of its send.
 pub(super) struct Block {
     header: libc::msghdr,
     vector: libc::iovec,
-    /// `None` before the first packet, and where the socket is connected.
+    /// The address; `None` before the first packet, and on a connected socket.
     name: Option<SocketAddress>,
     control: [u64; CONTROL_WORDS],
     bytes: Vec<u8>,
     to: Option<Station>,
-    /// Bytes of each packet, but for the last.
+    /// The size of each packet in bytes, except for the last.
     packet_bytes: usize,
     pub(super) count: usize,
-    /// The last packet is smaller than the others.
+    /// `true` if the last packet is smaller than the others, so that the run has ended.
     is_full: bool,
 }
 
@@ -59,7 +59,7 @@ impl Block {
         (self.to, self.packet_bytes, self.count, self.is_full) = (None, 0, 0, false);
     }
 
-    /// Returns `true` if a packet may follow in the run. Without `cuts`, each packet is a run.
+    /// Returns `true` if a packet may be added to the run. Without `cuts`, each packet is a run.
     pub(super) fn takes(&self, to: Station, bytes: usize, cuts: bool) -> bool {
         let follows = self.to == Some(to)
             && !self.is_full
@@ -70,7 +70,7 @@ impl Block {
         self.count == 0 || follows
     }
 
-    /// Appends a packet that the run [takes](Block::takes).
+    /// Appends a packet for which [`takes`](Block::takes) is true.
     pub(super) fn append<'a>(
         &mut self,
         to: Station,

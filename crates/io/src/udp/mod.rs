@@ -1,8 +1,8 @@
 //! Packets over UDP: a socket on the worker's ring (docs/adr/0035-udp.md).
 //!
-//! A multishot receive fills buffers that the kernel was given; packets of one size that came
-//! together are one completion (`UDP_GRO`). A run of packets to one station is one send
-//! (`UDP_SEGMENT`). No privilege is needed.
+//! A multishot receive fills provided buffers; packets of one size that arrive together are one
+//! completion (`UDP_GRO`). A run of packets to one station is one send (`UDP_SEGMENT`). No
+//! privilege is needed.
 
 // UNSAFETY: entries point into blocks that stay until their completion.
 #![allow(unsafe_code)]
@@ -34,10 +34,10 @@ const CONTROL_BYTES: usize = 24;
 /// message.
 const PACKET_AT: usize = 16 + NAME_BYTES + CONTROL_BYTES;
 
-/// Bytes of a received buffer: a datagram has less than 64 KiB.
+/// Bytes of a receive buffer: a datagram has less than 64 KiB.
 const LANDING_BYTES: usize = (64 << 10) + 4096;
 
-/// The number of the completions of receives. Sends have that of their block, plus one.
+/// The number of the receive's completions. A send has the number of its block plus one.
 const RECEIVE: u64 = 0;
 
 /// The numbers of buffers and blocks of a lane.
@@ -45,9 +45,9 @@ const RECEIVE: u64 = 0;
 pub(crate) struct LaneSizes {
     /// Buffers that the kernel receives into; a power of two.
     pub landings: usize,
-    /// Buffers for packets that came together with others.
+    /// Buffers into which packets are copied that came together with others.
     pub spares: usize,
-    /// Sends in flight.
+    /// Maximum number of sends in flight.
     pub blocks: usize,
     /// Bytes of the largest packet.
     pub packet_bytes: usize,
@@ -56,11 +56,11 @@ pub(crate) struct LaneSizes {
 /// The state of the multishot receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receive {
-    /// Nothing is in flight: the next turn that has buffers starts the receive.
+    /// No receive is in flight. The next turn with free buffers starts one.
     Idle,
-    /// In flight. The last completion ends this state.
+    /// The receive is in flight. Its last completion ends the state.
     Armed,
-    /// The kernel cannot receive in this way.
+    /// The kernel does not support this kind of receive.
     Broken,
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct UdpLane {
     is_connected: bool,
     landings: usize,
     provided: ProvidedBuffers,
-    /// A header for the receive, which the kernel may read at any time: never freed.
+    /// The header of the receive, which the kernel may read at any time, so it is never freed.
     header: &'static libc::msghdr,
     receive: Receive,
     spares: Vec<Buf>,
-    /// The kernel cuts runs apart.
+    /// `true` if the kernel can cut runs apart.
     cuts: bool,
-    /// The run that grows.
+    /// The run to which packets are added.
     open: Option<Box<Block>>,
     #[allow(clippy::vec_box, reason = "the kernel reads the blocks where they are")]
     free: Vec<Box<Block>>,
@@ -136,7 +136,7 @@ impl UdpLane {
         unsafe { self.ring.push(Owner::PACKETS, RECEIVE, entry) };
     }
 
-    /// Takes the completion of a receive. Returns the error of a peer that is not there.
+    /// Processes a completion of the receive. Returns the error of an absent peer.
     fn received(&mut self, event: RingEvent, arrived: &mut Vec<Arrived>) -> Option<i32> {
         if !cqueue::more(event.flags) {
             self.receive = Receive::Idle;
@@ -159,9 +159,8 @@ impl UdpLane {
         None
     }
 
-    /// Finds the packets in a received buffer. A single one stays where it is, unless too few
-    /// buffers would be left for the kernel: then what was held would wait for packets that nobody
-    /// receives.
+    /// Finds the packets in a received buffer. A single packet stays in it, unless too few buffers
+    /// would be left for the kernel: then the receive could starve.
     fn land(&mut self, buf: Buf, bytes: usize, arrived: &mut Vec<Arrived>) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
@@ -188,7 +187,7 @@ impl UdpLane {
         self.provided.give(buf);
     }
 
-    /// Takes the completion of a send. What failed counts as lost on the way.
+    /// Processes the completion of a send. Packets of a failed send count as lost.
     fn sent(&mut self, place: usize, result: i32) -> Option<i32> {
         let mut block = self.flying[place].take().expect("a send was in flight");
         if result == -libc::EIO && block.count > 1 && std::mem::take(&mut self.cuts) {
@@ -199,7 +198,7 @@ impl UdpLane {
         (result == -libc::ECONNREFUSED).then_some(libc::ECONNREFUSED)
     }
 
-    /// Sends the run that grows.
+    /// Sends the run to which packets were added.
     fn flush(&mut self) {
         let Some(mut block) = self.open.take() else { return };
         let message = block.message(self.is_connected);
@@ -281,7 +280,7 @@ impl Lane for UdpLane {
 }
 
 impl Drop for UdpLane {
-    /// Leaks what the kernel may still read.
+    /// Leaks the memory that the kernel may still read.
     fn drop(&mut self) {
         for block in self.flying.iter_mut().filter_map(Option::take) {
             Box::leak(block);
@@ -305,7 +304,7 @@ fn address(name: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// Returns the bytes of each packet of a run, if the kernel says that there are several.
+/// Returns the size of each packet of a run in bytes, if the kernel reports that there are several.
 fn run_of(control: &[u8]) -> Option<usize> {
     let word = |at: usize| -> Option<i32> {
         Some(i32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?))

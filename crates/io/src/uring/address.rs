@@ -1,10 +1,10 @@
-//! Socket addresses as the kernel reads them.
+//! Socket addresses in the kernel's layout.
 
 use std::net::SocketAddr;
 
 use crate::Endpoint;
 
-/// A socket address as the kernel reads it.
+/// A socket address in the kernel's layout.
 pub(crate) enum SocketAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),

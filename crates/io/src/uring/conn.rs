@@ -1,17 +1,17 @@
-//! The state that the ring keeps of one connection.
+//! The ring's state of one connection.
 
 use super::address::SocketAddress;
 use super::direct::Direct;
 use crate::sendblock::SendBlock;
 use crate::sockets::Place;
 
-/// The receive that the kernel has in flight for a connection.
+/// The kind of receive that is in flight for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Receiving {
     /// No receive is in flight.
     #[default]
     Idle,
-    /// A receive into provided buffers is in flight, until a completion says that no more follow.
+    /// A multishot receive into provided buffers is in flight, until its last completion.
     Armed,
     /// A receive of a few bytes is in flight.
     Little,
@@ -19,20 +19,20 @@ pub(crate) enum Receiving {
     Direct,
 }
 
-/// The state that the ring keeps of one connection.
+/// The ring's state of one connection.
 #[derive(Default)]
 pub struct RingPlace {
     pub(super) receiving: Receiving,
-    /// The memory of a bounded receive, and the buffer that is to be filled next.
+    /// The memory of a bounded receive, and the buffer to fill next.
     pub(super) direct: Option<Box<Direct>>,
-    /// Bounded receives that may still bring no payload.
+    /// Bounded receives that may still come without payload.
     pub(super) patience: u8,
-    /// The place is in the list of connections whose bounded receives have ended.
+    /// `true` if the place is in the list of connections whose bounded receives have ended.
     pub(super) is_resting: bool,
-    /// The place is in the line of connections that wait for receive buffers.
+    /// `true` if the place is in the line of connections that wait for receive buffers.
     pub(super) is_starved: bool,
-    /// The kernel tells of the connection's end, once. The watch stays when the connection is read
-    /// again: the next pause needs it.
+    /// `true` if the kernel watches for the connection's end. The watch stays when receiving
+    /// resumes, since the next pause needs it.
     pub(super) is_watched: bool,
     /// The address that a connect in flight points to.
     pub(super) dialling: Option<Box<SocketAddress>>,
@@ -64,7 +64,7 @@ impl Place for RingPlace {
 }
 
 impl Drop for RingPlace {
-    /// Leaves to the kernel for good what operations in flight point to.
+    /// Leaks the memory that operations in flight refer to.
     fn drop(&mut self) {
         std::mem::forget(self.sending.take());
         std::mem::forget(self.direct.take());

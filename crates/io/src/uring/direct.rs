@@ -1,4 +1,4 @@
-//! The memory of bounded receives: a vector for each in flight, and buffers for a few bytes.
+//! The memory of bounded receives: a vector for each in flight, and small buffers.
 
 use std::ptr;
 
@@ -35,8 +35,8 @@ impl Direct {
         Box::new(Direct { target: None, look: None, header, pieces: [NOTHING; 2] })
     }
 
-    /// Returns the message header for a receive of `len` bytes at `start`, and of the bytes behind
-    /// them into `look`.
+    /// Returns the message header of a receive of `len` bytes at `start` and of further bytes into
+    /// `look`.
     pub(super) fn message(&mut self, start: *mut u8, len: usize) -> *mut libc::msghdr {
         let behind = self.look.as_mut().expect("the caller has put a buffer there").bytes_mut();
         self.pieces = [

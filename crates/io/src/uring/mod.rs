@@ -1,8 +1,9 @@
 //! Sockets over io_uring.
 //!
-//! Receives are multishot into a provided-buffer ring; one send is in flight a connection and
-//! carries whatever became ready meanwhile; descriptors are registered. The methods only write
-//! submission entries and drain the inbox: [`Reactor::enter`](crate::Reactor::enter) alone enters the kernel.
+//! Receives are multishot into a provided-buffer ring. Each connection has one send in flight,
+//! which carries all frames that became ready meanwhile. Descriptors are registered. The methods
+//! only write submission entries and drain the inbox; only
+//! [`Reactor::enter`](crate::Reactor::enter) enters the kernel.
 
 // UNSAFETY: submission entries point into blocks and addresses that connections keep in place until
 // their last completion; accepted descriptors arrive as numbers.
@@ -31,15 +32,15 @@ use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Recei
 use crate::spread::Arrival;
 use crate::{Endpoint, Error, Listener, Owner, Ring, RingEvent, SocketsConfig};
 
-/// Vectors of sends that are made at start: sends in flight at the same time, unless peers are slow.
+/// Vectors of sends allocated at start: enough unless many peers are slow.
 const BLOCKS: usize = 64;
 
 /// The kernel interface of sockets over a ring.
 pub struct Uring {
     ring: Ring,
     receiver: Receiver,
-    /// Vectors that no send uses. More are made when more connections send at the same time than
-    /// ever before, at most one for each.
+    /// Vectors that no send uses. More are allocated when more connections send at the same time
+    /// than ever before, at most one for each.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     blocks: Vec<Box<SendBlock>>,
     /// The completions that are being handled; empty in between.
@@ -63,7 +64,7 @@ impl Uring {
         self.leave(table, index);
     }
 
-    /// Takes the completion of a send, which carried whole frames.
+    /// Processes the completion of a send of whole frames.
     fn sent(&mut self, table: &mut Table, index: u32, result: i32) {
         let conn = &mut table[index];
         let block = conn.kernel.sending.take().expect("a send was in flight");
@@ -78,7 +79,7 @@ impl Uring {
         }
     }
 
-    /// Takes the completion of a connect.
+    /// Processes the completion of a connect.
     fn dialled(&mut self, table: &mut Table, index: u32, result: i32) {
         table[index].kernel.dialling = None;
         if table[index].phase != Phase::Dialling {
@@ -90,7 +91,7 @@ impl Uring {
         }
     }
 
-    /// Takes the completion of an accept.
+    /// Processes the completion of an accept.
     fn accepted(&mut self, table: &Table, listeners: &mut Listeners, n: usize, event: RingEvent) {
         // SAFETY: the kernel just gave us this descriptor and nobody else has it.
         let socket = (event.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(event.result) });

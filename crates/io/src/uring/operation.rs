@@ -20,7 +20,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Returns the operation, the place and the low bits of the place's generation in 56 bits. With
+    /// Returns the operation, the place and the low bits of the place's generation as 56 bits. By
     /// the generation, a late cancel cannot hit a later connection.
     pub(super) fn data(self, index: u32, generation: u32) -> u64 {
         debug_assert!(index < 1 << 24);

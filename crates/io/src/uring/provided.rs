@@ -11,16 +11,16 @@ use io_uring::types::BufRingEntry;
 use crate::{Error, Ring, carve};
 
 /// A provided-buffer ring (`IORING_REGISTER_PBUF_RING`). A buffer is with the kernel, held back, or
-/// lent to whoever took the `Received` event.
+/// lent with a `Received` event.
 ///
-/// The kernel goes round the ring, so with all buffers in it each receive would write to the memory
-/// that was used longest ago, which no cache has any more. Hence only as many are in the ring as
-/// receives need; the others are held back, the last used on top.
+/// The kernel uses the buffers in turn, so with all of them in the ring each receive would write to
+/// the least recently used memory, which no cache holds. Hence the ring has only as many as
+/// receives need; the others are held back, and the last used one is added first.
 pub(crate) struct ProvidedBuffers {
     entries: *mut BufRingEntry,
     mask: u16,
     tail: u16,
-    /// The buffers that are with the kernel, by their number.
+    /// The buffers that the kernel has, by number.
     with_kernel: Box<[Option<Buf>]>,
     with_kernel_count: usize,
     held_back: Vec<Buf>,
@@ -60,7 +60,7 @@ impl ProvidedBuffers {
         Ok(provided)
     }
 
-    /// Takes a buffer back that was lent.
+    /// Takes a lent buffer back.
     pub(crate) fn give(&mut self, buf: Buf) {
         if self.with_kernel_count < self.level.wanted {
             self.provide(buf);
@@ -69,8 +69,8 @@ impl ProvidedBuffers {
         }
     }
 
-    /// Provides more buffers from now on, because a receive found none. Of several in one turn the
-    /// first counts.
+    /// Raises the number of provided buffers, because a receive found none. Of several such
+    /// receives in one turn only the first counts.
     pub(crate) fn ran_dry(&mut self) {
         if self.with_kernel_count > 0 {
             return;
@@ -109,30 +109,30 @@ impl ProvidedBuffers {
         self.with_kernel[usize::from(id)].take().expect("the kernel had this buffer")
     }
 
-    /// Buffers that the kernel may still fill.
+    /// Returns the number of buffers that the kernel may still fill.
     pub(crate) fn available(&self) -> usize {
         self.with_kernel_count
     }
 }
 
-/// The number of buffers that the kernel should have.
+/// The number of buffers that the kernel should have, adapted over time.
 #[derive(Debug)]
 struct Level {
-    /// The number of buffers to have, with `least ≤ wanted ≤ most`.
+    /// The target number of buffers, with `least ≤ wanted ≤ most`.
     wanted: usize,
     least: usize,
     most: usize,
-    /// The fewest that the kernel had in this period.
+    /// The smallest number that the kernel had in this period.
     fewest: usize,
-    /// Buffers that it will still take in this period.
+    /// Buffers that the kernel will still fill in this period.
     left: u32,
 }
 
 impl Level {
-    /// Buffers at first: what fits into a core's second-level cache with what else is there.
+    /// The initial number of buffers, which fit into a core's second-level cache with other data.
     const LEAST: usize = 64;
 
-    /// Buffers that the kernel takes in a period.
+    /// Buffers that the kernel fills in a period.
     const PERIOD: u32 = 1 << 16;
 
     fn new(most: usize) -> Level {
@@ -146,8 +146,8 @@ impl Level {
         (self.fewest, self.left) = (0, Level::PERIOD);
     }
 
-    /// Notes that the kernel has taken a buffer and has so many left. When the half would have done
-    /// for a whole period, the half has to do.
+    /// Notes that the kernel has filled a buffer and has so many left. If half of the buffers would
+    /// have been enough for a whole period, the level is halved.
     fn taken(&mut self, available: usize) {
         self.fewest = self.fewest.min(available);
         self.left -= 1;

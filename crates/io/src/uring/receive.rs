@@ -1,11 +1,10 @@
-//! Receives over the ring: multishot into provided buffers, and bounded receives straight into a
+//! Receives over the ring: multishot into provided buffers, and bounded receives directly into a
 //! buffer of the caller (docs/adr/0010-direct-receives.md).
 //!
-//! Into provided buffers the kernel receives whatever there is, so the payload that a message's head
-//! announces would be there before anybody has read the head. Hence, as long as payloads are
-//! received where they belong, each receive is bounded: it takes the rest of a payload and a few
-//! bytes behind it, or only a few bytes. When no payload comes for some receives, provided buffers
-//! take over again.
+//! A receive into provided buffers takes all bytes there are, so a payload would be received before
+//! its head was parsed. Hence, while payloads are received directly, each receive is bounded: it
+//! takes the rest of a payload and a few bytes behind it, or only a few bytes. When no payload
+//! comes for some receives, provided buffers are used again.
 
 // UNSAFETY: entries point into blocks and buffers that connections keep until their completion.
 #![allow(unsafe_code)]
@@ -29,8 +28,8 @@ pub(super) type Table = crate::sockets::Table<RingPlace>;
 /// The provided-buffer group of the receives.
 const GROUP: u16 = 0;
 
-/// Vectors of bounded receives that are made at start: receives in flight at the same time, unless
-/// many peers send payloads.
+/// Vectors of bounded receives allocated at start: enough unless many peers send payloads at the
+/// same time.
 const DIRECTS: usize = 64;
 
 /// The receives of a worker's sockets.
@@ -38,13 +37,13 @@ pub(super) struct Receiver {
     ring: Ring,
     provided: ProvidedBuffers,
     receive_buffers: usize,
-    /// Vectors that no bounded receive uses. More are made when more connections receive so at the
-    /// same time than ever before, at most one for each.
+    /// Vectors that no bounded receive uses. More are allocated when more connections receive in
+    /// this way than ever before, at most one for each.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     directs: Vec<Box<Direct>>,
     /// Buffers of bounded receives that are not lent.
     looks: Vec<Buf>,
-    /// Connections that wait for receive buffers, who waited longest first.
+    /// Connections that wait for receive buffers, in order of arrival.
     starved: VecDeque<u32>,
     /// Connections whose bounded receives have ended.
     resting: Vec<u32>,
@@ -64,7 +63,7 @@ impl Receiver {
         })
     }
 
-    /// Takes a receive buffer back, provided or for a few bytes.
+    /// Takes back a receive buffer, provided or small.
     pub(super) fn give(&mut self, buf: Buf) {
         if (buf.index() as usize) < self.receive_buffers {
             self.provided.give(buf);
@@ -87,7 +86,7 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Pushes a receive.
+    /// Queues a receive.
     ///
     /// # Safety
     /// As [`Ring::push`].
@@ -97,8 +96,8 @@ impl Receiver {
         unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
-    /// Stops receiving from a connection that is paused or stilled. A paused connection is watched,
-    /// a stilled one is not.
+    /// Stops receiving on a paused or stilled connection. A paused connection is watched for its
+    /// end, a stilled one is not.
     pub(super) fn stop(&mut self, table: &mut Table, index: u32, was_read: bool) {
         let conn = &mut table[index];
         if was_read && conn.kernel.receiving != Receiving::Idle {
@@ -113,7 +112,7 @@ impl Receiver {
         }
     }
 
-    /// Watches for the end of a connection that is not read.
+    /// Watches for the end of a connection that is not received from.
     fn watch(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         if !conn.is_live() || std::mem::replace(&mut conn.kernel.is_watched, true) {
@@ -126,8 +125,8 @@ impl Receiver {
         unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
-    /// Handles the completion of a watch. Returns why the connection ended; for a connection that
-    /// is being read, the receive reports it.
+    /// Handles the completion of a watch. Returns the reason of the connection's end; while the
+    /// connection is received from, the receive reports it.
     pub(super) fn hung_up(
         &mut self,
         table: &mut Table,
@@ -148,7 +147,7 @@ impl Receiver {
         None
     }
 
-    /// Takes the completion of a receive. Returns why the connection has ended.
+    /// Processes the completion of a receive. Returns the reason if the connection has ended.
     pub(super) fn received(
         &mut self,
         table: &mut Table,
@@ -186,7 +185,7 @@ impl Receiver {
         ended
     }
 
-    /// Lets the connection wait for receive buffers; an [`end_turn`](Receiver::end_turn) that finds
+    /// Queues the connection for receive buffers; an [`end_turn`](Receiver::end_turn) that finds
     /// some ends the wait.
     fn starve(&mut self, table: &mut Table, index: u32) {
         self.provided.ran_dry();
@@ -195,15 +194,15 @@ impl Receiver {
         }
     }
 
-    /// Receives again from connections whose bounded receives have ended, and from starved ones.
+    /// Receives again on connections whose bounded receives have ended, and on starved ones.
     pub(super) fn end_turn(&mut self, table: &mut Table) {
         self.receive_rested(table);
         self.receive_starved(table);
     }
 
-    /// Lets the connections that have waited longest receive: as many as there are buffers, as the
-    /// others would only run dry again, each time at the price of a receive. A connection that is
-    /// paused or closed by now leaves the line and takes no other connection's turn.
+    /// Starts receives on the connections that have waited longest: as many as there are buffers,
+    /// since a receive without a buffer would fail at a cost. A connection that is paused or closed
+    /// by now leaves the line.
     fn receive_starved(&mut self, table: &mut Table) {
         let mut receives = self.provided.available();
         while receives > 0 {
@@ -216,7 +215,7 @@ impl Receiver {
         }
     }
 
-    /// Receives into a buffer of the caller as soon as the receive that is in flight has ended.
+    /// Receives into a buffer of the caller as soon as the receive in flight has ended.
     pub(super) fn receive_into(
         &mut self,
         table: &mut Table,
@@ -239,7 +238,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Starts to receive where the bytes belong, and a few bytes behind them.
+    /// Starts a receive into the payload's buffer, with a few bytes behind it.
     fn receive_directly(&mut self, table: &mut Table, index: u32) {
         let look = self.looks.pop();
         let place = &mut table[index].kernel;
@@ -260,7 +259,7 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Starts to receive a few bytes; returns `false` where there is no buffer for them.
+    /// Starts a receive of a few bytes; returns `false` if no small buffer is free.
     fn receive_little(&mut self, table: &mut Table, index: u32) -> bool {
         let Some(mut look) = self.looks.pop() else { return false };
         let mut direct = self.directs.pop().unwrap_or_else(Direct::new);
@@ -278,8 +277,7 @@ impl Receiver {
         true
     }
 
-    /// Takes the completion of a receive of a connection that waits for bytes in a buffer of the
-    /// caller, or of which a few bytes were received.
+    /// Processes the completion of a bounded receive.
     fn received_bounded(
         &mut self,
         table: &mut Table,
@@ -313,7 +311,7 @@ impl Receiver {
         ended
     }
 
-    /// Tells of the bytes that were received where they belong, and of those behind them.
+    /// Adds events for directly received bytes, and for those behind them.
     fn filled(&mut self, table: &mut Table, index: u32, look: Option<Buf>, came: usize) {
         let id = table.id(index);
         let conn = &mut table[index];
@@ -334,8 +332,8 @@ impl Receiver {
         }
     }
 
-    /// Takes bytes that came by another way. The expected bytes among them are copied to where they
-    /// belong.
+    /// Handles bytes that came by another receive: those of the expected payload are copied into
+    /// its buffer.
     fn divert(&mut self, table: &mut Table, index: u32, mut buf: Buf, len: usize) {
         let id = table.id(index);
         let conn = &mut table[index];
@@ -369,7 +367,7 @@ impl Receiver {
         table.events.push(NetEvent::Received { conn: id, buf, len: len - taken });
     }
 
-    /// Goes on after a bounded receive that did not end the connection.
+    /// Continues after a bounded receive that did not end the connection.
     fn go_on_bounded(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         let place = &mut conn.kernel;
@@ -389,7 +387,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the buffer of a connection for which no receive is in flight, with the bytes that
+    /// Returns the payload buffer of a connection without a receive in flight, with the bytes that
     /// have come.
     fn release_direct(&mut self, table: &mut Table, index: u32) {
         let id = table.id(index);
@@ -401,8 +399,8 @@ impl Receiver {
         self.directs.push(direct);
     }
 
-    /// Receives again from connections whose bounded receives have ended and for which nobody
-    /// expects bytes anywhere.
+    /// Receives again on connections whose bounded receives have ended and for which no payload is
+    /// expected.
     fn receive_rested(&mut self, table: &mut Table) {
         while let Some(index) = self.resting.pop() {
             let conn = &mut table[index];
@@ -418,7 +416,7 @@ impl Receiver {
     }
 }
 
-/// Returns how a receive with this result ends the connection, if it does.
+/// Returns the reason if a receive with this result ends the connection.
 fn end_of(result: i32) -> Option<CloseReason> {
     match result {
         0 => Some(CloseReason::Peer),
