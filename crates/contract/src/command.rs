@@ -33,7 +33,8 @@ impl Range {
         self.lba.checked_add(self.blocks as u64)
     }
 
-    /// Returns the first `most` blocks, and the others, if there are any.
+    /// Returns the range's first `most` blocks, and the range of the remaining blocks, if there are
+    /// any.
     pub const fn split(self, most: u32) -> (Range, Option<Range>) {
         match self.blocks.checked_sub(most) {
             None | Some(0) => (self, None),

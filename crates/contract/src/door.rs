@@ -1,8 +1,8 @@
 //! A door: a value that threads share, and for which no worker waits (docs/adr/0023-one-door.md).
 //!
-//! One thread is inside at a time. A worker enters only if nobody is inside. Otherwise it rings its
-//! bell, goes on with its turn and tries again in a later one: whoever is inside answers the bells
-//! when it has left. Threads of the control plane wait at the door.
+//! One thread is inside at a time. A worker enters only if no thread is inside. Otherwise it rings
+//! its bell, goes on with its turn and tries again in a later one: the thread inside answers the
+//! bells after leaving. Threads of the control plane wait at the door.
 
 use core::fmt;
 
@@ -24,10 +24,10 @@ use loom::sync::{
 #[cfg(not(feature = "loom"))]
 use spin::{Mutex, MutexGuard};
 
-/// A value that threads share, one at a time. A worker finds it free, or tries again later.
+/// A value that one thread at a time may use. A worker that finds it in use tries again later.
 pub struct Door<T> {
     room: Mutex<T>,
-    /// The workers that found the door closed, one bit each. Workers above 63 share bits; they are
+    /// The workers that found the door closed, one bit each. Workers above 63 share bits and are
     /// woken together.
     bells: AtomicU64,
 }
@@ -50,12 +50,12 @@ fn bell(worker: u16) -> u64 {
 }
 
 impl<T> Door<T> {
-    /// Puts a value behind a door.
+    /// Creates a door with a value behind it.
     pub fn new(value: T) -> Self {
         Door { room: Mutex::new(value), bells: AtomicU64::new(0) }
     }
 
-    /// Enters unless somebody is inside; never waits.
+    /// Enters unless another thread is inside; never waits.
     fn knock(&self) -> Option<MutexGuard<'_, T>> {
         #[cfg(feature = "loom")]
         return self.room.try_lock().ok();
@@ -63,15 +63,15 @@ impl<T> Door<T> {
         self.room.try_lock()
     }
 
-    /// Runs `work` inside; `None` if somebody else is inside.
+    /// Runs `work` inside; returns `None` if another thread is inside.
     #[must_use]
     pub fn try_enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut room = self.knock()?;
         Some(work(&mut room))
     }
 
-    /// Runs `work` inside. If somebody else is inside, rings the worker's bell and returns `None`:
-    /// the one inside finds the bell [when it has left](Door::answer).
+    /// Runs `work` inside. If another thread is inside, rings the worker's bell and returns `None`:
+    /// that thread finds the bell [when it has left](Door::answer).
     #[must_use]
     pub fn enter_or_ring<R>(&self, worker: u16, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         if let Some(mut room) = self.knock() {
@@ -84,7 +84,7 @@ impl<T> Door<T> {
         Some(work(&mut room))
     }
 
-    /// Runs `work` inside, and calls `give_way` as long as somebody else is inside. For threads
+    /// Runs `work` inside, and calls `give_way` as long as another thread is inside. For threads
     /// that carry no I/O: a worker never calls this method.
     pub fn enter<R>(&self, work: impl FnOnce(&mut T) -> R, mut give_way: impl FnMut()) -> R {
         loop {

@@ -13,7 +13,7 @@ const ADDRESSES_MAX: usize = 256;
 /// Delay of the next credential from an address that has failed too often.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Additional delay for each credential that waits already.
+/// The additional delay for each credential of the address that waits already.
 const DELAY_STEP: Duration = Duration::from_millis(100);
 
 /// The longest delay.

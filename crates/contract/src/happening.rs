@@ -30,7 +30,7 @@ pub enum End {
     NotLetIn,
     /// The server, the worker or the listener was drained.
     Drained,
-    /// An operator ended the connection.
+    /// An operator ordered the end of the connection.
     Ordered,
     /// The client has a newer connection.
     Superseded,

@@ -27,21 +27,21 @@ pub enum Insecurity {
     WrongName,
     /// The peer's certificate has another fingerprint.
     WrongFingerprint,
-    /// The peer's certificate makes no sense.
+    /// The peer's certificate is malformed.
     BadCertificate,
     /// The peer sent a fatal alert of this number (RFC 8446, section 6).
     Alert(u8),
-    /// A record was changed on the way, or is not one.
+    /// A record was tampered with, or is malformed.
     BadRecord,
     /// The peer broke the protocol in another way.
     Misbehaved,
-    /// This end could not go on.
+    /// An internal error of this end.
     Internal,
 }
 
 impl Insecurity {
-    /// The fatal alert "unexpected message", as a listener that requires TLS sends it to a peer that
-    /// does not speak TLS.
+    /// The fatal alert "unexpected message", sent by a listener that requires TLS to a peer that
+    /// does not speak it.
     pub const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
 
     /// All reasons, in order, by their names in metrics; reasons of one name count together.

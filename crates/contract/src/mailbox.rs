@@ -140,8 +140,7 @@ pub enum Tell {
         at_once: u16,
     },
     /// Moves connections to another worker that together cause a part of this worker's load. The
-    /// worker moves about that part. It never moves a connection with much more load, nor one
-    /// without load.
+    /// worker moves about that part: never a connection with much more load, nor one without load.
     Relieve {
         /// The part of the load, in thousandths.
         permille: u16,

@@ -79,7 +79,8 @@ impl Promise {
 }
 
 impl Promise<Option<Share>> {
-    /// Makes a promise of an optional SLO and an optional share, as messages and files have them.
+    /// Creates a promise from an optional SLO and an optional share, as messages and files have
+    /// them.
     ///
     /// # Errors
     /// Fails if both are present.
@@ -93,7 +94,7 @@ impl Promise<Option<Share>> {
         }
     }
 
-    /// Returns the promise of a tenant whose share is `known`.
+    /// Returns the full promise, with the `known` share if the promise has none.
     pub fn over(self, known: Share) -> Promise {
         match self {
             Promise::LatencyCritical(slo) => Promise::LatencyCritical(slo),
@@ -110,7 +111,7 @@ impl Default for Promise {
 }
 
 impl<S: Default> From<Option<Slo>> for Promise<S> {
-    /// Makes a promise of an SLO; `None` is best effort.
+    /// Creates a promise from an SLO; `None` is best effort.
     fn from(slo: Option<Slo>) -> Promise<S> {
         slo.map_or_else(|| Promise::BestEffort(S::default()), Promise::LatencyCritical)
     }

@@ -92,8 +92,8 @@ pub trait Feedback {
         Tokens::default()
     }
 
-    /// Returns `true` if the tenant has no promise and others have one, so that it leaves to them
-    /// what is kept in reserve for promises.
+    /// Returns `true` if the tenant has no promise and others have one, so that it must not use the
+    /// reserve for promises.
     fn yields(&self, tenant: TenantId) -> bool {
         let _nobody_has_a_promise = tenant;
         false

@@ -425,8 +425,8 @@ pub trait Fenced {
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status>;
 }
 
-/// Messages that a session sends by itself, and its work of its own. A session without any takes
-/// the defaults.
+/// Messages that a session sends on its own, and its own work. A session without any uses the
+/// defaults.
 pub trait Speaks {
     /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
     ///
@@ -436,21 +436,21 @@ pub trait Speaks {
         Ok(())
     }
 
-    /// Returns the number of bytes of messages that the session sends by itself. Grows only in
-    /// `attend`, with a [`Fatal`] error, and before [`Event::Own`]. A new session may have some.
+    /// Returns the number of bytes of messages that the session has to send on its own. Grows only
+    /// in `attend`, with a [`Fatal`] error, and before [`Event::Own`]. A new session may have some.
     fn unsaid(&self) -> usize {
         0
     }
 
-    /// Moves such messages to the front of `to`, as many as fit completely; returns the number of
-    /// bytes. In [`SPEECH_BYTES_MAX`] bytes, at least one message fits.
+    /// Moves the session's own messages to the front of `to`, as many as fit completely; returns
+    /// the number of bytes. In [`SPEECH_BYTES_MAX`] bytes, at least one message fits.
     fn speak(&mut self, _to: &mut [u8]) -> usize {
         0
     }
 
     /// Ends the session with its connection. No more bytes are taken, and only the
-    /// [`unsaid`](Speaks::unsaid) messages are sent. Everything that the connection stands for
-    /// elsewhere is gone from now on, though its peer may take a while to close.
+    /// [`unsaid`](Speaks::unsaid) messages are sent. Whatever the connection owned elsewhere is
+    /// released now, though its peer may take a while to close.
     fn leave(&mut self) {}
 }
 
@@ -465,10 +465,10 @@ pub trait Movable {
         true
     }
 
-    /// Packs the session as bytes, of which another worker makes the session again. The session is
-    /// not used any more. Only for a session that [moves](Movable::moves_to) and
-    /// [is settled](Movable::is_settled). Returns `None`, and changes nothing, if that has to be
-    /// tried again in a later turn.
+    /// Packs the session into bytes from which another worker restores it. The session is not used
+    /// any more. Only for a session that [moves](Movable::moves_to) and [is
+    /// settled](Movable::is_settled). Returns `None`, without a change, if a later turn must try
+    /// again.
     fn pack(&mut self) -> Option<Vec<u8>>;
 
     /// Records the identifier of the unpacked session's connection. Returns the fence that counts
@@ -478,7 +478,7 @@ pub trait Movable {
     }
 }
 
-/// Sessions that are made again of their bytes alone.
+/// Sessions that are restored from their bytes alone.
 pub trait Unpack: Sized {
     /// Restores a [packed](Movable::pack) session; `None` if the bytes are not from a session of
     /// this version.

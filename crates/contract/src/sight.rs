@@ -1,27 +1,29 @@
-//! Removals of namespaces, and how much of them a connection knows: a number that is given again
-//! must mean nothing to whoever meant the namespace that had it before
+//! Removals of namespaces, and the connections' knowledge of them: a number that is given again
+//! must not reach the new namespace for a client that meant the removed one
 //! (docs/adr/0028-numbers-that-come-again.md).
 
 use alloc::vec::Vec;
 
 use crate::NamespaceId;
 
-/// The removals of namespaces in the life of a server, counted. Each process that takes a server
-/// over goes on counting where the one before it stopped.
+/// The removals of namespaces in the life of a server, counted. A process that takes over a server
+/// continues the count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removals {
     count: u64,
-    /// The count after the last removal of each number, by number less one; 0: none.
+    /// For each number, by number less one: the count of all removals after its namespace was last
+    /// removed; 0 if it never was.
     last: Vec<u64>,
 }
 
 impl Removals {
-    /// Returns how many there were.
+    /// Returns the number of removals so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the count after the last removal of a number; 0 if its namespace was never removed.
+    /// Returns the count of all removals after the last removal of this number; 0 if its namespace
+    /// was never removed.
     pub fn last_of(&self, number: NamespaceId) -> u64 {
         let index = usize::from(number.0).wrapping_sub(1);
         self.last.get(index).copied().unwrap_or(0)
@@ -37,13 +39,15 @@ impl Removals {
         self.last[index] = self.count;
     }
 
-    /// Returns the numbers whose namespace was removed, each with the count after its last removal.
+    /// Returns the numbers whose namespace was removed, each with the count of all removals at that
+    /// time.
     pub fn iter(&self) -> impl Iterator<Item = (NamespaceId, u64)> {
         let all = (1..).map(NamespaceId).zip(self.last.iter().copied());
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the removals that another process has counted, unless they contradict each other.
+    /// Returns the removals from the counts of another process, unless the counts contradict each
+    /// other.
     pub fn from_parts(count: u64, last: &[(u16, u64)]) -> Option<Removals> {
         let mut removals = Removals { count, last: Vec::new() };
         for (number, after) in last {
@@ -65,29 +69,30 @@ impl Removals {
 pub struct Sight {
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
-    /// The removals that the connection's peer knows of: those before it came.
+    /// The number of removals that the connection's peer knows of: those before the connection
+    /// opened.
     pub removals: u64,
-    /// The removals that held when the requests that the connection brought along were admitted.
+    /// The number of removals before the requests that the connection brought along were admitted.
     pub admitted: u64,
-    /// `true` if the session refuses by itself what its peer cannot know of. Then the removals that
-    /// count are those before its oldest request that is not admitted yet.
+    /// `true` if the session itself refuses requests to namespaces that its peer cannot know of.
+    /// Then the relevant removals are those before its oldest request that is not admitted yet.
     pub follows: bool,
-    /// Numbers given again that the peer has asked about since, each with the count after the
-    /// removal of the namespace before; the newest last.
+    /// Reused numbers that the peer has asked about, each with the count of all removals when the
+    /// earlier namespace was removed; the newest last.
     learned: Vec<(NamespaceId, u64)>,
 }
 
 impl Sight {
-    /// The most numbers given again that a connection knows of besides those that it came with.
+    /// Maximum number of reused numbers that a connection learns of.
     pub const LEARNED_MAX: usize = 64;
 
-    /// Returns the sight of a connection that comes after so many removals.
+    /// Returns the knowledge of a connection that opens after so many removals.
     pub fn new(namespace: NamespaceId, removals: u64) -> Sight {
         Sight { namespace, removals, admitted: removals, follows: false, learned: Vec::new() }
     }
 
-    /// Returns `true` if the peer means the namespace that has the number now, whose number was free
-    /// after `removed` removals.
+    /// Returns `true` if the peer means the namespace that has the number now. The number became
+    /// free with removal `removed`.
     #[inline]
     pub fn covers(&self, number: NamespaceId, removed: u64) -> bool {
         removed <= self.removals || self.has_learned(number, removed)
@@ -98,7 +103,8 @@ impl Sight {
         self.learned.contains(&(number, removed))
     }
 
-    /// Notes that the peer was told what has the number now. The oldest such note makes room.
+    /// Notes that the peer was told which namespace has the number now. If there is no room, the
+    /// oldest note is dropped.
     pub fn learn(&mut self, number: NamespaceId, removed: u64) {
         if self.covers(number, removed) {
             return;
@@ -110,13 +116,13 @@ impl Sight {
         self.learned.push((number, removed));
     }
 
-    /// Returns the sight of a connection whose requests were admitted, as far as they were, before
-    /// so many removals.
+    /// Returns the knowledge of a connection that moves, whose admitted requests were admitted
+    /// before so many removals.
     pub fn at_departure(self, admitted: u64) -> Sight {
         Sight { admitted, ..self }
     }
 
-    /// Returns what the peer was told since it came.
+    /// Returns the reused numbers that the peer was told about since the connection opened.
     pub fn learned(&self) -> &[(NamespaceId, u64)] {
         &self.learned
     }

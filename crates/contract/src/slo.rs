@@ -1,7 +1,7 @@
 //! The service-level objective of a tenant (paper, section 3.2).
 //!
-//! This module deliberately leaves out the zeros that mean "none" in messages and files: whoever
-//! parses them ends them.
+//! This module deliberately leaves out the zeros that mean "none" in messages and files: parsers
+//! replace them.
 
 /// The service-level objective of a latency-critical tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -239,9 +239,10 @@ impl Frame {
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
 /// The connections of one thread: bytes in, bytes out, and the end of a connection. Servers and
-/// initiators need this port; [`Transport`] and [`Dial`] add what only one of them needs.
+/// initiators need this port; [`Transport`] and [`Dial`] add the methods that only one of them
+/// needs.
 ///
-/// The methods only queue work or drain inboxes. The outer loop alone enters the kernel, once per
+/// The methods only queue work or drain inboxes. Only the outer loop enters the kernel, once per
 /// turn.
 ///
 /// Each connection has one send in flight. Frames that become ready meanwhile leave together with

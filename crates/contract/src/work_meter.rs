@@ -1,5 +1,5 @@
-//! A worker's counters of a part of its requests: those of a namespace, or of a protocol. As in
-//! [`Meter`](crate::Meter), only the worker writes, and a reader takes differences.
+//! A worker's counters of a part of its requests: those of a namespace, or of a protocol. Only the
+//! worker writes, and a reader takes differences of two readings.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

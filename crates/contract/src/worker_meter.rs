@@ -160,11 +160,11 @@ pub struct Gauges {
 /// A worker's counters of itself.
 #[derive(Debug, Default)]
 pub struct WorkerMeter {
-    /// Number of turns that did something.
+    /// Number of turns that did work.
     turns: AtomicU64,
-    /// Nanoseconds of those turns, with the system call after each.
+    /// Nanoseconds of turns that did work, with the system call after each.
     busy_nanos: AtomicU64,
-    /// Nanoseconds for which the worker's thread was ready to run and did not.
+    /// Nanoseconds for which the worker's thread waited for a processor.
     waited_nanos: AtomicU64,
     /// Nanoseconds of the timed turns, by [`Part`].
     parts: [AtomicU64; Part::ALL.len()],
@@ -191,12 +191,12 @@ pub struct WorkerMeter {
 /// The counters of a [`WorkerMeter`]. Failures, ends and moves wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerReading {
-    /// Number of turns that did something.
+    /// Number of turns that did work.
     pub turns: u64,
-    /// Nanoseconds of those turns, with the system call after each.
+    /// Nanoseconds of turns that did work, with the system call after each.
     pub busy_nanos: u64,
-    /// Nanoseconds for which the worker's thread was ready to run and did not; zero where the kernel
-    /// does not count them.
+    /// Nanoseconds for which the worker's thread waited for a processor; zero if the kernel does
+    /// not count them.
     pub waited_nanos: u64,
     /// Nanoseconds of the timed turns, by [`Part`].
     pub parts: [u64; Part::ALL.len()],
@@ -211,7 +211,7 @@ pub struct WorkerReading {
 }
 
 impl WorkerMeter {
-    /// Worker: adds `turns` turns that did something, and sets the total busy time and the gauges.
+    /// Worker: adds `turns` turns that did work, and sets the total busy time and the gauges.
     pub fn tell(&self, turns: u32, busy_nanos: u64, gauges: Gauges) {
         bump_u64(&self.turns, u64::from(turns));
         self.busy_nanos.store(busy_nanos, Ordering::Relaxed);
@@ -228,14 +228,13 @@ impl WorkerMeter {
         bump_u64(&self.parts[part as usize], nanos);
     }
 
-    /// Control plane: sets the total time for which the worker's thread was ready to run and did
-    /// not.
+    /// Control plane: sets the total time for which the worker's thread waited for a processor.
     pub fn set_waited(&self, waited: Duration) {
         self.waited_nanos.store(waited.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the total time for which the worker's thread was ready to run and did not; zero where
-    /// the kernel does not count it.
+    /// Returns the total time for which the worker's thread waited for a processor; zero if the
+    /// kernel does not count it.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_nanos.load(Ordering::Relaxed))
     }
