@@ -71,8 +71,8 @@ fn go_on(sum: u32, bytes: &[u8]) -> u32 {
     !(digest.get_state() as u32)
 }
 
-/// Splits `bytes` into a part to fold and a part to sum separately, with the shift by the latter.
-/// Returns `None` if that does not pay.
+/// Splits `bytes` into a part to fold and a part to sum separately, and returns them with the shift
+/// by the second part. Returns `None` if the split does not pay.
 #[inline]
 fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8], &'static Shift)> {
     let before = bytes.as_ptr().align_offset(ALIGN);
@@ -94,8 +94,8 @@ static SHIFTS: [Shift; BLOCK_BYTES / STEP_BYTES - 1] = {
     shifts
 };
 
-/// A multiplication of a checksum by the power of x that stands for appended bytes, as a table by
-/// half bytes of the sum.
+/// A multiplication of a checksum by the power of x for appended bytes, as tables indexed by half
+/// bytes of the sum.
 struct Shift([[u32; 16]; 8]);
 
 impl Shift {

@@ -75,8 +75,8 @@ pub enum Step {
     },
     /// The command is refused. A payload in its capsule is skipped, and none is asked for.
     Refused(Answer),
-    /// Another thread changes the fabric, and wakes the worker when it has done so. Nothing has
-    /// happened: the submission is to be shown again then.
+    /// Another thread changes the fabric, and wakes the worker afterwards. Nothing has happened:
+    /// the submission has to be repeated then.
     Busy,
 }
 
@@ -131,15 +131,15 @@ pub enum Outcome {
     /// The command has ended, and its queue with it. The output goes to the host, then the answer,
     /// then the connection is closed.
     Closing(Answer),
-    /// Another thread changes the fabric, and wakes the worker when it has done so. Nothing has
-    /// happened: the command is to be carried out again then.
+    /// Another thread changes the fabric, and wakes the worker afterwards. Nothing has happened:
+    /// the command has to be repeated then.
     Busy,
 }
 
 /// An order of a controller to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Complete a command that has waited.
+    /// Completes a command that has waited.
     Complete {
         /// The command's connection.
         conn: ConnId,
@@ -148,7 +148,7 @@ pub enum Action {
         /// Data for the host.
         data: Vec<u8>,
     },
-    /// Close the connection once all output is sent, because its association is over.
+    /// Closes the connection once all output is sent, because its association is over.
     Close {
         /// The connection.
         conn: ConnId,

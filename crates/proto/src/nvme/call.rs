@@ -33,7 +33,7 @@ pub(super) enum Done {
     Result(u64),
     /// The command waits for its answer.
     Parked,
-    /// The command has ended, and the queue ends once the host has been told.
+    /// The command has ended; the queue ends after the host was told.
     Closing,
 }
 

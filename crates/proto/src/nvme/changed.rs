@@ -1,13 +1,13 @@
-//! Namespaces that changed behind a host's back, until the host has looked.
+//! Namespaces that changed since their host last read them.
 
 use alloc::collections::BTreeSet;
 
-/// The namespaces of a controller that changed since its host looked.
+/// The namespaces of a controller that changed since its host read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     /// Namespaces that changed since the host read the Changed Namespace List log.
     pub(super) listed: BTreeSet<u32>,
-    /// Identifiers whose namespace was removed, and that the host has not seen at another one. Until
-    /// it has identified that, its commands mean the one that is gone and are refused.
+    /// Identifiers whose namespace was removed, and under which the host has not identified a new
+    /// one yet. Until then commands to them are refused, since they mean the removed namespace.
     pub(super) unknown: BTreeSet<u32>,
 }

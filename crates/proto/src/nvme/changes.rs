@@ -212,7 +212,7 @@ impl Fabric {
         })
     }
 
-    /// Takes the requests that earlier changes have deprived of their right. The caller waits until
+    /// Takes the requests whose rights were withdrawn by earlier changes. The caller waits until
     /// they [have ended](Fabric::is_over).
     pub fn take_withdrawal(&self) -> Withdrawal {
         self.with(|state| state.take_lost())

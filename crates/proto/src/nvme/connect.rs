@@ -179,8 +179,8 @@ fn admit_host(
 }
 
 /// Admits an I/O queue of a controller that the same host created through the same port. A
-/// controller of another host is treated as absent, so no host finds out by trying which
-/// controllers exist.
+/// controller of another host counts as absent, so that hosts cannot find out which controllers
+/// exist.
 fn admit_queue(
     state: &State,
     port: PortId,

@@ -144,21 +144,21 @@ impl Controller {
         first.filter(|_| !self.rests())
     }
 
-    /// Returns `true` while the timers are suspended. They are while the controller's queues are
-    /// gathered for another process, and once that process has received it, since nobody may be
-    /// reading from the host.
+    /// Returns `true` while the timers are suspended: while the controller's queues are gathered
+    /// for another process, and after that process has received it, since the host's commands may
+    /// not be read then.
     pub(super) fn rests(&self) -> bool {
         self.is_exported || self.link.is_exporting()
     }
 
-    /// Notes that the host has identified the namespace that has an identifier now.
+    /// Notes that the host has identified the present namespace of an identifier.
     pub(super) fn identified(&mut self, nsid: u32) {
         if self.changed.unknown.remove(&nsid) {
             self.link.change();
         }
     }
 
-    /// Returns the host as reservations identify it.
+    /// Returns the host in the form of reservations.
     pub(super) fn registrant(&self) -> Registrant {
         let Association { host, host_id, .. } = &self.association;
         Registrant { host: host.clone(), id: *host_id }
@@ -178,7 +178,7 @@ impl Controller {
         Capabilities { queue_entries_max, timeout: READY_TIMEOUT }.to_bits()
     }
 
-    /// Returns what all its queues have read and written.
+    /// Returns the sum of the reads and writes of all its queues.
     pub(super) fn sum(&self) -> Sum {
         let mut sum = Sum::default();
         self.queues.values().for_each(|record| sum.add(record.counts.sum()));

@@ -173,8 +173,8 @@ impl Controllers {
         }
     }
 
-    /// Notes that these hosts' controllers mean a namespace by this identifier that is gone, until
-    /// they identify another. To be called before they are told of the change.
+    /// Notes that these hosts' controllers know a removed namespace by this identifier, until they
+    /// identify a new one. Called before they are told of the change.
     pub(super) fn namespace_removed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
         for controller in self.all.values_mut() {
             let association = &controller.association;

@@ -1,8 +1,8 @@
-//! The way into the fabric's state, for workers and for the control plane.
+//! The entrance to the fabric's state, for workers and for the control plane.
 //!
-//! No worker waits at the door. A worker that finds another thread inside rings, keeps what it
-//! wanted to do and does it in a later turn (docs/adr/0023-one-door.md). Whoever leaves wakes the
-//! workers that have rung, and ends the queues that have ended meanwhile.
+//! No worker waits at the door. A worker that finds another thread inside rings, keeps its work and
+//! repeats it in a later turn (docs/adr/0023-one-door.md). The leaving thread wakes the workers
+//! that have rung, and ends the queues that have ended meanwhile.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,18 +24,18 @@ pub trait Environment: fmt::Debug + Send + Sync {
     /// Fills `bytes` with unpredictable ones, for authentication.
     fn random(&self, bytes: &mut [u8]);
 
-    /// Has a thread that carries no I/O call `Fabric::compute`.
+    /// Wakes a thread without I/O, which then calls `Fabric::compute`.
     fn compute(&self);
 
-    /// Yields the processor to other threads, one of which is inside the fabric's door. A thread of
-    /// low priority may be inside and wait for this very processor; a caller that only spins then
-    /// waits for as long as the system lets it run. Only threads of the control plane give way.
+    /// Yields the processor to other threads, one of which is inside the fabric's door. That thread
+    /// may have low priority and need this very processor, so a caller that only spins could block
+    /// it for long. Only threads of the control plane call this.
     fn give_way(&self) {
         core::hint::spin_loop();
     }
 
-    /// Has a thread that carries no I/O store the reservations (`Fabric::reservations_to_keep`),
-    /// after `Fabric::keep_reservations` has asked for that.
+    /// Wakes a thread without I/O to store the reservations (`Fabric::reservations_to_keep`), after
+    /// `Fabric::keep_reservations` has requested that.
     fn keep(&self) {}
 }
 
@@ -44,7 +44,8 @@ pub trait Environment: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// The wishes of a change of the state, for once nobody is inside.
+/// The calls of the environment that a change of the state needs, to be made once no thread is
+/// inside.
 struct Asked {
     woken: Vec<u16>,
     has_jobs: bool,
@@ -58,7 +59,7 @@ const TIMER_WORKER: u16 = 0;
 #[derive(Debug)]
 pub(super) struct Entrance {
     state: Door<State>,
-    /// `true` if a queue has ended while another thread was inside. Whoever is inside ends its
+    /// `true` if a queue has ended while another thread was inside. The thread inside ends its
     /// record.
     has_left: AtomicBool,
     /// `true` if actions wait for a worker, by worker.
@@ -108,7 +109,7 @@ impl Entrance {
         Ok(result)
     }
 
-    /// Runs `work` on the state, behind the ends of queues that came before.
+    /// Runs `work` on the state, after the ends of queues that came before.
     fn change<R>(&self, state: &mut State, work: impl FnOnce(&mut State) -> R) -> (R, Asked) {
         if self.has_left.swap(false, Ordering::AcqRel) {
             state.end_left();
@@ -125,7 +126,8 @@ impl Entrance {
         (result, Asked { woken, has_jobs: state.auth.len() > before, has_reserved })
     }
 
-    /// Does what a change asks for, and looks after those who came while the thread was inside.
+    /// Leaves the door: makes the calls that a change needs, and handles the queues and workers
+    /// that came while the thread was inside.
     fn leave_door(&self, mut asked: Asked) {
         loop {
             if asked.has_reserved {
@@ -154,8 +156,8 @@ impl Entrance {
         }
     }
 
-    /// Ends what has expired, and stores when to check again. Returns `true` if that is sooner than
-    /// it was.
+    /// Ends the controllers and queues whose timers have expired, and stores when to check again.
+    /// Returns `true` if that is sooner than before.
     pub(super) fn expire(&self, state: &mut State, now: Instant) -> bool {
         state.expire(now);
         auth_commands::take_put_off(state, now);
@@ -163,15 +165,16 @@ impl Entrance {
         next < self.expires_at.swap(next, Ordering::AcqRel)
     }
 
-    /// Wakes the timers' worker for a shorter timer: it may be asleep until the longer one.
+    /// Wakes the timers' worker because of a shorter timer, since it may sleep until the longer
+    /// one.
     pub(super) fn wake_timer(&self, is_sooner: bool) {
         if is_sooner {
             self.environment.wake(TIMER_WORKER);
         }
     }
 
-    /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
-    /// load when there are none. If another thread is inside, they come with a later call.
+    /// Appends the controllers' actions for this worker to `out`. Costs one atomic load if there
+    /// are none. If another thread is inside, they come with a later call.
     pub(super) fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
         let is_due =
             worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire);
@@ -204,13 +207,13 @@ impl Entrance {
         }
     }
 
-    /// Returns `true` if a worker has found the fabric busy and has not been woken since.
+    /// Returns `true` if a worker has found the fabric busy and was not woken since.
     pub(super) fn has_rung(&self, worker: u16) -> bool {
         self.state.has_rung(worker)
     }
 
-    /// Ends the queue of a connection that has ended or is about to. `has_left` is the queue's flag
-    /// for whoever is inside now.
+    /// Ends the queue of a connection that ends. `has_left` is the queue's flag for the thread
+    /// inside.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
         let leave =
             |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));

@@ -52,9 +52,9 @@ impl ErrorLog {
     }
 }
 
-/// The last errors of a controller, which its queues add on whatever workers they live. No thread
-/// waits for another: an entry is lost if so many errors come while it is written that its place in
-/// the ring is due again.
+/// The last errors of a controller, to which its queues add from any worker. No thread waits for
+/// another: an entry is lost if so many errors come during its writing that its place in the ring
+/// is needed again.
 #[derive(Debug)]
 pub(super) struct ErrorRing {
     /// The number of errors so far.
@@ -138,7 +138,7 @@ impl ErrorRing {
 }
 
 impl RingEntry {
-    /// Writes an error, unless a later one is there or another is being written.
+    /// Writes an error, unless a later one is in its place or another one is being written there.
     fn write(&self, number: u64, fields: [u16; 4], lba: u64, nsid: u32) {
         let before = self.number.load(Ordering::Relaxed);
         let claim = || {
@@ -158,7 +158,7 @@ impl RingEntry {
         self.number.store(number, Ordering::Release);
     }
 
-    /// Reads the error of this number, if it is there and stayed there meanwhile.
+    /// Reads the error of this number, if it is in its place and was not overwritten meanwhile.
     fn read(&self, number: u64) -> Option<ErrorEntry> {
         if self.number.load(Ordering::Acquire) != number {
             return None;

@@ -1,4 +1,4 @@
-//! The fabric: what workers and the control plane do with the controllers' state.
+//! The fabric: the operations of workers and of the control plane on the controllers' state.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -53,9 +53,9 @@ impl Fabric {
         State::new(config, Instant::ZERO).map(drop)
     }
 
-    /// Creates a queue from a connection's first submission, which must be a Connect, and the data
-    /// that came with it. The inner error is the completion that says why not; the connection is
-    /// closed after sending it.
+    /// Creates a queue from a connection's first submission, which must be a Connect, and its data.
+    /// The inner error is the completion with the reason; the connection is closed after sending
+    /// it.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -82,8 +82,8 @@ impl Fabric {
         })
     }
 
-    /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
-    /// load when there are none. If another thread is inside, they come with a later call.
+    /// Appends the controllers' actions for this worker to `out`. Costs one atomic load if there
+    /// are none. If another thread is inside, they come with a later call.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
         self.entrance.poll(worker, now, out);
     }
@@ -93,7 +93,7 @@ impl Fabric {
         self.entrance.wake_at(worker)
     }
 
-    /// Returns `true` if a worker has found the fabric busy and has not been woken since.
+    /// Returns `true` if a worker has found the fabric busy and was not woken since.
     pub fn has_rung(&self, worker: u16) -> bool {
         self.entrance.has_rung(worker)
     }
@@ -126,13 +126,12 @@ impl Fabric {
         self.entrance.try_with(worker, work)
     }
 
-    /// Ends the queue of a connection that has ended or is about to, now or when whoever is inside
-    /// leaves.
+    /// Ends the queue of a connection that ends, now or when the thread inside leaves.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
         self.entrance.leave(cntlid, queue, place, has_left);
     }
 
-    /// Ends what has expired, on behalf of the control plane.
+    /// Ends the controllers and queues whose timers have expired, on behalf of the control plane.
     pub(super) fn watch(&self, now: Instant) {
         let is_sooner = self.with(|state| self.entrance.expire(state, now));
         self.entrance.wake_timer(is_sooner);
@@ -167,7 +166,7 @@ impl Fabric {
         Ok(done)
     }
 
-    /// Returns unpredictable bytes for a command that needs them, and else zeroes.
+    /// Returns unpredictable bytes for a command that needs them, and zeroes otherwise.
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
         if call::needs_chance(entry) {

@@ -12,8 +12,8 @@ pub(super) const HOST_BEHAVIOUR_BYTES: usize = 512;
 /// The events that an I/O controller sends, as bits of the feature and of Identify Controller.
 pub(super) const IO_EVENTS: u32 = notice::NAMESPACE | notice::ANA;
 
-/// The temperature in kelvin that is told as too warm, and the threshold over which a controller
-/// warns before its host sets another.
+/// The temperature in kelvin that hosts are told as too warm, which is also the initial warning
+/// threshold.
 pub(super) const TEMPERATURE_WARNED: u16 = 0x0157;
 
 /// The capability bit of a feature that belongs to a namespace.

@@ -66,14 +66,13 @@ impl Families {
 /// This covers their current queues and their earlier ones.
 #[derive(Debug, Default)]
 pub struct Withdrawal {
-    /// The queues, each with the epoch that has to end, once that is known.
+    /// The queues, each with the epoch that has to end, once it is known.
     live: Vec<(Arc<Fence>, Option<u32>)>,
     kin: Vec<Arc<Kin>>,
 }
 
 impl Withdrawal {
-    /// Adds the requests that a queue has started until now. Its next epoch has to be told what it
-    /// has lost.
+    /// Adds the requests that a queue has started until now, before its host lost a right.
     pub(super) fn add_queue(&mut self, fence: &Arc<Fence>) {
         self.live.push((Arc::clone(fence), fence.revoke()));
     }
@@ -85,7 +84,7 @@ impl Withdrawal {
         }
     }
 
-    /// Returns `true` if nothing was waited for at the last check.
+    /// Returns `true` if there was nothing to wait for at the last check.
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty() && self.kin.is_empty()
     }
@@ -111,7 +110,7 @@ impl Withdrawal {
 pub(super) struct Ending(Vec<Arc<Fence>>);
 
 impl Ending {
-    /// Lets no further request of this queue start.
+    /// Stops further requests of this queue.
     pub(super) fn end(&mut self, fence: &Arc<Fence>) {
         fence.supersede();
         self.0.retain(|fence| fence.is_running());

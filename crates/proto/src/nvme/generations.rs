@@ -1,18 +1,18 @@
-//! Generations of the discovery log, by host: how often has changed what the log tells this host.
+//! Generations of the discovery log, by host: the number of changes visible to that host.
 
 use alloc::collections::BTreeMap;
 
 use super::config::Nqn;
 
-/// Hosts whose generations are kept apart.
+/// Number of hosts with generations of their own.
 const HOSTS_MAX: usize = 1024;
 
-/// The generation of the discovery log for each host that has read it. Each is told its own, so that
-/// none learns how often something changes for others.
+/// The generation of the discovery log for each host that has read it. Separate generations keep a
+/// host from learning about changes for others.
 #[derive(Debug)]
 pub(super) struct Generations {
     of: BTreeMap<Nqn, u64>,
-    /// The generation of a host that is not kept. No host that was forgotten had a later one.
+    /// The generation of all other hosts, which is at least that of any forgotten host.
     others: u64,
 }
 
@@ -23,12 +23,12 @@ impl Default for Generations {
 }
 
 impl Generations {
-    /// Returns the generation of the log that the host sees now.
+    /// Returns the generation of the log for a host.
     pub(super) fn of(&self, host: &Nqn) -> u64 {
         self.of.get(host).copied().unwrap_or(self.others)
     }
 
-    /// Keeps the generation of a host apart from now on.
+    /// Begins to keep a host's generation apart.
     pub(super) fn keep(&mut self, host: &Nqn) {
         if self.of.contains_key(host) {
             return;
@@ -42,12 +42,13 @@ impl Generations {
         self.of.insert(host.clone(), self.others);
     }
 
-    /// Counts a change of what the hosts that `whom` selects see.
+    /// Counts a change that is visible to the hosts that `whom` selects.
     pub(super) fn count(&mut self, whom: impl Fn(&Nqn) -> bool) {
         self.of.iter_mut().filter(|(host, _)| whom(host)).for_each(|(_, own)| *own += 1);
     }
 
-    /// Has the host's generation be at least this one, which another process has told the host.
+    /// Raises the host's generation to at least this one, which the host was told by another
+    /// process.
     pub(super) fn raise(&mut self, host: &Nqn, generation: u64) {
         self.keep(host);
         let own = self.of.entry(host.clone()).or_insert(generation);

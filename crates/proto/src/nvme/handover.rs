@@ -18,10 +18,10 @@ use super::queue::Queue;
 use super::reservation_transfer;
 use crate::takeover::Unfit;
 
-/// Queues between workers.
+/// Moves of queues between workers.
 impl Fabric {
-    /// Takes the queue of this number for a worker, whose connection [settles](Queue::settle) it.
-    /// Returns `None` if there is no such queue.
+    /// Takes the moving queue of this number for a worker, whose connection
+    /// [settles](Queue::settle) it. Returns `None` if there is no such queue.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -38,7 +38,8 @@ impl Fabric {
         self.with(|state| state.abandon(number));
     }
 
-    /// Ends the queue of this number, like [`drop_queue`](Fabric::drop_queue), from a worker.
+    /// Ends the moving queue of this number, like [`drop_queue`](Fabric::drop_queue), from a
+    /// worker.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -46,7 +47,7 @@ impl Fabric {
         self.try_with(worker, |state| state.abandon(number))
     }
 
-    /// Returns the controller and the identifier of the queue that left under this number.
+    /// Returns the controller and the identifier of the moving queue with this number.
     pub fn moving_queue(&self, number: u64) -> Option<(u16, u16)> {
         self.with(|state| {
             let made = &state.migrations.find(number)?.made;
@@ -55,9 +56,9 @@ impl Fabric {
     }
 }
 
-/// Controllers to another process.
+/// Moves of controllers to another process.
 impl Fabric {
-    /// Sets the commands that sessions hold back from now on.
+    /// Sets which commands sessions hold back from now on.
     pub fn hold(&self, held: Held) {
         self.held.store(held as u8, Ordering::SeqCst);
         if held == Held::Connects {
@@ -65,7 +66,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the commands that sessions hold back while another process takes over.
+    /// Returns which commands sessions hold back while another process takes over.
     pub fn held(&self) -> Held {
         Held::from_number(self.held.load(Ordering::SeqCst))
     }
@@ -86,8 +87,8 @@ impl Fabric {
         self.with(|state| state.controllers.find(cntlid).map_or(0, |own| own.queues.len()))
     }
 
-    /// Exports a controller whose queues have left under these numbers. The controller does not
-    /// change any more until it is [handed over](Fabric::hand_over) or
+    /// Exports a controller whose queues have left under these numbers. From then on the controller
+    /// does not change until it is [handed over](Fabric::hand_over) or
     /// [cancelled](Fabric::cancel_export).
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Fabric {
         self.with(|state| state.migrations.forget_exported(cntlid));
     }
 
-    /// Keeps a controller whose export has begun.
+    /// Cancels the export of a controller, which stays here.
     pub fn cancel_export(&self, cntlid: u16, now: Instant) {
         self.with(|state| export::cancel(state, cntlid, now));
         self.watch(now);
@@ -124,7 +125,7 @@ impl Fabric {
     }
 }
 
-/// Controllers from another process.
+/// Moves of controllers from another process.
 impl Fabric {
     /// Prepares for a controller from another process. Returns the numbers of its queues, by queue
     /// identifier.
@@ -179,7 +180,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Has the replaced reservations stored from now on.
+    /// Causes the replaced reservations to be stored from now on.
     pub fn store_imported_reservations(&self) {
         self.with(|state| state.reservations.count_change());
     }

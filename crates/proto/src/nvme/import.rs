@@ -2,8 +2,8 @@
 //! receiving side.
 //!
 //! A [prepared](super::Fabric::prepare_import) controller reserves its identifier, and changes
-//! nothing else. Once it is [imported](super::Fabric::import), its queues arrive like those that
-//! come from another worker.
+//! nothing else. Once it is [imported](super::Fabric::import), its queues arrive as from another
+//! worker.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use super::migration::{DetachedQueue, moving_place};
 use super::record::{Kind, Made, Record};
 use super::state::State;
 
-/// The reason why a controller is not taken over; its host connects anew.
+/// The reason that a controller is not taken over, so that its host connects anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The identifier is taken, or there are too many controllers.
@@ -32,7 +32,7 @@ pub enum ImportError {
     Subsystem,
     /// The host may not connect, or not without a key.
     Host,
-    /// The namespace of this identifier is a different one here.
+    /// The identifier belongs to a different namespace here.
     Namespace(u32),
     /// The queues exceed this fabric's limits in number or size.
     Queues,
@@ -140,7 +140,7 @@ pub(super) fn import(
     state.controllers.pass_over(cntlid);
 }
 
-/// Raises events for what differs from what the host saw before.
+/// Raises events for differences from what the host saw before.
 fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[SeenNamespace]) {
     if own.association.kind == Kind::Discovery {
         // Discovery does not compare: the host reads the log again.
@@ -190,7 +190,7 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
     DetachedQueue { made, head: queue.head, first: None, address }
 }
 
-/// Returns `true` if the namespace that the host saw is the one that is attached here.
+/// Returns `true` if the attached namespace is the one that the host saw.
 fn is_same(seen: &SeenNamespace, attached: &Attached) -> bool {
     attached.config.id == seen.id
         && attached.config.identifiers == seen.identifiers

@@ -60,9 +60,9 @@ pub(super) struct Served {
     pub(super) namespaces: BTreeMap<u32, Attached>,
     /// The identifiers of the namespaces.
     taken: BTreeSet<Name>,
-    /// The state of an ANA group through a port, with the number of its changes. A group that is
-    /// absent is optimized. Each group has its own count, so a host learns nothing of groups that
-    /// it cannot see.
+    /// The state of an ANA group through a port, with the number of its changes. An absent group is
+    /// optimized. Each group has its own count, so that a host learns nothing of groups that it
+    /// cannot see.
     ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
     /// The I/O counts of queues that have ended, by host, for at most [`RETIRED_MAX`] hosts.
     retired: BTreeMap<Nqn, Sum>,
@@ -400,7 +400,7 @@ impl Inventory {
         }
     }
 
-    /// Returns what the ended queues of an association's host have read and written.
+    /// Returns the reads and writes of the ended queues of an association's host.
     pub(super) fn retired_of(&self, association: &Association) -> Sum {
         let served = self.subsystems.get(&association.subsystem);
         let retired = served.and_then(|served| served.retired.get(&association.host));

@@ -1,4 +1,4 @@
-//! The state that a controller shares with its queues, on whatever workers they live.
+//! The state that a controller shares with its queues on any worker.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use wire::nvme::Status;
 
 use super::errors::ErrorRing;
 
-/// A controller as its queues see it: atomics.
+/// The atomics of a controller that its queues read.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) cntlid: u16,
@@ -23,9 +23,9 @@ pub(super) struct Link {
     writes_through: AtomicBool,
     /// `true` if the queues may move to another process.
     is_exporting: AtomicBool,
-    /// Counts changes of what the controller may reach.
+    /// The number of changes to what the controller may reach.
     generation: AtomicU64,
-    /// Counts withdrawals of rights, each of which is a change, too.
+    /// The number of withdrawn rights, each of which is also a change.
     losses: AtomicU64,
     /// The errors of the controller's commands.
     pub(super) errors: ErrorRing,
@@ -87,7 +87,7 @@ impl Link {
         self.writes_through.load(Ordering::Acquire)
     }
 
-    /// Checks that commands may come now.
+    /// Checks that the controller accepts commands now.
     ///
     /// # Errors
     /// Returns the status of a command that may not.
@@ -110,8 +110,8 @@ impl Link {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Counts a withdrawal of rights, after the [change](Link::change). From now on a read that ends
-    /// is answered only if its host may still read.
+    /// Counts a withdrawal of rights, after the [change](Link::change). From now on a read is
+    /// answered only if its host still has the right to read.
     pub(super) fn lose(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }

@@ -107,7 +107,7 @@ fn log(
     })
 }
 
-/// Records that the host has read a page.
+/// Notes that the host has read a page.
 fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
     let State { controllers, mail, .. } = state;
     let Some(controller) = controllers.find_mut(cntlid) else { return };
@@ -125,7 +125,7 @@ fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
     controller.send_events(mail);
 }
 
-/// Returns the health log (Base 5.16.1.3) of the subsystem, as far as this host may know it.
+/// Returns the health log (Base 5.16.1.3) of the subsystem, limited to this host's own counts.
 fn smart(state: &State, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
     if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
         return Err(Status::INVALID_FIELD.dnr());

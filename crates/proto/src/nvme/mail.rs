@@ -15,7 +15,7 @@ pub(super) struct Mail {
     boxes: Vec<Vec<Action>>,
     /// Actions for connections that are moving between workers.
     kept: Vec<Action>,
-    /// Workers to wake once nobody is inside the fabric.
+    /// Workers to wake once no thread is inside the fabric.
     woken: Vec<u16>,
 }
 
@@ -45,28 +45,28 @@ impl Mail {
         }
     }
 
-    /// Has a connection closed.
+    /// Adds the action to close a connection.
     pub(super) fn close(&mut self, place: Place, reason: CloseReason) {
         self.post(place.worker, Action::Close { conn: place.conn, reason });
     }
 
-    /// Has a command completed that has waited.
+    /// Adds the action to complete a command that has waited.
     pub(super) fn complete(&mut self, place: Place, answer: Answer, data: Vec<u8>) {
         self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
     }
 
-    /// Moves the actions that wait for a worker to `out`. The worker need not be woken for them.
+    /// Moves the waiting actions for a worker to `out`. The worker then need not be woken for them.
     pub(super) fn take(&mut self, worker: u16, out: &mut Vec<Action>) {
         self.woken.retain(|woken| *woken != worker);
         out.append(&mut self.boxes[usize::from(worker)]);
     }
 
-    /// Takes the workers that have got actions since the last call.
+    /// Takes the workers to wake, which got actions since the last call.
     pub(super) fn take_woken(&mut self) -> Vec<u16> {
         core::mem::take(&mut self.woken)
     }
 
-    /// Discards the actions for a connection that is gone.
+    /// Drops the actions for a closed connection.
     pub(super) fn forget(&mut self, place: Place) {
         self.at(place.worker).retain(|action| action.conn() != place.conn);
     }

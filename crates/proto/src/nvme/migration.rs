@@ -39,7 +39,7 @@ pub(super) type Released = (Controller, BTreeMap<u64, DetachedQueue>);
 pub(super) struct Migrations {
     /// The queues that are moving, each with a number that is never reused.
     queues: BTreeMap<u64, DetachedQueue>,
-    /// The number of numbers that were used.
+    /// The count of numbers that were used.
     begun: u64,
     /// Controllers that were handed over, with their queues, until they are forgotten.
     handed_over: BTreeMap<u16, Released>,
@@ -83,7 +83,7 @@ impl Migrations {
         self.handed_over.remove(&cntlid);
     }
 
-    /// Takes back a controller that was handed over; its queues move on under their numbers.
+    /// Takes back a controller that was handed over; its moving queues keep their numbers.
     pub(super) fn take_back(&mut self, cntlid: u16) -> Option<Controller> {
         let (controller, queues) = self.handed_over.remove(&cntlid)?;
         self.queues.extend(queues);

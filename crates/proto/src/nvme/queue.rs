@@ -32,14 +32,14 @@ pub struct Queue {
     /// The place by which the controller knows the queue: that of its connection, or a moving one.
     place: Place,
     view: View,
-    /// The head of the submission queue as the host is told; advances with each completion.
+    /// The head of the submission queue, as reported to the host; advances with each completion.
     head: u16,
     /// A fused compare that waits for its write.
     first: Option<Io>,
     /// A fused compare whose write did not come.
     orphan: Option<Answer>,
     ranges: Vec<Range>,
-    /// `true` once the queue moves: dropping it ends nothing.
+    /// `true` once the queue is moving: dropping it then ends nothing.
     is_detached: bool,
 }
 
@@ -74,7 +74,7 @@ impl Queue {
     }
 
     /// Tells the controller the connection of a queue that was [claimed](Fabric::claim). Until then
-    /// its actions are kept.
+    /// the queue's actions are kept.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -148,7 +148,7 @@ impl Queue {
         &self.made.fence
     }
 
-    /// Lets no further request of the queue start. Returns `true` if none is at a device.
+    /// Stops further requests of the queue. Returns `true` if none is at a device.
     pub fn quiesce(&mut self) -> bool {
         self.made.fence.supersede();
         !self.made.fence.is_running()
@@ -177,7 +177,8 @@ impl Queue {
         self.view.generation
     }
 
-    /// Returns what to do with a submission. After [`Step::Busy`] it has to be shown again.
+    /// Returns the step that a submission requires. After [`Step::Busy`] the submission has to be
+    /// repeated.
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();
         if self.made.id != 0 && self.refresh().is_err() {
@@ -397,7 +398,7 @@ impl Queue {
     }
 
     /// Returns the NVMe status of a command that has ended. A read is refused if its host has lost
-    /// the right meanwhile. A command that was held back on its way to a device gets the reason.
+    /// the right meanwhile. A command that was refused on its way to a device gets the reason.
     fn status(&mut self, io: &Io, status: contract::Status) -> Status {
         let told = match status {
             contract::Status::Ok if io.reply_bytes > 0 => self.permits_answer(io).err(),

@@ -48,7 +48,7 @@ pub(super) struct Made {
     pub(super) flow_control: bool,
     /// `true` if the host has authenticated or need not.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended and could not tell the state.
+    /// `true` if the queue has ended and could not enter the state to say so.
     pub(super) has_left: Arc<AtomicBool>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Record {
     pub(super) prove_by: Instant,
     /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended and could not tell the state; set by the queue.
+    /// `true` if the queue has ended and could not enter the state to say so; set by the queue.
     pub(super) has_left: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
     /// The Authentication Receive command that waits for its message.

@@ -20,7 +20,7 @@ pub struct QueueInfo {
     pub id: u16,
     /// The most commands that may be in flight.
     pub size: u16,
-    /// The worker and connection that it lives on.
+    /// The worker and the connection of the queue.
     pub place: Place,
     /// The queue's reads and writes.
     pub sum: Sum,
@@ -47,7 +47,7 @@ pub struct ControllerInfo {
     pub keep_alive_ms: u32,
     /// The time at which the controller was created.
     pub created: Instant,
-    /// The number of errors that it has reported to its host.
+    /// The number of errors that the controller has reported to its host.
     pub errors: u64,
     /// The queues.
     pub queues: Vec<QueueInfo>,

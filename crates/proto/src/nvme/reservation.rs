@@ -73,7 +73,7 @@ impl Reservation {
         !twice && held_well
     }
 
-    /// Returns `true` if a host may do less under `now` than under this reservation.
+    /// Returns `true` if a host has fewer rights under `now` than under this reservation.
     pub(super) fn takes_from(&self, host: &Registrant, now: &Reservation) -> bool {
         let ((reads, writes), (reads_now, writes_now)) = (self.allows(host), now.allows(host));
         reads && !reads_now || writes && !writes_now
@@ -272,8 +272,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Returns the notices of a release. Registrants are told of the kinds that they could use,
-    /// too.
+    /// Returns the notices of a release. Registrants that could use the reservation are told, too.
     fn released(kind: ReservationKind, others: Vec<Registrant>) -> Change {
         match kind {
             ReservationKind::WRITE_EXCLUSIVE | ReservationKind::EXCLUSIVE_ACCESS => {

@@ -170,7 +170,7 @@ fn change_reservation(
 }
 
 /// Checks that a command may wait until a reservation is stored. At most as many commands of a
-/// queue may as it has entries, whatever its host sends.
+/// queue may wait as it has entries, whatever its host sends.
 pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<(), Status> {
     let controller = state.controllers.get(cntlid)?;
     let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
@@ -180,9 +180,9 @@ pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<()
     }
 }
 
-/// Parks a command that changed a reservation, or ends it at once. It waits until the change is
-/// stored, if the reservation persists (or did) and an owner stores it, and until `withdrawal`
-/// is over.
+/// Delays the answer to a command that changed a reservation, or answers it at once. The command
+/// waits until the change is stored, if the reservation persists (or did) and an owner stores it,
+/// and until `withdrawal` is over.
 pub(super) fn await_change(
     state: &mut State,
     cntlid: u16,
@@ -199,8 +199,8 @@ pub(super) fn await_change(
     }
 }
 
-/// Sends reservation notices to the controllers of their hosts, unless the namespace has been
-/// hidden from them since they registered.
+/// Sends reservation notices to the controllers of their hosts, unless the namespace was hidden
+/// from them since they registered.
 fn notify(state: &mut State, nqn: &Nqn, nsid: u32, change: &Change) {
     let State { controllers, inventory, mail, .. } = state;
     let namespace = inventory.subsystem(nqn).and_then(|served| served.namespaces.get(&nsid));

@@ -1,4 +1,4 @@
-//! The reservations of a fabric, and the commands that wait until their changes hold.
+//! The reservations of a fabric, and the commands that wait for changes of them to take effect.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -90,7 +90,7 @@ impl Reservations {
         self.is_stored
     }
 
-    /// Handles the outcome of storing the changes up to the number `change`.
+    /// Handles the result of storing the changes up to number `change`.
     pub(super) fn stored(&mut self, change: u64, is_good: bool, mail: &mut Mail) {
         for one in &mut self.unanswered {
             if one.change.take_if(|at| *at <= change).is_some()
@@ -103,9 +103,9 @@ impl Reservations {
         self.settle(mail);
     }
 
-    /// Parks a command that changed a reservation. Returns `false` if it need not wait. It waits
-    /// until the change is stored, if the reservation persists (or did) and an owner stores it, and
-    /// until `withdrawal` is over.
+    /// Delays the answer to a command that changed a reservation, until the change is stored (if
+    /// the reservation persists or did, and an owner stores it) and `withdrawal` is over. Returns
+    /// `false` if the command need not wait.
     pub(super) fn park(
         &mut self,
         persists: bool,
@@ -120,7 +120,7 @@ impl Reservations {
         waits
     }
 
-    /// Answers the commands whose changes hold everywhere.
+    /// Answers the commands whose changes have taken effect everywhere.
     pub(super) fn settle(&mut self, mail: &mut Mail) {
         self.unanswered.retain_mut(|one| {
             let is_settled = one.withdrawal.is_over() && one.change.is_none();
@@ -136,20 +136,20 @@ impl Reservations {
         self.unanswered.iter().any(|one| !one.withdrawal.is_empty())
     }
 
-    /// Returns how many commands wait that came by the connection at this place.
+    /// Returns the number of waiting commands of the connection at this place.
     pub(super) fn waiting_at(&self, place: Place) -> usize {
         let places = self.unanswered.iter().filter_map(|one| one.to);
         places.filter(|(at, _)| *at == place).count()
     }
 
-    /// Forgets where the commands of a connection that is gone came from.
+    /// Drops the destinations of answers to a closed connection.
     pub(super) fn forget(&mut self, place: Place) {
         for waiting in &mut self.unanswered {
             waiting.to.take_if(|(at, _)| *at == place);
         }
     }
 
-    /// Sends the answers for one place to another.
+    /// Redirects the answers for one place to another.
     pub(super) fn relocate(&mut self, from: Place, to: Place) {
         let waiting = self.unanswered.iter_mut().filter_map(|one| one.to.as_mut());
         waiting.filter(|(at, _)| *at == from).for_each(|(at, _)| *at = to);

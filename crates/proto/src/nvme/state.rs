@@ -1,4 +1,4 @@
-//! The state behind the fabric's door, and the changes that concern several of its parts.
+//! The state behind the fabric's door, and the changes that affect several of its parts.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    /// Ends the queues whose workers could not say so, because the fabric's door was closed.
+    /// Ends the queues that ended while the fabric's door was closed.
     pub(super) fn end_left(&mut self) {
         let records = self.controllers.iter().flat_map(|own| {
             let cntlid = own.cntlid();
@@ -272,8 +272,8 @@ impl State {
         self.end_unproven(now);
     }
 
-    /// Answers the commands whose changes of reservations hold everywhere. Returns when the next
-    /// timer may expire.
+    /// Answers the commands whose changes of reservations have taken effect everywhere. Returns the
+    /// time at which the next timer may expire.
     pub(super) fn settle(&mut self, now: Instant) -> Option<Instant> {
         self.reservations.settle(&mut self.mail);
         let soon = self.reservations.has_withdrawals().then(|| now + WITHDRAWAL_PERIOD);
@@ -293,8 +293,8 @@ impl State {
         }
     }
 
-    /// Detaches a queue from its worker; returns the number by which it is
-    /// [claimed](State::claim).
+    /// Detaches a queue from its worker; returns the number by which another worker
+    /// [claims](State::claim) it.
     pub(super) fn detach(&mut self, from: Place, queue: DetachedQueue) -> u64 {
         let number = self.migrations.next();
         self.relocate(&queue.made, from, moving_place(number, queue.address));
@@ -302,15 +302,15 @@ impl State {
         number
     }
 
-    /// Takes the queue of this number, if there is one, with its view. Its place stays the moving
-    /// one until it is [relocated](State::relocate).
+    /// Takes the moving queue of this number, if there is one, with its view. Its place stays the
+    /// moving one until it is [relocated](State::relocate).
     pub(super) fn claim(&mut self, number: u64) -> Option<(DetachedQueue, View)> {
         let queue = self.migrations.remove(number)?;
         let view = self.view(queue.made.link.cntlid);
         Some((queue, view))
     }
 
-    /// Ends the queue of this number, if there is one.
+    /// Ends the moving queue of this number, if there is one.
     pub(super) fn abandon(&mut self, number: u64) {
         let Some(queue) = self.migrations.remove(number) else { return };
         let place = moving_place(number, queue.address);
@@ -326,8 +326,8 @@ impl State {
     }
 }
 
-/// Returns what reservation and write protection answer to reads, to writes, and to flushes. For
-/// reservations a flush is a write; for write protection it is not.
+/// Returns the statuses for reads, writes and flushes under the reservation and the write
+/// protection. For reservations a flush is a write; for write protection it is not.
 fn statuses(
     attached: &Attached,
     reservation: Option<&Reservation>,

@@ -46,18 +46,18 @@ struct Peer {
     conn: ConnId,
     /// The peer's address; `None` if failed authentications are not counted by it.
     address: Option<IpAddr>,
-    /// `true` if the peer may have a queue at all.
+    /// `true` if the peer may have a queue.
     is_let_in: bool,
 }
 
-/// The queue of a session that has migrated, until its controller knows the session's connection.
+/// The queue of a migrated session, until its controller knows the session's new connection.
 #[derive(Debug, Default)]
 struct Arriving {
     /// The number under which the queue arrives.
     number: Option<u64>,
     /// `true` if the queue comes from another process.
     is_foreign: bool,
-    /// `true` if the controller has yet to be told the connection.
+    /// `true` if the controller does not know the new connection yet.
     is_unsettled: bool,
 }
 
@@ -69,7 +69,7 @@ struct Blocked {
     data_bytes: usize,
 }
 
-/// The tenant that the last request was charged to.
+/// The tenant that was announced for the last request.
 #[derive(Debug, Default)]
 struct Charged {
     /// The tenant; `None` means the connection's tenant.
@@ -79,9 +79,9 @@ struct Charged {
 }
 
 impl Charged {
-    /// Notes the tenant of the next request, and returns `true` if it has to be announced. A
-    /// tenant's number may have been reused, so the tenant is announced again whenever anything
-    /// about the controller has changed.
+    /// Notes the tenant of the next request, and returns `true` if it has to be announced. Since
+    /// tenants' numbers may be reused, the tenant is announced again after any change of the
+    /// controller.
     fn change(&mut self, tenant: Option<TenantId>, generation: u64) -> bool {
         if tenant == self.tenant && (tenant.is_none() || generation == self.generation) {
             return false;
@@ -94,13 +94,14 @@ impl Charged {
 /// Commands of the controller itself that wait for [`Speaks::attend`].
 #[derive(Debug, Default)]
 struct OwnCommands {
-    /// Commands that have come with their payload, oldest first. Some wait here while two processes
-    /// have controllers.
+    /// Commands with complete payloads, oldest first. Some wait here while two processes have
+    /// controllers.
     ready: VecDeque<Own>,
     /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
-    /// authentication. The session sends it once the queue has no request at a device.
+    /// authentication. The session sends it when no request of the queue is at a device.
     parting: Option<(Answer, Vec<u8>)>,
-    /// The command that input waits behind. [`Speaks::attend`] takes it up when the fabric is free.
+    /// The command that blocks further input. [`Speaks::attend`] carries it out when the fabric is
+    /// free.
     blocked: Option<Box<Blocked>>,
 }
 
@@ -124,8 +125,8 @@ pub struct ControllerSession {
     /// The destination of the data that is being received.
     data: Data,
     exchanges: Exchanges,
-    /// Events without bytes of their own, oldest first. The next calls of [`Session::next_event`]
-    /// return them.
+    /// Events without bytes of their own, oldest first, which the next calls of
+    /// [`Session::next_event`] return.
     pending: VecDeque<Pending>,
     own: OwnCommands,
     /// The end of the connection, which [`Speaks::attend`] reports.
@@ -154,8 +155,8 @@ enum Pending {
 }
 
 impl ControllerSession {
-    /// Creates a session for a new connection that came through a listener of this port. `desk` is
-    /// the connection's worker's access to the fabric.
+    /// Creates a session for a new connection through a listener of this port. `desk` is the
+    /// worker's access to the fabric.
     pub fn new(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
         ControllerSession {
             desk,
@@ -258,7 +259,7 @@ impl ControllerSession {
         }
     }
 
-    /// Takes up the command that input waits behind.
+    /// Carries out the command that blocks further input.
     ///
     /// # Errors
     /// Returns a [`Fatal`] reason to end the connection.
@@ -276,7 +277,7 @@ impl ControllerSession {
         Ok(())
     }
 
-    /// Tells the controller the connection of a queue that has migrated.
+    /// Tells the controller the new connection of a migrated queue.
     fn settle(&mut self) {
         let Some(queue) = self.queue.as_mut().filter(|_| self.arriving.is_unsettled) else {
             return;

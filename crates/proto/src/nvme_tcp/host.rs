@@ -93,7 +93,7 @@ pub struct HostSession {
     commands: Box<[Option<InProgress>]>,
     /// The command whose data is coming, and whether that data reports success.
     receiving: Option<(CommandId, bool)>,
-    /// A command whose data has reported success; the next call reports its end.
+    /// A command whose data has reported its success; the next call returns its end.
     implied: Option<CommandId>,
     outbox: Outbox,
 }
@@ -396,8 +396,8 @@ impl HostSession {
         Some(HostEvent::Ended { completion, data: command.data })
     }
 
-    /// Processes R2T (section 3.6.2.10). Requests come one at a time, each from where the last
-    /// ended.
+    /// Processes R2T (section 3.6.2.10). Requests for data come one at a time, each from where the
+    /// previous one ended.
     fn invited<'a>(&mut self, head: &Head<'_>) -> Result<HostEvent<'a>, End> {
         let (ready, _) = ReadyHead::read_from_prefix(head.bytes).expect("its size");
         let cid = ready.command.get();

@@ -3,7 +3,7 @@
 //!
 //! [`ControllerSession`] is the controller's end, on top of a [`Queue`](crate::nvme::Queue) of the
 //! [`Fabric`](crate::nvme::Fabric). [`HostSession`] is the host's end. [`HostQueue`], on top of it,
-//! has what a host needs for reading and writing. No end keeps a lent buffer: the session copies an
+//! adds what a host needs for reading and writing. No session keeps a lent buffer: it copies an
 //! incomplete header, and passes data through as it came.
 //!
 //! Deliberately left out: the meaning of commands, which [`nvme`](crate::nvme) has, and TLS.

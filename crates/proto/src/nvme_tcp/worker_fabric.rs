@@ -27,13 +27,13 @@ struct Inbox {
     /// Connections that [`WorkerFabric::news`] has yet to return: those with new actions, and those
     /// that asked for a call.
     unnamed: VecDeque<ConnId>,
-    /// Connections that wait until less is held, and what was held at the last check.
+    /// Connections that wait until fewer commands are held back, with the hold at their last check.
     later: Vec<ConnId>,
     held: Held,
-    /// Connections that found the fabric busy, and the numbers of lost queues that did.
+    /// Connections for which the fabric was busy, and the numbers of lost queues for which it was.
     blocked: Vec<ConnId>,
     lost: Vec<u64>,
-    /// `true` if the worker has tried again in this turn what the fabric was too busy for.
+    /// `true` if the worker has repeated its blocked work on the fabric in this turn.
     has_retried: bool,
     /// Buffer for the fabric's actions; empty between calls.
     arrived: Vec<Action>,
@@ -73,8 +73,8 @@ impl WorkerFabric {
         named
     }
 
-    /// Takes up what the fabric was too busy for, once a turn and not before the thread that was
-    /// inside has left.
+    /// Repeats the work for which the fabric was busy, once a turn and not before the thread inside
+    /// has left.
     fn retry(&self, inbox: &mut Inbox) {
         let has_blocked = !inbox.blocked.is_empty() || !inbox.lost.is_empty();
         if !has_blocked || inbox.has_retried || self.fabric.has_rung(self.worker) {
@@ -86,7 +86,7 @@ impl WorkerFabric {
         lost.retain(|number| self.fabric.try_drop_queue(*number, self.worker).is_err());
     }
 
-    /// Makes [`WorkerFabric::news`] return this connection once the fabric is not busy any more.
+    /// Makes [`WorkerFabric::news`] return this connection once the fabric is free.
     pub(super) fn call_when_free(&self, conn: ConnId) {
         let blocked = &mut self.inbox.borrow_mut().blocked;
         if !blocked.contains(&conn) {
@@ -94,17 +94,18 @@ impl WorkerFabric {
         }
     }
 
-    /// Makes [`WorkerFabric::news`] return this connection, though it has no action.
+    /// Makes [`WorkerFabric::news`] return this connection, although it has no action.
     pub(super) fn call(&self, conn: ConnId) {
         self.inbox.borrow_mut().unnamed.push_back(conn);
     }
 
-    /// Returns the commands that sessions hold back now.
+    /// Returns which commands sessions hold back now.
     pub(super) fn held(&self) -> Held {
         self.fabric.held()
     }
 
-    /// Makes [`WorkerFabric::news`] return this connection once less than `held` is held.
+    /// Makes [`WorkerFabric::news`] return this connection once fewer commands than `held` are held
+    /// back.
     pub(super) fn call_later(&self, conn: ConnId, held: Held) {
         let mut inbox = self.inbox.borrow_mut();
         inbox.held = inbox.held.max(held);
@@ -113,7 +114,7 @@ impl WorkerFabric {
         }
     }
 
-    /// Returns when to ask for news without having been woken.
+    /// Returns the time at which to call [`WorkerFabric::news`] even without a wake.
     pub fn wake_at(&self) -> Option<Instant> {
         let inbox = self.inbox.borrow();
         let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
@@ -135,7 +136,7 @@ impl WorkerFabric {
         self.fabric.has_worker(worker)
     }
 
-    /// Takes the queue that left under this number.
+    /// Takes the moving queue with this number.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric.
@@ -143,7 +144,7 @@ impl WorkerFabric {
         self.fabric.claim(number, self.worker)
     }
 
-    /// Ends the queue that left under this number, now or when the fabric is not busy any more.
+    /// Ends the moving queue with this number, now or when the fabric is free.
     pub(super) fn drop_queue(&self, number: u64) {
         if self.fabric.try_drop_queue(number, self.worker).is_err() {
             self.inbox.borrow_mut().lost.push(number);

@@ -33,7 +33,7 @@ pub enum ClientEvent<'a> {
         /// caller checks that the number is the one it has asked for.
         body_bytes: usize,
     },
-    /// The next piece of the data of the last reply, never empty.
+    /// The next piece of the last reply's data, never empty.
     Body {
         /// The bytes, lent for this call.
         bytes: &'a [u8],
@@ -214,8 +214,8 @@ impl ClientSession {
         }
     }
 
-    /// Returns how many of the next bytes are the body of the last reply; zero if something else
-    /// follows. A caller may receive them in place and pass that slice to
+    /// Returns the number of next bytes that belong to the last reply's body; zero if something
+    /// else follows. A caller may receive them in place and pass that slice to
     /// [`next_event`](ClientSession::next_event).
     pub fn expects(&self) -> usize {
         self.body.left()

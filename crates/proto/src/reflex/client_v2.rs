@@ -1,4 +1,4 @@
-//! Version 2 at the client: encoding of outgoing heads, decoding of incoming ones.
+//! Version 2 at the client: encoding of outgoing heads and decoding of incoming ones.
 
 use alloc::vec::Vec;
 

@@ -36,12 +36,12 @@ impl Passage {
         *self = Passage { left: bytes, expected, crc: Crc32c::EMPTY };
     }
 
-    /// Returns `true` if bytes are still to come.
+    /// Returns `true` if bytes are missing.
     pub(super) fn is_open(&self) -> bool {
         self.left > 0
     }
 
-    /// Returns the number of bytes that are still to come.
+    /// Returns the number of missing bytes.
     pub(super) fn left(&self) -> usize {
         self.left as usize
     }

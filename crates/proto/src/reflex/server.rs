@@ -182,7 +182,7 @@ impl ServerSession {
         Ok(Some(event))
     }
 
-    /// Processes a command, or a message that is answered like one; its payload follows.
+    /// Processes a command or a similar message; its payload follows.
     fn begin<'a>(&mut self, head: &RequestHead) -> Result<Event<'a>, Fatal> {
         let payload_bytes = head.payload_bytes.get();
         if payload_bytes as usize > PAYLOAD_BYTES_MAX {
@@ -248,7 +248,7 @@ impl Session for ServerSession {
     }
 }
 
-/// The protocol takes no rights away from a request that was admitted.
+/// Rights of admitted requests are never withdrawn in this protocol.
 impl Fenced for ServerSession {
     fn allowed_as_of(&self, _: Tag) -> u32 {
         0
@@ -259,7 +259,7 @@ impl Fenced for ServerSession {
     }
 }
 
-/// The server sends nothing that the worker does not order.
+/// The session sends nothing on its own.
 impl Speaks for ServerSession {}
 
 impl Movable for ServerSession {

@@ -71,7 +71,7 @@ pub(super) fn request(head: &RequestHead) -> Request {
     }
 }
 
-/// Creates a request that is answered with `verdict`, without any unchecked field.
+/// Creates a request that is answered with `verdict`, without using any unchecked field.
 pub(super) fn refusal(head: &RequestHead, payload_bytes: usize, verdict: Status) -> Request {
     Request {
         tag: head.tag.get(),
@@ -171,8 +171,8 @@ pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, St
     })
 }
 
-/// Returns an SLO in the contract's words; `None` for best effort, which a message says with a zero. Other
-/// zeros are defaults.
+/// Returns the contract's SLO; `None` for best effort, which a message encodes as zero. Other zeros
+/// are defaults.
 fn slo(body: &SloBody) -> Option<Slo> {
     let or = |n: u32, default: u32| if n == 0 { default } else { n };
     let tenths = u32::from(body.percentile_tenths.get());

@@ -22,7 +22,7 @@ pub(super) enum Executed {
     More,
     /// The command is carried out, and was the connection's last.
     Last,
-    /// Another thread changes the fabric: the command has to be carried out later.
+    /// Another thread changes the fabric, so the command has to be carried out later.
     Busy,
 }
 
@@ -57,7 +57,7 @@ impl ControllerSession {
         Ok(Some(Pending::Own))
     }
 
-    /// Returns the hold that a command has to wait for while two processes have controllers.
+    /// Returns the hold for which a command has to wait while two processes have controllers.
     pub(super) fn waits(&self, own: &Own) -> Option<Held> {
         let held = self.desk.held();
         let waits = match (held, &self.queue) {
@@ -68,8 +68,8 @@ impl ControllerSession {
         waits.then_some(held)
     }
 
-    /// Keeps a command until a hold ends, or (`None`) until another thread has left the fabric. At most
-    /// as many commands of a queue wait as it has entries.
+    /// Keeps a command until a hold ends, or (`None`) until the fabric is free. At most as many
+    /// commands of a queue wait as it has entries.
     pub(super) fn put_off(&mut self, own: Own, held: Option<Held>) {
         if self.own.ready.len() >= self.exchanges.most() {
             return self.answer(Answer::error(own.entry.cid.get(), NvmeStatus::INTERRUPTED), &[]);
@@ -149,7 +149,7 @@ impl ControllerSession {
         if self.queue.is_some() { Executed::More } else { Executed::Last }
     }
 
-    /// Sends the answer that ends the queue, with its data, once the queue has no request at a
+    /// Sends the answer that ends the queue, with its data, once no request of the queue is at a
     /// device.
     ///
     /// # Errors

@@ -54,8 +54,8 @@ impl ControllerSession {
         !is_done && !has_work && !is_blocked && is_heard
     }
 
-    /// Serializes the session, and detaches its queue. Returns `None`, and changes nothing, if
-    /// another thread changes the fabric.
+    /// Serializes the session, and detaches its queue. Returns `None`, without a change, if another
+    /// thread changes the fabric.
     pub(super) fn pack_session(&mut self) -> Option<Vec<u8>> {
         let number = match &mut self.queue {
             Some(queue) => queue.detach().ok()?,
@@ -74,8 +74,8 @@ impl ControllerSession {
         to.0
     }
 
-    /// Returns the number under which a serialized session's queue has left. Returns `None` if the
-    /// session has no queue, or if the bytes are no session of this protocol.
+    /// Returns the number of a serialized session's moving queue. Returns `None` if the session has
+    /// no queue, or if the bytes are no session of this protocol.
     pub fn number(packed: &[u8]) -> Option<u64> {
         let input = &mut Reader(packed);
         let (format, number) = (input.array().ok()?, input.u64().ok()?);
@@ -216,7 +216,7 @@ impl ControllerSession {
             && places.into_iter().all(|at| is_sound_at(self, at))
     }
 
-    /// Returns `true` if these requests, which came along with their connection, are exactly those
+    /// Returns `true` if these requests, which moved along with their connection, are exactly those
     /// that the session has to answer.
     pub fn answers(&self, requests: impl Iterator<Item = Tag>) -> bool {
         let waiting = self.pending.iter().filter_map(|pending| match pending {

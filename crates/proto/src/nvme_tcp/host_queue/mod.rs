@@ -254,7 +254,7 @@ impl HostQueue {
         }
     }
 
-    /// Continues the setup with a completion. Returns `true` once it has ended.
+    /// Continues the setup after a completion. Returns `true` once it has ended.
     fn climb(&mut self, completion: &wire::nvme::Completion) -> Result<bool, Refusal> {
         let setup = self.setup.as_mut().expect("it is on its way");
         let next = setup.take(completion, &self.inbox, &self.options, &mut self.found)?;

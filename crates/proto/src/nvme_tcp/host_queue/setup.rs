@@ -66,11 +66,11 @@ pub(super) enum Next {
 #[derive(Debug)]
 enum Stage {
     Connect,
-    /// An Authentication Send.
+    /// An Authentication Send was sent.
     Sent,
-    /// An Authentication Receive.
+    /// An Authentication Receive was sent.
     Received,
-    /// The last Authentication Send.
+    /// The last Authentication Send was sent.
     Verdict,
     Capabilities,
     Enable,
@@ -261,7 +261,7 @@ impl Setup {
 }
 
 impl Stage {
-    /// Returns what was asked, as it follows "refused to".
+    /// Returns the description of the refused command, for a message that begins with "refused to".
     fn name(&self) -> &'static str {
         match self {
             Stage::Connect => "connect",
