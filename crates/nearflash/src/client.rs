@@ -21,7 +21,7 @@ const STREAMS: u8 = 8;
 /// Bytes of a request for a range without data.
 const RANGE_BYTES_MAX: usize = 1 << 30;
 
-/// Such requests of one call that are not answered.
+/// Maximum number of such requests of one call that are in progress at the same time.
 const RANGES_MAX: usize = 4;
 
 /// A handle to a server's namespace. A handle is cheap to clone, and all clones share the

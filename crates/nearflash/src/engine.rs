@@ -1,6 +1,6 @@
 //! The engine of a queue over one kernel interface: initiator, reactor and clock on one thread.
 //!
-//! This module deliberately leaves out who waits for an answer: the caller keeps that by ticket.
+//! This module deliberately leaves out the waiters for answers: the caller keeps them by ticket.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -19,11 +19,11 @@ use crate::options::Options;
 use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
 use crate::{Error, Info, Registered};
 
-/// Maximum number of events that wait for the program; further ones that tell of connections and
-/// notices are dropped.
+/// Maximum number of events that wait for the program; further events about connections, and
+/// further notices, are dropped.
 const EVENTS_MAX: usize = 256;
 
-/// Time that the kernel has, when a queue is closed, to give buffers back.
+/// Time that the kernel has to return the buffers when a queue is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// A rejected request: the maximum number of requests is in flight.
@@ -62,11 +62,12 @@ pub enum Event {
 /// The patience of a poll, if nothing has ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Looks once.
+    /// Polls once.
     No,
-    /// Looks again and again for this time, without sleeping: the least latency, a whole core.
+    /// Polls repeatedly for this time, without sleeping: the least latency, at the cost of a whole
+    /// core.
     Spin(Duration),
-    /// Sleeps in the kernel for at most this time, after [`Options::spin`] of looking.
+    /// Sleeps in the kernel for at most this time, after polling for [`Options::spin`].
     Sleep(Duration),
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Engine<N: Network> {
     reactor: N::Reactor,
     waker: Waker,
     clock: Clock,
-    /// The descriptor for event loops, once somebody has asked for it.
+    /// The descriptor for event loops, once it was requested.
     readiness: Option<Readiness>,
     address: Address,
     namespace: Option<NamespaceId>,
@@ -94,9 +95,9 @@ pub(crate) struct Engine<N: Network> {
     asked: Vec<Option<Asked>>,
     events: VecDeque<Event>,
     spin: Duration,
-    /// Time of the last turn that found something to do.
+    /// Time of the last turn with work.
     progressed_at: Instant,
-    /// `true` if the process that made the engine is another one: only descriptors are closed.
+    /// `true` if another process made the engine, before a fork: then only descriptors are closed.
     is_foreign: bool,
 }
 
@@ -182,7 +183,7 @@ impl<N: Network> Engine<N> {
         self.initiator.control(self.clock.now(), None, question).map_err(|_| Error::Full)
     }
 
-    /// Starts a request about the tenant, of which there is one at a time.
+    /// Starts a request about the tenant. Only one may be in progress.
     pub(crate) fn begin(&mut self, wish: TenantRequest) -> Result<(), Error> {
         self.tenancy.begin(&mut self.initiator, wish)?;
         self.ask(self.clock.now());
@@ -318,8 +319,8 @@ impl<N: Network> Engine<N> {
         Ok(self.readiness.as_ref().expect("it was just made").fd())
     }
 
-    /// Ends everything: closes the connections and waits until the kernel has given all buffers
-    /// back, which it does at once unless something is broken. Returns `true` if it has.
+    /// Closes the connections and waits until the kernel has returned all buffers, which it
+    /// normally does at once. Returns `true` if it has.
     pub(crate) fn close(&mut self, done: &mut Vec<Done>) -> bool {
         self.initiator.close();
         let until = self.clock.now() + CLOSE_MAX;
