@@ -12,7 +12,7 @@ use qos::calibrate::{Mix, Offer, Outcome};
 
 use sim::Arena;
 
-/// The most requests in flight: what a handful of workers would have.
+/// Maximum number of requests in flight: that of a few workers.
 pub const IN_FLIGHT_MAX: usize = 8192;
 
 /// The most bytes of all buffers in flight.
@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_secs(1);
 /// The interval of checks of a run, in requests.
 const LOOK_GAP: u64 = 2_000;
 
-/// The factor beyond the longest latency of interest at which the device is given up.
+/// The factor above the longest relevant latency at which a run is ended as an overload.
 const GIVE_UP: f64 = 10.0;
 
 /// The number of requests after which a p95 is meaningful.
@@ -38,7 +38,7 @@ const COUNT_MIN: u64 = 1_000;
 pub enum Failure {
     /// Requests failed, this many.
     Errors(u64),
-    /// Requests are in flight, and the device says that nothing will ever happen.
+    /// Requests are in flight, but the device reports no next event.
     Stuck,
     /// The caller stopped the run.
     Stopped,
@@ -86,8 +86,8 @@ impl<D: Device> Bed<D> {
         self.requests
     }
 
-    /// Offers a load to the device and waits until everything has ended. Calls `is_stopped` now and
-    /// then.
+    /// Offers a load to the device and waits until all requests have ended. Calls `is_stopped` now
+    /// and then.
     ///
     /// # Errors
     /// Returns the reason why there is no outcome.
@@ -189,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Ends the run if there is nothing more to learn.
+    /// Ends the run if further measurement is pointless.
     fn look<D: Device>(
         &mut self,
         sources: &mut [LoadOn<'_, D>],
@@ -307,8 +307,8 @@ pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> 
     }
 }
 
-/// Returns `true` if latencies are so far beyond interest that the rest of the run has nothing to
-/// tell.
+/// Returns `true` if latencies are so far above the relevant ones that the rest of the run is
+/// pointless.
 pub fn is_drowning(tally: &Tally, latency_max_us: f64) -> bool {
     let read = &tally.read.latency;
     let p50_us = || read.value_at_quantile(0.5) as f64 / 1e3;

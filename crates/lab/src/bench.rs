@@ -1,8 +1,8 @@
-//! `nearflash bench`: makes load on a server or a local device, and says how it went.
+//! `nearflash bench`: makes load on a server or a local device, and reports the results.
 //!
-//! The load itself is `client::load`; here are its command line, its threads, the progress bar, the
-//! log of latencies and the exit code (0: all went well, 1: errors or verification failures,
-//! 2: the command line makes no sense).
+//! The load itself is `client::load`. This module has the command line, the threads, the progress
+//! bar, the log of latencies and the exit code (0: success, 1: errors or verification failures, 2:
+//! invalid command line).
 
 mod arguments;
 mod job;
@@ -30,7 +30,7 @@ use plan::Plan;
 use problem::Problem;
 pub(crate) use threads::connect;
 
-/// Runs the command; the exit code says how it went.
+/// Runs the command, and returns its exit code.
 pub fn main(arguments: &Arguments) -> ExitCode {
     match run(arguments) {
         Ok(report) => {
@@ -52,7 +52,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Measures as the command with these words would, for other commands of this program.
+/// Measures like the command with these arguments, for other commands of this program.
 pub(crate) fn measure<'a>(words: impl Iterator<Item = &'a &'a str>) -> Result<Report, String> {
     let arguments = Words::try_parse_from(words).map_err(|error| error.to_string())?.arguments;
     run(&arguments).map_err(|problem| match problem {

@@ -1,9 +1,9 @@
-//! `nearflash calibrate`: measures what a device can do at which tail latency, and what requests
-//! cost on it, and writes that as a device model (docs/explanation/calibration.md).
+//! `nearflash calibrate`: measures the rates of a device at several tail latencies and the prices
+//! of requests, and writes them as a device model (docs/explanation/calibration.md).
 //!
-//! What to measure next, and what follows from it, is `qos::calibrate`; here are the command line,
-//! the loads that are made, the progress bar and the files. Exit codes: 0, a model was written; 1,
-//! it could not be measured, or does not fit; 2, the command line makes no sense; 130, interrupted.
+//! `qos::calibrate` chooses the loads and evaluates the results. This module has the command line,
+//! the loads, the progress bar and the files. Exit codes: 0, a model was written; 1, the device
+//! could not be measured, or no model fits; 2, invalid command line; 130, interrupted.
 
 mod beds;
 mod findings;
@@ -31,10 +31,10 @@ use output::check_writable;
 use server::volumes::Volume;
 use stop::Stop;
 
-/// The smallest device that is worth measuring: on a smaller one requests meet each other.
+/// The minimum size of a device to measure: on a smaller one, requests collide.
 const DEVICE_BYTES_MIN: u64 = 16 << 20;
 
-/// The exit code of a program that an interrupt has ended.
+/// The exit code after an interrupt.
 const INTERRUPTED: u8 = 130;
 
 /// Measure a device and write its device model
@@ -87,7 +87,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the command; the exit code says how it went.
+/// Runs the command, and returns its exit code.
 pub fn main(args: &Args) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

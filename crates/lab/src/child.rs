@@ -1,4 +1,4 @@
-//! A server of our own in a process of its own, for the commands that measure one.
+//! Child processes: a server for the commands that measure one.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The running children, which a signal to stop ends.
+/// The running children, which are ended by a signal to stop.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Ends children before the program when a signal arrives.
+/// Ends the children before the program when a signal arrives.
 pub(crate) fn end_with_us() -> Result<(), String> {
     let mut signals =
         Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
@@ -27,7 +27,7 @@ pub(crate) fn end_with_us() -> Result<(), String> {
     Ok(())
 }
 
-/// A process that says `ready URL …` when it serves, and ends when it is told to.
+/// A child process that prints `ready URL …` when it serves, and ends on SIGTERM.
 pub(crate) struct Server {
     helper: Helper,
     /// The listening addresses, in the order of the server's arguments.
@@ -35,12 +35,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `nearflash serve` with these words.
+    /// Starts `nearflash serve` with these arguments.
     pub(crate) fn start(words: &[String]) -> Result<Server, String> {
         Server::start_with_admin("none", words)
     }
 
-    /// Starts `nearflash serve` with these words, and the admin API at this address.
+    /// Starts `nearflash serve` with these arguments and the admin API at this address.
     pub(crate) fn start_with_admin(admin: &str, words: &[String]) -> Result<Server, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         let mut command = Command::new(program);
@@ -51,7 +51,7 @@ impl Server {
         Server::start_other(command.args(["serve", "--admin", admin]).args(words))
     }
 
-    /// Starts any server that prints the same words when it is ready.
+    /// Starts another server that prints such a `ready` line.
     pub(crate) fn start_other(command: &mut Command) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut helper = Helper::start(command.stdout(Stdio::piped()))?;
@@ -82,7 +82,7 @@ impl Server {
         self.helper.child.id()
     }
 
-    /// Asks it to stop, and waits.
+    /// Stops the server, and waits for its end.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let child = &mut self.helper.child;
         kill_process(Pid::from_child(child), Signal::TERM)
@@ -92,13 +92,13 @@ impl Server {
     }
 }
 
-/// Any process that ends with us, or before.
+/// Any child process, which ends with this one at the latest.
 pub(crate) struct Helper {
     child: Child,
 }
 
 impl Helper {
-    /// Starts it, with nothing to read.
+    /// Starts the process, with an empty standard input.
     pub(crate) fn start(command: &mut Command) -> Result<Helper, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command

@@ -1,4 +1,4 @@
-//! The commands of the laboratory, as the program has them among its own.
+//! The measuring commands, as subcommands of the program.
 
 use std::process::ExitCode;
 

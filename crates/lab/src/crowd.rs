@@ -1,8 +1,8 @@
 //! Several clients of one server at once, each with its own tenant, connections, load and thread.
 //!
-//! The threads sleep between requests: on a machine with few processors a thread that spins takes
-//! them away from the server. This module deliberately leaves out whose tenants they are, and what is
-//! to be shown of them.
+//! The threads sleep between requests, because a spinning thread would take processor time from the
+//! server on a small machine. This module deliberately leaves out the choice of tenants and the
+//! display of results.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -22,7 +22,7 @@ use crate::bench::connect;
 /// The interval at which all threads publish their measurements, at the same times.
 const REPORT_GAP: Duration = Duration::from_millis(50);
 
-/// The time after which every thread has published what it had to, unless it did not run.
+/// The time after which every running thread has published its measurements.
 const REPORT_DELAY: Duration = Duration::from_millis(20);
 
 /// A client of the crowd.
@@ -33,9 +33,9 @@ pub(crate) struct Member {
     pub(crate) read_percent: u8,
     pub(crate) request_bytes: usize,
     pub(crate) connections: usize,
-    /// Requests in flight on each connection at most.
+    /// Maximum number of requests in flight on each connection.
     pub(crate) queue_depth: usize,
-    /// Requests a second, evenly spaced and mixed; as many as come back without it.
+    /// Requests a second, evenly spaced and mixed; `None` for a closed loop.
     pub(crate) rate: Option<f64>,
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct Times {
 pub(crate) struct Crowd {
     tallies: Arc<[Mutex<Tally>]>,
     threads: Vec<JoinHandle<Result<(), String>>>,
-    /// Disconnected when all threads have ended.
+    /// A receiver that is disconnected when all threads have ended.
     running: Receiver<()>,
     clock: Clock,
 }
 
 impl Crowd {
-    /// Connects all, and starts their loads together on the first bytes of the server's namespace.
-    /// Chance starts at `seed`.
+    /// Connects all clients, and starts their loads together on the first bytes of the server's
+    /// namespace. Random choices derive from `seed`.
     pub(crate) fn start(
         address: SocketAddr,
         members: Vec<Member>,
@@ -114,7 +114,7 @@ impl Crowd {
         Ok(Crowd { tallies, threads, running, clock })
     }
 
-    /// Waits until the threads have published what they measured up to the next multiple of `gap`,
+    /// Waits until the threads have published their measurements up to the next multiple of `gap`,
     /// and returns that time; `None` when all have ended.
     pub(crate) fn next(&self, gap: Duration) -> Option<Instant> {
         let now = self.clock.now();
@@ -124,7 +124,7 @@ impl Crowd {
         (self.running.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout)).then_some(at)
     }
 
-    /// Adds what each member measured since the last call, in their order.
+    /// Adds the measurements of each member since the last call, in order.
     pub(crate) fn collect(&self, sums: &mut [Tally]) {
         for (sum, tally) in sums.iter_mut().zip(self.tallies.iter()) {
             let mut tally = tally.lock().expect("no holder panics");
@@ -133,7 +133,7 @@ impl Crowd {
         }
     }
 
-    /// Waits for the end, and says what went wrong.
+    /// Waits for the end, and returns the error if there is one.
     pub(crate) fn join(self) -> Result<(), String> {
         let join = |thread: JoinHandle<Result<(), String>>| match thread.join() {
             Ok(result) => result,
@@ -142,7 +142,7 @@ impl Crowd {
         self.threads.into_iter().map(join).fold(Ok(()), Result::and)
     }
 
-    /// Waits for the end; what each member measured.
+    /// Waits for the end, and returns the measurements of each member.
     pub(crate) fn finish(self) -> Result<Vec<Tally>, String> {
         let tallies = self.tallies.clone();
         self.join()?;
@@ -159,7 +159,7 @@ struct Client {
     n: usize,
     tallies: Arc<[Mutex<Tally>]>,
     clock: Clock,
-    /// All clients wait here until everybody is connected.
+    /// The barrier at which all clients wait until every one is connected.
     together: Arc<Barrier>,
 }
 

@@ -28,7 +28,7 @@ pub struct Args {
     slow: Option<u32>,
 }
 
-/// The exit code where the machine had too little time to tell.
+/// The exit code for a machine too busy to judge the promises.
 const UNDECIDED: u8 = 2;
 
 const INTRODUCTION: &str = "\
@@ -52,7 +52,7 @@ Next: nearflash serve --device file:./volume?size=1GiB, and in another terminal
       nearflash bench reflex://127.0.0.1:7420 --queue-depth 32 --connections 4
 ";
 
-/// Runs the demonstration. It fails where a promise was broken although the scheduler was on.
+/// Runs the demonstration. It fails if a promise was broken under the scheduler.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
     outln!("{INTRODUCTION}");

@@ -7,16 +7,16 @@ use client::load::Tally;
 use crate::crowd::Member;
 use crate::stage::Promise;
 
-/// Tokens of a 4 KiB write on device A; a read in a mixed load is one.
+/// The price of a 4 KiB write on device A in tokens; a read in a mixed load costs one.
 const WRITE_TOKENS: f64 = 10.0;
 
 /// Bytes of every request.
 const REQUEST_BYTES: usize = 4096;
 
-/// The share of the requests that were sent that must have been served.
+/// The share of the sent requests that must have been served.
 const SERVED_LEAST: f64 = 0.99;
 
-/// A tenant as the paper has it.
+/// A tenant of the paper.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaperTenant {
     pub(crate) name: &'static str,
@@ -102,7 +102,7 @@ impl PaperTenant {
     }
 }
 
-/// The results of a tenant over some time.
+/// The results of a tenant over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Got {
     pub(crate) iops: f64,
@@ -112,7 +112,7 @@ pub(crate) struct Got {
 }
 
 impl Got {
-    /// Returns what a client measured in so many seconds.
+    /// Returns the results that a client measured in so many seconds.
     pub(crate) fn of(tally: &Tally, seconds: f64) -> Got {
         let (reads, writes) = (tally.read.count as f64, tally.write.count as f64);
         Got {

@@ -32,7 +32,7 @@ impl Latencies {
     }
 }
 
-/// Measures how long a sleeping thread takes to see a message of another thread.
+/// Measures the time from a message of one thread until another, sleeping thread sees it.
 ///
 /// # Panics
 /// Panics if no thread can be started.
@@ -49,7 +49,7 @@ pub fn wake_up() -> Latencies {
     Latencies::of(sleeper.join().expect("it only receives"))
 }
 
-/// Measures how long 64 bytes take there and back over loopback, between threads that block.
+/// Measures the round trip of 64 bytes over loopback, between threads that block.
 ///
 /// # Errors
 /// The refusals of the network.
@@ -81,7 +81,7 @@ pub fn round_trip() -> std::io::Result<Latencies> {
     Ok(Latencies::of(times))
 }
 
-/// Measures how much too late a thread wakes that asked for 100 µs.
+/// Measures how late a thread wakes from a sleep of 100 µs.
 pub fn timer() -> Latencies {
     const ASKED: Duration = Duration::from_micros(100);
     let late = (0..SAMPLES / 4).map(|_| {

@@ -34,7 +34,7 @@ use looks::{Look, Styled, style};
 use marks::draw_mark;
 use scale::Scale;
 
-/// Pixels of a picture; it is a drawing, and shown smaller loses nothing.
+/// The size of a picture in pixels. It is a drawing, which can be scaled down without loss.
 const SIZE: (u32, u32) = (1600, 1000);
 
 /// Returns the figure as an SVG document.

@@ -1,16 +1,16 @@
-//! Output of commands to standard output, for people and for the next program of a pipe.
+//! Output of commands to standard output, for people and for pipes.
 //!
-//! The reader may stop early, as `head` does. The command then ends: it undoes what it has begun as
-//! on any other early end, prints nothing more, and exits with the status of a program that the
-//! system ended. `println!` would panic instead. Servers use `log.rs`, because they outlive the
-//! readers of their output.
+//! The reader may stop early, as `head` does. The command then ends: it cleans up as on any other
+//! early end, prints nothing more, and exits with the status of a program that SIGPIPE has ended.
+//! `println!` would panic instead. Servers use `log.rs`, because they outlive the readers of their
+//! output.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// The exit status of a program whose output is closed, as of one that SIGPIPE (13) has ended.
+/// The exit status of a program that SIGPIPE (13) has ended, used when the output is closed.
 const UNREAD: u8 = 128 + 13;
 
 /// The error of a line that was not printed, on its way to [`run`].
@@ -35,7 +35,7 @@ macro_rules! errln {
     ($($words:tt)*) => { $crate::print::complain(format_args!($($words)*)) };
 }
 
-/// Prints to standard output. Where that cannot be, the command is over.
+/// Prints to standard output. If the output is closed, the command ends.
 pub fn print(words: Arguments<'_>) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_fmt(words) {

@@ -25,13 +25,13 @@ pub(crate) struct End {
     pub(crate) failures: Vec<Failure>,
     /// Arrivals that were never sent.
     pub(crate) unsent: u64,
-    /// Requests that had not ended some seconds after the end.
+    /// Requests that had not ended some seconds after the end of the load.
     pub(crate) stuck: usize,
-    /// Connections that were lost.
+    /// Number of lost connections.
     pub(crate) losses: u64,
 }
 
-/// The JSON object. Its shape is fixed; programs read it.
+/// The JSON object. Programs rely on its fixed shape.
 #[derive(Debug, Serialize)]
 struct Json {
     iops: f64,
@@ -95,12 +95,12 @@ impl Report {
         &self.tally.write
     }
 
-    /// Requests a second.
+    /// Returns the requests a second.
     pub(crate) fn iops(&self) -> f64 {
         self.per_second(self.tally.count())
     }
 
-    /// Requests that ended badly or not at all.
+    /// Returns the number of requests that failed or did not end.
     pub(crate) fn errors(&self) -> u64 {
         self.tally.errors + self.end.stuck as u64
     }
@@ -234,7 +234,7 @@ fn header() -> Vec<String> {
     titles
 }
 
-/// Sets the rows in columns: the first flush left, the others flush right.
+/// Aligns the rows in columns: the first to the left, the others to the right.
 pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -256,7 +256,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Words alone.
+    /// The style without colours.
     #[cfg(test)]
     pub(crate) const PLAIN: Style = Style { plain: true };
 
@@ -325,7 +325,7 @@ pub fn time_text(nanos: f64) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// Bytes with the largest unit that divides them: `4 KiB`, `1536 B`.
+/// Formats bytes in the largest unit that divides them: `4 KiB`, `1536 B`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let fits =

@@ -1,9 +1,9 @@
-//! `nearflash reproduce`: the figures and tables of the ReFlex paper, made anew and set beside the
-//! paper's.
+//! `nearflash reproduce`: the figures and tables of the ReFlex paper, measured and compared with
+//! the paper's.
 //!
-//! What needs more cores, tenants or flash than a small machine has runs in virtual time
-//! (`crate::figures`), and a point of it is confirmed for real; what is about the machine's network and
-//! processors runs for real. What is deliberately not here: how any of them is measured.
+//! Figures that need more cores, tenants or flash than a small machine has run in virtual time
+//! (`crate::figures`), and a point of each is confirmed in real time. Figures about the machine's
+//! network and processors run in real time. Deliberately not here: the measurements themselves.
 
 mod confirm;
 mod fig4;
@@ -71,7 +71,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     paper.into_iter().chain(others.filter(move |name| !paper.contains(name)))
 }
 
-/// Makes what was asked for; fails when something was not as it should be.
+/// Makes the requested figures; fails if a target was missed.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
     let machine = Machine::describe();
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes one figure. Returns `None` if it was left out.
+/// Makes one figure. Returns `None` if it was skipped.
 fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
     let options = Options { seed: args.seed, quick: args.quick };
     if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {

@@ -1,4 +1,4 @@
-//! A server of our own with tenants: its configuration, in a file that is removed in the end.
+//! A server with tenants, whose configuration is in a temporary file.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use crate::child::Server;
 
-/// A tenant, as the configuration says it.
+/// A tenant of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise<'a> {
     pub(crate) name: &'a str,
     pub(crate) read_percent: u8,
-    /// 95th percentile of reads, and requests a second; nothing for best effort.
+    /// The bound of the 95th percentile of reads, and requests a second; `None` for best effort.
     pub(crate) slo: Option<(Duration, f64)>,
 }
 
-/// A device and tenants, ready to be served.
+/// A device and tenants for a server to be started.
 pub(crate) struct Stage {
     file: tempfile::NamedTempFile,
 }
 
 impl Stage {
-    /// Starts a server of this device on loopback. A client belongs to the tenant that its hello
-    /// names.
+    /// Creates the configuration of a server of this device on loopback. A client belongs to the
+    /// tenant that its hello names.
     pub(crate) fn new(spec: &str, promises: &[Promise<'_>]) -> Result<Stage, String> {
         let failed = |e: std::io::Error| format!("cannot write a temporary file: {e}");
         let file = tempfile::NamedTempFile::new().map_err(failed)?;
@@ -30,12 +30,12 @@ impl Stage {
         Ok(Stage { file })
     }
 
-    /// Serves it, with these words on the command line besides.
+    /// Starts the server, with these additional arguments.
     pub(crate) fn serve(&self, words: &[&str]) -> Result<Server, String> {
         Server::start(&self.words(words))
     }
 
-    /// Serves it with a dashboard on loopback; the dashboard's address.
+    /// Starts the server with a dashboard on loopback, and returns the dashboard's address.
     pub(crate) fn serve_with_dashboard(&self) -> Result<(Server, String), String> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.map_err(|e| format!("no free port for the dashboard: {e}"))?;

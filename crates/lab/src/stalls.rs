@@ -12,14 +12,14 @@ use crate::report::time_text;
 /// The time of a tick of `/proc/stat`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Time for which somebody was kept from running, added up over threads or processors.
+/// The time for which runnable threads were kept from running, summed over threads or processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// The server's threads waited for a processor.
     pub(crate) server: Duration,
-    /// The clients' threads did.
+    /// The time of the clients' threads.
     pub(crate) clients: Duration,
-    /// The host of the machine ran somebody else.
+    /// The time in which the host ran other virtual machines.
     pub(crate) host: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Kept {
         )
     }
 
-    /// Returns the time for which the server, its clients or the machine did not run.
+    /// Returns the time for which the server, its clients or the machine were kept from running.
     pub(crate) fn sum(&self) -> Duration {
         self.server + self.clients + self.host
     }
@@ -69,12 +69,13 @@ fn waited(process: &str) -> Duration {
     threads.flatten().filter_map(account).sum()
 }
 
-/// The second number of a thread's account: nanoseconds that it wanted to run and did not.
+/// Returns the second number of a thread's schedstat: the nanoseconds for which it was runnable but
+/// did not run.
 fn waited_of_thread(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The eighth number of the first line, behind its name: ticks over all processors.
+/// Returns the eighth number of the first line behind its name: stolen ticks over all processors.
 fn stolen(stat: &str) -> Option<Duration> {
     let ticks: u32 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     TICK.checked_mul(ticks)

@@ -20,7 +20,7 @@ const WAKE_LEAD: Duration = Duration::from_micros(80);
 /// The time limit for all connections together to open.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
 
-/// Lost connections that are told.
+/// Maximum number of lost connections that are reported.
 const NOTES_MAX: usize = 5;
 
 /// The state shared by a load thread and the main thread.
@@ -28,7 +28,7 @@ const NOTES_MAX: usize = 5;
 pub(super) struct Desk {
     pub(super) tally: Mutex<Tally>,
     pub(super) notes: Mutex<Vec<String>>,
-    /// The load is to end before its time.
+    /// `true` to end the load early.
     pub(super) stopped: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Job {
     pub(super) clock: Clock,
     pub(super) spin: bool,
     pub(super) desk: Arc<Desk>,
-    /// Tells that the thread is ready.
+    /// The channel that signals that the thread is ready.
     pub(super) ready: Sender<()>,
     /// Brings the common start.
     pub(super) go: Receiver<Instant>,
@@ -46,8 +46,8 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Runs the generator to its end. `reports` looks at the path and names the connections that it
-    /// lost, and for each whether it had been there.
+    /// Runs the generator to its end. `reports` returns the connections that the path lost, and for
+    /// each whether it was established before.
     pub(super) fn drive<P: Path>(
         self,
         reactor: &impl Reactor,

@@ -14,7 +14,7 @@ use crate::report::{number_text, time_text};
 /// The number of latest reports that the live figures cover.
 const WINDOW: usize = 5;
 
-/// Shows how far the measurement is, with the figures of the last second.
+/// The progress display, with the figures of the last second.
 pub(super) struct Live {
     bar: ProgressBar,
     clock: Clock,
@@ -42,12 +42,12 @@ impl Live {
         }
     }
 
-    /// Tells the user something beside the bar.
+    /// Prints a note for the user beside the bar.
     pub(super) fn note(&self, text: &str) {
         self.bar.suspend(|| errln!("note: {text}"));
     }
 
-    /// Shows what was measured since the last call.
+    /// Shows the measurements since the last call.
     pub(super) fn show(&mut self, latest: &Tally) {
         let now = self.clock.now();
         let elapsed = now.since(self.started);
@@ -82,7 +82,7 @@ impl Live {
         ));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! The log of latencies: HdrHistogram's interval log, as its standard tools read it. One line a
+//! The log of latencies in HdrHistogram's interval format, for its standard tools. One line a
 //! second and kind, values in nanoseconds, maxima in milliseconds.
 
 use std::fs::File;
@@ -59,7 +59,7 @@ impl Log {
         })
     }
 
-    /// Adds what was measured since the last call; writes lines when their second is over.
+    /// Adds the measurements since the last call; writes lines when their second is over.
     pub(super) fn add(&mut self, latest: &Tally) -> Result<(), Problem> {
         self.interval.add(latest);
         if self.clock.now().since(self.interval_began) >= INTERVAL {

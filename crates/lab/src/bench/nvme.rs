@@ -1,7 +1,7 @@
-//! Load on a subsystem of a server that speaks NVMe over TCP: who we are there, the keys, and the way
-//! in.
+//! Load on a subsystem of an NVMe over TCP server: our identity there, the keys, and the
+//! connection.
 //!
-//! Keys come from files or the environment, never from the command line, which everybody can read.
+//! Keys come from files or the environment, never from the command line, which all users can read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,14 +30,14 @@ const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
 /// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The address of the server, the name of the host, and its keys.
+/// The address of the server, the host's name, and its keys.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
     endpoint: Endpoint,
     options: HostOptions,
 }
 
-/// Refuses what NVMe has no words for.
+/// Refuses options that NVMe does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     let asked = [
         ("--token", arguments.token.is_some(), "hosts are known by their names (?host=NQN)"),
@@ -100,7 +100,7 @@ impl Door {
         Ok((door, found.blocks * BLOCK_BYTES as u64))
     }
 
-    /// Asks the server for its namespace and limits.
+    /// Queries the server's namespace and limits.
     fn look(&self) -> Result<Found, String> {
         let look = |found: Result<Found, Option<HostLoss>>| found.map_err(|loss| self.tell(loss));
         match Ring::new() {
@@ -131,7 +131,7 @@ impl Door {
         Ok((Host::new(sockets, options, Patience::default()), Clock::start()))
     }
 
-    /// Makes load through the door.
+    /// Makes load on the subsystem.
     pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
         let shape = &job.shape;
         self.options.queues = shape.lanes + usize::from(shape.probe.is_some());
@@ -164,7 +164,7 @@ impl Door {
         loss.map_or_else(|| "the server does not answer in time".to_owned(), |l| self.explain(&l))
     }
 
-    /// Explains what went wrong and what to do about it.
+    /// Explains a failure and its remedy.
     fn explain(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {
@@ -212,7 +212,7 @@ impl Door {
     }
 }
 
-/// Waits until all queues are there; `Err(None)` when that takes too long.
+/// Waits until all queues are connected; `Err(None)` after a time-out.
 fn bring_up<N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,

@@ -1,4 +1,4 @@
-//! The command line, checked, and what each thread is to do.
+//! The checked command line, and the load of each thread.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const IN_FLIGHT_MAX: usize = 1 << 16;
 /// The pause of the probe between two reads.
 const PROBE_GAP: Duration = Duration::from_millis(1);
 
-/// The span of a server that cannot say how large its device is.
+/// The span for a server that cannot report the size of its device.
 const BLIND_SPAN_BYTES: u64 = 64 << 20;
 
 /// The plan of a measurement, derived from the arguments.
@@ -40,13 +40,13 @@ pub(super) struct Plan {
     pub(super) spin: bool,
 }
 
-/// The way in which requests reach their target.
+/// The path by which requests reach their target.
 #[derive(Debug)]
 pub(super) enum Way {
     Server {
         reach: Reach,
         namespace: Option<NamespaceId>,
-        /// The options of the first thread; those of others differ in `client` and `connections`.
+        /// The options of the first thread; other threads differ in `client` and `connections`.
         options: Options,
     },
     Nvme(Door),
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-/// Refuses what the protocol has no words for.
+/// Refuses options that the protocol's version does not support.
 fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     match &arguments.target {
         Target::Server { version: Version::One, .. } => {}
@@ -116,7 +116,7 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-/// Returns the way to the target, with at most `lanes` connections a thread, and the size of the
+/// Returns the path to the target, with at most `lanes` connections a thread, and the size of the
 /// target in bytes, if known.
 fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
@@ -268,7 +268,7 @@ fn headline(arguments: &Arguments, connections: usize, span: u64) -> String {
     )
 }
 
-/// Returns 64 bits that differ from run to run.
+/// Returns 64 random bits.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

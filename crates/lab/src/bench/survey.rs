@@ -1,4 +1,4 @@
-//! Asks a server how large it is, which also tells whether it is there.
+//! A query of a server's size, which also shows whether it is reachable.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use super::target::Reach;
 /// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The reason that a server gave no answer.
+/// The reason that a query failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// This machine cannot send the question.
     Local(io::Error),
     /// The server does not answer, for this reason.
     Unanswered(Loss),
-    /// The server does not tell.
+    /// The server refuses to answer.
     Refused(Status),
 }
 
 impl Failure {
-    /// Explains what went wrong and what to do about it.
+    /// Explains a failure and its remedy.
     pub(super) fn explain(&self, server: &Endpoint) -> String {
         let loss = match self {
             Failure::Local(error) => return error.to_string(),
@@ -68,8 +68,8 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     }
 }
 
-/// Asks for the number of blocks of the namespace; returns `None` if the server cannot answer. The
-/// question is in version 2, which every nearflash server speaks.
+/// Queries the number of blocks of the namespace; returns `None` if the server cannot answer. The
+/// query uses version 2, which every nearflash server speaks.
 pub(super) fn look(
     server: &Reach,
     options: &Options,

@@ -12,7 +12,7 @@ use client::{Address, AddressError, ServerEndpoint, Version};
 use flash::Spec;
 use io::{ClientTls, Endpoint, Network, UnixPath};
 
-/// The address of a server of protocol `reflex`, and the way there.
+/// The address of a server of protocol `reflex`, and the TLS settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     /// The listening address.
@@ -22,7 +22,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Has sockets dial there.
+    /// Sets the destination of the sockets' dials.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
@@ -37,7 +37,7 @@ impl Reach {
 pub(crate) enum Target {
     /// A server.
     Server {
-        /// The listening address, and the way there.
+        /// The address, and the TLS settings.
         reach: Reach,
         /// The version of the protocol.
         version: Version,
@@ -102,7 +102,7 @@ impl FromStr for Target {
     }
 }
 
-/// Returns `true` for `HOST:PORT`, which no device is named by.
+/// Returns `true` for the form `HOST:PORT`, which no device spec has.
 fn is_host_and_port(text: &str) -> bool {
     let parts = text.rsplit_once(':');
     parts.is_some_and(|(host, port)| {
@@ -111,7 +111,7 @@ fn is_host_and_port(text: &str) -> bool {
     })
 }
 
-/// Returns the TLS of an address that has it.
+/// Returns the TLS settings of an address that has some.
 fn tls_of(address: &Address) -> Result<Option<ClientTls>, String> {
     let Some(trust) = &address.trust else { return Ok(None) };
     let authorities = trust.authorities.as_deref().map(Path::new);
@@ -119,7 +119,7 @@ fn tls_of(address: &Address) -> Result<Option<ClientTls>, String> {
     tls.map(Some).map_err(|error| error.to_string())
 }
 
-/// Looks the host up.
+/// Resolves the host name.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),

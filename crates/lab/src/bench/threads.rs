@@ -25,7 +25,7 @@ use server::volumes::{Through, Volume};
 pub(super) struct Crew {
     desks: Vec<Arc<Desk>>,
     threads: Vec<JoinHandle<Result<End, String>>>,
-    /// Disconnected when every thread has ended.
+    /// A receiver that is disconnected when every thread has ended.
     running: Receiver<()>,
 }
 
@@ -105,7 +105,7 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
 }
 
 impl Crew {
-    /// Waits until all threads have ended, at most this long; whether they have.
+    /// Waits until all threads have ended, at most this long; returns whether they have.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         matches!(self.running.recv_timeout(at_most), Err(RecvTimeoutError::Disconnected))
     }
@@ -116,7 +116,7 @@ impl Crew {
         move || desks.iter().for_each(|desk| desk.stopped.store(true, Ordering::Relaxed))
     }
 
-    /// Adds what was measured since the last call.
+    /// Adds the measurements since the last call.
     pub(super) fn collect(&self, sum: &mut Tally) {
         for desk in &self.desks {
             let mut tally = desk.tally.lock().expect("no holder panics");
@@ -216,7 +216,7 @@ fn remote_on<N: Network>(
     })
 }
 
-/// Waits until all connections are there.
+/// Waits until all connections are open.
 pub(crate) fn connect<N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,

@@ -1,4 +1,4 @@
-//! Devices to make loads on, in virtual time or in real time.
+//! Devices under load, in virtual time or in real time.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::real_time::Crew;
 use super::stop::Stop;
 use server::volumes::Volume;
 
-/// A device that takes loads.
+/// A device that accepts loads.
 pub(super) enum Bed {
     /// Simulated flash without data, on a clock of its own.
     Virtual(Box<FlashBed>),
-    /// Any device, by threads.
+    /// Any device, loaded by threads.
     Real { crew: Crew, volume: Arc<Volume> },
 }
 
@@ -56,7 +56,7 @@ impl Bed {
         }
     }
 
-    /// Requests that were made so far.
+    /// Returns the number of requests so far.
     pub(super) fn requests(&self) -> u64 {
         match self {
             Bed::Virtual(bed) => bed.requests(),
@@ -64,7 +64,7 @@ impl Bed {
         }
     }
 
-    /// Offers a load and says what came of it.
+    /// Offers a load and returns the result.
     pub(super) fn offer(
         &mut self,
         offer: &Offer,

@@ -14,7 +14,7 @@ use super::picture;
 use super::stop::Stop;
 use crate::report::{bytes_text, number_text, time_text};
 
-/// All results of a calibration, and how they were measured.
+/// All results of a calibration, and the way in which they were measured.
 pub(super) struct Findings<'a> {
     pub(super) calibration: &'a Calibration,
     /// The device's name in the model.
@@ -29,7 +29,7 @@ pub(super) struct Findings<'a> {
     pub(super) writes: bool,
 }
 
-/// The JSON object. Its shape is fixed; programs read it.
+/// The JSON object. Programs rely on its fixed shape.
 #[derive(Serialize)]
 struct Json<'a> {
     device: &'a str,
@@ -82,7 +82,7 @@ struct JsonCurve {
     points: Vec<JsonPoint>,
 }
 
-/// Latencies are null where the device was overloaded.
+/// A measured point. Latencies are null if the device was overloaded.
 #[derive(Serialize)]
 struct JsonPoint {
     offered_iops: f64,
@@ -93,7 +93,7 @@ struct JsonPoint {
 }
 
 impl Findings<'_> {
-    /// Fits, writes the model and the plot, and tells.
+    /// Fits the model, writes model and plot, and prints the results.
     pub(super) fn write(&self, output: &Path, plot: &Path, json: bool) -> Result<(), Stop> {
         let measured = self.measured();
         let crossings = self.calibration.crossings();

@@ -1,4 +1,4 @@
-//! The progress bar: what is measured, and how long it will still take.
+//! The progress bar: the present measurement and the remaining time.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use qos::calibrate::{Calibration, Offer};
@@ -41,7 +41,7 @@ impl Live {
         ));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,10 +1,10 @@
-//! The files that a calibration writes: each whole, or not at all.
+//! The files that a calibration writes, each whole or not at all.
 
 use std::path::{Path, PathBuf};
 
 use super::stop::Stop;
 
-/// Finds out now what would be a pity to find out after the measurement.
+/// Checks before the measurement that the files can be written.
 pub(super) fn check_writable(path: &Path) -> Result<(), Stop> {
     let partial = partial(path);
     let attempt = match path.is_dir() {

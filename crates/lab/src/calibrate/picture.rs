@@ -5,8 +5,8 @@ use qos::calibrate::{Calibration, Fit, Percentile, Search};
 
 use crate::plot;
 
-/// Points closer to each other than this, by the logarithms of loads, are drawn as one: the search
-/// measures much where a curve is steep. Crossings are always drawn.
+/// Points closer than this on a logarithmic scale of loads are drawn as one, since the search
+/// measures often where a curve is steep. Crossings are always drawn.
 const APART: f64 = 0.1;
 
 /// Pixels of one of the two figures.
@@ -99,7 +99,7 @@ fn points(curve: &Search, scale: f64) -> Vec<(f64, f64)> {
     risen
 }
 
-/// Pictures of one size above each other.
+/// Returns several pictures of one size above each other.
 fn stacked(parts: &[String]) -> String {
     let (width, height) = SIZE;
     let all = height * parts.len() as u32;

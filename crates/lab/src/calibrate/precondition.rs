@@ -1,5 +1,5 @@
-//! Makes a device as slow as it is in use: writes all of it in order, and then as much again at
-//! random, so that garbage collection has something to collect.
+//! Preconditioning: writes the whole device in order, and then as much again at random, so that it
+//! is as slow as in use, with garbage to collect.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use io::{Clock, Ring, SpinPolicy};
 use super::stop::Stop;
 use server::volumes::{Through, Volume};
 
-/// Bytes of a write in order: large, to be fast.
+/// Bytes of a sequential write: large, to be fast.
 const ORDERED_BYTES: usize = 128 << 10;
 
-/// Bytes of a write at random: as small as it gets, the worst for a drive.
+/// Bytes of a random write: the smallest, which is the worst for a drive.
 const RANDOM_BYTES: usize = 4 << 10;
 
 /// Writes in flight.
@@ -58,7 +58,7 @@ fn filled(mut buf: Buf, random: &mut client::Random) -> Buf {
     buf
 }
 
-/// Writes as fast as the device takes it.
+/// Writes as fast as the device accepts writes.
 struct Filler<P> {
     path: P,
     free: Vec<Buf>,
@@ -67,7 +67,8 @@ struct Filler<P> {
 }
 
 impl<P: Path> Filler<P> {
-    /// Writes the places that `next` names, counted in requests; `count` of them, for the bar.
+    /// Writes at the places that `next` returns, counted in requests; `count` is their number, for
+    /// the progress bar.
     fn write(
         &mut self,
         ring: &Ring,

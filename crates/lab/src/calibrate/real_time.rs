@@ -1,5 +1,5 @@
-//! Loads in real time: threads with a ring and a queue to the device each, which make one load after
-//! the other. One thread more makes the probes.
+//! Loads in real time: threads with a ring and a queue to the device each, which make one load
+//! after the other. One additional thread makes the probes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,7 +18,7 @@ use server::volumes::{Through, Volume};
 /// The interval between two readings of the loads' progress.
 const LOOK_GAP: Duration = Duration::from_millis(100);
 
-/// The buffers of a thread, by size: as many as it has requests in flight.
+/// The buffers of a thread by size, for its maximum of requests in flight.
 const BUFFERS: [SizeClass; 3] = [
     SizeClass { bytes: 4 << 10, count: 1024 },
     SizeClass { bytes: 64 << 10, count: 256 },
@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_millis(300);
 /// The time from the order of a load to its start, so that all threads start together.
 const LEAD: Duration = Duration::from_millis(5);
 
-/// The threads.
+/// The load threads.
 pub(super) struct Crew {
     clock: Clock,
     bytes: u64,
@@ -48,7 +48,7 @@ pub(super) struct Crew {
     runs: u64,
     latency_us_max: u32,
     requests: u64,
-    /// The load's, and behind them the probes'.
+    /// The handles of the load threads, followed by that of the probe thread.
     hands: Vec<Hand>,
     done: Receiver<Result<u64, String>>,
     stop: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ struct Hand {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// A load to be made by one thread.
+/// A load to be made by one thread, as sent to it.
 struct Job {
     shape: Shape,
     start: Instant,
@@ -71,7 +71,7 @@ struct Inside {
     clock: Clock,
     jobs: Receiver<Job>,
     tally: Arc<Mutex<Tally>>,
-    /// The number of arrivals that were never sent, for each load.
+    /// A channel for the number of arrivals that were never sent, for each load.
     done: Sender<Result<u64, String>>,
     stop: Arc<AtomicBool>,
 }
@@ -128,7 +128,7 @@ impl Crew {
         self.requests
     }
 
-    /// Makes a load and says what came of it.
+    /// Makes a load and returns the result.
     pub(super) fn offer(
         &mut self,
         offer: &Offer,
@@ -206,7 +206,7 @@ impl Crew {
     }
 }
 
-/// Requests of this size in flight of one thread.
+/// Returns the maximum number of requests of this size in flight of one thread.
 fn in_flight(bytes: usize) -> usize {
     BUFFERS.iter().find(|class| class.bytes >= bytes).map_or(1, |class| class.count)
 }
@@ -228,7 +228,7 @@ fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes one load to its end; says how many arrivals were never sent.
+/// Makes one load to its end; returns the number of arrivals that were never sent.
 fn drive<P: Path>(
     ring: &Ring,
     mut generator: Generator<P>,

@@ -1,9 +1,9 @@
 //! The reasons for which there is no model, each with its exit code.
 
-/// The reason that a calibration found no model.
+/// The reason that a calibration made no model.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
     /// The calibration failed.
     Failed(String),
@@ -18,7 +18,7 @@ impl From<String> for Stop {
 }
 
 impl Stop {
-    /// Returns the reason of a device that fails: so many requests ended in errors.
+    /// Returns the reason for a failing device: so many requests ended in errors.
     pub(super) fn of_errors(count: u64) -> Stop {
         Stop::Failed(format!(
             "{count} requests ended in errors: a device that fails cannot be calibrated"

@@ -1,4 +1,4 @@
-//! The table of tenants: drawn over and over in place on a terminal, once in the end elsewhere.
+//! The table of tenants: redrawn in place on a terminal, printed once at the end elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -7,12 +7,12 @@ use super::part::Part;
 use crate::four::{Got, TENANTS};
 use crate::report::{Style, lay_out, number_text, time_text};
 
-/// Shows a part while it runs, and its result.
+/// A display of a part's progress and of its result.
 pub(super) struct Board {
     part: Part,
     style: Style,
     is_live: bool,
-    /// Lines that stand on the terminal and will be drawn again.
+    /// Lines on the terminal that will be redrawn.
     drawn: usize,
 }
 
@@ -22,12 +22,12 @@ impl Board {
         Board { part, style: Style::of_terminal(), is_live, drawn: 0 }
     }
 
-    /// Returns true if the output is a terminal that shows each picture.
+    /// Returns `true` if the output is a terminal, so that intermediate results are shown.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// Shows the latest results, `when` beside the title.
+    /// Shows the latest results, with `when` beside the title.
     pub(super) fn show(&mut self, got: &[Got], when: &str) {
         if self.is_live {
             let text = table(self.part, got, when, self.style);
@@ -35,7 +35,7 @@ impl Board {
         }
     }
 
-    /// Leaves the table of the whole part standing, with a line below.
+    /// Prints the table of the whole part, with a line below.
     pub(super) fn finish(&mut self, got: &[Got], below: &str) {
         let text = table(self.part, got, "", self.style);
         self.draw(&text);

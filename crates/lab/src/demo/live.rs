@@ -14,8 +14,8 @@ use crate::report::{number_text, time_text};
 use crate::stage::Stage;
 use crate::stalls::Kept;
 
-/// The share of their promise that A and B send. With all of it, a queue after a long stall of the
-/// machine would never end, because the rate that empties it is the rate that fills it.
+/// The share of their promises that A and B send. With their full rates, a queue left by a long
+/// stall would never shrink, since the rate that empties it is the rate that fills it.
 const SENT: f64 = 0.95;
 
 /// The warm-up before each measurement.
@@ -24,8 +24,7 @@ const WARMUP: Duration = Duration::from_millis(500);
 /// The interval at which the table is drawn.
 const FRAME: Duration = Duration::from_millis(250);
 
-/// The largest share of seconds that need not be judged. With more of them the demonstration has
-/// shown nothing.
+/// The largest share of seconds that may be unjudged. With more, the demonstration is inconclusive.
 const NOT_JUDGED_MOST: f64 = 0.2;
 
 /// The largest difference between the tokens of C and D, and the smallest share of all tokens in
@@ -49,7 +48,7 @@ struct Played {
 #[derive(Debug)]
 pub(crate) struct Seen([Played; 3]);
 
-/// Plays all parts for so many seconds each; `is_shown` draws tables while they go on.
+/// Plays all parts for so many seconds each; with `is_shown`, tables are drawn meanwhile.
 pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
     let [off, on, less] = parts(SMALL, SENT);
     let stage = stage()?;
@@ -85,7 +84,7 @@ fn crowd(part: Part, server: &Server, times: Times) -> Result<Crowd, String> {
     Crowd::start(server.address(), members, SMALL_BYTES, times, 1)
 }
 
-/// Lets the tenants at the server for so many seconds, and shows how it goes.
+/// Runs the tenants against the server for so many seconds, and shows their progress.
 fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<Played, String> {
     let mut board = is_shown.then(|| Board::new(part));
     // A client's clock starts when all are connected, and ends with a part of a second.
@@ -126,7 +125,7 @@ impl Played {
         self.got.iter().map(|got| got.tokens).sum()
     }
 
-    /// Returns one line about the seconds, where the scheduler promises something.
+    /// Returns one line about the seconds, if the scheduler promises something.
     fn by_second(&self) -> String {
         if !self.part.is_scheduled {
             return String::new();
@@ -147,7 +146,7 @@ impl Played {
 pub(super) enum Outcome {
     Kept,
     Broken,
-    /// The machine had too little time for too many of the seconds.
+    /// Too many seconds could not be judged, because the machine was too busy.
     Undecided,
 }
 
@@ -172,7 +171,7 @@ impl Seen {
         }
     }
 
-    /// Returns for each target of Figure 5 whether it was met.
+    /// Returns the checks of Figure 5's targets.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let [off, on, less] = &self.0;
         let times = |got: &[Got]| {

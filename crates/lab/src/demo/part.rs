@@ -2,7 +2,7 @@
 
 use crate::four::{B_SENDS_LESS, Drive, Got, TENANTS};
 
-/// A part of the demonstration: who sends how much to which drive.
+/// A part of the demonstration: the drive, and the rates of the tenants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) title: &'static str,
@@ -10,7 +10,7 @@ pub(super) struct Part {
     pub(super) drive: Drive,
     /// The share of its usual rate that tenant B sends.
     pub(super) b_share: f64,
-    /// The share of what they may send that A and B send.
+    /// The share of their allowed rates that A and B send.
     pub(super) sent: f64,
 }
 
@@ -20,7 +20,7 @@ impl Part {
         self.sent * if name == "B" { self.b_share } else { 1.0 }
     }
 
-    /// Returns true if every tenant got what it was promised.
+    /// Returns `true` if every tenant got its promise.
     pub(super) fn is_kept(&self, got: &[Got]) -> bool {
         TENANTS.iter().zip(got).all(|(tenant, got)| {
             tenant.slo(self.drive).is_none_or(|slo| got.meets(slo, self.share(tenant.name)))
@@ -28,7 +28,7 @@ impl Part {
     }
 }
 
-/// Returns the three parts on a drive, of which A and B send this share of what they may.
+/// Returns the three parts for a drive, with this share of their rates sent by A and B.
 pub(super) fn parts(drive: Drive, sent: f64) -> [Part; 3] {
     let part = |title, is_scheduled, b_share| Part { title, is_scheduled, drive, b_share, sent };
     [

@@ -1,5 +1,5 @@
-//! The seconds of a measurement, each judged by itself. A second in which a promise was broken
-//! while the machine ran something else says nothing about the scheduler, and is not judged.
+//! The seconds of a measurement, each judged separately. A second in which a promise was broken
+//! while the machine ran other work says nothing about the scheduler, and is not judged.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::stalls::Kept;
 /// The period that is judged as a whole, which is some frames.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The time without a processor, in a second and the one before it, that explains a late p95. A
-/// twentieth of the requests arrive in twice this time, and the drive itself has the other half of
-/// the latency.
+/// The time without a processor, in a second and the previous one, that explains a late p95. A
+/// twentieth of the requests arrive in twice this time, and the drive needs the other half of the
+/// latency.
 const EXPLAINS: Duration = Duration::from_millis(25);
 
 /// The judgement of a second.
@@ -23,18 +23,18 @@ const EXPLAINS: Duration = Duration::from_millis(25);
 pub(super) enum Verdict {
     /// Every promised latency was kept.
     Kept,
-    /// A promised latency was broken, and the machine had time for everybody.
+    /// A promised latency was broken without a stall of the machine.
     Broken,
-    /// A promised latency was broken, and the machine kept the server or its clients from running.
+    /// A promised latency was broken while the server or its clients were kept from running.
     NotJudged,
 }
 
-/// A second, more or less.
+/// A measured second, of approximately that length.
 #[derive(Clone, Debug)]
 struct Second {
     seconds: f64,
     tallies: Vec<Tally>,
-    /// The time that the machine took away, in this second and the one before it.
+    /// The time of stalls in this second and the previous one.
     taken: Duration,
 }
 
@@ -52,14 +52,14 @@ impl Second {
     }
 }
 
-/// Seconds that are over, and the one that goes on.
+/// The measured seconds, and the present one.
 #[derive(Debug)]
 pub(super) struct Seconds {
     part: Part,
     over: Vec<Second>,
     /// The start of the current second, and the stall times then; `None` before the first.
     started: Option<(Instant, Kept)>,
-    /// The time that the machine took away in the latest second that is over.
+    /// The time of stalls in the latest completed second.
     taken: Duration,
     tallies: Vec<Tally>,
 }
@@ -72,8 +72,8 @@ impl Seconds {
         Seconds { part, over, started, taken, tallies }
     }
 
-    /// Adds what was measured until `now`. The first second begins when everybody has been measured
-    /// once, and only whole seconds count.
+    /// Adds the measurements until `now`. The first second begins when every tenant has been
+    /// measured once, and only whole seconds count.
     pub(super) fn add(
         &mut self,
         latest: &[Tally],
@@ -104,17 +104,18 @@ impl Seconds {
         (self.started, self.taken) = (Some((now, kept)), taken);
     }
 
-    /// Returns the number of seconds that are over.
+    /// Returns the number of completed seconds.
     pub(super) fn count(&self) -> usize {
         self.over.len()
     }
 
-    /// Returns the judgement of each second that is over.
+    /// Returns the verdict on each completed second.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         self.over.iter().map(|second| second.verdict(self.part)).collect()
     }
 
-    /// Returns the results of all tenants over the judged seconds: over all where none is.
+    /// Returns the results of all tenants over the judged seconds, or over all seconds if none is
+    /// judged.
     pub(super) fn got(&self) -> Vec<Got> {
         let is_judged = |second: &&Second| second.verdict(self.part) != Verdict::NotJudged;
         let mut judged: Vec<&Second> = self.over.iter().filter(is_judged).collect();
@@ -136,7 +137,7 @@ impl Seconds {
         Some(second.tallies.iter().map(|tally| Got::of(tally, second.seconds)).collect())
     }
 
-    /// Returns the time that the machine took away from the seconds that are over.
+    /// Returns the time of stalls in the completed seconds.
     pub(super) fn taken(&self) -> Duration {
         // Each has the time of the one before it, too.
         let mut before = Duration::ZERO;

@@ -12,13 +12,14 @@ use crate::figures::Options;
 use crate::figures::fig5::{self, Run};
 use crate::four::{Got, PAPER, PaperTenant, TENANTS};
 
-/// The share of what they may send that A and B send. Nothing holds them up.
+/// The share of their allowed rates that A and B send. In virtual time nothing delays them, so it
+/// is all.
 const SENT: f64 = 1.0;
 
 /// A second of virtual time for each part.
 const OPTIONS: Options = Options { seed: 1, quick: true };
 
-/// The pause between two pictures on a terminal, so that a person can follow them.
+/// The pause between two displays on a terminal, for people to follow.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Plays all parts. Returns true if the scheduler kept all promises.

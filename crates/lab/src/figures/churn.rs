@@ -1,5 +1,5 @@
-//! A figure of tenants with SLOs that come and go at random. It checks that each has what it was
-//! promised, and that no tenant is refused that would have fitted.
+//! A figure of tenants with SLOs that come and go at random. It checks that each gets its promise,
+//! and that no tenant is refused that would have fitted.
 
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ struct Guest {
     slo: Slo,
 }
 
-/// A place for a tenant.
+/// A place that successive tenants occupy.
 struct Place {
     guest: Option<Guest>,
-    /// The time at which the tenant leaves, or the next one comes, in nanoseconds.
+    /// The time in nanoseconds at which the tenant leaves, or the next one comes.
     until: u64,
 }
 

@@ -19,7 +19,7 @@ pub(super) const RATE: f64 = 420e3;
 struct TenantLoad {
     name: &'static str,
     slo: Option<Slo>,
-    /// Requests a second that it tries to send; nothing for as many as it can.
+    /// Requests a second that the tenant tries to send; `None` for as many as possible.
     iops: Option<f64>,
     reads: f64,
 }
@@ -85,10 +85,10 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
     watch(options, run, |_, _| ())
 }
 
-/// The virtual time between two looks at a run.
+/// The virtual time between two readings of a run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Plays a run. Calls `look` with the results so far, and the time that they took.
+/// Simulates a run. Calls `look` with the results so far, and the time covered.
 pub(crate) fn watch(
     options: &Options,
     run: Run,

@@ -1,8 +1,8 @@
-//! The write amplification of flash translation over spare space, skew and policy, beside what the
-//! FlashNet paper reports.
+//! The write amplification of flash translation over spare space, skew and policy, compared with
+//! the values of the FlashNet paper.
 //!
-//! The controller is the one that serves, over members without data. What it writes about its pages
-//! counts too: headers, checkpoints, superblocks.
+//! The controller is the real one, over members without data. Metadata counts too: headers,
+//! checkpoints, superblocks.
 
 use ftl::Policy;
 use ftl::amplification::{Case, Skew, measure};
@@ -12,7 +12,7 @@ use super::{Figure, Options, Series, Table};
 
 /// Pages of a segment.
 const SEGMENT_PAGES: u32 = 64;
-/// Writes of a page under way at once.
+/// Number of page writes in flight.
 const DEPTH: u32 = 128;
 /// The savings that the paper reports (section 7.1.4), without its spare space or its window.
 const PAPER: [(&str, f64); 2] = [("80/20", -0.38), ("95/20", -0.83)];
@@ -73,7 +73,7 @@ impl Row {
         Row { spare_per_mille, skew: name, baseline, narrow, greedy, heat3, heat6 }
     }
 
-    /// Returns what three streams write beyond the baseline, as a share of it.
+    /// Returns the relative difference of three streams to the baseline.
     fn change(&self) -> f64 {
         self.heat3 / self.baseline - 1.0
     }

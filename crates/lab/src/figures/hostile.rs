@@ -1,4 +1,4 @@
-//! Figures of tenants that mean harm, and of the effects on their neighbours.
+//! Figures of hostile tenants, and of their effects on neighbours.
 
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
 }
 
 /// Runs the polite tenant, the one that sends `times` its SLO, and a best-effort tenant. Returns
-/// `times`, their p95s in µs, their IOPS, and the last one's tokens a second.
+/// `times`, their p95s in µs, their IOPS, and the best-effort tenant's tokens a second.
 fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     let mut setup = Setup::device_a(options.seed, WORKERS);
     setup.model = slowed(&setup.model, 95);

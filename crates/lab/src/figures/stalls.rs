@@ -13,14 +13,13 @@ const NEVER: Stalling = Stalling::NEVER;
 /// The stalls of threads on a quiet virtual machine: 10 to 25 stalls of 1 to 8 ms in 10 s.
 const SHORT: Stalling = Stalling { a_second: 2.0, shortest: 1_000_000, longest: 8_000_000 };
 
-/// The stalls on a machine with other work to do.
+/// The stalls on a machine with other work.
 const LONG: Stalling = Stalling { longest: 20_000_000, ..SHORT };
 
-/// The stalls on a processor that is shared with others that always want it: about half of it is
-/// left.
+/// The stalls on a processor that is shared with other busy threads: about half of it is left.
 const STARVED: Stalling = Stalling { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
 
-/// A case: the stalls, and whether they can be made up for at the slower paces.
+/// A case: the stalls, and whether they can be compensated at the slower paces.
 struct Case {
     name: &'static str,
     worker: Stalling,
@@ -40,10 +39,11 @@ const CASES: [Case; 6] = [
 /// The factors by which the device is slower than the paper's.
 const SCALES: [u32; 3] = [1, 8, 64];
 
-/// The first factor at which one worker is enough for the tenants, and the machine for the worker.
+/// The smallest slow-down factor for which the results are judged: from there on, one worker and
+/// the machine are fast enough.
 const JUDGED_FROM: u32 = 8;
 
-/// The results of a run, as shares of what was promised.
+/// The results of a run, as shares of the promises.
 struct Outcome {
     p95: [f64; 2],
     iops: f64,

@@ -1,4 +1,4 @@
-//! A figure of the extensions of the paper, each off and on.
+//! A figure of the extensions beyond the paper, each off and on.
 //!
 //! The online correction has a figure of its own (`ageing.rs`).
 
@@ -18,7 +18,7 @@ struct Got {
     p95: f64,
     p99: f64,
     tokens: [f64; 2],
-    /// The tokens of all three.
+    /// The total tokens of all three tenants.
     used: f64,
 }
 

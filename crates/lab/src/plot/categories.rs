@@ -1,4 +1,4 @@
-//! Axes whose values have names.
+//! Axes with named values.
 
 use super::looks::{Look, Styled};
 use super::scale::Scale;
@@ -14,7 +14,7 @@ pub(super) struct Categories {
 }
 
 impl Categories {
-    /// Understands `title (1 = name, 2 = name, …)`; other labels name nothing.
+    /// Parses `title (1 = name, 2 = name, …)`; other labels name no values.
     pub(super) fn of(label: &str) -> Option<Categories> {
         let (title, rest) = label.split_once(" (1 = ")?;
         let mut names = Vec::new();
@@ -38,13 +38,13 @@ impl Categories {
         Scale::whole(self.names.len())
     }
 
-    /// Values and names.
+    /// Returns the values and their names.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         (1..).map(f64::from).zip(self.names.iter().cloned()).collect()
     }
 }
 
-/// Puts the marks of several series side by side; those of the paper stand with ours.
+/// Places the marks of several series side by side; those of the paper at the same place as ours.
 pub(super) fn set_aside(styled: &mut [Styled<'_>]) {
     let mut shapes: Vec<_> = styled.iter().filter(|s| s.look != Look::Limit).map(place).collect();
     shapes.dedup();

@@ -1,5 +1,5 @@
-//! The names of the series, in the margin right of the data: beside the ends of their lines where
-//! these all end there, else from the line that ends last (or, on the right, highest) downwards.
+//! The names of the series, in the right margin: beside the ends of their lines if all end there,
+//! otherwise below each other, from the line that ends last (or highest).
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -74,7 +74,7 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
     Ok(())
 }
 
-/// Returns the series that have a name of their own in the margin.
+/// Returns the series that have their own name in the margin.
 fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
     let is_named = |n: usize, entry: &Styled<'_>| match entry.look {
         Look::Line => {
@@ -112,7 +112,7 @@ fn is_matched(paper: &Styled<'_>, all: &[Styled<'_>]) -> bool {
     all.iter().any(|other| ours(other) && other.series.name == name(paper.series))
 }
 
-/// Moves ascending levels apart until none hides another, as little as the room allows.
+/// Moves ascending positions apart until none overlaps, with as little movement as possible.
 fn spread(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
     let mut levels: Vec<i32> = Vec::with_capacity(wanted.len());
     for &level in wanted {

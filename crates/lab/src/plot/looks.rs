@@ -1,4 +1,4 @@
-//! The look of each series, which follows from its name.
+//! The appearance of each series, which follows from its name.
 
 use plotters::style::RGBColor;
 
@@ -25,7 +25,7 @@ pub(super) enum Look {
     Limit,
 }
 
-/// A series, and how it looks.
+/// A series and its appearance.
 #[derive(Clone, Copy)]
 pub(super) struct Styled<'a> {
     pub(super) series: &'a Series,
@@ -84,7 +84,7 @@ fn look(name: &str) -> Look {
     }
 }
 
-/// Returns the name of the series that this one goes with: its own, or what follows `paper`.
+/// Returns the name of the matching series of ours: its own name, or the part behind `paper`.
 pub(super) fn name(series: &Series) -> &str {
     let name = series.name.strip_prefix("paper").unwrap_or(&series.name);
     name.trim_start_matches([':', ',', ' '])

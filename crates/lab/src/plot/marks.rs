@@ -8,7 +8,7 @@ use super::looks::{Look, Styled};
 /// Half the width of a mark.
 pub(super) const MARK: i32 = 8;
 
-/// Draws a mark in the series' shape: filled when it is ours, hollow when it is the paper's.
+/// Draws a mark in the series' shape: filled for our series, hollow for the paper's.
 pub(super) fn draw_mark(area: &Area<'_>, styled: &Styled<'_>, (x, y): (i32, i32)) -> Drawn {
     let ours = styled.look == Look::Line;
     // Marks that no line joins have to be seen on their own.

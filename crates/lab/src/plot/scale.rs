@@ -1,6 +1,6 @@
 //! The scales of axes: positions of values, and labels of ticks.
 
-/// An axis. `low < high`; on a logarithmic one both are above zero.
+/// An axis: `low < high`; both are above zero on a logarithmic axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -12,11 +12,11 @@ pub(super) struct Scale {
 enum Kind {
     /// Ticks at multiples of this.
     Linear { step: f64 },
-    /// Ticks at 1, 2 and 5 of each decade, or where there are many decades at 1 alone.
+    /// Ticks at 1, 2 and 5 of each decade, or at 1 alone if there are many decades.
     Logarithmic,
 }
 
-/// Ticks that an axis has at most, about.
+/// Approximate maximum number of ticks of an axis.
 const TICKS: f64 = 7.0;
 
 impl Scale {
@@ -37,8 +37,8 @@ impl Scale {
         Scale { low: 0.5, high: count as f64 + 0.5, kind: Kind::Linear { step: 1.0 } }
     }
 
-    /// Returns a scale from zero to a little more than the largest value, for lines that run to
-    /// their ends.
+    /// Returns a scale from zero to slightly above the largest value, for lines that fill the
+    /// width.
     pub(super) fn along(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let (_, highest) = bounds(values.clone());
         let scale = Scale::linear(values);

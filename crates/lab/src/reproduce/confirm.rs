@@ -1,4 +1,4 @@
-//! A point of what was made in virtual time, measured again in real time.
+//! The confirmation in real time of a point that was computed in virtual time.
 
 use crate::figures::Figure;
 use flash::sim_flash::Preset;
@@ -12,7 +12,7 @@ use crate::demo;
 /// processor away for milliseconds.
 const RATIO_MOST: f64 = 1.25;
 
-/// Adds a verdict about a point that was measured for real, where the figure has one.
+/// Adds a verdict on a real-time measurement of a point, if the figure has one.
 pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     match figure.id {
         "fig1" => device(figure, bed, 90, 100e3),
@@ -25,7 +25,7 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     }
 }
 
-/// Measures the device alone, at a load that any machine drives.
+/// Measures the device alone, at a load that any machine can drive.
 fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
     outln!("{}: a point in real time …", figure.id);
     let share = f64::from(reads) / 100.0;

@@ -9,11 +9,11 @@ const DEVICE: &str = "sim:a?size=256MiB";
 /// The offered loads in thousands of requests a second. A series ends when it no longer keeps up.
 const RATES: [u32; 11] = [25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 850];
 
-/// The most that is in flight: 8 connections with 128 each.
+/// The connections of the load: 8, with 128 requests in flight each.
 const CONNECTIONS: &str = "8";
 const DEPTH: &str = "128";
 
-/// The curve of one way.
+/// The curve of one path.
 struct Curve {
     name: &'static str,
     points: Vec<Point>,
@@ -83,7 +83,7 @@ fn figure() -> Figure {
     }
 }
 
-/// Raises the rate until this way no longer keeps up.
+/// Raises the rate until this path no longer keeps up.
 fn curve(
     bed: &Bed,
     name: &'static str,

@@ -6,7 +6,7 @@ use super::real::{Bed, Point, url};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
-/// Requests a second on each connection, the numbers of connections, and the paper's end.
+/// Requests a second on each connection, the numbers of connections, and the paper's maximum.
 const LOADS: [(u32, &[u32], &str); 2] = [
     (100, &[100, 250, 500, 1_000, 1_500, 2_000, 3_000, 5_000], "5 000 connections, 500 K IOPS"),
     (1_000, &[25, 50, 100, 150, 200, 300, 500, 850], "850 connections, 780 K IOPS"),

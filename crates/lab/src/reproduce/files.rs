@@ -7,7 +7,7 @@ use crate::figures::Figure;
 
 use crate::plot;
 
-/// Writes `ID.csv`, and where there are points `ID-points.csv` and `ID.svg`.
+/// Writes `ID.csv`, and, if there are points, `ID-points.csv` and `ID.svg`.
 pub(super) fn write(folder: &Path, figure: &Figure) -> Result<(), String> {
     let write = |name: String, text: String| {
         let path = folder.join(name);

@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing beside itself.
+//! The report: a single self-contained page.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .met{color:#00724f;font-weight:600}.missed{color:#b3261e;font-weight:700}\
 figure{margin:1rem 0}svg{width:100%;height:auto;display:block}a{color:#0072b2}";
 
-/// Returns the page about these figures.
+/// Returns the page with these figures.
 pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
     let mut page = String::new();
     let _ = write!(

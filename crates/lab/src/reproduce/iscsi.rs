@@ -1,4 +1,4 @@
-//! User-space iSCSI from Debian: its target `tgt`, and an initiator of `libiscsi` that measures
+//! User-space iSCSI from Debian: its target `tgt`, and a measuring initiator of `libiscsi`
 //! (`crates/io/examples/iscsi.rs`).
 
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ const BYTES: u64 = 64 << 20;
 /// The control port that distinguishes this target daemon from others on the machine.
 const CONTROL_PORT: &str = "77";
 
-/// Reads, then writes, of 4 KiB over memory, one at a time.
+/// Measures reads, then writes, of 4 KiB to memory, one at a time.
 pub(super) fn measure(bed: &Bed) -> Result<[Point; 2], String> {
     let client = bed.yardstick("iscsi").ok_or(
         "its initiator is not built (cargo build --release -p nearflash-io --example iscsi)",
@@ -51,7 +51,7 @@ pub(super) fn measure(bed: &Bed) -> Result<[Point; 2], String> {
     Ok(points.swap_remove(points.len() / 2))
 }
 
-/// Tells the daemon, which may have just been started.
+/// Runs an administrative command on the daemon, repeatedly in case it has just been started.
 fn administer(words: &[&str]) -> Result<(), String> {
     let mut said = String::new();
     for _ in 0..50 {

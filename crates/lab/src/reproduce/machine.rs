@@ -1,4 +1,4 @@
-//! On what a result was made.
+//! The machine on which a result was measured.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ pub(super) struct Machine {
     cpus: usize,
     memory_gib: f64,
     kernel: String,
-    /// Processes that wanted to run over the last minute, before we began.
+    /// The system's load average over the last minute, before the measurements.
     load: f64,
 }
 
 impl Machine {
-    /// Asks the system.
+    /// Queries the system.
     pub(super) fn describe() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));

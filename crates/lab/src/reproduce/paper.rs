@@ -3,7 +3,7 @@
 
 use crate::figures::{Figure, Series};
 
-/// Latencies above this are cut off where a load drives them without bound, in µs.
+/// The latency in µs at which curves of overloads are cut off.
 const LATENCY_US_MAX: f64 = 5_000.0;
 
 /// Adds the paper's points to a figure's plot.
@@ -31,7 +31,7 @@ pub(super) fn overlay(figure: &mut Figure) {
     }
 }
 
-/// Cuts lines where they leave the plot.
+/// Cuts lines at the edge of the plot.
 fn cut(figure: &mut Figure) {
     for series in &mut figure.series {
         let Some(first) = series.points.iter().position(|&(_, y)| y > LATENCY_US_MAX) else {

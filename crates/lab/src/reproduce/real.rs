@@ -1,4 +1,4 @@
-//! The bed that real-time measurements lie on: servers as child processes on loopback, the load of
+//! The set-up of real-time measurements: servers as child processes on loopback, the load of
 //! `nearflash bench`, and repetitions of which the median counts.
 
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ pub(super) struct Bed {
     pub(super) seed: u64,
 }
 
-/// The time for which a polling server looks for more work before it sleeps, in µs: longer than any
+/// The time in µs for which a polling server looks for more work before it sleeps: longer than any
 /// pause of these loads.
 const POLLING_US: u32 = 2_000;
 
-/// The results of one way to reach the device, at one load.
+/// The results of one path to the device, at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
-    /// Requests that ended a second.
+    /// Completed requests a second.
     pub(super) iops: f64,
-    /// The mean latency in µs: of reads if there are any, else of writes.
+    /// The mean latency in µs: of reads if there are any, otherwise of writes.
     pub(super) mean_us: f64,
     /// The 95th percentile.
     pub(super) p95_us: f64,
@@ -37,7 +37,7 @@ impl Bed {
         Bed { quick, seed }
     }
 
-    /// Seconds of each measurement.
+    /// Returns the duration of each measurement in seconds.
     pub(super) fn seconds(&self) -> &'static str {
         if self.quick { "1" } else { "3" }
     }
@@ -67,8 +67,8 @@ impl Bed {
         Server::start_other(Command::new(program).args(words))
     }
 
-    /// Measures a server or a local device as `nearflash bench` with these words does, several
-    /// times; the repetition with the median p95.
+    /// Measures a server or a local device several times with these arguments of `nearflash bench`,
+    /// and returns the repetition with the median p95.
     pub(super) fn measure(&self, target: &str, words: &[&str]) -> Result<Point, String> {
         let mut points = Vec::new();
         for n in 0..self.repetitions() {

@@ -1,11 +1,11 @@
-//! Table 2: what a single 4 KiB request takes, local and over each way to remote flash.
+//! Table 2: the latency of a single 4 KiB request, local and over each path to remote flash.
 
 use crate::figures::{Figure, Table};
 
 use super::iscsi;
 use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
 
-/// The simulated flash, and memory, which shows what the way itself costs.
+/// The simulated flash, and memory, which shows the cost of the path itself.
 const DEVICES: [(&str, &str); 2] = [("sim:a?size=256MiB", "flash"), ("mem:256MiB", "memory")];
 
 /// The paper's table, µs: mean / p95 of reads, then of writes.
@@ -16,7 +16,7 @@ const PAPER: [(&str, &str, &str); 4] = [
     ("nearflash", "117 / 135", "58 / 64"),
 ];
 
-/// Reads and writes over one way.
+/// The latencies of reads and writes over one path.
 struct Way {
     name: &'static str,
     device: &'static str,

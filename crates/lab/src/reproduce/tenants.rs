@@ -19,8 +19,8 @@ const SENT: f64 = 0.95;
 /// The smallest share of the sent requests that must be served.
 const SERVED_LEAST: f64 = 0.99;
 
-/// Attempts, of which the best counts: a machine that does something else for a while hurts
-/// everybody, and a scheduler that lets a guest hurt the neighbours does so each time.
+/// Attempts, of which the best counts: a disturbed machine spoils single attempts, while a bad
+/// scheduler would fail each time.
 const ATTEMPTS: usize = 3;
 
 /// A tenant, its promise on the small drive, and its load.
@@ -64,7 +64,7 @@ impl TenantLoad {
     }
 }
 
-/// Measures A and B beside a hostile guest.
+/// Measures A and B beside a hostile tenant.
 pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let guest = |request_bytes, connections, queue_depth| TenantLoad {
         request_bytes,
@@ -105,10 +105,10 @@ pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, "one worker: 32 tenants of 100 IOPS", &tenants)
 }
 
-/// Tenants that are played, each by a thread with a ring.
+/// Number of tenants, each simulated by a thread with a ring.
 const TENANTS: usize = 32;
 
-/// Adds whether everybody got what was promised.
+/// Adds a verdict on whether every tenant got its promise.
 fn confirm(
     figure: &mut Figure,
     bed: &Bed,
@@ -163,9 +163,9 @@ fn confirm(
 struct Seen {
     /// The p95 latency of the tenant with the worst result.
     p95: Duration,
-    /// The smallest share of what one sent.
+    /// The smallest served share of a tenant's requests.
     served: f64,
-    /// The time for which the machine kept threads from running meanwhile.
+    /// The time for which threads were kept from running meanwhile.
     kept: Kept,
 }
 

@@ -1,5 +1,5 @@
-//! Buffers of simulated workers. Buffers live for ever, so they are reused from one scenario to the
-//! next.
+//! Buffers of simulated workers. Buffers are never freed, so they are reused from one scenario to
+//! the next.
 
 use std::sync::Mutex;
 

@@ -32,7 +32,7 @@ pub struct Meter {
     pub arrived: u64,
     /// The number of requests that were refused for now, and sent again or dropped.
     pub retried: u64,
-    /// The windows, if they were asked for; the fields below belong to them.
+    /// The judged windows, if requested; the fields below belong to them.
     windows: Option<Vec<Window>>,
     window: Vec<u64>,
     window_kept: bool,
@@ -44,7 +44,7 @@ pub struct Meter {
 struct Rate {
     /// The units a second.
     units: u64,
-    /// The units that the tenant may be ahead.
+    /// The units by which the tenant may be ahead of its rate.
     burst: u64,
     /// The nano-units that the tenant is ahead.
     level: u64,
@@ -69,7 +69,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Clears everything except for what windows need.
+    /// Clears everything except the state of the windows.
     pub fn clear(&mut self) {
         self.reads.reset();
         self.writes.reset();

@@ -1,11 +1,11 @@
-//! Scenarios: real workers with their real schedulers, sessions and simulated flash, in virtual time
-//! from a seed, with tenants that do what a figure needs.
+//! Scenarios: real workers with their real schedulers, sessions and simulated flash, in virtual
+//! time from a seed, with the tenants of a figure.
 //!
-//! [`sim::World`] looks for faults; a [`Stage`] measures speed and latency. Nothing goes wrong on a
-//! stage, memory is reused, and a worker's turns take the processor time that the bench measured
-//! (`costs.rs`). A turn sees the requests that have arrived when it begins. Its submissions reach the
-//! device, and its replies leave, when it ends. Threads may be stalled (`stalls.rs`). The network adds
-//! nothing: latencies are those of the server.
+//! [`sim::World`] searches for faults; a [`Stage`] measures speed and latency. On a stage nothing
+//! fails, memory is reused, and a worker's turns take the processor time that the bench measured
+//! (`costs.rs`). A turn sees the requests that have arrived when it begins. Its submissions reach
+//! the device, and its replies leave, when it ends. Threads may be stalled (`stalls.rs`). The
+//! network adds no delay: latencies are those of the server.
 //!
 //! Deliberately left out: figures (`figures/`), faults, real time.
 

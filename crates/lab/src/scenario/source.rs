@@ -11,13 +11,13 @@ use super::meter::Meter;
 pub enum Loop {
     /// Requests a second, at random and independent of each other (Poisson).
     Random(f64),
-    /// Requests a second, evenly spaced, as a client sends that paces itself to its SLO.
+    /// Requests a second, evenly spaced, as from a client that keeps to its SLO.
     Paced(f64),
     /// Requests in flight on each connection; each reply triggers the next request.
     Closed(u32),
 }
 
-/// The load of a tenant, or of many tenants that do the same.
+/// The load of a tenant, or of several tenants with equal loads.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The times at which requests are sent.
@@ -43,13 +43,13 @@ pub(crate) struct Source {
     pub(crate) lines: Vec<Line>,
     pub(crate) meter: Meter,
     pub(crate) is_on: bool,
-    /// `true` if a request that is refused for now is not sent again.
+    /// `true` if a request refused with `Retry` is dropped instead of sent again.
     pub(crate) gives_up: bool,
-    /// The number of starts; events of earlier starts do not count.
+    /// The number of starts, by which events of earlier starts are recognized and ignored.
     pub(crate) epoch: u32,
     /// The nanoseconds of the next arrival, with the fraction.
     next: f64,
-    /// The writes that are due in an even mix.
+    /// Fractional writes that are due in an even mix.
     owed_writes: f64,
     turn: usize,
 }

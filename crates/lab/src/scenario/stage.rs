@@ -25,7 +25,7 @@ const BLOCKS: u64 = 1 << 26;
 /// The time from a reply's departure to the arrival of the request that it triggers in a closed
 /// loop.
 const ROUND_TRIP: u64 = 20_000;
-/// The time after which a client repeats a request that was refused for now.
+/// The time after which a client repeats a request refused with `Retry`.
 const BACKOFF: u64 = 100_000;
 
 /// The parameters of a stage.
@@ -43,7 +43,7 @@ pub struct Setup {
     pub model: DeviceModel,
     /// The most tenants at a time.
     pub tenants_max: usize,
-    /// `true` if tenants with an SLO can have back what they did not use.
+    /// `true` if tenants with an SLO get back tokens that they did not use.
     pub pays_arrears: bool,
     /// The stalls of each worker.
     pub worker_stalls: Stalling,
@@ -81,11 +81,11 @@ struct Happening {
     sequence: u64,
     source: usize,
     epoch: u32,
-    /// The time of the event if the clients had not been stalled.
+    /// The time of the event without stalls of the clients.
     meant: u64,
     /// The connection of a closed loop.
     line: usize,
-    /// The request, if it is sent again.
+    /// The repeated request, if the event is a repetition.
     again: Option<Tag>,
 }
 
@@ -95,7 +95,7 @@ struct Outstanding {
     source: usize,
     epoch: u32,
     line: usize,
-    /// The time at which it was meant to be sent.
+    /// The intended send time.
     meant: u64,
     command: Command,
 }
@@ -115,7 +115,7 @@ pub struct Stage {
     happenings: BinaryHeap<Reverse<Happening>>,
     sequence: u64,
     replies: Vec<(u64, Tag, Status)>,
-    /// The tokens that tenants had spent when their measurements began.
+    /// The tokens that tenants had spent at the beginning of their measurements.
     spent_before: Vec<u64>,
     measured_from: u64,
     busy_before: Vec<(u64, u64)>,
@@ -184,7 +184,7 @@ impl Stage {
         Ok(self.registry.register(slo.into(), now)?.tenant)
     }
 
-    /// Opens `connections` of a tenant to each of these workers; nothing is sent yet.
+    /// Opens `connections` of a tenant to each of these workers, without sending anything yet.
     pub fn add(
         &mut self,
         tenant: TenantId,
@@ -196,7 +196,7 @@ impl Stage {
         self.add_group(&tenants, load, connections)
     }
 
-    /// Opens connections for tenants that do the same; the load is that of all of them together.
+    /// Opens connections for tenants with equal loads; the load is that of all of them together.
     pub fn add_group(
         &mut self,
         tenants: &[(TenantId, &[usize])],
@@ -241,7 +241,7 @@ impl Stage {
         }
     }
 
-    /// Makes a load drop requests that are refused for now, instead of sending them again.
+    /// Makes a load drop requests refused with `Retry` instead of sending them again.
     pub fn give_up(&mut self, id: SourceId) {
         self.sources[id.0].gives_up = true;
     }
@@ -252,7 +252,7 @@ impl Stage {
         self.sources[id.0].epoch += 1;
     }
 
-    /// Changes a load, which continues if it was on.
+    /// Changes a load. If it was running, it continues.
     pub fn change(&mut self, id: SourceId, load: Load) {
         self.sources[id.0].load = load;
         if self.sources[id.0].is_on {
@@ -260,7 +260,7 @@ impl Stage {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the virtual time.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time.as_nanos() as u64;
         while self.step(until) {}
@@ -311,7 +311,7 @@ impl Stage {
         (took / 1e9 / self.seconds(), scheduling / took.max(1.0))
     }
 
-    /// Stops all loads, waits until everything has come to rest, and gives memory back.
+    /// Stops all loads, waits until nothing is in flight, and returns the memory.
     ///
     /// # Panics
     /// Panics if something does not come to rest.
@@ -454,7 +454,8 @@ impl Stage {
     }
 }
 
-/// Returns one namespace for everything, and a rule for each tenant: the local user of its number.
+/// Returns one namespace for all tenants, and an access rule for each: the local user with its
+/// number.
 fn parts(tenants: usize) -> Arc<Parts> {
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
     let rule = |n| Rule {

@@ -1,7 +1,7 @@
-//! Stalls of threads: they are taken off their processors by other programs, by the kernel, or with
-//! the processor itself, by the host of a virtual machine.
+//! Stalls of threads: times in which other programs, the kernel, or the host of a virtual machine
+//! keep a thread from running.
 //!
-//! Deliberately left out: what a thread does with its time (`station.rs`, `stage.rs`).
+//! Deliberately left out: the work of a thread (`station.rs`, `stage.rs`).
 
 use flash::Chance;
 
@@ -23,12 +23,12 @@ impl Stalling {
     pub const NEVER: Stalling = Stalling { a_second: 0.0, shortest: 0, longest: 0 };
 }
 
-/// The stalls of one thread, whose time only moves forward.
+/// The stalls of one thread, queried in ascending order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Stalls {
     how: Stalling,
     chance: Chance,
-    /// The stall that is under way or comes next: `from < until`.
+    /// The present or the next stall: `from < until`.
     from: u64,
     until: u64,
 }
@@ -51,7 +51,7 @@ impl Stalls {
         self.until = self.from + self.chance.within(shortest..=longest).max(1);
     }
 
-    /// Returns when a thread that wants to run at `now` does so.
+    /// Returns the time at which a thread that becomes runnable at `now` runs.
     pub(crate) fn resume(&mut self, now: u64) -> u64 {
         while self.until <= now {
             self.draw();
@@ -59,12 +59,13 @@ impl Stalls {
         self.delayed(now)
     }
 
-    /// Returns when a thread runs that wants to run at `at`, without advancing its time.
+    /// Returns the time at which a thread that becomes runnable at `at` runs, without advancing the
+    /// state.
     pub(crate) fn delayed(&self, at: u64) -> u64 {
         if (self.from..self.until).contains(&at) { self.until } else { at }
     }
 
-    /// Returns when work is done that begins at `now` and takes `took` nanoseconds of running time.
+    /// Returns the end of work that begins at `now` and takes `took` nanoseconds of running time.
     pub(crate) fn done(&mut self, now: u64, took: u64) -> u64 {
         let mut done = self.resume(now) + took;
         while self.from < done {

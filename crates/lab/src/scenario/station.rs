@@ -37,7 +37,7 @@ fn add(to: &Cell<u64>, more: u64) {
     to.set(to.get() + more);
 }
 
-/// A scheduler whose work is counted.
+/// A scheduler wrapper that counts the work.
 pub(crate) struct Counted {
     order: Order,
     rounds: Rc<Rounds>,
@@ -133,7 +133,7 @@ impl Feedback for Counted {
     }
 }
 
-/// A device queue whose submissions leave at the end of the turn.
+/// A device queue wrapper whose submissions leave at the end of the turn.
 pub(crate) struct Late {
     queue: SimQueue,
     kicked: bool,
@@ -223,23 +223,23 @@ impl Station {
         self.wake_at = Some(0);
     }
 
-    /// Drops requests that have not arrived.
+    /// Drops requests that have not arrived yet.
     pub(crate) fn forget(&mut self) {
         self.worker.ports().0.forget();
     }
 
-    /// Returns `true` if nothing is in flight here.
+    /// Returns `true` if no request is in flight at the station.
     pub(crate) fn is_at_rest(&mut self) -> bool {
         !self.is_turning && self.worker.is_at_rest() && !self.worker.ports().0.has_news()
     }
 
-    /// Gives back the memory of a station at rest.
+    /// Returns the memory of a station at rest.
     pub(crate) fn take_apart(mut self) {
         let receive = self.worker.ports().0.take_buffers();
         Memory { pool: self.worker.into_pool(), receive }.give();
     }
 
-    /// Returns the time of the next event; a time in the past means now.
+    /// Returns the time of the next event; a past time means now.
     pub(crate) fn next(&self) -> Option<u64> {
         if self.is_turning {
             return Some(self.free_at);
@@ -247,8 +247,8 @@ impl Station {
         self.wake_at.map(|at| at.max(self.free_at))
     }
 
-    /// Ends the turn that is under way, or takes one. Its replies go to `replies`, with the time at
-    /// which they leave.
+    /// Ends the present turn, or begins one. Its replies go to `replies`, with the time at which
+    /// they leave.
     pub(crate) fn step(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
         if self.is_turning {
             self.end_turn(now);

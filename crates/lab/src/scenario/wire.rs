@@ -32,7 +32,7 @@ pub(crate) struct Message {
 struct Line {
     id: ConnId,
     session: ClientSession,
-    /// The bytes of the greeting that were not received; the requests in `waiting` come after it.
+    /// The bytes of the greeting that were not received yet. The requests in `waiting` follow it.
     greeting: VecDeque<u8>,
     waiting: VecDeque<Message>,
     /// The bytes of the first waiting message that were received.
@@ -41,7 +41,7 @@ struct Line {
     paused: bool,
     /// `true` if the connection is in the list of those with something to receive.
     listed: bool,
-    /// The turn in which something was last sent to it.
+    /// The turn in which the connection was last sent to.
     sent_in: u64,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Wire {
     lines: Vec<Line>,
     buffers: Vec<Buf>,
     events: VecDeque<NetEvent>,
-    /// The connections with something to receive, first come, first served.
+    /// The connections with something to receive, in order of arrival.
     ready: VecDeque<u32>,
-    /// Bodies that were sent, to be handed back.
+    /// Bodies that were sent, to be returned.
     sent: Vec<(ConnId, Buf)>,
     /// The replies of this turn.
     replies: Vec<(Tag, Status)>,
@@ -110,26 +110,26 @@ impl Wire {
         !self.events.is_empty() || !self.ready.is_empty()
     }
 
-    /// Drops the requests of which nothing was received.
+    /// Drops the requests of which no byte was received.
     pub(crate) fn forget(&mut self) {
         for line in &mut self.lines {
             line.waiting.truncate(usize::from(line.cut > 0));
         }
     }
 
-    /// Takes the receive buffers, when none is lent.
+    /// Takes the receive buffers while none is lent.
     pub(crate) fn take_buffers(&mut self) -> Vec<Buf> {
         std::mem::take(&mut self.buffers)
     }
 
-    /// Takes the replies and the work of the turn that is over.
+    /// Returns the replies and the counts of the turn that has ended.
     pub(crate) fn end_turn(&mut self) -> (std::vec::Drain<'_, (Tag, Status)>, Work) {
         self.turn += 1;
         (self.replies.drain(..), std::mem::take(&mut self.work))
     }
 
-    /// Puts a connection into the list of those with something to receive, unless it is there or
-    /// has nothing.
+    /// Adds a connection to the list of those with something to receive, if it has something and is
+    /// not listed.
     fn list(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
         let something = !line.greeting.is_empty() || (line.greeted && !line.waiting.is_empty());
