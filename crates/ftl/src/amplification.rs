@@ -1,6 +1,6 @@
 //! Write amplification of a volume in the steady state, over members without data.
 //!
-//! The controller is the one that serves. Its members keep batch headers only, which is all that the
+//! The controller is the real one. Its members keep batch headers only, which is all that the
 //! collector needs. Metadata counts: headers, checkpoints and superblocks.
 
 use alloc::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Case {
     pub skew: Skew,
     /// The policy.
     pub policy: Policy,
-    /// Writes of one page that are under way at once.
+    /// Number of one-page writes in flight.
     pub depth: u32,
     /// Overwrites of the volume before the measurement, and during it.
     pub overwrites: u32,
@@ -163,7 +163,7 @@ fn exponent(pages: usize, share: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Carries out what the volume wants, until it wants nothing.
+/// Carries out the volume's commands until there are none.
 fn settle(volume: &mut Volume, media: &mut Headers) {
     loop {
         volume.advance();

@@ -14,11 +14,11 @@ use crate::volume::Volume;
 pub struct Checked {
     /// Pages that are mapped and whole.
     pub whole: u64,
-    /// Pages that are mapped, and whose data does not have its checksum.
+    /// Mapped pages whose data does not match its checksum.
     pub damaged: u64,
-    /// Pages that are mapped, and of which no sound batch header tells.
+    /// Mapped pages without a sound batch header.
     pub unproved: u64,
-    /// Pages whose loss is known: reads of them end with a media error.
+    /// Pages known to be lost: reads of them end with a media error.
     pub poisoned: u64,
 }
 
@@ -29,7 +29,7 @@ impl Checked {
     }
 }
 
-/// Media whose writes do nothing, so that opening a volume changes nothing.
+/// Media that ignore writes, so that opening a volume changes nothing.
 pub struct Untouched<'a, M>(pub &'a mut M);
 
 impl<M: Media> Media for Untouched<'_, M> {

@@ -1,9 +1,9 @@
 //! Checkpoints: map, heat and segments, written while the volume serves.
 //!
-//! A checkpoint begins when no page is on its way from one place to another. Its horizon is the
-//! lowest stamp in flight then. Pages are written as they are when their turn comes: what changed
-//! since the horizon is in the log, and recovery replays it. After a flush the superblock names the
-//! checkpoint: copy A, a flush, copy B, a flush.
+//! A checkpoint begins when no page is being moved. Its horizon is the lowest stamp in flight then.
+//! Pages are written in their state at that time: changes since the horizon are in the log, which
+//! recovery replays. After a flush the superblock names the checkpoint: copy A, a flush, copy B, a
+//! flush.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -24,54 +24,55 @@ use zerocopy::IntoBytes;
 /// Pages of one write of a checkpoint.
 pub(crate) const PIECE_PAGES: u32 = 16;
 
-/// A checkpoint follows after as many times its own size of log.
+/// The size of the log after which a checkpoint is written, as a multiple of the checkpoint's size.
 const LOG_FACTOR: u64 = 64;
 
 /// A step of the checkpointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing. Ends when enough log was written.
+    /// No checkpoint is in progress. The state ends when enough log was written.
     Idle,
-    /// Waits until no page is being moved.
+    /// The checkpoint waits until no page is being moved.
     Wanted,
-    /// Writes pages. Ends with the last.
+    /// The checkpoint's pages are being written. The state ends with the last.
     Writing,
-    /// Waits for a round of flushes, then writes copy 0 or 1 of the superblock, or ends (2).
+    /// The checkpoint waits for a round of flushes; then copy 0 or 1 of the superblock is written,
+    /// or it ends (2).
     Flushing(u64, u8),
-    /// Writes a copy of the superblock to all members. Ends with the last.
+    /// A copy of the superblock is being written to all members. The state ends with the last.
     Superblock(u8),
 }
 
-/// The distance of the collector from rest.
+/// The state of the collector, as a checkpoint needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// No victim, and no page between two places.
+    /// No victim, and no page being moved.
     Idle,
-    /// No page between two places.
+    /// A victim, but no page being moved.
     Between,
     /// Pages between two places.
     Moving,
 }
 
-/// A checkpoint, and what of the log is in it.
+/// A checkpoint, and the part of the log in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     /// The generation that made the checkpoint valid.
     pub(crate) identity: u64,
     pub(crate) area: u8,
-    /// Stamps from here on may be missing.
+    /// The stamp from which on batches may be missing.
     pub(crate) horizon: u64,
     /// The next stamp when the checkpoint began.
     pub(crate) begun: u64,
 }
 
-/// The checkpointer's state.
+/// The state of checkpointing.
 pub(crate) struct Checkpointer {
     phase: Phase,
     /// Pages of the log when the last checkpoint began.
     log_pages_then: u64,
     valid: Mark,
-    /// Horizon and beginning of the one that is being written.
+    /// Horizon and beginning of the checkpoint in progress.
     next: Mark,
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
     records_below: u64,
@@ -206,7 +207,7 @@ pub(crate) fn encode_page(
 }
 
 impl Checkpointer {
-    /// Does the checkpointer's next step if nothing stands in its way.
+    /// Does the next step of checkpointing if possible.
     pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
         let due = LOG_FACTOR * u64::from(store.geometry.checkpoint_pages());
         match self.phase {
@@ -264,7 +265,7 @@ impl Checkpointer {
         store.send(Token::Checkpoint, member, op);
     }
 
-    /// Returns the superblock as it is now; `clean` if the volume is closed in order.
+    /// Returns the present superblock; `clean` if the volume is closed in order.
     pub(crate) fn superblock(&self, store: &Store, clean: bool) -> Superblock {
         Superblock {
             magic: MAGIC,
@@ -313,7 +314,7 @@ impl Checkpointer {
         }
     }
 
-    /// Returns `true` if the log has nothing that the checkpoint does not have.
+    /// Returns `true` if everything in the log is in the checkpoint.
     fn is_complete(&self, store: &Store) -> bool {
         self.next.horizon == store.clock.next_stamp
     }
@@ -325,7 +326,7 @@ impl Checkpointer {
         self.closed = self.closing && self.is_complete(store);
     }
 
-    /// Ends a write of the self. A member that fails makes the volume read-only.
+    /// Ends a write of checkpointing. A failing member makes the volume read-only.
     pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         if !status.is_ok() {
             store.read_only = true;

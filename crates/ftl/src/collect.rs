@@ -27,17 +27,17 @@ const VICTIMS_MAX: u32 = 4;
 /// A step of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing. Ends when space is short.
+    /// No collection. The state ends when space is short.
     Idle,
-    /// The next header is to be read.
+    /// The next batch header must be read.
     Header,
-    /// A header is being read. Ends with the read.
+    /// A header is being read. The state ends with the read.
     ReadingHeader,
-    /// The next live pages of the batch are to be read.
+    /// The next live pages of the batch must be read.
     Pages,
-    /// Live pages are being read. Ends with the read.
+    /// Live pages are being read. The state ends with the read.
     ReadingPages,
-    /// Read pages are to be staged. Ends when the logs have room.
+    /// The pages that were read must be staged. The state ends when the logs have room.
     Staging,
 }
 
@@ -48,7 +48,7 @@ struct Candidate {
     entry: Entry,
 }
 
-/// The collector's state.
+/// The collector and its state.
 pub(crate) struct Collector {
     phase: Phase,
     victim: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Collector {
     /// `true` if the run could not be read.
     unreadable: bool,
     buffer: Box<[u8]>,
-    /// `true` if batches are to be closed although nobody waits for them.
+    /// `true` if batches must be closed although no request waits for them.
     hurries: bool,
 }
 
@@ -96,12 +96,12 @@ impl Collector {
         (last.place - first.place) as usize + 1
     }
 
-    /// Returns `true` if batches are to be closed although nobody waits for them.
+    /// Returns `true` if batches must be closed although no request waits for them.
     pub(crate) fn hurries(&self) -> bool {
         self.hurries
     }
 
-    /// Returns how far the collector is from rest.
+    /// Returns the collector's state, as a checkpoint needs it.
     pub(crate) fn motion(&self, store: &Store) -> Motion {
         match self.phase {
             Phase::ReadingPages | Phase::Staging => Motion::Moving,
@@ -182,7 +182,7 @@ impl Collector {
         self.phase = Phase::Idle;
     }
 
-    /// Ends a read of the self.
+    /// Ends a read of the collector.
     pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         match self.phase {
             Phase::ReadingHeader => self.take_header(store, status),
@@ -246,7 +246,7 @@ impl Collector {
         Collector::send_read(store, member, at, pages);
     }
 
-    /// Copies the pages that were read, and are live still, into the logs' batches.
+    /// Copies the pages that were read and are still live into the logs' batches.
     fn stage(&mut self, store: &mut Store) {
         let start = self.start;
         while self.begin < self.end {

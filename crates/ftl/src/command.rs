@@ -41,7 +41,7 @@ pub enum Request<'a> {
     Flush,
 }
 
-/// The refusal of a request for lack of room: to be repeated after some completions.
+/// The refusal of a request for lack of room; it can be repeated after some completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -54,12 +54,12 @@ pub struct Reply {
     pub status: Status,
 }
 
-/// A command's name while it is in flight.
+/// The identifier of a command while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Token {
-    /// A read for a host, by its place in the table of reads, with place and number of pages.
+    /// A read for a host: its index in the table of reads, and the place and number of pages.
     Read(u16, u32, u32),
-    /// The write of a batch, by the number of its log.
+    /// The write of a batch: the number of its log.
     Batch(u8),
     /// A read of the collector.
     Collect,
@@ -73,7 +73,7 @@ pub enum Token {
     Superblock(u16),
 }
 
-/// The place that takes the data of a read.
+/// The destination of a read's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Into {
     /// To the request's buffer, from this page on.
@@ -94,23 +94,23 @@ pub enum Op {
         /// The place that takes the data.
         into: Into,
     },
-    /// Writes `Volume::bytes`.
+    /// Writes the bytes of `Volume::bytes`.
     Write {
         /// First page of the member.
         at: u64,
         /// Number of pages.
         pages: u32,
     },
-    /// Makes all that was written durable.
+    /// Makes everything that was written durable.
     Flush,
-    /// Gives pages back to the member.
+    /// Discards pages of the member.
     Discard {
         /// First page of the member.
         at: u64,
         /// Number of pages.
         pages: u32,
     },
-    /// Zeroes pages of the request's buffer. Never completed, as no member takes part.
+    /// Zeroes pages of the request's buffer. It is not sent to a member and never completed.
     Zero {
         /// The request.
         slot: Slot,
@@ -124,7 +124,7 @@ pub enum Op {
 /// A command for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The name to complete it by.
+    /// The token by which the command is completed.
     pub token: Token,
     /// The member.
     pub member: u16,
@@ -132,7 +132,7 @@ pub struct Command {
     pub op: Op,
 }
 
-/// Settings of a volume in service. May differ from one opening to the next.
+/// Settings of an open volume. They may differ from one opening to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The choice of victims, and the streams.
@@ -141,7 +141,8 @@ pub struct Settings {
     pub discards: bool,
     /// `false` for members that keep headers only, to measure amplification.
     pub data: bool,
-    /// Pages after which the volume flushes by itself, which bounds what recovery has to prove.
+    /// Written pages after which the volume flushes by itself, which bounds the data that recovery
+    /// must verify.
     pub flush_pages: u32,
 }
 

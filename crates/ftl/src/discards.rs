@@ -1,4 +1,4 @@
-//! Discards under way: runs of pages that records in the log make read as zeroes.
+//! Discards in progress: runs of pages that records in the log make read as zeroes.
 
 use alloc::vec::Vec;
 
@@ -15,14 +15,14 @@ const RUN_PAGES_MAX: u32 = 1024;
 /// Discards that may be under way at once.
 const DISCARDS_MAX: usize = 8;
 
-/// A discard: `begin ≤ next ≤ end`.
+/// A discard in progress: `begin ≤ next ≤ end`.
 #[derive(Clone, Copy, Debug)]
 struct Discarding {
     slot: Slot,
     begin: u32,
     next: u32,
     end: u32,
-    /// `true` while a record is on its way.
+    /// `true` while a record of it is in flight.
     sent: bool,
 }
 
@@ -79,7 +79,7 @@ impl Discards {
         (discard.next == discard.end).then(|| self.all.swap_remove(index).slot)
     }
 
-    /// Gives a discard up.
+    /// Removes a discard without completing it, and returns its request.
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         self.all.pop().map(|discard| discard.slot)
     }

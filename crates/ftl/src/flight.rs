@@ -1,29 +1,30 @@
-//! Pages of hosts' writes that are staged or on their way, by hash.
+//! Pages of hosts' writes that are staged or in flight, counted by hash.
 //!
-//! Two writes to one page go to one log, whose batches land in order. So the younger wins in memory
-//! as after a crash. Pages share buckets rarely; then one of them goes to the other's stream.
+//! Two writes to one page go to one log, whose batches complete in order. So the younger write wins
+//! both in memory and after a crash. Pages share hash buckets rarely; then one of them goes to the
+//! other's stream.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// The stream that the pages of a range have to take.
+/// The stream that the pages of a range must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// No write of the page is on its way.
+    /// No write of the pages is in flight.
     Free,
-    /// Writes of the page are on their way in this stream.
+    /// Writes of the pages are in flight in this stream.
     To(u8),
-    /// Writes of the page are on their way in different streams.
+    /// Writes of the pages are in flight in different streams.
     Split,
 }
 
-/// Counts of pages on their way by hash of the page.
+/// Counts of pages in flight, by hash of the page.
 pub(crate) struct Flight {
     buckets: Box<[(u8, u16)]>,
 }
 
 impl Flight {
-    /// Returns a table for at most `pages` pages on their way.
+    /// Returns a table for at most `pages` pages in flight.
     pub(crate) fn new(pages: usize) -> Flight {
         Flight { buckets: vec![(0, 0); (pages * 32).next_power_of_two()].into() }
     }

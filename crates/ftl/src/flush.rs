@@ -1,4 +1,4 @@
-//! Rounds of flushes: one flush of every member, for all who asked before it began.
+//! Rounds of flushes: one flush of every member, for all requests that came before its begin.
 
 use alloc::collections::VecDeque;
 
@@ -9,9 +9,9 @@ pub(crate) struct Flusher {
     wanted: u64,
     begun: u64,
     done: u64,
-    /// Flushes of members that the round in flight waits for.
+    /// Flushes of members for which the present round waits.
     outstanding: u16,
-    /// `true` after a member failed to flush: nothing will be durable any more.
+    /// `true` after a member failed to flush: no data becomes durable any more.
     pub(crate) failed: bool,
     /// All batches with a lower stamp will be durable when the round ends.
     floor: u64,
@@ -34,7 +34,7 @@ impl Flusher {
         }
     }
 
-    /// Returns the number of the round that covers everything that completed until now.
+    /// Returns the number of the round that covers everything completed until now.
     pub(crate) fn ask(&mut self) -> u64 {
         self.wanted = self.begun + 1;
         self.wanted
@@ -54,7 +54,7 @@ impl Flusher {
         self.waiters.push_back((round, slot));
     }
 
-    /// Begins a round if one is wanted and none is in flight. The caller flushes each member.
+    /// Begins a round if one is wanted and none is in progress. The caller flushes each member.
     pub(crate) fn begin(&mut self, members: u16, floor: u64) -> bool {
         if self.failed || self.outstanding > 0 || self.wanted == self.begun {
             return false;
@@ -63,7 +63,7 @@ impl Flusher {
         true
     }
 
-    /// Ends a member's flush.
+    /// Notes the end of a member's flush.
     pub(crate) fn end(&mut self, ok: bool) {
         self.outstanding -= 1;
         self.failed |= !ok;
@@ -72,7 +72,7 @@ impl Flusher {
         }
     }
 
-    /// Returns a waiter whose round has ended, with `true` if its data is durable.
+    /// Returns a request whose round has ended, with `true` if its data is durable.
     pub(crate) fn pop(&mut self) -> Option<(Slot, bool)> {
         let (round, _) = *self.waiters.front()?;
         let over = self.failed || self.done >= round;

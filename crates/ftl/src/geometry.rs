@@ -1,4 +1,4 @@
-//! Sizes of a volume, and where its structures lie on the members.
+//! Sizes of a volume, and the places of its structures on the members.
 //!
 //! A member holds two copies of the superblock, then its part of the two checkpoint areas, then its
 //! segments. Segment `s` is on member `s mod members`. A *place* is the number of a physical page:

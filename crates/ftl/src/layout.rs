@@ -32,7 +32,7 @@ pub const CHECKPOINT_BYTES: usize = 4080;
 /// Maximum number of entries of a batch header: as many as two pages hold.
 pub const ENTRIES_MAX: usize = (2 * PAGE_BYTES - size_of::<BatchHead>()) / size_of::<Entry>();
 
-/// Flag of a batch: it counts only if every page of it is whole.
+/// Flag of a batch: it is valid only if every page of it is whole.
 pub const FLAG_ATOMIC: u8 = 1;
 
 /// The sizes of a volume.
@@ -133,8 +133,8 @@ pub struct BatchHead {
     pub crc: U32,
 }
 
-/// An entry of a batch header: the logical page that one data page of the batch holds, or a run of
-/// logical pages that a record is about.
+/// An entry of a batch header: the logical page in one data page of the batch, or a record about a
+/// run of logical pages.
 #[derive(
     Clone,
     Copy,
@@ -249,7 +249,7 @@ pub const fn header_pages(entries: usize) -> usize {
     (size_of::<BatchHead>() + entries * size_of::<Entry>()).div_ceil(PAGE_BYTES)
 }
 
-/// The content of a page that should hold a superblock.
+/// The result of reading a page that should hold a superblock.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<T> {
     /// A sound structure.
@@ -258,7 +258,7 @@ pub enum Found<T> {
     Version(u16),
     /// The page is damaged.
     Damaged,
-    /// The page holds nothing that this layer wrote.
+    /// The page holds nothing of this format.
     Nothing,
 }
 
@@ -304,7 +304,7 @@ impl BatchHead {
         (header_pages(self.entries()) + usize::from(self.data.get())) as u32
     }
 
-    /// Reads the head of a batch without proof: only what tells how much to read for the rest.
+    /// Reads the unverified head of a batch, which tells how much to read for the rest.
     pub fn peek(page: &[u8]) -> Option<BatchHead> {
         let (head, _) = BatchHead::read_from_prefix(page).ok()?;
         let counts = head.entries() > 0 && head.entries() <= ENTRIES_MAX;

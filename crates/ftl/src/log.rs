@@ -1,8 +1,8 @@
-//! The logs: for each stream an open segment, a batch that fills and a batch on its way.
+//! The logs: for each stream an open segment, a batch that fills and a batch in flight.
 //!
-//! At most one batch of a log is on its way. So the batches of a segment complete in order, and none
-//! is durable by a flush that does not cover those before it. While one is on its way the next one fills: alone,
-//! a write leaves at once; under load, batches grow by themselves.
+//! At most one batch of a log is in flight. So the batches of a segment complete in order, and a
+//! flush that covers a batch covers those before it. While one is in flight the next one fills: a
+//! single write leaves at once; under load, batches grow by themselves.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,7 +15,7 @@ use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, header_page
 /// Bytes before the first data page of a staged batch: room for the longest header.
 const HEADER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// A page or a record on its way to the log.
+/// A page or a record for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) page: u32,
@@ -25,15 +25,15 @@ pub(crate) struct Item {
     pub(crate) stamp: u64,
     /// For a page, the CRC of its data; for a record of a run, its number of pages.
     pub(crate) check: u32,
-    /// The place that a moved page leaves.
+    /// The former place of a moved page.
     pub(crate) from: u32,
 }
 
-/// A request that ends with a batch.
+/// A request that waits for the end of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) slot: Slot,
-    /// `true` if the reply waits for a flush as well.
+    /// `true` if the reply also waits for a flush.
     pub(crate) fua: bool,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Item>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) atomic: bool,
-    /// Pages of header and data that the batch may have; zero while it is empty.
+    /// Maximum pages of header and data of the batch; zero while it is empty.
     limit: usize,
-    /// Stamp of the batch, once it is closed.
+    /// Stamp of the batch, set when it is closed.
     pub(crate) base: u64,
-    /// The lowest stamp of a host's page, once it is closed.
+    /// The lowest stamp of a host's page in it, set when it is closed.
     pub(crate) first: u64,
     pub(crate) offset: u32,
     pub(crate) failures: u8,
@@ -75,7 +75,7 @@ impl Batch {
         self.data.is_empty() && self.records.is_empty()
     }
 
-    /// Returns the pages of header and data with this much more.
+    /// Returns the pages of header and data with these additions.
     fn pages_with(&self, data: usize, records: usize) -> usize {
         let (data, records) = (self.data.len() + data, self.records.len() + records);
         header_pages(data + records) + data
@@ -89,7 +89,7 @@ impl Batch {
         header_pages(self.data.len() + self.records.len())
     }
 
-    /// Returns `true` if this much more fits.
+    /// Returns `true` if these additions fit.
     fn fits(&self, data: usize, records: usize) -> bool {
         self.data.len() + data <= self.data.capacity()
             && self.records.len() + records <= self.records.capacity()
@@ -97,7 +97,7 @@ impl Batch {
             && self.pages_with(data, records) <= self.limit
     }
 
-    /// Returns where the next page's data goes; nothing on members without data.
+    /// Returns the memory for the next page's data; empty on members without data.
     pub(crate) fn push(&mut self, item: Item) -> Option<&mut [u8]> {
         let at = HEADER_BYTES + self.data.len() * PAGE_BYTES;
         self.data.push(item);
@@ -112,7 +112,7 @@ impl Batch {
         head.encode(entries, &mut self.bytes[begin..HEADER_BYTES]);
     }
 
-    /// Returns header and data as they go to the member.
+    /// Returns header and data for the member.
     pub(crate) fn bytes(&self) -> &[u8] {
         let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
         let end = (HEADER_BYTES + self.data.len() * PAGE_BYTES).min(self.bytes.len());
@@ -127,11 +127,11 @@ impl Batch {
     }
 }
 
-/// A log.
+/// The log of one stream.
 pub(crate) struct Log {
     /// The open segment; none before the first batch and after a failure.
     pub(crate) segment: Option<u32>,
-    /// First page of the segment that no batch has.
+    /// First page of the segment that no batch uses.
     pub(crate) cursor: u32,
     pub(crate) filling: Batch,
     pub(crate) flying: Batch,
@@ -151,13 +151,14 @@ impl Log {
         }
     }
 
-    /// Returns the pages that the open segment has left.
+    /// Returns the pages left in the open segment.
     pub(crate) fn left(&self) -> u32 {
         self.segment_pages - self.cursor
     }
 
-    /// Returns `true` if this much more fits into the batch that fills. The first decides whether
-    /// the batch goes to the open segment, or to a new one, for which `may_open` must hold.
+    /// Returns `true` if these additions fit into the batch that fills. The first addition decides
+    /// whether the batch goes to the open segment, or to a new one, for which `may_open` must be
+    /// true.
     pub(crate) fn takes(&mut self, data: usize, records: usize, may_open: bool) -> bool {
         if self.filling.is_empty() {
             let fits_here = self.filling.pages_with(data, records) <= self.left() as usize;
@@ -170,13 +171,13 @@ impl Log {
         self.filling.fits(data, records)
     }
 
-    /// Swaps the batches: the filled one is on its way.
+    /// Swaps the batches: the filled one goes into flight.
     pub(crate) fn launch(&mut self) {
         core::mem::swap(&mut self.filling, &mut self.flying);
         self.is_flying = true;
     }
 
-    /// Ends the batch on its way.
+    /// Ends the batch in flight.
     pub(crate) fn land(&mut self) {
         self.flying.clear();
         self.is_flying = false;

@@ -1,5 +1,5 @@
-//! Members while no volume serves: blocking calls over any device, and the end of a volume's
-//! service.
+//! Access to the members of a volume that does not serve: blocking calls over any device, and the
+//! orderly close of a volume.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -105,8 +105,8 @@ impl<D: Device> Media for DeviceMedia<D> {
     }
 }
 
-/// Ends a volume's service in order, so that the next opening has nothing to recover. Returns
-/// `false` if the volume cannot be closed, because a member fails: the next opening recovers.
+/// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if a
+/// member's failure prevents that; the next opening then recovers.
 ///
 /// # Errors
 /// A member fails.

@@ -27,7 +27,7 @@ use crate::segment::{Segment, State};
 use crate::store::{Clock, Store};
 use crate::volume::Volume;
 
-/// The members while no volume serves. Calls may block.
+/// The members of a volume that does not serve. Calls may block.
 pub trait Media {
     /// Returns the number of members.
     fn members(&self) -> usize;
@@ -59,7 +59,7 @@ pub trait Media {
 pub struct Opened {
     /// `true` if the volume had been closed in order.
     pub clean: bool,
-    /// Copies of the superblock that were damaged. The next change writes them anew.
+    /// Damaged copies of the superblock, which the next change rewrites.
     pub damaged_copies: u32,
     /// Pages read.
     pub read_pages: u64,
@@ -108,7 +108,7 @@ pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
     })
 }
 
-/// A batch that recovery found.
+/// A batch that recovery found, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     base: u64,
@@ -116,7 +116,7 @@ struct Place {
     offset: u32,
 }
 
-/// Media that counts.
+/// A wrapper of media that counts the pages read and written.
 struct Counted<'a, M> {
     media: &'a mut M,
     opened: Opened,
@@ -244,7 +244,7 @@ pub(crate) fn open_with<M: Media>(
     Ok((Volume::new(store, checkpointer), opened))
 }
 
-/// Returns the newest superblock, after checking that the members belong together.
+/// Returns the newest superblock, after checking that the members belong to one volume.
 fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, Error> {
     let mut newest: Option<Superblock> = None;
     let mut page = vec![0; PAGE_BYTES];
@@ -378,16 +378,16 @@ fn count_live(store: &mut Store) {
     }
 }
 
-/// A batch behind a gap in its segment, where no sound header stands.
+/// A sound batch behind a gap in its segment, where its predecessor has no sound header.
 struct Orphan {
     place: Place,
-    /// Stamp of the batch before it in the segment, which is in the gap.
+    /// Stamp of the batch before it in the segment, which is missing.
     previous: u64,
 }
 
 /// The batches that recovery finds on the members.
 struct Walk {
-    /// Stamps from here on may not be in the checkpoint.
+    /// The stamp from which on batches may be missing in the checkpoint.
     horizon: u64,
     found: Vec<Place>,
     /// Batches behind a gap in their segments.
@@ -396,7 +396,7 @@ struct Walk {
     durable_below: u64,
 }
 
-/// Replays what is younger than the checkpoint.
+/// Replays the batches that are younger than the checkpoint.
 fn recover<M: Media>(
     store: &mut Store,
     mark: Mark,
@@ -425,7 +425,8 @@ fn recover<M: Media>(
     Ok(())
 }
 
-/// Reads the header at an offset of a segment, if a sound one of this volume is there.
+/// Reads the header at an offset of a segment; returns `None` unless a sound one of this volume is
+/// there.
 fn read_header<'a, M: Media>(
     store: &Store,
     media: &mut Counted<'_, M>,
@@ -454,7 +455,7 @@ fn read_header<'a, M: Media>(
 }
 
 impl Walk {
-    /// Collects the batches of a segment that the checkpoint may not have.
+    /// Collects the batches of a segment that may be missing in the checkpoint.
     fn segment<M: Media>(
         &mut self,
         store: &mut Store,
@@ -493,8 +494,8 @@ impl Walk {
         self.look_behind(store, media, (segment, offset + 1), life, header)
     }
 
-    /// Looks for a batch of this life behind the place where a segment's batches end. The batch
-    /// before it in the segment is missing: lost with power, or damaged if it was durable.
+    /// Searches for a later batch behind the end of a segment's batches. The batch before such a
+    /// batch is missing: lost with power, or damaged if it was durable.
     fn look_behind<M: Media>(
         &mut self,
         store: &mut Store,
@@ -520,8 +521,8 @@ impl Walk {
 
 /// The replay of batches in the order of their stamps.
 struct Replay {
-    /// For each page, the stamp of what is known of it: less the horizon, plus one; zero for what
-    /// the checkpoint has.
+    /// For each page, the stamp of its newest known state, less the horizon, plus one; zero for the
+    /// state of the checkpoint.
     known: Box<[u32]>,
     mark: Mark,
     durable_below: u64,
@@ -529,7 +530,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Applies a batch, as far as it is whole.
+    /// Applies a batch, or the part of it that is whole.
     fn batch<M: Media>(
         &mut self,
         store: &mut Store,
@@ -586,8 +587,9 @@ impl Replay {
         Ok(())
     }
 
-    /// Judges a gap whose batches were durable, by a batch behind it. A segment that was emptied may
-    /// have lost any of its headers to a discard. If one of its pages is live, a header is damaged.
+    /// Decides whether a gap of durable batches, shown by a batch behind it, is damage. An emptied
+    /// segment may have lost any of its headers to a discard. If one of its pages is live, a header
+    /// is damaged.
     fn judge<M: Media>(
         &self,
         store: &Store,
@@ -614,7 +616,7 @@ impl Replay {
         checksum(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) == entry.check.get()
     }
 
-    /// Sets the place of a page, unless something younger is known of it.
+    /// Sets the place of a page, unless a younger state of it is known.
     fn apply(
         &mut self,
         store: &mut Store,

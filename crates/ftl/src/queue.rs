@@ -1,11 +1,11 @@
-//! A volume as a device: the port of a worker over the ports of the volume's members.
+//! A volume as a device: the device port above, the device ports of the volume's members below.
 //!
-//! Requests become requests of the volume in whole pages, its commands become submissions to the
-//! members. Collection, checkpoints and flushes of the volume go on in `kick` and `poll`, each as far
-//! as it gets without a completion of a member.
+//! Requests become requests of the volume in whole pages; the volume's commands become submissions
+//! to the members. Collection, checkpoints and flushes continue in `kick` and `poll`, as far as
+//! they need no completion of a member.
 //!
-//! Deliberately left out: requests finer than a page and comparisons (a decorator of the caller adds
-//! them), and how a volume is opened.
+//! Deliberately left out: requests finer than a page and comparisons (a decorator adds them), and
+//! opening a volume.
 
 mod flight;
 
@@ -40,9 +40,9 @@ const _: () = assert!(DEPTH <= REQUESTS_MAX);
 struct Sent {
     token: Token,
     pages: usize,
-    /// The place that takes what is read.
+    /// The destination of the data that is read.
     into: Option<Into>,
-    /// `true` if the command has the request's own buffer.
+    /// `true` if the command uses the request's own buffer.
     lends: bool,
 }
 
@@ -54,22 +54,22 @@ pub struct Queue<D> {
     volume: Volume,
     members: Box<[D]>,
     flights: SlotTable<Flight>,
-    /// Reads and flushes that the volume has not taken, oldest first.
+    /// Reads and flushes that the volume has not accepted yet, oldest first.
     readers: VecDeque<Slot>,
-    /// Writes and discards that the volume has not taken, oldest first.
+    /// Writes and discards that the volume has not accepted yet, oldest first.
     writers: VecDeque<Slot>,
     sent: SlotTable<Sent>,
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
     pool: BufPool,
-    /// Ended requests, reported at the next poll.
+    /// Ended requests, for the next poll.
     ended: Vec<Completion>,
     done: Vec<Completion>,
 }
 
 impl<D: Device> Queue<D> {
-    /// Returns the buffers that a queue to a volume of this geometry needs. All must be zero, and
-    /// aligned as the members need it.
+    /// Returns the buffers that a queue to a volume of this geometry needs. They must be zero, and
+    /// aligned as the members require.
     pub fn classes(geometry: &Geometry) -> [SizeClass; 3] {
         let batch = (geometry.batch_pages_max() as usize + 2) * PAGE_BYTES;
         let streams = usize::from(geometry.streams);
@@ -115,7 +115,7 @@ impl<D: Device> Queue<D> {
         rests.then_some(self.volume)
     }
 
-    /// Gives waiting requests to the volume, as many as it takes.
+    /// Passes waiting requests to the volume, as many as it accepts.
     fn admit(&mut self) {
         while let Some(&slot) = self.readers.front() {
             if self.begin(slot).is_err() {
@@ -131,7 +131,7 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// Gives the next step of a request to the volume.
+    /// Passes the next step of a request to the volume.
     fn begin(&mut self, slot: Slot) -> Result<(), Busy> {
         let most = self.volume.geometry().batch_pages_max();
         let flight = self.flights.get(slot);
@@ -148,7 +148,7 @@ impl<D: Device> Queue<D> {
         self.volume.submit(slot, request)
     }
 
-    /// Takes the volume's replies. Returns `true` if there were any.
+    /// Processes the volume's replies. Returns `true` if there were any.
     fn reap(&mut self) -> bool {
         // Behind the held command there may be one that zeroes a part of what was read.
         if self.held.is_some() {
@@ -172,7 +172,7 @@ impl<D: Device> Queue<D> {
         any
     }
 
-    /// Gives the volume's commands to the members. Returns `true` if there were any.
+    /// Sends the volume's commands to the members. Returns `true` if there were any.
     fn send(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(command) = self.held.take().or_else(|| self.volume.command()) {
@@ -185,7 +185,7 @@ impl<D: Device> Queue<D> {
         any
     }
 
-    /// Gives a command to its member; returns `false` if it has to wait.
+    /// Sends a command to its member; returns `false` if it has to wait.
     fn issue(&mut self, now: Instant, Command { token, member, op }: Command) -> bool {
         if let Op::Zero { slot, first, pages } = op {
             self.flights.get(slot).zero(first as usize, pages as usize);
@@ -225,7 +225,7 @@ impl<D: Device> Queue<D> {
         true
     }
 
-    /// Ends a command at a member.
+    /// Processes the completion of a command at a member.
     fn land(&mut self, Completion { slot, status, buf }: Completion) {
         let Sent { token, pages, into, lends } = self.sent.remove(slot);
         let bytes = pages * PAGE_BYTES;
@@ -252,7 +252,7 @@ impl<D: Device> Queue<D> {
         self.volume.complete(token, status);
     }
 
-    /// Goes on as far as that is possible without a completion of a member.
+    /// Runs all work that needs no further completion of a member.
     fn pump(&mut self, now: Instant) {
         loop {
             self.admit();

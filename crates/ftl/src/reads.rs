@@ -1,4 +1,5 @@
-//! Reads of hosts: a read becomes one command for each run of places, and ends with the last.
+//! Reads of hosts: a read becomes one command for each run of adjacent places, and ends with the
+//! last.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ struct Read {
     status: Status,
 }
 
-/// The reads under way.
+/// The reads in progress.
 pub(crate) struct Reads {
     table: Box<[Option<Read>]>,
     free: Vec<u16>,
@@ -72,7 +73,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Ends a part of a read.
+    /// Ends one command of a read.
     pub(crate) fn end(
         &mut self,
         store: &mut Store,
@@ -96,7 +97,7 @@ impl Reads {
     }
 }
 
-/// Returns `true` if the page at `next` goes on where `run` pages from `place` end.
+/// Returns `true` if the page at `next` follows the `run` pages from `place`.
 fn follows(store: &Store, place: u32, run: u32, next: u32) -> bool {
     let after = store.map.place(next);
     match place {

@@ -1,4 +1,4 @@
-//! Counters of a volume, in pages, since it was opened.
+//! Counters of a volume, in pages, since its opening.
 
 /// The wear of a volume: how often its segments were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Report {
     pub checkpoints: u64,
     /// Pages whose data was lost.
     pub poisoned: u64,
-    /// Batches that a member did not write.
+    /// Batches that a member failed to write.
     pub write_failures: u64,
     /// Segments with live pages that cannot be found.
     pub stuck: u64,
@@ -52,7 +52,7 @@ impl Report {
         (self.log_pages + self.checkpoint_pages) as f64 / self.host_pages.max(1) as f64
     }
 
-    /// Returns the counters since `earlier`, with the state now.
+    /// Returns the difference to the counters `earlier`, with the present state.
     pub fn since(&self, earlier: &Report) -> Report {
         Report {
             host_pages: self.host_pages - earlier.host_pages,

@@ -17,7 +17,7 @@ pub(crate) enum Sabotage {
     ForgottenDiscards,
     /// Recovery takes the pages of atomic writes one by one.
     SinglePages,
-    /// A flush is answered by members although they flushed nothing.
+    /// Members answer flushes without flushing.
     #[cfg(test)]
     LyingFlush,
 }

@@ -11,45 +11,46 @@ use crate::report::Wear;
 /// The end of the list of closed segments.
 const NONE: u32 = u32::MAX;
 
-/// Difference of wear from which on the least worn segment is collected although it is full.
+/// The difference of wear at which the least worn segment is collected although it is full.
 const WEAR_SPREAD_MAX: u32 = 64;
 
 /// The use of a segment now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Holds nothing. Ends when a log opens it.
+    /// The segment holds nothing. The state ends when a log opens it.
     Free,
-    /// The end of a log. Ends when it is full.
+    /// A log appends to the segment. The state ends when it is full.
     Open,
-    /// Full. Ends when it is a victim.
+    /// The segment is full. The state ends when it becomes a victim.
     Closed,
-    /// A victim whose live pages are being moved. Ends with the last live page.
+    /// The segment's live pages are being moved. The state ends with the last live page.
     Victim,
-    /// A victim without live pages. Ends after a flush, the last read and a discard.
+    /// The segment has no live pages. The state ends after a flush, the last read and a discard.
     Emptied,
-    /// Holds live pages that cannot be found. Ends with the volume.
+    /// The segment has live pages that cannot be found. The state never ends.
     Stuck,
 }
 
-/// A segment.
+/// A segment and its counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) state: State,
     pub(crate) stream: u8,
-    /// Live pages.
+    /// Number of live pages.
     pub(crate) valid: u32,
     /// Pages of reads in flight.
     pub(crate) reads: u32,
     /// Number of times the segment was opened.
     pub(crate) wear: u32,
     pub(crate) life: u64,
-    /// Pages of the batches that were written.
+    /// Pages written to the segment.
     pub(crate) fill: u32,
     /// Stamp of the last batch.
     pub(crate) last: u64,
-    /// Stamp of the last batch with records: they must be in a checkpoint before the segment goes.
+    /// Stamp of the last batch with records, which must be in a checkpoint before the segment is
+    /// reused.
     pub(crate) records: u64,
-    /// Pages that hosts had written when the segment was closed.
+    /// The volume's count of pages written by hosts when the segment was closed.
     pub(crate) closed_at: u64,
     pub(crate) prev: u32,
     pub(crate) next: u32,
@@ -63,7 +64,7 @@ pub(crate) struct Segments {
     oldest: u32,
     newest: u32,
     closed: u32,
-    /// Segments that are collected: victims, and emptied ones.
+    /// Number of segments being collected: victims and emptied ones.
     victims: u32,
     wear_max: u32,
 }
@@ -125,7 +126,7 @@ impl Segments {
         entry.state = state;
     }
 
-    /// Puts a segment that holds nothing among the free ones.
+    /// Adds an empty segment to the free ones.
     pub(crate) fn release(&mut self, segment: u32) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.valid == 0 && entry.reads == 0, "a segment in use is not released");
@@ -135,7 +136,7 @@ impl Segments {
         self.free.push(Reverse((wear, segment)));
     }
 
-    /// Opens the least worn free segment with a new life.
+    /// Opens the least worn free segment with a new life number.
     pub(crate) fn open(&mut self, stream: u8, life: u64) -> Option<u32> {
         let Reverse((_, segment)) = self.free.pop()?;
         let entry = &mut self.table[segment as usize];
@@ -147,7 +148,7 @@ impl Segments {
         Some(segment)
     }
 
-    /// Closes a segment, which from now on may be a victim.
+    /// Closes a segment, which may then become a victim.
     pub(crate) fn close(&mut self, segment: u32, written: u64) {
         let newest = self.newest;
         let entry = &mut self.table[segment as usize];
@@ -162,7 +163,7 @@ impl Segments {
         self.closed += 1;
     }
 
-    /// Takes a closed segment out of the list of victims.
+    /// Removes a closed segment from the list of candidates.
     pub(crate) fn take(&mut self, segment: u32, state: State) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.state == State::Closed, "only closed segments are victims");
@@ -179,8 +180,8 @@ impl Segments {
         self.closed -= 1;
     }
 
-    /// Returns the best victim, or `None` if no closed segment would give space. Segments with
-    /// records from `horizon` on wait for a checkpoint.
+    /// Returns the best victim, or `None` if no closed segment would yield space. Segments with
+    /// records from stamp `horizon` on wait for a checkpoint.
     ///
     /// The list of closed segments is scanned: about a nanosecond for each, once for as many writes
     /// as a segment has pages (docs/adr/0025-flash-translation.md).

@@ -1,7 +1,9 @@
-//! The state that the parts of a volume share: the map, the segments, the logs, and what goes out.
+//! The state that the parts of a volume share: the map, the segments, the logs, and outgoing
+//! commands.
 //!
-//! A batch leaves a log, lands, and changes the map; a segment without live pages waits for a flush
-//! and becomes free. Deliberately left out: who fills the logs (`volume`, `collect`, `discards`).
+//! A batch leaves a log, is written, and changes the map; a segment without live pages waits for a
+//! flush and becomes free. Deliberately left out: the producers of log entries (`volume`,
+//! `collect`, `discards`).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -20,7 +22,7 @@ use crate::report::Report;
 use crate::sabotage::Sabotage;
 use crate::segment::{Segments, State};
 
-/// Commands that may wait for the caller to take them.
+/// Commands that may wait for the caller.
 pub(crate) const COMMANDS_MAX: usize = 4096;
 
 /// Stamps, sessions and the clock of ages.
@@ -48,9 +50,9 @@ pub(crate) struct Store {
     pub(crate) commands: VecDeque<Command>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) report: Report,
-    /// `true` after failures that no other segment mended.
+    /// `true` after writes failed on several segments.
     pub(crate) read_only: bool,
-    /// Segments without live pages, with the round of flushes that they wait for.
+    /// Segments without live pages, each with the round of flushes that it waits for.
     emptied: VecDeque<(u64, u32)>,
     upkeep: Upkeep,
 }
@@ -91,19 +93,19 @@ impl Store {
         }
     }
 
-    /// Puts a fault in.
+    /// Injects a fault.
     #[cfg(test)]
     pub(crate) fn set_sabotage(&mut self, fault: Option<Sabotage>) {
         self.upkeep.sabotage = fault;
     }
 
-    /// Returns `true` if tests put this fault in.
+    /// Returns `true` if a test injected this fault.
     #[cfg(test)]
     pub(crate) fn is_sabotaged(&self, fault: Sabotage) -> bool {
         self.upkeep.sabotage == Some(fault)
     }
 
-    /// Returns `false`: there are faults in tests only.
+    /// Returns `false`: faults exist in tests only.
     #[cfg(not(test))]
     pub(crate) fn is_sabotaged(&self, _fault: Sabotage) -> bool {
         false
@@ -127,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Yields a command.
+    /// Queues a command for the caller.
     pub(crate) fn send(&mut self, token: Token, member: u16, op: Op) {
         self.commands.push_back(Command { token, member, op });
     }
@@ -137,7 +139,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the lowest stamp of a batch on its way, or the next stamp.
+    /// Returns the lowest stamp of a batch in flight, or the next stamp.
     fn lowest_base(&self) -> u64 {
         let flying = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.base);
         flying.min().unwrap_or(self.clock.next_stamp)
@@ -299,7 +301,7 @@ impl Store {
         }
     }
 
-    /// Counts a place as dead. A victim's last one makes it wait for a flush.
+    /// Counts a place as dead. If a victim has no live page left, it waits for a flush.
     fn invalidate(&mut self, place: u32) {
         if place >= POISONED {
             return;
@@ -340,7 +342,7 @@ impl Store {
         }
     }
 
-    /// Writes a batch that failed to another segment. After three, the volume is read-only.
+    /// Writes a failed batch to another segment. After three failures, the volume is read-only.
     pub(crate) fn repeat(&mut self, index: usize) {
         self.report.write_failures += 1;
         let log = &mut self.logs[index];
@@ -358,7 +360,7 @@ impl Store {
         }
     }
 
-    /// Answers the requests of batches that will not be written.
+    /// Answers the requests of batches that are given up.
     fn abandon(&mut self, index: usize) {
         let log = &mut self.logs[index];
         let fails = log.is_flying && log.flying.failures > 0;

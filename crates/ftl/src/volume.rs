@@ -1,7 +1,7 @@
-//! A volume: takes requests and completions, yields commands for its members and replies.
+//! A volume: takes requests and completions, and yields commands for its members and replies.
 //!
-//! Nothing here blocks, and nothing is allocated after [`open`](fn@crate::open). The parts are types of
-//! their own: what all share (`store`), reads, discards, the collector and the checkpointer.
+//! No method blocks, and nothing is allocated after [`open`](fn@crate::open). The parts are types
+//! of their own: the shared state (`store`), reads, discards, the collector and the checkpointer.
 
 use contract::{Slot, Status};
 
@@ -37,7 +37,7 @@ impl Volume {
         self.store.geometry
     }
 
-    /// Returns the counters since the opening, and the state now.
+    /// Returns the counters since the opening, and the present state.
     pub fn report(&self) -> Report {
         let store = &self.store;
         let (wear, free) = (store.segments.wear(), store.segments.free());
@@ -131,18 +131,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Begins to end the volume's service in order: no more requests are to come. Commands go on
-    /// until [`is_closed`](Volume::is_closed).
+    /// Begins to close the volume in order: no more requests may come. Commands continue until
+    /// [`is_closed`](Volume::is_closed).
     pub fn close(&mut self) {
         self.checkpointer.close();
     }
 
-    /// Returns `true` if the volume is closed and its members say so.
+    /// Returns `true` once the volume is closed and marked clean on its members.
     pub fn is_closed(&self) -> bool {
         self.checkpointer.is_closed()
     }
 
-    /// Does what can be done now: closes batches, frees segments, collects, writes checkpoints,
+    /// Does all possible work: closes batches, frees segments, collects, writes checkpoints,
     /// flushes. To be called once a turn, after requests and completions.
     pub fn advance(&mut self) {
         let Volume { store, collector, checkpointer, .. } = self;
@@ -172,7 +172,7 @@ impl Volume {
         }
     }
 
-    /// Returns where the data of a read goes whose command says [`Into::Volume`](crate::Into).
+    /// Returns the memory for the data of a read whose command says [`Into::Volume`](crate::Into).
     pub fn bytes_mut(&mut self, token: Token) -> &mut [u8] {
         match token {
             Token::Collect => self.collector.bytes_mut(),
@@ -190,7 +190,7 @@ impl Volume {
         self.store.replies.pop_front()
     }
 
-    /// Ends a command.
+    /// Completes a command.
     pub fn complete(&mut self, token: Token, status: Status) {
         let store = &mut self.store;
         match token {

@@ -1,12 +1,12 @@
-//! A request on its way through a [`Queue`](super::Queue): pieces of pages, then a flush if one is
-//! asked for.
+//! A request on its way through a [`Queue`](super::Queue): pieces of pages, then a flush if it is
+//! needed.
 
 use contract::{Buf, Command, Slot, Status};
 
 use super::PAGE_BLOCKS;
 use crate::layout::PAGE_BYTES;
 
-/// The next thing that the volume does for a request.
+/// The next step of a request at the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Reads a piece.
@@ -25,13 +25,13 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Returns `true` for what waits behind writes.
+    /// Returns `true` for steps that wait behind writes.
     pub(super) fn is_write(self) -> bool {
         matches!(self, Step::Write { .. } | Step::Discard)
     }
 }
 
-/// A request.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// The slot of the request outside.
@@ -43,7 +43,7 @@ pub(super) struct Flight {
     page: u32,
     /// Number of pages.
     pages: u32,
-    /// Pages that are done: `done ≤ pages`.
+    /// Pages that are completed: `done ≤ pages`.
     done: u32,
     pub(super) status: Status,
 }
@@ -63,8 +63,8 @@ impl Flight {
         self.pages - self.done
     }
 
-    /// Returns first page and number of pages of the piece whose turn it is, of at most `most`
-    /// pages; a discard is a single piece.
+    /// Returns first page and number of pages of the next piece, of at most `most` pages; a discard
+    /// is a single piece.
     pub(super) fn piece(&self, most: u32) -> (u32, u32) {
         let most = if self.step() == Step::Discard { u32::MAX } else { most };
         (self.page + self.done, self.left().min(most))
@@ -91,7 +91,7 @@ impl Flight {
         status.is_ok() && goes_on
     }
 
-    /// Returns the data of the piece whose turn it is.
+    /// Returns the data of the present piece.
     pub(super) fn data(&self, pages: u32) -> &[u8] {
         let buf = self.buf.as_ref().expect("a write has a buffer");
         &buf.bytes()[self.done as usize * PAGE_BYTES..][..pages as usize * PAGE_BYTES]
@@ -102,12 +102,12 @@ impl Flight {
         (pages == self.pages).then(|| self.buf.take().expect("a buffer is lent once"))
     }
 
-    /// Fills pages of the piece whose turn it is, from its page `first` on.
+    /// Fills pages of the present piece, from its page `first` on.
     pub(super) fn fill(&mut self, first: usize, data: &[u8]) {
         self.part(first, data.len()).copy_from_slice(data);
     }
 
-    /// Zeroes pages of the piece whose turn it is, from its page `first` on.
+    /// Zeroes pages of the present piece, from its page `first` on.
     pub(super) fn zero(&mut self, first: usize, pages: usize) {
         if first == 0 && self.done == 0 {
             let buf = self.buf.as_mut().expect("a read has a buffer");
