@@ -1,8 +1,8 @@
-//! `nearflash connect`: the `nvme connect` lines that mount volumes on a Linux host, with values that
-//! suit a file system; as root it runs them.
+//! `nearflash connect`: prints the `nvme connect` lines that mount volumes on a Linux host, with
+//! values that suit a file system; with `--run`, runs them as root.
 //!
-//! Keys are named by their files and never printed. What is deliberately not here: what nvme-cli can
-//! do beyond it (`nvme disconnect`, `nvme list`).
+//! Keys are named by their files and never printed. Deliberately not here: other functions of
+//! nvme-cli (`nvme disconnect`, `nvme list`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use client::nvme::{NvmeAddress, Secret};
 
-/// Seconds between two signs of life: the host gives a silent server up after about as long.
+/// Seconds between two keep-alives, after which the host also gives up a silent server.
 const KEEP_ALIVE_SECONDS: u32 = 5;
 
-/// Seconds between two attempts to connect again.
+/// Seconds between two attempts to reconnect.
 const RECONNECT_SECONDS: u32 = 2;
 
-/// Seconds after which the device of a server that stays away is taken off, at least.
+/// The minimum of the seconds after which the device of an absent server is removed.
 const LOSS_SECONDS_MIN: u32 = 3600;
 
 /// The time limit for a device to appear after the connection.
@@ -57,11 +57,11 @@ pub(crate) struct Args {
     run: bool,
 }
 
-/// A word of a command line.
+/// An argument of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Plain(String),
-    /// The contents of a file, which must not be printed.
+    /// The content of a file, which must not be printed.
     Secret(PathBuf),
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The `nvme connect` line of an address.
+/// Returns the `nvme connect` line of an address.
 fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     let mut words = Vec::new();
     let mut plain = |word: &str| words.push(Word::Plain(word.to_owned()));
@@ -141,7 +141,7 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     words
 }
 
-/// The line for a shell.
+/// Returns the line as text for a shell.
 fn shown(line: &[Word]) -> String {
     let words: Vec<String> = line
         .iter()
@@ -162,7 +162,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Checks that this machine can connect. The error says what to do.
+/// Checks that this machine can connect. The error contains the remedy.
 fn check_machine() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err(
@@ -188,8 +188,8 @@ fn check_machine() -> Result<(), String> {
     ))
 }
 
-/// Runs the line. The key of an authentication is on the command line of `nvme` for that moment:
-/// nvme-cli knows no other place for it.
+/// Runs the line. The key of an authentication is on the command line of `nvme` while it runs:
+/// nvme-cli has no other input for it.
 fn connect(line: &[Word]) -> Result<(), String> {
     let word = |word: &Word| match word {
         Word::Plain(text) => Ok(text.clone()),
@@ -215,7 +215,7 @@ fn connect(line: &[Word]) -> Result<(), String> {
     ))
 }
 
-/// The devices of the subsystem that were not there before.
+/// Returns the devices of the subsystem that have appeared since.
 fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
     let step = Duration::from_millis(100);
     for _ in 0..APPEAR_MAX.as_millis() / step.as_millis() {

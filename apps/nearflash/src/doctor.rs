@@ -1,8 +1,8 @@
-//! `nearflash doctor`: looks at this machine as a server of flash, and says what to change.
+//! `nearflash doctor`: examines this machine as a flash server, and recommends changes.
 //!
 //! The advice is that of Klimovic et al., "Flash Storage Disaggregation" (EuroSys 2016, section
-//! 3.3), and what was measured for docs/results. Settings are read, never guessed; `--apply` writes
-//! those that can be undone by a restart of the machine and that harm nobody else.
+//! 3.3), and of the measurements in docs/results. Settings are read, never guessed. `--apply`
+//! writes settings that a restart of the machine undoes and that harm no other program.
 
 mod advice;
 mod disks;
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Checks who may read the configuration of the system's server, which may hold secrets. Returns
-/// `None` if there is no such file, or this user may not read it.
+/// Checks the read permissions of the system server's configuration, which may hold secrets.
+/// Returns `None` if there is no such file, or this user may not read it.
 fn configuration(file: &Path) -> Option<Finding> {
     let config = Config::read(file).ok()?;
     let good = Finding::good("configuration", format!("{} keeps its secrets", file.display()));
@@ -80,7 +80,7 @@ fn configuration(file: &Path) -> Option<Finding> {
     })
 }
 
-/// Checks that io_uring can be used by trying it.
+/// Checks by a trial that io_uring can be used.
 fn interface() -> Finding {
     let good = Finding::good("io_uring, for this user", "all that nearflash uses is there");
     match Interface::IoUring.choose() {
@@ -92,8 +92,8 @@ fn interface() -> Finding {
     }
 }
 
-/// Writes the settings that are safe, each whether or not those before it could be written. What was
-/// written counts as good. What was done and what was not, one line each.
+/// Writes the safe settings, continuing after failures. Settings that were written count as good.
+/// Returns a line for each success and failure.
 fn apply(machine: &Machine, findings: &mut [Finding]) -> Vec<Result<String, String>> {
     let mut lines = Vec::new();
     for finding in findings.iter_mut() {
@@ -139,7 +139,7 @@ fn print(findings: &[Finding]) {
     }
 }
 
-/// Lines of at most `width` characters, where words are not longer.
+/// Wraps text into lines of at most `width` characters, except for longer words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! `nearflash config check|show|schema`: what a configuration file says, without a server.
+//! `nearflash config check|show|schema`: inspects a configuration file without a server.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ enum Command {
     Schema,
 }
 
-/// The options that say where live changes are kept.
+/// The options that name the place of live changes.
 #[derive(ClapArgs, Debug)]
 struct Kept {
     /// State file, or none [default: as the configuration says; for /etc/nearflash/nearflash.toml
@@ -50,7 +50,7 @@ struct Kept {
 /// The contents of a configuration file.
 struct Read {
     base: Config,
-    /// The configuration with the changes made since.
+    /// The configuration with the live changes.
     config: Config,
     changes: Changes,
     /// The path of the state file, if there is one.
@@ -90,7 +90,7 @@ fn told(state: Option<&Path>) -> String {
     }
 }
 
-/// The configuration of a file, without and with the changes that were made since.
+/// Reads the configuration of a file, without and with the live changes.
 fn read(file: &Path, kept: &Kept) -> Result<Read, String> {
     let base = Config::read(file)?;
     let state = state_file::path_of_others(kept.state.as_deref(), file, &base)?;

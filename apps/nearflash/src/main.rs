@@ -1,5 +1,5 @@
-//! `nearflash`: share NVMe flash over an ordinary network. This program is wiring only: it joins
-//! the worker, the devices and the sockets, and speaks to the person at the terminal.
+//! `nearflash`: shares NVMe flash over an ordinary network. This program is wiring only: it joins
+//! the worker, the devices and the sockets, and talks to the user at the terminal.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::print_stderr,
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Servers have keys and data in their memory, commands at least tokens, and many of them keys.
+/// Protects the process's memory: servers hold keys and data, commands hold tokens and often keys.
 fn keep_secrets(command: &Command) {
     let may_be_seen = matches!(command, Command::Serve(args) if args.allows_core_dumps());
     if !may_be_seen && let Err(error) = io::keep_memory_secret() {

@@ -1,9 +1,9 @@
-//! The commands of an operator, such as `nearflash tenant` and `nearflash namespace`: clients of a
+//! The operators' commands, such as `nearflash tenant` and `nearflash namespace`: clients of a
 //! running server's admin API.
 //!
-//! Tables are for people; `--json` prints what the API answers, refusals as well, for programs. Exit
-//! code 1 when the server says no or is not there, and when a check finds that an SLO would be
-//! refused.
+//! Tables are for people; `--json` prints the API's answers, including refusals, for programs. The
+//! exit code is 1 if the server refuses or cannot be reached, and if a check finds that an SLO
+//! would be refused.
 
 mod conn;
 mod device;
@@ -39,7 +39,7 @@ impl Common {
         self.reach.client()
     }
 
-    /// Says how a command ended: a refusal in JSON is an answer like others.
+    /// Ends a command with its exit code. A refusal in JSON is printed like other answers.
     fn end(&self, ended: Result<ExitCode, Failure>) -> Result<ExitCode, String> {
         match ended {
             Ok(code) => Ok(code),
@@ -52,14 +52,14 @@ impl Common {
         }
     }
 
-    /// Says what the last answer warned of.
+    /// Prints the warning of the last answer, if it has one.
     fn warn(&self, client: &Client) {
         if let Some(warning) = client.warning() {
             errln!("nearflash: warning: {warning}");
         }
     }
 
-    /// Prints an answer: as JSON, or as the text that `text` makes of it.
+    /// Prints an answer, as JSON or as text by the function `text`.
     fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
@@ -67,7 +67,7 @@ impl Common {
         }
     }
 
-    /// Says in between how far a command is; programs wait for its end.
+    /// Prints the progress of a command, for people only.
     fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if !self.json {
             outln!("{}", text(answer));
@@ -78,9 +78,9 @@ impl Common {
 /// The reason that a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The server, or the way to it.
+    /// The server refused, or could not be reached.
     Api(ClientError),
-    /// The arguments make no sense together.
+    /// The arguments contradict each other.
     Words(String),
 }
 

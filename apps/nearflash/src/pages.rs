@@ -1,5 +1,5 @@
-//! `nearflash completions` and `nearflash man`: what shells and readers need, made from the command
-//! line's own description, so that it cannot differ from it.
+//! `nearflash completions` and `nearflash man`: shell completions and manual pages, generated from
+//! the description of the command line.
 
 use std::fs;
 use std::io;

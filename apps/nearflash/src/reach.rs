@@ -29,7 +29,7 @@ impl Reach {
         self.admin.clone().unwrap_or_else(where_to_look)
     }
 
-    /// A client of it.
+    /// Returns a client of the admin API.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         let address = self.address();
         let pass = match (&address, &self.admin_ca, &self.admin_token) {

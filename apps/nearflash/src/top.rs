@@ -1,9 +1,9 @@
 //! `nearflash top`: a running server on one screen, over its admin API.
 //!
-//! Tenants beside their promises, devices, workers and namespaces, each sorted as one likes; one tenant
-//! with where its reads spend their time, one device with its tokens and who spends them, one worker
-//! with what its time goes into. What is shown is decided by `view.rs` from what
-//! `state.rs` holds, so that tests draw to a terminal of memory.
+//! Tables of tenants with their promises, devices, workers and namespaces, each with a choice of
+//! order. Detailed views: a tenant with the time that its reads spend in each stage, a device with
+//! its tokens and the tenants that spend them, a worker with the division of its time. `view.rs`
+//! draws the state of `state.rs`, so that tests can draw to a terminal in memory.
 
 mod rows;
 mod state;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     ended.map(|()| ExitCode::SUCCESS).map_err(|error| format!("the terminal failed: {error}"))
 }
 
-/// Shows until it is told to stop.
+/// Shows the screen until the user quits.
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     client: &mut Client,
@@ -83,7 +83,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Asks the server for its current state, with the details of the opened tenant.
+/// Queries the server's present state, with the details of the opened tenant.
 fn look(client: &mut Client, opened: Option<&str>) -> Result<Data, ClientError> {
     Ok(Data {
         tenants: client.tenants()?,

@@ -1,5 +1,4 @@
-//! `nearflash trace`: some requests of a running server on their way, as a file that Perfetto and
-//! Chrome open.
+//! `nearflash trace`: traces some requests of a running server into a file for Perfetto and Chrome.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use crate::reach::Reach;
 
-/// Seconds of one question to the server.
+/// Seconds of tracing per query to the server.
 const PIECE: f64 = 5.0;
 
 /// Trace single requests through a running server, for https://ui.perfetto.dev

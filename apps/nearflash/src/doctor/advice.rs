@@ -4,7 +4,7 @@ use super::finding::{Finding, Grade};
 use super::machine::Machine;
 use super::{disks, network, power, processors, servers, service};
 
-/// Bytes of the largest request, and so of what a connection may have under way.
+/// Bytes of the largest request, which a connection must be able to have in flight.
 const LARGEST: u64 = 1 << 20;
 
 pub(crate) fn all(machine: &Machine) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Disks: what stands between a request and the drive.
+//! Checks of disks: the kernel's settings between a request and the drive.
 
 use super::finding::{Finding, Grade};
 use super::interrupts;

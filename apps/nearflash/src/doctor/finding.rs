@@ -8,9 +8,9 @@ use serde::Serialize;
 pub(super) enum Grade {
     /// The setting is as it should be.
     Good,
-    /// Serves, but something could be better.
+    /// The setting works, but another one would be better.
     Advice,
-    /// A finding that will make something fail or be slow.
+    /// The setting will make something fail or be slow.
     Problem,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Finding {
     pub(super) fix: Option<Fix>,
 }
 
-/// A file of the kernel's and what should be in it.
+/// A file of the kernel's, and the content that it should have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Fix {
     pub(super) file: String,

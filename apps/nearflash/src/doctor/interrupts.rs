@@ -1,16 +1,16 @@
-//! Which processors take a device's interrupts, beside those of the workers.
+//! Checks of the processors that handle a device's interrupts, compared with those of the workers.
 
 use super::finding::{Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};
 use super::servers::Server;
 
-/// Parts of names of interrupts that come with no request: of admin queues and changes.
+/// Parts of the names of interrupts that do not belong to requests: of admin queues and of changes.
 const RARE: [&str; 5] = ["-config", "-event", "async", "admin", "-control"];
 
 /// The folders with a device's interrupt numbers: its own, its bus device's, or its controller's.
 const PLACES: [&str; 3] = ["device/msi_irqs", "device/../msi_irqs", "device/device/msi_irqs"];
 
-/// An interrupt and who takes it.
+/// An interrupt, and the processors that handle it.
 struct Interrupt {
     number: String,
     cpus: Cpus,
@@ -58,8 +58,7 @@ pub(super) fn of(
     })
 }
 
-/// The numbers of a device's interrupts, wherever it keeps them. A disk of several controllers has those
-/// of all.
+/// Returns the numbers of a device's interrupts. A disk of several controllers has those of all.
 fn numbers(machine: &Machine, folder: &str) -> Vec<String> {
     let mut places: Vec<String> = PLACES.iter().map(|place| format!("{folder}/{place}")).collect();
     for name in machine.list(&format!("{folder}/device")) {
@@ -75,7 +74,7 @@ fn numbers(machine: &Machine, folder: &str) -> Vec<String> {
     all
 }
 
-/// An interrupt that somebody waits for and that comes with requests.
+/// Returns the interrupt of this number with its processors, if it belongs to requests.
 fn look_at(machine: &Machine, number: String) -> Option<Interrupt> {
     let folder = format!("proc/irq/{number}");
     let names = machine.list(&folder);

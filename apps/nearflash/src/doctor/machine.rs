@@ -1,4 +1,4 @@
-//! The kernel's files about itself and its devices.
+//! The kernel's files on itself and its devices.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use ::io::Offloads;
 /// A machine's `/proc`, `/sys` and units of systemd, below some folder.
 pub(crate) struct Machine {
     root: PathBuf,
-    /// Returns the offloads of a network card, which are in no file.
+    /// Returns the offloads of a network card, for which there is no file.
     pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 pub(super) type Cpus = BTreeSet<u32>;
 
 impl Machine {
-    /// The machine that this runs on.
+    /// Returns the machine on which this program runs.
     pub(crate) fn this() -> Machine {
         Machine { offloads: |name| ::io::offloads(name).ok(), ..Machine::at(Path::new("/")) }
     }
@@ -28,19 +28,19 @@ impl Machine {
         Machine { root: root.to_owned(), offloads: |_| None }
     }
 
-    /// A file without the white space around it; `None` where it is not there or says nothing.
+    /// Returns the trimmed content of a file; `None` if it is missing or empty.
     pub(crate) fn read(&self, file: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(file)).ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A file that holds a number.
+    /// Returns the number in a file.
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         self.read(file)?.parse().ok()
     }
 
-    /// The last number of a file that holds several.
+    /// Returns the last of several numbers in a file.
     pub(crate) fn last_number(&self, file: &str) -> Option<u64> {
         self.read(file)?.split_whitespace().last()?.parse().ok()
     }
@@ -57,14 +57,14 @@ impl Machine {
         parse_cpus(&self.read(file)?)
     }
 
-    /// The processors that the machine has.
+    /// Returns the processors of the machine.
     pub(super) fn processors(&self) -> Vec<String> {
         let mut all = self.list("sys/devices/system/cpu");
         all.retain(|name| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok()));
         all
     }
 
-    /// Names in a folder, in their order.
+    /// Returns the sorted names in a folder.
     pub(crate) fn list(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -73,7 +73,7 @@ impl Machine {
         names
     }
 
-    /// Returns the targets of the links in a folder, or `None` if this user may not look.
+    /// Returns the targets of the links in a folder, or `None` if this user may not read them.
     pub(super) fn links(&self, folder: &str) -> Option<Vec<String>> {
         let entries = fs::read_dir(self.root.join(folder)).ok()?;
         let led = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -96,7 +96,7 @@ impl Machine {
     }
 }
 
-/// Processors of a list as the kernel writes it; `None` when it is none.
+/// Parses processors in the kernel's list format; `None` if the text is not in it.
 pub(super) fn parse_cpus(text: &str) -> Option<Cpus> {
     let mut all = Cpus::new();
     for part in text.split(',') {
@@ -126,7 +126,7 @@ pub(super) fn show_cpus(cpus: &Cpus) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A machine of these files, and the folder that it is in.
+    /// Creates a machine from these files, and returns it with its folder.
     pub(in super::super) fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in files {

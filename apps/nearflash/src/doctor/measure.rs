@@ -1,4 +1,4 @@
-//! Grades what this machine does when it is asked (`lab::machine`).
+//! Checks of measurements on this machine (`lab::machine`).
 
 use lab::machine::{self, Latencies};
 

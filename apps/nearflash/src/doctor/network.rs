@@ -1,4 +1,4 @@
-//! Network cards: frames, queues, offloads, interrupts and the link to them.
+//! Checks of network cards: frame sizes, queues, offloads, interrupts and the link.
 
 use ::io::Offloads;
 
@@ -10,7 +10,7 @@ use super::{interrupts, power};
 /// The MTU of jumbo frames.
 const JUMBO: u64 = 9000;
 
-/// Checks the network interfaces in use, except the kernel's own, which have no hardware.
+/// Checks the network interfaces in use, except virtual ones without hardware.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in machine.list("sys/class/net") {
@@ -64,8 +64,9 @@ fn queues(machine: &Machine, name: &str) -> Option<Finding> {
     })
 }
 
-/// Segments are best cut and joined by the card, or late and early in the kernel; but LRO joins what
-/// cannot be told apart again, and waits for more to join.
+/// Checks the offloads of segmentation, which are best done by the card, or in the kernel as late
+/// (sending) and as early (receiving) as possible. LRO is bad: it joins segments irreversibly, and
+/// delays them.
 fn offloads(name: &str, found: Offloads) -> Option<Finding> {
     let each = [
         ("TSO", "tso", found.tso, true),

@@ -3,7 +3,7 @@
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// The machine's policy, and each NVMe controller.
+/// Checks the machine's policy, and each NVMe controller.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(machine));
@@ -50,8 +50,8 @@ pub(super) fn link(machine: &Machine, name: &str, folder: &str) -> Option<Findin
     })
 }
 
-/// The tolerance below which a controller may choose its states itself; zero is none at all. Without APST
-/// there is no such file.
+/// Checks the latency tolerance below which a controller may choose its power states itself; zero
+/// disables that. Without APST there is no such file.
 fn autonomous_states(machine: &Machine, name: &str) -> Option<Finding> {
     let file = format!("sys/class/nvme/{name}/power/pm_qos_latency_tolerance_us");
     let found = machine.read(&file)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Microseconds that a processor may take to wake.
+/// Microseconds that a processor may take to wake from an idle state.
 const WAKE_US_MAX: u64 = 20;
 
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
@@ -47,7 +47,7 @@ fn governors(machine: &Machine, cpus: &[String]) -> Option<Finding> {
     })
 }
 
-/// The processor that may sleep deepest.
+/// Checks the processor with the deepest idle state.
 fn idle_states(machine: &Machine, cpus: &[String]) -> Option<Finding> {
     let deepest = |cpu: &String| {
         let folder = format!("sys/devices/system/cpu/{cpu}/cpuidle");

@@ -1,4 +1,4 @@
-//! The servers that run on a machine, as the kernel shows them to others.
+//! The running servers of a machine, as the kernel shows them to other processes.
 
 use super::machine::{Cpus, Machine};
 
@@ -10,7 +10,7 @@ pub(super) struct Server {
     pub(super) cpus: Cpus,
     /// The server's limits, in the kernel's format.
     pub(super) limits: Option<String>,
-    /// True if the server has an io_uring instance; `None` if this user may not look.
+    /// `true` if the server has an io_uring instance; `None` if this user may not read that.
     pub(super) has_ring: Option<bool>,
 }
 

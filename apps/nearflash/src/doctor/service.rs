@@ -16,7 +16,7 @@ const FILES_MIN: u64 = 65_536;
 /// Bytes that the buffers of a few workers take.
 const LOCKED_MIN: u64 = 256 << 20;
 
-/// The hard limits of somebody. `None` where they are not told; `u64::MAX` where there is none.
+/// The hard limits of a process or unit. `None` if unknown; `u64::MAX` for no limit.
 struct ProcessLimits {
     whose: String,
     files: Option<u64>,
@@ -111,7 +111,7 @@ fn of_unit(machine: &Machine) -> Option<ProcessLimits> {
     Some(ProcessLimits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
 }
 
-/// A limit as units have it (systemd.exec(5)).
+/// Parses a limit of a unit (systemd.exec(5)).
 fn limit(text: &str) -> Option<u64> {
     if text == "infinity" {
         return Some(u64::MAX);

@@ -178,8 +178,8 @@ impl Recalibrate {
 }
 
 impl Recalibrate {
-    /// Uses what is held back. What is not there is not measured for the sake of this: that takes its
-    /// time, and costs the data in a scratch namespace.
+    /// Accepts the model that is held back. If there is none, no measurement is started for it,
+    /// which would take long and cost the data of a scratch namespace.
     fn accept_held(&self, client: &mut Client) -> Result<Recalibration, Failure> {
         if self.scratch.is_some() || self.reads_only {
             return Err(Failure::from(format!("{ACCEPT_ALONE}: it says how to measure")));
@@ -286,7 +286,7 @@ fn drift_text(drift: &Drift) -> String {
     }
 }
 
-/// A recalibration, line by line.
+/// Formats a recalibration, a line for each property.
 fn recalibration(told: &Recalibration) -> String {
     let phase = match told.phase {
         Phase::Waiting => "waits".to_owned(),

@@ -11,14 +11,14 @@ use serde_json::json;
 
 use super::{Common, Failure};
 
-/// Between two looks how far it is.
+/// The pause between two queries of the drain's progress.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// The time to wait for the server beyond the drain's own limit. A server waits for requests at
 /// devices without any limit.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Looks in a row that find nobody and mean that the server has ended.
+/// Failed queries in a row that mean that the server has ended.
 const SILENCE: u32 = 3;
 
 #[derive(Args, Clone, Debug)]
@@ -55,7 +55,7 @@ impl DrainCommand {
     }
 }
 
-/// Waits until the server has ended, and says how far it is.
+/// Waits until the server has ended, and reports the progress.
 ///
 /// # Errors
 /// The drain has not ended in its time, or its state is unknown.
@@ -79,9 +79,9 @@ fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
 /// The latest knowledge of a draining server.
 struct Watch {
     last: Drain,
-    /// Looks in a row that found nobody.
+    /// Number of failed queries in a row.
     silent: u32,
-    /// The error of the last question to the server; `None` if the server answered.
+    /// The error of the last query to the server; `None` if the server answered.
     unanswered: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Watch {
         Watch { last, silent: 0, unanswered: None }
     }
 
-    /// Returns true if the server has ended. A server that cannot be reached may still serve.
+    /// Returns `true` if the server has ended. A server that cannot be reached may still serve.
     ///
     /// # Errors
     /// The server refused the request.

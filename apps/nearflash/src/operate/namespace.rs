@@ -169,7 +169,7 @@ fn list(namespaces: &[NamespaceStatus]) -> String {
     text(&table)
 }
 
-/// Bytes in the largest unit of which they are a whole number.
+/// Formats bytes in the largest unit that divides them.
 pub(super) fn size_text(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));

@@ -1,4 +1,4 @@
-//! `nearflash device set`, and what was said of a device in words.
+//! `nearflash device set`, and the text about changed settings.
 
 use clap::ValueEnum;
 use control::admin::{Automatic, Client, DevicePatch, DeviceSettings};

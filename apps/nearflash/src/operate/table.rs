@@ -10,7 +10,7 @@ pub(super) enum Side {
     Right,
 }
 
-/// A table with these columns.
+/// Returns a table with these columns.
 pub(super) fn table(columns: &[(&str, Side)]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -25,7 +25,7 @@ pub(super) fn table(columns: &[(&str, Side)]) -> Table {
     table
 }
 
-/// The table's lines, without blanks at their ends.
+/// Returns the table's lines, without trailing blanks.
 pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

@@ -97,7 +97,7 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
-    /// The SLO, with what is not named as in `before`; `None`: best effort.
+    /// Returns the SLO, with options that are not given taken from `before`; `None` is best effort.
     fn over(&self, before: Option<Slo>) -> Result<Option<Slo>, String> {
         let names_any = self.latency.is_some()
             || self.iops.is_some()
@@ -151,7 +151,8 @@ enum Cap {
 }
 
 impl Portion {
-    /// The share, with what is not named as in `before`; `None`: nothing is named.
+    /// Returns the share, with options that are not given taken from `before`; `None` if none is
+    /// given.
     fn over(&self, before: &Share) -> Option<Share> {
         (self.weight.is_some() || self.cap.is_some()).then(|| Share {
             weight: self.weight.unwrap_or(before.weight),
@@ -210,7 +211,7 @@ impl TenantCommand {
     }
 }
 
-/// Changes of tenants, as a file or the standard input has them.
+/// Reads changes of tenants from a file or the standard input.
 fn read_changes(file: &Path) -> Result<ChangeTenants, String> {
     let from = file.display();
     let text = match file.as_os_str() == "-" {

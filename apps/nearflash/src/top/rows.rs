@@ -19,7 +19,7 @@ pub(super) enum Tone {
     Dim,
 }
 
-/// A figure in a table: what is shown, and what it is sorted by.
+/// A figure in a table: its text, and its value for sorting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) text: String,
@@ -27,7 +27,7 @@ pub(super) struct Figure {
     pub(super) tone: Tone,
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
@@ -42,7 +42,7 @@ const fn numbers(title: &'static str) -> Column {
     Column { title, is_number: true }
 }
 
-/// A table.
+/// A table with its columns and rows.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) columns: &'static [Column],
@@ -66,7 +66,7 @@ fn micros(us: f64) -> Figure {
     Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
 }
 
-/// The upper edge of a bucket in microseconds, if there is any time.
+/// Returns the upper edge of a bucket in microseconds, if there is any time in the histogram.
 fn at_most(us: Option<f64>) -> Figure {
     us.map_or_else(none, |us| {
         let figure = micros(us);
@@ -96,7 +96,7 @@ impl Figure {
 }
 
 impl Rows {
-    /// Sorts by a column, from its largest number or its first word on.
+    /// Sorts by a column: numbers descending, words ascending.
     pub(super) fn sort(&mut self, column: usize, is_reversed: bool) {
         let is_number = self.columns[column].is_number;
         self.rows.sort_by(|a, b| {
@@ -110,7 +110,7 @@ impl Rows {
     }
 }
 
-/// Returns the tenant's status in a word or two.
+/// Returns the tenant's status in one or two words.
 fn status(tenant: &TenantStatus) -> Figure {
     let measured = &tenant.measured;
     let (word, tone, rank) = match (&tenant.slo, measured.slo_percentile_us) {
@@ -126,7 +126,7 @@ fn status(tenant: &TenantStatus) -> Figure {
     Figure { text: word.to_owned(), number: rank, tone }
 }
 
-/// Tenants against their promises.
+/// Returns the table of tenants with their promises.
 pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("TENANT"),
@@ -168,7 +168,7 @@ pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     Rows { columns: &COLUMNS, rows: tenants.iter().map(row).collect() }
 }
 
-/// Devices with their tokens.
+/// Returns the table of devices with their tokens.
 pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("DEVICE"),
@@ -202,7 +202,7 @@ pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -
     Rows { columns: &COLUMNS, rows: devices.iter().zip(flows).map(row).collect() }
 }
 
-/// Workers and what their time goes into.
+/// Returns the table of workers with the division of their time.
 pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
     const COLUMNS: [Column; 13] = [
         words("WORKER"),
@@ -241,7 +241,7 @@ pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
     Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
 }
 
-/// Namespaces.
+/// Returns the table of namespaces.
 pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
     const COLUMNS: [Column; 7] = [
         words("NAMESPACE"),
@@ -263,7 +263,7 @@ pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
     Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
 }
 
-/// Returns true if the tenant was promised a latency.
+/// Returns `true` if the tenant has an SLO.
 pub(super) fn is_promised(tenant: &TenantStatus) -> bool {
     tenant.class == Class::LatencyCritical
 }

@@ -57,18 +57,18 @@ pub(super) struct Order {
     pub(super) is_reversed: bool,
 }
 
-/// The screen.
+/// The state of the screen.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: String,
     pub(super) data: Data,
-    /// The error of the last question to the server; `None` if the server answers.
+    /// The error of the last query to the server; `None` if the server answers.
     pub(super) trouble: Option<String>,
     pub(super) tab: Tab,
     /// The sort order of each table.
     pub(super) orders: [Order; 4],
     pub(super) selected: TableState,
-    /// The row of the table that is looked at more closely, by its first word.
+    /// The row of the table whose details are shown, by its first word.
     opened: Option<String>,
     is_stale: bool,
 }
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Takes what the server says, or why it does not.
+    /// Takes the server's answer, or the error.
     pub(super) fn take(&mut self, looked: Result<Data, String>) {
         self.is_stale = false;
         match looked {
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Returns true if the screen shows something that the server was not asked for yet.
+    /// Returns `true` if the screen shows something that was not queried yet.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale
     }
@@ -108,7 +108,7 @@ impl State {
         self.opened.as_deref()
     }
 
-    /// The tenant that is looked at more closely, of which more has to be asked.
+    /// Returns the tenant whose details are shown, and so have to be queried.
     pub(super) fn opened_tenant(&self) -> Option<&str> {
         self.opened().filter(|_| self.tab == Tab::Tenants)
     }
@@ -130,7 +130,7 @@ impl State {
         rows
     }
 
-    /// A key was pressed; `Break` ends.
+    /// Handles a key; `Break` ends the program.
     pub(super) fn press(&mut self, key: KeyEvent) -> ControlFlow<()> {
         let columns = self.rows().columns.len();
         let last = self.rows().rows.len().saturating_sub(1);

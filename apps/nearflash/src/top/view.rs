@@ -1,4 +1,4 @@
-//! The screen: a line about the whole, the table, and a line about the keys.
+//! The screen: a line of totals, a table, and a line of keys.
 
 mod drill;
 
@@ -16,7 +16,7 @@ use lab::report::{number_text, time_text};
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Bars of a histogram at their longest.
+/// Maximum length of a histogram's bar.
 const BAR: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
@@ -75,7 +75,7 @@ fn style_of(tone: Tone) -> Style {
     }
 }
 
-/// The whole server in a line.
+/// Returns a line of the server's totals.
 fn summary(state: &State, width: u16) -> Line<'static> {
     if let Some(why) = &state.trouble {
         let first = why.lines().next().unwrap_or_default().to_owned();
@@ -172,7 +172,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_stateful_widget(table, area, &mut state.selected);
 }
 
-/// The width of a column, with a mark behind its title.
+/// Returns the width of a column, with a mark behind its title.
 fn width(rows: &Rows, n: usize) -> usize {
     let cells = rows.rows.iter().map(|row| row[n].text.chars().count());
     let width = cells.chain([rows.columns[n].title.chars().count() + 1]).max().unwrap_or(1);
@@ -180,8 +180,8 @@ fn width(rows: &Rows, n: usize) -> usize {
     if rows.columns[n].is_number { width } else { width.min(32) }
 }
 
-/// The columns that fit: the first, the one that is sorted by, and of the others as many as there is
-/// room for. A figure whose begin is cut off would be another one.
+/// Returns the columns that fit: the first, the one sorted by, and as many others as there is room
+/// for. Columns are never cut, since a figure without its first digits would mislead.
 fn fitting(rows: &Rows, sorted: usize, room: usize) -> Vec<usize> {
     let gap = 2;
     let needed = |n: usize| width(rows, n) + gap;
@@ -226,7 +226,7 @@ fn draw_gone(frame: &mut Frame<'_>, area: Rect, text: &'static str) {
     frame.render_widget(Paragraph::new(text).style(DIM).alignment(Alignment::Center), area);
 }
 
-/// A line of what is known.
+/// Returns a line with a name and a value.
 fn fact(name: &str, value: String) -> Line<'static> {
     Line::from(vec![Span::styled(format!("{name:<16}"), DIM), Span::raw(value)])
 }
@@ -286,7 +286,7 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
     ]
 }
 
-/// A bar of so many eighths of a character.
+/// Returns a bar with a length in eighths of a character.
 fn bar(eighths: usize) -> String {
     let mut bar = "█".repeat(eighths / 8);
     if let Some(rest) = (eighths % 8).checked_sub(1) {
@@ -295,7 +295,7 @@ fn bar(eighths: usize) -> String {
     bar
 }
 
-/// Bars of the latency and of each stage, side by side.
+/// Returns the bars of the latency and of each stage, side by side.
 fn histograms(stages: &Stages) -> Vec<Line<'static>> {
     let columns =
         [&stages.latency, &stages.scheduler, &stages.device, &stages.reply].map(|column| {

@@ -37,7 +37,7 @@ fn draw_both(
     frame.render_widget(Paragraph::new(list), inner);
 }
 
-/// A tenant's tokens in the last second.
+/// Returns a tenant's tokens in the last second.
 pub(super) fn tokens_of(tenant: &admin::TenantStatus) -> String {
     let measured = &tenant.measured;
     format!(
@@ -175,7 +175,7 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     draw_both(frame, area, facts, "what its busy time goes into", shares(flow));
 }
 
-/// A bar for each part of a worker's time.
+/// Returns a bar for each part of a worker's time.
 fn shares(flow: &FlowOfWorker) -> Vec<Line<'static>> {
     let line = |(what, share): (&str, f64)| {
         let eighths = (share / 100.0 * (2 * BAR * 8) as f64).ceil() as usize;
