@@ -163,11 +163,11 @@ enum Key {
 /// A function that restricts new connections to the workers whose bits are set.
 pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
 
-/// The state of all workers.
+/// The present state of all workers.
 struct WorkerTable {
     states: Vec<WorkerState>,
     busy: Vec<f64>,
-    /// The workers' counters of busy microseconds at the last look, and the time of that look.
+    /// The workers' counters of busy microseconds at the last check, and the time of that check.
     looked: (Vec<u32>, Instant),
     /// Time at which the last connections of a retiring worker end.
     drain_at: Vec<Option<Instant>>,
@@ -244,7 +244,7 @@ impl WorkerCommands {
         self.table.lock().expect("no holder of this lock panics")
     }
 
-    /// Processes a worker's report; returns a report for which no command waits.
+    /// Processes a worker's report; returns the report if no command waits for it.
     pub(crate) fn hear(&self, report: Report) -> Option<Report> {
         let key = match &report {
             Report::Moved { worker, conn, .. } => Key::Moved(*worker, *conn),
@@ -416,16 +416,16 @@ impl WorkerCommands {
         Err(CommandRefused::NoAnswer)
     }
 
-    /// Returns a connection with the name of its tenant.
+    /// Returns the listed form of a connection, with the name of its tenant.
     fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
         let registry = self.tenants.registry();
         let entry = listed.tenant.and_then(|tenant| registry.tenants.get(tenant));
         ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
     }
 
-    /// Looks at the workers, once in a while: how busy they were, which have moved all connections
-    /// away, and whether there are too few or too many. `strain` is the highest latency of a tenant
-    /// relative to its bound.
+    /// Checks the workers periodically: how busy they were, which of them have moved all
+    /// connections away, and whether there are too few or too many. `strain` is the highest latency
+    /// of a tenant relative to its bound.
     pub(crate) fn look(&self, now: Instant, strain: f64) {
         let mut table = self.table();
         let (before, at) = std::mem::replace(&mut table.looked, (Vec::new(), now));
@@ -486,7 +486,7 @@ impl WorkerCommands {
         WorkerLoad { worker, busy: table.busy[worker], connections }
     }
 
-    /// Moves connections to another worker. A lost message is repeated at the next look, or not at
+    /// Moves connections to another worker. A lost message is repeated at the next check, or not at
     /// all.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);

@@ -37,15 +37,15 @@ const REPORTS_MAX: usize = 1024;
 /// Period at which leaving tenants, and messages that found no room, are checked again.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The kernel's account of a worker's thread: the total time for which the thread was ready to run
-/// and did not. `None` if the kernel has no account.
+/// The kernel's account of a worker's thread: returns the total time for which the thread waited
+/// for a processor, or `None` if the kernel has no account.
 pub type Account = Box<dyn FnMut() -> Option<Duration> + Send>;
 
-/// A function that gives memory back to the system that nobody uses any more.
+/// A function that returns unused memory to the system.
 pub type GiveBack = Box<dyn Fn() + Send>;
 
-/// The machine as the controller knows it: the accounts of the workers' threads, by worker, and how
-/// memory is given back.
+/// The controller's access to the machine: the accounts of the workers' threads, by worker, and the
+/// return of memory.
 #[derive(Default)]
 struct Machine {
     accounts: Vec<(usize, Account)>,
@@ -59,7 +59,7 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// The control plane's end of the workers' mailboxes: answers what they ask, tells them what
+/// The control plane's end of the workers' mailboxes: answers their requests, tells them of
 /// changes, and closes the measurement windows.
 #[derive(Debug)]
 pub struct WorkerController {
@@ -117,7 +117,8 @@ impl WorkerController {
         self.machine.accounts.push((worker, account));
     }
 
-    /// Sets how memory is given back, which is done when many connections have left.
+    /// Sets the function that returns memory to the system, called when many connections have
+    /// closed.
     pub fn set_give_back(&mut self, give_back: GiveBack) {
         self.machine.give_back = Some(give_back);
     }
@@ -188,7 +189,7 @@ impl WorkerController {
         self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
     }
 
-    /// Gives memory back if many connections have left.
+    /// Returns memory to the system if many connections have closed.
     fn save_memory(&mut self, now: Instant) {
         let Some(give_back) = &self.machine.give_back else { return };
         if self.thrift.look(self.commands.connection_count() as u32, now) {
@@ -196,8 +197,7 @@ impl WorkerController {
         }
     }
 
-    /// Does the work that time brings: frees numbers, ends windows, sends notices, ends clients'
-    /// tenants.
+    /// Does the periodic work: frees numbers, ends windows, sends notices, ends clients' tenants.
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();

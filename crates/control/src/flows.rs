@@ -72,12 +72,12 @@ pub struct DeviceFlow {
 pub struct WorkerFlow {
     /// Successful work since the start.
     pub done: Work,
-    /// Number of turns since the start that did something.
+    /// Number of turns since the start that did work.
     pub turns: u64,
     /// Seconds of those turns, with the system call after each.
     pub busy: f64,
-    /// Seconds since the start for which the worker's thread was ready to run and did not; zero where
-    /// the kernel does not count them.
+    /// Seconds since the start for which the worker's thread waited for a processor; zero if the
+    /// kernel does not count them.
     pub waited: f64,
     /// Seconds of the timed turns, by [`Part`].
     pub parts: [f64; Part::ALL.len()],
@@ -107,7 +107,7 @@ pub struct WorkerWindow {
     pub turn_rate: f64,
     /// Share of the window in which the worker was busy, 0 to 1.
     pub busy_share: f64,
-    /// Share of the window for which the worker's thread was ready to run and did not, 0 to 1.
+    /// Share of the window for which the worker's thread waited for a processor, 0 to 1.
     pub waited_share: f64,
     /// Parts of the busy time, each from 0 to 1; all zero if nothing was timed.
     pub shares: [f64; Part::ALL.len()],
@@ -135,7 +135,7 @@ impl Flows {
         }
     }
 
-    /// Adds a device, in a new place or in that of a removed one. Counters of a place go on.
+    /// Adds a device in a new place or in that of a removed one, whose counters continue.
     pub(crate) fn add_device(&mut self, place: usize) {
         match self.devices.get_mut(place) {
             Some((_, flow)) => *flow = DeviceFlow::default(),

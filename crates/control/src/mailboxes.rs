@@ -91,7 +91,7 @@ pub(crate) struct Mailboxes {
 pub(crate) enum Waited {
     /// A message has come.
     Came(Mail),
-    /// The time is over.
+    /// The time has passed without a message.
     Nothing,
     /// All workers are gone.
     Deserted,

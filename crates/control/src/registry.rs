@@ -435,7 +435,7 @@ impl TenantRegistry {
     }
 
     /// Makes many changes, and updates other tenants' rates once. On a device that promised more
-    /// than it delivers, each single change would cost time for all tenants.
+    /// than it delivers, each single change would recompute the rates of all tenants.
     fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut TenantRegistry) -> R) -> R {
         self.devices.begin_row();
         let made = make(self);
@@ -465,8 +465,8 @@ impl TenantRegistry {
         }
     }
 
-    /// Returns `true` if a worker has not yet processed an answer that names the tenant: the worker
-    /// may give a handle.
+    /// Returns `true` if a worker has not yet processed an answer that names the tenant, and so may
+    /// still give a handle.
     pub(crate) fn is_being_told(&self, tenant: TenantId) -> bool {
         // In this order, and before the handles are counted: see `Meter::note_answer`.
         self.meters.answers(tenant) != self.tenants.entry(tenant).answers

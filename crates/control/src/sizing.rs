@@ -93,8 +93,8 @@ pub struct Sizing {
     rests_until: Instant,
     /// Workers that received connections by a shift, and the time until which they give none away.
     keeping: Vec<(usize, Instant)>,
-    /// The last worker that was asked to give connections away, its number of connections, and the
-    /// time until which it is not asked again while it has as many: none of them was suitable.
+    /// The last worker that was told to give connections away, its number of connections, and the
+    /// time until which it is not told again while it has as many: none of them was suitable.
     asked: Option<(usize, usize, Instant)>,
 }
 
@@ -114,7 +114,7 @@ impl Sizing {
         }
     }
 
-    /// Pauses the sizing, since somebody else has taken a step.
+    /// Pauses the sizing, because an operator has taken a step.
     pub fn rest(&mut self, now: Instant, time: Duration) {
         self.rests_until = now + time;
         (self.busy_since, self.idle_since, self.uneven_since) = (None, None, None);

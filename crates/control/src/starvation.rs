@@ -1,7 +1,7 @@
-//! The verdict on the machine: whether workers wait for processors for so long that latencies are
-//! those of the machine.
+//! The check of the machine: whether workers wait for processors for so long that latencies are
+//! those of the machine and not of devices.
 //!
-//! This module deliberately leaves out measuring (`io::ThreadAccount`), and what follows for the
+//! This module deliberately leaves out the measurement (`io::ThreadAccount`), and its effect on the
 //! judgement of devices (`qos::is_starved`).
 
 use std::fmt;
@@ -10,7 +10,7 @@ use qos::WAITS_MAX;
 
 use crate::flows::WorkerFlow;
 
-/// A worker that was ready to run and did not, for too large a part of the last window.
+/// A worker that waited for a processor for too large a part of the last window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Starvation {
     /// Number of the worker.
@@ -20,7 +20,7 @@ pub struct Starvation {
 }
 
 impl Starvation {
-    /// Returns the worker that waited longest, if latencies of the window are not those of the
+    /// Returns the worker that waited longest, if the window's latencies are not those of the
     /// devices.
     pub(crate) fn of(workers: &[WorkerFlow]) -> Option<Starvation> {
         let shares = workers.iter().map(|flow| flow.last.waited_share).enumerate();

@@ -43,7 +43,7 @@ impl Tenants {
         self.registry.lock().expect("no holder of this lock panics")
     }
 
-    /// Returns the time.
+    /// Returns the present time.
     pub fn now(&self) -> Instant {
         (self.clock)()
     }

@@ -1,14 +1,14 @@
-//! When the memory of connections that have left is given back to the system.
+//! The time at which the memory of closed connections is returned to the system.
 //!
-//! The allocator keeps what a flood of connections has used, in case of another. Giving memory back
-//! holds the allocator's locks for some milliseconds, so this happens only when many connections have
-//! left, no more leave or come, and seldom.
+//! The allocator keeps memory for reuse. Returning it holds the allocator's locks for some
+//! milliseconds, so it happens only when many connections have closed, their number is stable, and
+//! not often.
 
 use std::time::Duration;
 
 use contract::Instant;
 
-/// The number of connections that have to leave.
+/// The number of connections that must have closed.
 const LEFT_MIN: u32 = 256;
 
 /// The shortest time between two times.
@@ -17,14 +17,15 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// The numbers of connections, from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Thrift {
-    /// The most since memory was given back, and the number at the last look.
+    /// The largest number since memory was last returned, and the number at the last check.
     most: u32,
     last: u32,
     given_at: Option<Instant>,
 }
 
 impl Thrift {
-    /// Takes the present number of connections. Returns `true` if memory is to be given back.
+    /// Takes the present number of connections. Returns `true` if memory should be returned to the
+    /// system.
     pub(crate) fn look(&mut self, connections: u32, now: Instant) -> bool {
         self.most = self.most.max(connections);
         let is_calm = std::mem::replace(&mut self.last, connections) == connections;

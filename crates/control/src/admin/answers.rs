@@ -1,4 +1,4 @@
-//! Answers to changes that are on their way: a process that ends lets them leave.
+//! Answers to changes that are being sent: a process that ends waits for them.
 
 use std::io;
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use hyper::Method;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The number of changes that are asked for and whose answers have not left.
+/// The number of changes that were requested and whose answers have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     open: Mutex<usize>,
-    /// The number has become zero.
+    /// Notified when the number becomes zero.
     all_left: Condvar,
 }
 
 impl Answers {
-    /// Waits until all answers have left, at most for `limit`.
+    /// Waits until all answers have been sent, at most for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         let open = self.open.lock().expect("no holder panics");
         let waited = self.all_left.wait_timeout_while(open, limit, |open| *open > 0);
@@ -44,12 +44,12 @@ impl Answers {
     }
 }
 
-/// A connection's answer to a change: at most one is open.
+/// A connection's answer to a change; at most one is open.
 #[derive(Debug)]
 pub(super) struct Answer {
     of: Arc<Answers>,
     is_open: AtomicBool,
-    /// The answer is known, and leaves with the next flush.
+    /// `true` if the answer is known, and will be sent with the next flush.
     is_known: AtomicBool,
 }
 
@@ -58,20 +58,20 @@ impl Answer {
         Arc::new(Answer { of, is_open: AtomicBool::new(false), is_known: AtomicBool::new(false) })
     }
 
-    /// Notes a request. Only changes count: a document may be followed for as long as its reader
-    /// likes.
+    /// Notes a request. Only changes count, since a followed document may last as long as its
+    /// reader likes.
     pub(super) fn open(&self, method: &Method) {
         if !method.is_safe() && !self.is_open.swap(true, Ordering::AcqRel) {
             self.of.add();
         }
     }
 
-    /// Notes that the request has got its answer.
+    /// Notes that the request's answer is known.
     pub(super) fn know(&self) {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// Notes that what is known has left.
+    /// Notes that the known answer was sent.
     fn leave(&self) {
         if self.is_known.swap(false, Ordering::AcqRel) {
             self.close();
@@ -85,7 +85,7 @@ impl Answer {
     }
 }
 
-/// A stream that notes when its answer has left. Its end closes the answer in any case.
+/// A stream that notes when its answer was sent. Its end closes the answer in any case.
 pub(super) struct Noted<S> {
     stream: S,
     answer: Arc<Answer>,
@@ -96,7 +96,7 @@ impl<S> Noted<S> {
         Noted { stream, answer }
     }
 
-    /// Returns the answer that it notes.
+    /// Returns the answer that the stream notes.
     pub(super) fn answer(&self) -> Arc<Answer> {
         self.answer.clone()
     }

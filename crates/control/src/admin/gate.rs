@@ -135,8 +135,8 @@ impl Guard {
         self.failures.lock().expect("no holder panics").add(address, self.now());
     }
 
-    /// Answers a request without a valid token. The request keeps its connection's place until
-    /// then, though its peer may not wait.
+    /// Answers a request without a valid token. Until then the request keeps its connection's
+    /// place, even if its peer does not wait.
     async fn refuse(&self, _request: Request, address: IpAddr, has_guessed: bool) -> Response {
         let wait = self.wait(address).filter(|_| has_guessed);
         if has_guessed {
@@ -204,7 +204,8 @@ pub(super) async fn by_token(
     next.run(request).await
 }
 
-/// Marks a response as the last one of its connection, so that strangers hold none.
+/// Marks a response as the last one of its connection, so that unauthenticated peers hold no
+/// connections.
 pub(super) fn last(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

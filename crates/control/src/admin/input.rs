@@ -1,5 +1,5 @@
-//! The input of an operation beside the name in its path: nothing, a query, or a body. Errors of
-//! inputs are JSON, like all other errors.
+//! The input of an operation in addition to the name in its path: nothing, a query, or a body.
+//! Errors of inputs are JSON, like all other errors.
 
 use axum::Json;
 use axum::body::Bytes;

@@ -102,7 +102,8 @@ pub(super) struct Operation {
     pub(super) failures: Vec<Meaning>,
     /// The handler; `None` if another router has it.
     pub(super) handler: Option<MethodRouter<Api>>,
-    /// `true` if the operation places data, which is lost if the server keeps no changes.
+    /// `true` if the operation places data, which would be lost if the server does not store
+    /// changes.
     places_data: bool,
     body_bytes_max: Option<usize>,
 }
@@ -152,7 +153,7 @@ impl Operation {
         Operation { body_bytes_max: Some(max), ..self }
     }
 
-    /// Makes the answer warn if the server keeps no changes.
+    /// Makes the answer warn if the server does not store changes.
     pub(super) fn places_data(self) -> Operation {
         Operation { places_data: true, ..self }
     }

@@ -15,7 +15,7 @@ const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct AddressSlots(Mutex<Vec<IpAddr>>);
 
-/// A connection's place, which it keeps until its end.
+/// A connection's place in the count, kept until its end.
 pub(super) struct AddressSlot {
     of: Arc<AddressSlots>,
     address: IpAddr,
@@ -42,8 +42,8 @@ impl Drop for AddressSlot {
     }
 }
 
-/// The resources that a connection holds until it and its requests have ended. So a peer that hangs
-/// up cannot try again sooner.
+/// The resources that a connection holds until it and its requests have ended, so that a peer
+/// cannot get more of them by hanging up and connecting again.
 #[derive(Clone)]
 pub(super) struct Seat {
     _held: Arc<(OwnedSemaphorePermit, Option<AddressSlot>)>,

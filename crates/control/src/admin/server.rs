@@ -72,8 +72,8 @@ impl Running {
         self.is_held.send_replace(is_held);
     }
 
-    /// Waits until the answers to all changes that were asked for have left, at most for `limit`.
-    /// For a process that ends.
+    /// Waits until the answers to all requested changes have been sent, at most for `limit`. For a
+    /// process that ends.
     pub fn await_answers(&self, limit: Duration) {
         self.answers.wait(limit);
     }
@@ -265,7 +265,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     serve_noted(stream, answer, router, caller, seat).await;
 }
 
-/// Serves one connection, whose end or whatever carries it notes when `answer` has left.
+/// Serves one connection. Its end, or the stream that carries it, notes when `answer` was sent.
 async fn serve_noted(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Arc<Answer>,

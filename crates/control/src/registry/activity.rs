@@ -40,7 +40,7 @@ impl Activity {
         self.flows.add_device(place);
     }
 
-    /// Adds what a tenant of this class did between two readings.
+    /// Adds the activity of a tenant of this class between two readings.
     pub(super) fn count(&mut self, class: Class, between: &Reading) {
         self.classes[class_index(class)].add(&between.into());
     }

@@ -1,4 +1,4 @@
-//! A device that tenants share: its setup, its registry, and what the log was told of its drift.
+//! A device that tenants share: its setup, its registry, and the last log message about its drift.
 
 use std::time::Duration;
 
@@ -232,7 +232,7 @@ impl DeviceEntry {
         true
     }
 
-    /// Logs the begin and the end of a device's drift from its model.
+    /// Logs the beginning and the end of a device's drift from its model.
     fn tell_drift(&mut self, now: Instant) {
         let Some(drift) = self.registry.drift() else { return };
         let kind = Kind::of(drift);

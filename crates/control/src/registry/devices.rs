@@ -19,7 +19,8 @@ use crate::info::{DeviceInfo, Refusal};
 #[derive(Debug)]
 pub struct Devices {
     all: Vec<DeviceEntry>,
-    /// The usage of devices whose place another one got, by tenant's number; empty without any.
+    /// The usage of removed devices whose place was reused, by tenant's number; empty if there are
+    /// none.
     past: Vec<Usage>,
     tenants_max: usize,
     observed_at: Instant,
@@ -128,8 +129,8 @@ impl Devices {
         AnyScheduler::Tokens(self.all[place].registry.scheduler(worker, limits))
     }
 
-    /// Returns the token totals of a device's registry, and the nano-units that its tenants and its
-    /// bucket hold. Together with the totals of its schedulers, they add up.
+    /// Returns the token totals of a device's registry, and the nano-units in its tenants' balances
+    /// and its bucket. Together with the totals of its schedulers they balance.
     pub fn tokens(&self, place: usize) -> (Totals, i128) {
         let registry = &self.all[place].registry;
         (registry.totals(), registry.shared().held())
@@ -182,7 +183,7 @@ impl Devices {
         }
     }
 
-    /// Forgets a tenant that has left. Returns `true` once no device knows it.
+    /// Forgets a tenant that has left. Returns `true` once no device knows the tenant.
     pub(super) fn forget(&mut self, tenant: TenantId, now: Instant) -> bool {
         // A number that is already free on one device stays bound by its entry.
         self.all
@@ -249,9 +250,8 @@ impl Devices {
         now.since(self.observed_at) >= Duration::from_nanos(CORRECTION_NANOS)
     }
 
-    /// Observes all devices. `waited` is the time since the last call for which the worker that
-    /// waited most was ready to run and did not. Returns the places of the devices whose prices have
-    /// changed.
+    /// Observes all devices. `waited` is the longest time since the last call for which a worker
+    /// waited for a processor. Returns the places of the devices whose prices have changed.
     pub(super) fn observe(&mut self, waited: Duration, now: Instant) -> Vec<usize> {
         self.observed_at = now;
         let there = self.all.iter_mut().enumerate().filter(|(_, device)| !device.is_gone);
@@ -266,7 +266,7 @@ impl Devices {
     }
 }
 
-/// Adds up what a tenant did in two places.
+/// Adds a tenant's usage at two devices.
 fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         spent: one.spent + other.spent,

@@ -1,19 +1,18 @@
-//! The time for which workers were ready to run and did not, from look to look.
+//! The time for which workers waited for processors, between readings.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::Meters;
 
-/// The waits of each worker that were seen so far.
+/// The wait of each worker at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     seen: Vec<Duration>,
 }
 
 impl Waits {
-    /// Returns the time since the last look for which the worker that waited most was ready to run
-    /// and did not.
+    /// Returns the longest time since the last reading for which a worker waited for a processor.
     pub(super) fn look(&mut self, meters: &[Arc<Meters>]) -> Duration {
         let now: Vec<Duration> = meters.iter().map(|meters| meters.worker.waited()).collect();
         let before = self.seen.iter().copied().chain(std::iter::repeat(Duration::ZERO));
