@@ -14,23 +14,23 @@ pub struct Address {
     pub place: ServerEndpoint,
     /// The protocol's version.
     pub version: Version,
-    /// Certificates that are trusted, if the connection is over TLS.
+    /// The trusted certificates of a TLS connection; `None` without TLS.
     pub trust: Option<Trust>,
 }
 
-/// The certificates that are trusted for a connection over TLS.
+/// The certificates that are trusted for a TLS connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The file with the authorities' certificates; `None`: those of the machine.
+    /// The file with the authorities' certificates; `None` for the machine's own.
     pub authorities: Option<String>,
     /// The fingerprint of the one certificate that is trusted.
     pub fingerprint: Option<String>,
-    /// The name in the certificate, where it is not the host's.
+    /// The name in the certificate, if it differs from the host's.
     pub name: Option<String>,
 }
 
 impl Address {
-    /// Returns the name that the server's certificate is to have.
+    /// Returns the name that the server's certificate must have.
     pub fn certified_name(&self) -> &str {
         let host = match &self.place {
             ServerEndpoint::Network(host) => host.rsplit_once(':').map_or("", |(name, _)| name),
@@ -70,7 +70,7 @@ pub enum AddressError {
     Port,
     /// The path is missing.
     Path,
-    /// The text after `?` is not understood.
+    /// The text after `?` is not a known option.
     Query(String),
 }
 

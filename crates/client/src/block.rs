@@ -1,5 +1,5 @@
-//! Requests of a block device of the operating system, as commands for a server, and the server's
-//! statuses as the errors that a block device has.
+//! Requests of an operating system's block device as commands for a server, and the server's
+//! statuses as errors of a block device.
 //!
 //! This module knows neither the operating system nor the place of a request's data.
 
@@ -41,7 +41,7 @@ pub struct BlockRequest {
 /// The reason that a block device's request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// The server, or the way to it, failed.
+    /// The server, or the connection to it, failed.
     Io,
     /// There is no space left.
     NoSpace,
@@ -116,10 +116,11 @@ pub const fn block_error(status: Status) -> Option<BlockError> {
     })
 }
 
-/// Returns `true` if a request that ended with `status` is to be made again, `waited` after it came.
-/// The server was busy or going down; or it went down so often meanwhile that the initiator has given
-/// the request up, though the server `is_reached`. Repeating is safe: nothing of an earlier connection
-/// is at the device once the server has answered the hello of a later one (docs/adr/0003-fences.md).
+/// Returns `true` if a request that ended with `status`, `waited` after its arrival, must be sent
+/// again: the server was busy or stopping, or it stopped so often that the initiator gave the
+/// request up although the server `is_reached`. Repeating is safe: when the server has answered the
+/// hello of a later connection, no request of an earlier one is at the device
+/// (docs/adr/0003-fences.md).
 pub fn is_repeated(
     status: Status,
     is_reached: bool,
@@ -149,8 +150,8 @@ pub struct BlockForm {
 }
 
 impl BlockForm {
-    /// Returns the form of a device over the namespace, which `read_only` makes read-only also for who
-    /// may write.
+    /// Returns the form of a device over the namespace. `read_only` makes it read-only even if the
+    /// client may write.
     ///
     /// # Errors
     /// [`Status::Denied`] if the client may not read.

@@ -1,5 +1,5 @@
-//! Acknowledged changes that no flush has made durable yet, and the loss of them with the machine of
-//! the server.
+//! Acknowledged changes that no flush has made durable yet, and their loss with the server's
+//! machine.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ struct Ledger {
     changed: u64,
     /// The number of the first span that no flush covers.
     covered: u64,
-    /// `true` if changes were lost and no flush has told it.
+    /// `true` if changes were lost and no flush has reported it yet.
     is_lost: bool,
 }
 
@@ -49,14 +49,14 @@ impl Durability {
         }
     }
 
-    /// Returns the storage epoch of the server if no loss is left to be told; what a successor of this
-    /// client has to know.
+    /// Returns the storage epoch of the server if no loss remains to be reported, for a successor
+    /// of this client.
     pub fn settled_epoch(&self) -> Option<u32> {
         let ledger = self.ledger();
         (ledger.epoch != 0 && !ledger.is_lost).then_some(ledger.epoch)
     }
 
-    /// Takes note of the epoch that a server gives with the answer to a hello; zero for none.
+    /// Notes the epoch that a server reports in the answer to a hello; zero for none.
     pub(crate) fn meet(&self, epoch: u32) {
         let mut ledger = self.ledger();
         if epoch == 0 || epoch == ledger.epoch {
@@ -67,8 +67,8 @@ impl Durability {
         self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    /// Takes note of a change that the server has acknowledged in this epoch. Takes the lock for the
-    /// first change of a span only.
+    /// Notes a change that the server has acknowledged in this epoch. Only the first change of a
+    /// span takes the lock.
     pub(crate) fn change(&self, epoch: u32) {
         let changed = self.span.load(Ordering::Relaxed) + 1;
         let is_known = self.changed.load(Ordering::Relaxed) >= changed;
@@ -82,7 +82,7 @@ impl Durability {
         ledger.is_lost |= epoch != 0 && epoch != ledger.epoch;
     }
 
-    /// Returns the span that a flush ends which is sent now.
+    /// Returns the span that ends with a flush sent now.
     pub(crate) fn begin_flush(&self) -> u64 {
         self.span.fetch_add(1, Ordering::Relaxed)
     }

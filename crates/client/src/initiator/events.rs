@@ -166,7 +166,7 @@ impl<T: Dial> Initiator<T> {
         self.body_came(link, bytes.len(), end);
     }
 
-    /// Counts `bytes` more in the buffer of the read whose data is arriving.
+    /// Counts `bytes` more bytes in the buffer of the read whose data is arriving.
     fn body_came(&mut self, link: usize, bytes: usize, end: Option<Status>) {
         let arriving = &mut self.links[link].arriving;
         let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");

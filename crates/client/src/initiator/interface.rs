@@ -127,7 +127,7 @@ impl Loss {
     }
 }
 
-/// Returns what to do about a connection over TLS that did not come about.
+/// Returns advice for a TLS connection that could not be opened.
 const fn advice(why: Insecurity) -> Option<&'static str> {
     match why {
         // Not where a handshake was broken off: whoever is on the way can do that.

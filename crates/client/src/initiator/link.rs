@@ -49,7 +49,7 @@ pub(super) struct Link {
     pub(super) filling: Option<Slot>,
     /// `true` once the server has announced that it stops: nothing more is sent on this connection.
     pub(super) draining: bool,
-    /// Time at which the server last said something, or last came to owe an answer.
+    /// Time at which the server last sent anything, or at which it first owed an answer after that.
     pub(super) heard: Instant,
     /// Number of failed attempts in a row.
     pub(super) failures: u32,

@@ -11,7 +11,7 @@ use super::link::LinkState;
 const NAMES_MAX: usize = 1 << 17;
 
 impl<T: Dial> Initiator<T> {
-    /// Handles the due deadlines of each link, and sets the next alarm.
+    /// Handles the deadlines of each link that are due, and sets the next alarm.
     pub(super) fn tend(&mut self, now: Instant) {
         for link in 0..self.links.len() {
             let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -54,7 +54,7 @@ impl<T: Dial> Initiator<T> {
         owner.state = LinkState::Dialling { conn, until: now + self.options.silence_max };
     }
 
-    /// Opens the connection for requests.
+    /// Opens the connection for requests, after the handshake.
     pub(super) fn come_up(
         &mut self,
         now: Instant,

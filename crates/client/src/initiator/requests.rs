@@ -16,7 +16,7 @@ use super::interface::{Done, Options, Report, Ticket, Version};
 /// Maximum number of reports that wait to be read; further reports are dropped.
 const REPORTS_MAX: usize = 4096;
 
-/// The requests in flight, and what is to be told about them.
+/// The requests in flight, and the reports about them.
 #[derive(Debug)]
 pub(super) struct Requests {
     flights: SlotTable<Flight>,
@@ -65,7 +65,7 @@ pub(super) struct Flight {
     /// Position in the order of submission.
     order: u64,
     pub(super) work: Work,
-    /// `true` if the request was sent on the current connection.
+    /// `true` if the request was sent on the present connection.
     sent: bool,
     /// Number of times the request was sent on earlier connections.
     reissues: u8,
@@ -83,7 +83,7 @@ impl Flight {
         self.lent.is_some()
     }
 
-    /// Returns what the submitter is told of a request whose last copy ended with this status.
+    /// Returns the final status of a request whose last copy ended with this status.
     fn outcome(&self, status: Status) -> Status {
         match self.work {
             Work::Data { command, .. } if self.reissues > 0 && command.kind() == Kind::Write => {
@@ -373,7 +373,7 @@ impl Requests {
         flight.sent.then_some(flight.link)
     }
 
-    /// Takes note of the change, if the server has acknowledged one.
+    /// Notes a change of data, if the server has acknowledged one.
     fn note_change(&mut self, slot: Slot, status: Status) {
         let flight = self.flights.get(slot);
         let is_open = flight.work.place().is_some_and(|(command, _)| is_open_change(command));
@@ -382,7 +382,7 @@ impl Requests {
         }
     }
 
-    /// Takes note of the storage epoch of a link's new connection.
+    /// Notes the storage epoch of a link's new connection.
     pub(super) fn meet(&mut self, link: usize, storage_epoch: u32) {
         self.queues[link].storage_epoch = storage_epoch;
         self.durability.meet(storage_epoch);

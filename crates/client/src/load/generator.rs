@@ -78,7 +78,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of failures kept for display.
 const FAILURES_KEPT: usize = 8;
 
-/// Sends requests on a [`Path`] and measures them.
+/// A load generator: sends requests on a [`Path`] and measures them.
 #[derive(Debug)]
 pub struct Generator<P> {
     path: P,

@@ -39,7 +39,7 @@ pub enum NvmeAddressError {
     Port,
     /// The qualified name is missing.
     Name,
-    /// The contained option after `?` is not understood.
+    /// The contained text after `?` is not a known option.
     Query(String),
 }
 

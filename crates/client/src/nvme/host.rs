@@ -30,7 +30,7 @@ const REPORTS_MAX: usize = 64;
 /// Maximum number of doublings of the pause between two attempts.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// The state of the host. The cycle is: Resting → Rising → Up → Falling → Resting.
+/// The state of the host, in a cycle: Resting → Rising → Up → Falling → Resting.
 #[derive(Debug)]
 enum HostPhase {
     /// No connections. The clock ends this state.
@@ -44,7 +44,7 @@ enum HostPhase {
     Falling { why: HostLoss },
 }
 
-/// Keeps a controller of a server, and requests in flight on its queues.
+/// A host: keeps a controller of a server, and requests in flight on its queues.
 #[derive(Debug)]
 pub struct Host<T> {
     transport: T,
@@ -55,7 +55,7 @@ pub struct Host<T> {
     lines: Vec<QueueConnection>,
     /// The generation and the line of each connection, by the transport's index of the connection.
     names: Vec<Option<(u32, usize)>>,
-    /// Time at which the server last said anything.
+    /// Time at which the server last sent anything.
     heard: Instant,
     /// Number of failed attempts in a row, and of all attempts.
     failures: u32,
@@ -329,8 +329,8 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// Takes back a payload from the transport. Without a line, its connection had ended when it
-    /// was sent.
+    /// Takes back a payload from the transport. If no line has it, its connection had ended before
+    /// it was sent.
     fn take_back(&mut self, line: Option<usize>, buf: Buf) {
         let key = address(&buf);
         let line = line.or_else(|| self.lines.iter().position(|line| line.lent_at(key).is_some()));
@@ -389,7 +389,7 @@ impl<T: Dial> Host<T> {
         self.report(HostReport::Lost(why));
     }
 
-    /// Handles the due deadlines.
+    /// Handles the deadlines that are due.
     fn tend(&mut self, now: Instant) {
         let silent = HostLoss::Connection(Loss::Silent);
         match self.phase {
