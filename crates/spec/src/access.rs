@@ -49,7 +49,7 @@ pub enum Clients<'a> {
 }
 
 impl AccessRule {
-    /// Returns the rule that holds if none is configured: everybody may do everything.
+    /// Returns the rule that applies if none is configured: everybody may do everything.
     pub fn of_all() -> AccessRule {
         AccessRule {
             from: Some("anyone".to_owned()),

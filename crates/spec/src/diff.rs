@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The new values of changed objects by key; `None` for an object that is gone.
 pub type Changed<K, T> = BTreeMap<K, Option<T>>;
 
-/// Returns what turns the list `old` into `new`: the new value of each object that is new or
-/// differs, and `None` for each object that is gone. `key` returns the key of an object, which no
-/// two objects of one list share.
+/// Returns the changes from the list `old` to the list `new`: the new value of each object that is
+/// new or differs, and `None` for each removed object. `key` returns the key of an object, which is
+/// unique within a list.
 pub fn diff<K: Ord, T: Clone + PartialEq>(
     old: &[T],
     new: &[T],
@@ -25,8 +25,8 @@ pub fn diff<K: Ord, T: Clone + PartialEq>(
     changed
 }
 
-/// Returns the list with these changes made: changed objects keep their position, new ones follow
-/// in the order of their keys.
+/// Returns the list with these changes applied: changed objects keep their position, new ones
+/// follow in the order of their keys.
 pub fn over<K: Ord, T: Clone>(
     list: Vec<T>,
     changed: &Changed<K, T>,

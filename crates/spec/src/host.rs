@@ -44,7 +44,8 @@ impl Host {
         Host { nqn, key: None, controller_key: None, tenant: None, nth: Nth::default() }
     }
 
-    /// Returns the host with what is `Some`: an empty text removes a key or the tenant.
+    /// Returns the host with the changes of another one: fields that are `Some` are replaced, and
+    /// an empty text removes a key or the tenant.
     #[must_use]
     pub fn with(
         self,

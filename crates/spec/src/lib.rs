@@ -1,13 +1,13 @@
-//! The specification of a server: what an operator asks it to be, as one struct for each noun.
+//! The specification of a server: what an operator asks for, as one struct for each kind of object.
 //!
 //! A [`Tenant`], [`Device`], [`Namespace`], [`Subsystem`], [`Host`], [`Listener`], [`AccessRule`]
-//! and [`Limits`] are written as the entries of a configuration file and of the state file, and
-//! everything that derives from a specification takes these structs. [`diff`](fn@diff) compares two lists of
-//! such objects, and [`over`] makes the difference; a start, a reload, a live change and a hand-over
-//! all use both.
+//! and [`Limits`] are the entries of a configuration file and of the state file, and all code that
+//! works on specifications uses these structs. [`diff`](fn@diff) computes the difference of two
+//! lists of such objects, and [`over`] applies it; a start, a reload, a live change and a hand-over
+//! use both.
 //!
-//! This crate deliberately leaves out files, sockets and the state of a running server: it is
-//! arithmetic on values.
+//! This crate deliberately leaves out files, sockets and the state of a running server: it only
+//! computes with values.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! `[[tenant]]`: those to whom requests are charged, with their promises.
+//! `[[tenant]]`: tenants, to whom requests are charged, with their promises.
 
 use contract::{Promise, Share, Slo};
 use schemars::JsonSchema;

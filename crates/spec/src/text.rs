@@ -47,9 +47,8 @@ pub(crate) fn offset_in_blocks(text: &str) -> Result<u64, String> {
 /// The beginning of the names that contain the UUID of a host or a subsystem.
 const NQN_OF_UUID: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
-/// Checks a qualified name that a person has written. A name that is another one than the host's
-/// locks the host out, so what can only be a slip is refused: a UUID that is none, blanks, and the
-/// dots of an example.
+/// Checks a qualified name that a person has written. A wrong name locks the host out, so obvious
+/// slips are refused: an invalid UUID, blanks, and the dots of an example.
 ///
 /// # Errors
 /// Fails with the name, and with what was expected.
