@@ -45,7 +45,7 @@ pub struct Options {
     pub in_flight_max: u32,
     /// Time in nanoseconds that requests wait for an unreachable server.
     pub outage_ns: i64,
-    /// Time in nanoseconds that a wait looks before it sleeps; negative for none.
+    /// Time in nanoseconds for which a wait polls before it sleeps; negative for none.
     pub spin_ns: i64,
     /// The tenant of the connections, or null.
     pub tenant: *const c_char,

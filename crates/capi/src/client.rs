@@ -17,7 +17,7 @@ use crate::queue::promised;
 /// Size of a block in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// A client, as C holds it.
+/// A client behind a C handle.
 #[derive(Debug)]
 pub struct Client {
     process: Process,
@@ -25,7 +25,7 @@ pub struct Client {
     inner: blocking::Client,
 }
 
-/// Calls `f` with the client, if it is this process's and alive.
+/// Calls `f` with the client, if the client is alive and belongs to this process.
 ///
 /// # Safety
 /// The handle is null, or came from `nf_client_open` and was not closed.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn nf_write_zeroes(client: *mut Client, offset: u64, bytes
     unsafe { on(client, zero) }
 }
 
-/// Compares and writes.
+/// Compares a range with the first data, and writes the second if they are equal.
 ///
 /// # Safety
 /// The handle is null or open; `expected` and `desired` are null or have so many bytes.

@@ -84,7 +84,7 @@ thread_local! {
     static LAST: RefCell<Text> = const { RefCell::new(Text::Constant(c"nothing has failed")) };
 }
 
-/// Returns what C is told of a result, and keeps the text of a failure.
+/// Returns the C result of a call, and keeps the text of a failure.
 pub(crate) fn told(result: Result<c_int, Failure>) -> c_int {
     match result {
         Ok(value) => value,

@@ -48,7 +48,7 @@ impl Process {
     }
 }
 
-/// Fails in other threads than `owner`.
+/// Fails if the calling thread is not `owner`.
 pub(crate) fn check_thread(owner: ThreadId) -> Result<(), Failure> {
     const FOREIGN: Failure =
         Failure::new(libc::EPERM, c"the queue belongs to the thread that opened it");
@@ -59,7 +59,7 @@ pub(crate) fn check_thread(owner: ThreadId) -> Result<(), Failure> {
 pub(crate) const DEAD: Failure =
     Failure::new(libc::ENOTRECOVERABLE, c"the library has failed in this handle: close it");
 
-/// Calls `f`. A panic ends here, and `bury` marks the handle as dead.
+/// Calls `f`. If `f` panics, `bury` marks the handle as dead.
 pub(crate) fn caught(
     f: impl FnOnce() -> Result<c_int, Failure>,
     bury: impl FnOnce(),
@@ -71,7 +71,7 @@ pub(crate) fn caught(
     })
 }
 
-/// Returns what a pointer of the caller leads to.
+/// Returns the value behind a pointer of the caller.
 ///
 /// # Safety
 /// The pointer is null, or leads to a `T` that lives and that nobody changes during `'a`.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Failure> 
     unsafe { pointer.as_ref() }.ok_or(Failure::invalid(c"a pointer is NULL"))
 }
 
-/// Returns the place that a pointer of the caller leads to.
+/// Returns the memory behind a pointer of the caller, to write to.
 ///
 /// # Safety
 /// The pointer is null, or leads to a place for a `T` that nobody else uses during `'a`.

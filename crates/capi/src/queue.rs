@@ -31,7 +31,7 @@ const NOTICES_MAX: usize = 16;
 /// The longest sleep of a wait for an answer.
 const NAP: Duration = Duration::from_secs(1);
 
-/// A queue, as C holds it.
+/// A queue behind a C handle.
 #[derive(Debug)]
 pub struct Queue {
     process: Process,
@@ -122,7 +122,7 @@ impl Inner {
     }
 }
 
-/// Returns what C is told of the answer to a request about a tenant.
+/// Returns the C form of the answer to a request about a tenant.
 pub(crate) fn promised(
     outcome: Result<Registered, Error>,
     promise: Option<&mut Promise>,
@@ -168,7 +168,7 @@ fn command_of(op: &Op) -> Result<Command, Failure> {
     }
 }
 
-/// Calls `f` with the queue, if it is this process's and this thread's, and alive.
+/// Calls `f` with the queue, if the queue is alive and belongs to this process and this thread.
 ///
 /// # Safety
 /// The handle is null, or came from `nf_open` and was not closed.
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn nf_poll(
     unsafe { on(queue, poll) }
 }
 
-/// Ends the wait of `nf_poll`.
+/// Wakes a thread that waits in `nf_poll`.
 ///
 /// # Safety
 /// The handle is null or open.
