@@ -25,7 +25,7 @@ pub struct Buf {
     class: u32,
 }
 
-/// The holder of a buffer that nobody is charged for.
+/// The holder of a buffer that is charged to no tenant.
 const NOBODY: u32 = u32::MAX;
 
 impl Buf {
@@ -56,7 +56,7 @@ impl Buf {
         self.holder = holder.0;
     }
 
-    /// Returns the tenant that was charged for the buffer, which nobody is from now on.
+    /// Returns the tenant that was charged for the buffer, and clears the charge.
     #[inline]
     pub fn take_holder(&mut self) -> Option<TenantId> {
         let holder = core::mem::replace(&mut self.holder, NOBODY);

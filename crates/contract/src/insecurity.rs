@@ -72,7 +72,7 @@ impl Insecurity {
     }
 }
 
-/// Returns the meaning of an alert for whoever reads the log.
+/// Returns the meaning of a TLS alert, for the log.
 fn alert(number: u8) -> &'static str {
     match number {
         10 => "unexpected message",

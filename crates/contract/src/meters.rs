@@ -115,8 +115,8 @@ impl Meters {
         self.cells.get(tenant.0 as usize)
     }
 
-    /// Worker: returns a namespace's meter like [`namespace`](Meters::namespace), and has readers look
-    /// at it from now on.
+    /// Worker: returns a namespace's meter like [`namespace`](Meters::namespace), and includes it
+    /// in readings from now on.
     pub fn know_namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
         let meter = self.namespace(number)?;
         let end = self.namespaces_end().max(number.0);

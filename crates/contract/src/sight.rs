@@ -1,5 +1,5 @@
-//! Removals of namespaces, and the connections' knowledge of them: a number that is given again
-//! must not reach the new namespace for a client that meant the removed one
+//! Removals of namespaces, and the connections' knowledge of them: after a number is reused,
+//! clients that meant the removed namespace must not reach the new one
 //! (docs/adr/0028-numbers-that-come-again.md).
 
 use alloc::vec::Vec;

@@ -27,7 +27,7 @@ impl Stage {
 /// A count of times for each coarse bucket of [`CoarseBucket`].
 pub type Coarse<T> = [T; COARSE_BUCKETS];
 
-/// Times of reads and of the others, by [`Stage`] and coarse bucket.
+/// Times of reads and of other requests, by [`Stage`] and coarse bucket.
 pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
 
 /// Histograms of times with one worker as their single writer. The counters wrap.

@@ -299,8 +299,8 @@ pub trait Transport: Streams + Migrate {
     /// network.
     fn unsent(&self, conn: ConnId) -> usize;
 
-    /// Counts the frames of `conn` for `account`, those that are queued as well. A connection that
-    /// nobody has charged counts for account 0.
+    /// Charges the frames of `conn` to `account`, including those that are queued. A connection
+    /// without a charge counts for account 0.
     fn charge(&mut self, conn: ConnId, account: TenantId) {
         let _frames_leave_at_once = (conn, account);
     }

@@ -232,7 +232,7 @@ impl NamespaceFlow {
         self.done.requests != [0; 3]
     }
 
-    /// Ends a window with this work.
+    /// Ends a measurement window in which this work was done.
     fn end(&mut self, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
@@ -247,7 +247,7 @@ impl NamespaceFlow {
 }
 
 impl DeviceFlow {
-    /// Ends a window with this work on the device's namespaces.
+    /// Ends a measurement window in which this work was done on the device's namespaces.
     fn end(&mut self, reading: &DeviceReading, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
@@ -265,7 +265,7 @@ impl DeviceFlow {
 }
 
 impl TokenFlow {
-    /// Adds new tokens; returns them per second.
+    /// Adds new tokens, and returns their rate per second.
     fn end(&mut self, new: &Tokens, seconds: f64) -> TokenFlow {
         let Tokens { generated, spent, donated, borrowed, expired } = *new;
         let [generated, spent, donated, borrowed, expired] =
@@ -320,7 +320,7 @@ impl WorkerFlow {
         self.gauges = after.gauges;
     }
 
-    /// Ends a window with this work.
+    /// Ends a measurement window in which this work was done.
     fn end_work(&mut self, new: Work, seconds: f64) {
         self.done.add(&new);
         (self.last.iops, self.last.byte_rates) = new.rates(seconds);

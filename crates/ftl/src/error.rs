@@ -1,4 +1,5 @@
-//! Why a volume cannot be created or opened. Each sentence says what to do; nothing was written.
+//! The reasons for which a volume cannot be created or opened. Each sentence says what to do;
+//! nothing was written.
 
 use core::fmt;
 

@@ -132,7 +132,8 @@ impl Adaptive {
         self.ends = now + INTERVAL;
     }
 
-    /// Follows an interval that completed `bytes`, with a mean of `outstanding` requests.
+    /// Processes an interval in which `bytes` bytes completed, with a mean of `outstanding`
+    /// requests.
     fn step(&mut self, bytes: u64, outstanding: u32) {
         let level = self.level;
         match self.search {

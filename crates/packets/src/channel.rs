@@ -71,7 +71,7 @@ impl Owed {
         }
     }
 
-    /// Returns the kind of the record that is owed.
+    /// Returns the kind of the record that has to be sent.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Owed::Nothing => None,

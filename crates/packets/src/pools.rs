@@ -21,7 +21,7 @@ use crate::sent::{Fate, SentWindow};
 use crate::settings::Settings;
 use crate::slab::{NONE, Slab};
 
-/// Paths that are looked at for an idle sent window.
+/// Maximum number of paths that are searched for an idle sent window.
 const SEARCHED_MAX: u32 = 64;
 
 /// A buffer of received bytes, with the count of its pieces that were not given back.

@@ -56,7 +56,7 @@ impl Opens {
 pub(crate) struct Words {
     /// The association's index.
     pub association: u32,
-    /// Channels with something to say.
+    /// Channels with something to send.
     pub speakers: Queue,
     /// Pieces to be sent again.
     pub lost: Queue,

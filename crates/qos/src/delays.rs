@@ -50,7 +50,7 @@ impl Delays {
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Counts what a worker has submitted.
+    /// Counts the requests that a worker has submitted.
     pub(crate) fn count(&self, worker: usize, reads: u64, writes: u64, spent: u64) {
         let counters = &self.workers[worker];
         let pairs =

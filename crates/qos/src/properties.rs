@@ -105,7 +105,7 @@ fn case() -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
     case_of(prop::collection::vec(1u32..100_000, 0..4))
 }
 
-/// A case in which little is left for best effort, so that what it saves up counts.
+/// Generates a case in which little rate remains for best effort, so that saved tokens matter.
 fn scarce_case() -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
     case_of(Just(vec![400_000]))
 }
@@ -236,9 +236,8 @@ fn decides_alike(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
-    /// While all tenants have demand the scheduler decides what Algorithm 1 decides line by line:
-    /// the same requests in the same order, the same balances to the last nano-unit, the same
-    /// notices.
+    /// Checks that, while all tenants have demand, the scheduler decides like Algorithm 1 line by
+    /// line: equal requests in equal order, equal balances to the last nano-unit, equal notices.
     #[test]
     fn decides_what_the_reference_decides((critical, best_effort, steps) in case()) {
         let at_most = |jump| match jump {
@@ -252,8 +251,8 @@ proptest! {
         decides_alike(&critical, best_effort, &steps, Oracle::LineByLine)?;
     }
 
-    /// The scheduler, which does not visit tenants without demand and serves some the short way,
-    /// decides what the oracle decides that looks at all of them.
+    /// Checks that the scheduler, which does not visit tenants without demand and serves some the
+    /// short way, decides like the oracle, which visits all of them.
     #[test]
     fn decides_what_the_reference_decides_of_idle_tenants(
         (critical, best_effort, steps) in prop_oneof![case(), scarce_case()],
@@ -264,8 +263,8 @@ proptest! {
         decides_alike(&critical, best_effort, &steps, Oracle::Idle)?;
     }
 
-    /// Several workers, tenants on any of them, rounds cut short: nothing is made or lost on the
-    /// way, and balances stay within their bounds.
+    /// Checks that, with several workers, tenants on any of them and rounds cut short, no token is
+    /// created or lost, and balances stay within their bounds.
     #[test]
     fn tokens_are_conserved(
         (critical, best_effort, steps) in case(),
@@ -354,8 +353,8 @@ proptest! {
         }
     }
 
-    /// Several workers, whose clocks are read a little apart, with tenants on any of them: together
-    /// they make no more than the device serves, not by a nano-unit.
+    /// Checks that several workers with slightly different clocks, and tenants on any of them,
+    /// together generate no more than the device serves, to the nano-unit.
     #[test]
     fn no_more_is_made_than_the_device_serves(
         (critical, best_effort, steps) in case(),
@@ -409,7 +408,8 @@ proptest! {
         }
     }
 
-    /// All queued requests are submitted in bounded time once no more arrive, on every worker.
+    /// Checks that all queued requests are submitted in bounded time once no more arrive, on every
+    /// worker.
     #[test]
     fn nobody_starves((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
@@ -441,8 +441,8 @@ proptest! {
         prop_assert!(table.is_empty());
     }
 
-    /// A best-effort tenant keeps no more than its queue costs; a latency-critical one is never
-    /// further below its limit than one request.
+    /// Checks that a best-effort tenant keeps no more than its queue costs, and that a
+    /// latency-critical one is never further below its limit than one request.
     #[test]
     fn balances_stay_within_their_bounds((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
@@ -582,8 +582,8 @@ proptest! {
         }
     }
 
-    /// Every request that a peer can form costs something, whatever the prices, the curve and the
-    /// load.
+    /// Checks that every request that a peer can form has a positive price, whatever the prices,
+    /// the curve and the load.
     #[test]
     fn every_cost_is_positive(
         blocks in 1u32..,

@@ -64,7 +64,8 @@ pub(crate) struct Queues {
     /// The run of the last queued requests, if they are alike. The queue's counts include only the
     /// first of them.
     run: Run,
-    /// `true` if the last run had more than one request: then the next request begins a run.
+    /// `true` if the last run had more than one request, so that the next request is expected to
+    /// begin a run of equal requests.
     expects_runs: bool,
     /// Paid requests for which no round had room yet.
     ready: Paid,

@@ -71,7 +71,7 @@ impl Requests {
         slot.index() < self.entries.len()
     }
 
-    /// Puts a request at the end of a queue; `priced` is what it costs.
+    /// Puts a request at the end of a queue; `priced` is its cost.
     #[inline]
     pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
         if queue.len == 0 {

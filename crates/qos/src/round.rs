@@ -227,7 +227,7 @@ impl Round {
         self.visit.is_turn_used |= self.visit.tenant == self.visit.first;
     }
 
-    /// Goes on to the next tenant of the ring.
+    /// Advances to the next tenant of the ring.
     pub(crate) fn visit_next(&mut self, tenant: u32) {
         let visit = &mut self.visit;
         visit.tenant = tenant;

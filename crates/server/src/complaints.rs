@@ -1,7 +1,7 @@
 //! Complaints: the reasons why workers could not carry out orders, for the control plane.
 //!
-//! A worker puts its complaint into a queue and goes on. The control plane alone locks what it has
-//! taken out of the queue.
+//! A worker puts its complaint into a queue and continues. Only the control plane locks the
+//! complaints that it has taken out of the queue.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,4 +1,4 @@
-//! The machine's identity as an NVMe host: a qualified name and an identifier that stay the same.
+//! The machine's identity as an NVMe host: a qualified name and an identifier that never change.
 
 use std::fs;
 

@@ -237,7 +237,7 @@ impl Orders {
         self.complaints.take(Subject::Listener(id))
     }
 
-    /// Notes that a worker has carried out so many orders.
+    /// Notes the number of orders that a worker has carried out.
     pub(crate) fn done(&self, worker: usize, orders: u64) {
         self.workers[worker].done.store(orders, Ordering::Release);
     }

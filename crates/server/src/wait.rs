@@ -13,7 +13,7 @@ pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(8);
 /// The time that a change waits for the lock after another change has waited in vain.
 const STUCK_MAX: Duration = Duration::from_millis(10);
 
-/// The pause between two looks at a condition.
+/// The pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Waits for a condition until the time limit; returns `false` if it did not become true.

@@ -9,7 +9,7 @@ use crate::connections::{Connection, Greeting, Receiving};
 use crate::engine::Engine;
 use crate::migration::{Around, Migration};
 
-/// The period in which stuck connections are looked for.
+/// The period at which connections are checked for being stuck.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The time of a worker's next scan of its connections.

@@ -197,7 +197,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         &self.geometry
     }
 
-    /// Returns the scheduler, to look at.
+    /// Returns the scheduler, to read its state.
     pub(crate) fn scheduler(&self) -> &S {
         &self.scheduler
     }
@@ -249,7 +249,7 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         self.lanes.len()
     }
 
-    /// Returns the device of a number, to look at.
+    /// Returns the device of a number, to read its state.
     #[inline]
     pub(crate) fn peek(&self, n: usize) -> &Attached<D, S> {
         &self.lanes[n]

@@ -26,7 +26,7 @@ enum Stop {
     /// of a payload ends the shortage.
     Shortage,
     /// Unsent replies of the connection's tenant hold too many of the frames. Frames that are sent
-    /// end this.
+    /// end the stall.
     Clogged,
     /// The connection must stop: it is over its limits or waits for its fence, its tenant holds too
     /// much, or its session takes no more bytes for now. Its own progress, its tenant's, or news

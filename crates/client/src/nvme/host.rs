@@ -359,7 +359,7 @@ impl<T: Dial> Host<T> {
         (line - 1) * usize::from(self.options.queue_depth) + usize::from(cid)
     }
 
-    /// Gives up the controller.
+    /// Gives up the controller and its connections.
     fn fall(&mut self, why: HostLoss) {
         if !matches!(self.phase, HostPhase::Falling { .. }) {
             self.phase = HostPhase::Falling { why };

@@ -63,7 +63,7 @@ pub(super) async fn from_here(request: Request, next: Next) -> Response {
     }
 }
 
-/// Returns the reason to refuse a request that does not say exactly one host (RFC 9112, 3.2).
+/// Returns the reason to refuse a request without exactly one host name (RFC 9112, 3.2).
 fn malformed(request: &Request) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::as_bytes);
@@ -89,7 +89,7 @@ fn trouble(request: &Request) -> Option<&'static str> {
     from_page(request, host, "http://")
 }
 
-/// Returns the reason to refuse a request because a browser's page makes it.
+/// Returns the reason to refuse a request that a browser's page makes, if there is one.
 fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str> {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let is_own = |origin: &str| origin.strip_prefix(scheme) == Some(host);

@@ -503,7 +503,7 @@ mod translation {
         }
     }
 
-    /// Makes a promise of the members of a request.
+    /// Returns the promise of a request with these members.
     fn promise(
         slo: Option<&Slo>,
         share: Option<Share>,

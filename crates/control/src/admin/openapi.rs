@@ -143,7 +143,7 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator, failure: &Sc
     described
 }
 
-/// Returns what a status means: by `meaning`, or in general.
+/// Returns the meaning of a status: `meaning`, or the general one.
 fn said(status: u16, meaning: &'static str) -> &'static str {
     match (meaning, status) {
         ("", 200) => "The answer",
@@ -157,7 +157,7 @@ fn said(status: u16, meaning: &'static str) -> &'static str {
     }
 }
 
-/// Returns the name in a path, and the kind of what it names, if there is one.
+/// Returns the name in a path, and the kind of the named object, if there is one.
 fn name_in(path: &str) -> Option<(&str, &Kind)> {
     let (name, _) = path.split_once('{')?.1.split_once('}')?;
     let kind = path.split('/').nth(2)?;

@@ -82,7 +82,7 @@ pub(super) enum AnswerSchema {
     Text(&'static str),
 }
 
-/// A status of an answer, and what it means; empty for its general meaning.
+/// A status of an answer, and its meaning; empty for the general meaning of the status.
 pub(super) type Meaning = (u16, &'static str);
 
 /// An operation: a row of the table.
@@ -132,7 +132,7 @@ impl Operation {
         }
     }
 
-    /// Sets the status of success, and what it means.
+    /// Sets the status of success, and its meaning.
     pub(super) fn answers(self, status: u16, meaning: &'static str) -> Operation {
         Operation { success: (status, meaning), ..self }
     }

@@ -86,7 +86,7 @@ impl Member {
         self.seen.copy_from_slice(&self.durable);
     }
 
-    /// Changes a byte of a page, for good.
+    /// Changes a byte of a page permanently.
     pub(crate) fn damage(&mut self, at: u64, byte: usize) {
         let at = at as usize * PAGE_BYTES + byte;
         self.seen[at] ^= 0x40;

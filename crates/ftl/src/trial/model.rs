@@ -11,11 +11,11 @@ type Values = BTreeSet<u64>;
 /// A page.
 #[derive(Clone, Default)]
 struct Page {
-    /// Legal now: the last acknowledged value and what was concurrent with it.
+    /// Legal now: the last acknowledged value and the values written concurrently with it.
     now: Values,
     /// Legal after a loss of power, beside the pending ones.
     durable: Values,
-    /// Values on their way, with what was concurrent with each.
+    /// Values in flight, each with the values written concurrently with it.
     pending: BTreeMap<u64, Values>,
 }
 
@@ -92,7 +92,7 @@ impl Model {
         base.iter().chain(page.pending.keys()).copied().collect()
     }
 
-    /// Takes what a reopened volume holds as the truth.
+    /// Accepts the content of a reopened volume as the present state.
     pub(crate) fn settle(&mut self, values: &[u64]) {
         for (page, &value) in self.pages.iter_mut().zip(values) {
             let only = Values::from([value]);

@@ -119,7 +119,7 @@ fn scheduler(tenants: usize) -> TokenScheduler {
     registry(tenants).scheduler(0, limits)
 }
 
-/// Asks so many times something of a registry; `false` for what nobody knows to ask.
+/// Runs an operation on a registry so many times; `false` for an unknown operation.
 fn ask(what: &str, tenants: usize, times: u64) -> bool {
     let mut registry = registry(tenants);
     asked(&mut registry, what, tenants, times)

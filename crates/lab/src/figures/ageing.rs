@@ -16,7 +16,7 @@ const EVERYWHERE: [usize; WORKERS] = [0, 1];
 const AGES_AT: usize = 20;
 /// The number of windows after that within which an SLO has to be kept again: 5 s.
 const RESTORED: usize = 50;
-/// The number of windows after those that are judged.
+/// The number of further windows that are judged.
 const JUDGED: usize = 30;
 
 /// A window of 100 ms.

@@ -39,7 +39,7 @@ pub(crate) struct Got {
 pub(crate) struct Run {
     pub(super) workers: usize,
     pub(super) scheduled: bool,
-    /// The requests a second of B on the device as it is.
+    /// The requests a second of tenant B on the unscaled device.
     pub(super) b_iops: f64,
     /// The factor by which the device is slower than the paper's; rates and latencies are scaled
     /// alike.

@@ -73,7 +73,7 @@ fn free_port() -> Result<SocketAddr, String> {
     listener.local_addr().map_err(|e| e.to_string())
 }
 
-/// Understands `read MEAN P95` and `write MEAN P95`, in µs.
+/// Parses `read MEAN P95` and `write MEAN P95`, in µs.
 fn parse(text: &str) -> Result<[Point; 2], String> {
     let point = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -101,7 +101,7 @@ impl ErrorRing {
         self.add(queue, &plain, status);
     }
 
-    /// Replaces the errors, of a controller that nobody uses yet.
+    /// Replaces the errors of a controller that is not in use yet.
     pub(super) fn restore(&self, log: &ErrorLog) {
         for kept in log.entries.iter().filter(|kept| kept.count.get() > 0) {
             let number = kept.count.get();

@@ -108,7 +108,7 @@ impl Features {
         }
     }
 
-    /// Returns the timestamp as it is now.
+    /// Returns the present timestamp.
     pub(super) fn timestamp(&self, now: Instant) -> Timestamp {
         let (millis, set_at, origin) = self.timestamp;
         let millis = millis + now.since(set_at).as_millis() as u64;

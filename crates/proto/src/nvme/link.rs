@@ -131,11 +131,11 @@ pub(super) struct Seen {
     pub(super) blocks: u64,
     /// Log2 of the contract blocks in one of the host's: 0 or 3.
     pub(super) shift: u8,
-    /// The status of reads: success, or why they are refused.
+    /// The status of reads: success, or the reason to refuse them.
     pub(super) reads: Status,
-    /// The status of writes: success, or why they are refused.
+    /// The status of writes: success, or the reason to refuse them.
     pub(super) writes: Status,
-    /// The status of flushes: success, or why they are refused.
+    /// The status of flushes: success, or the reason to refuse them.
     pub(super) flushes: Status,
 }
 

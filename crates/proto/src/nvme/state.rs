@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Returns what a host has read from and written to a subsystem since the fabric was created.
+    /// Returns the reads and writes of a host at a subsystem since the creation of the fabric.
     pub(super) fn sum_of(&self, association: &Association) -> Sum {
         let mut sum = self.inventory.retired_of(association);
         sum.add(self.controllers.sum_of(&association.subsystem, &association.host));

@@ -110,7 +110,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The cheapest and the dearest write that are looked for.
+/// The cheapest and the dearest price of a write that the fit considers.
 const WRITE_COSTS: (f64, f64) = (0.05, 1_000.0);
 
 /// The latency at which read-only loads are priced, in microseconds, if it was measured: the

@@ -28,7 +28,8 @@ const CLOSE: f64 = 1.04;
 /// The share of the intended probes below which they must have waited for tokens or for the prober.
 const GOT_MIN: f64 = 0.85;
 
-/// A tail from this share of a latency on is near enough to say at which load that is reached.
+/// The share of a latency from which on a tail is near enough to determine the load at that
+/// latency.
 const REACH: f64 = 0.6;
 
 /// The minimum number of points to fit a line to.

@@ -13,7 +13,7 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
 use super::mistakes::Mistakes;
 use super::{Config, mistake};
 
-/// The most mistakes of form that are looked for.
+/// Maximum number of mistakes of form that a search reports.
 const FOUND_MAX: usize = 100;
 
 /// A step on the path to a value.

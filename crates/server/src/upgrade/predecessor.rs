@@ -304,7 +304,7 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Reads the successor's messages for a moment, and notes how its talk ended.
+    /// Reads the successor's messages for a moment, and notes how its conversation ended.
     ///
     /// # Errors
     /// Fails if the other process was killed, and this one cannot start in its place.

@@ -47,7 +47,7 @@ impl Throttle {
         self.waiting.len() >= WAITING_MAX
     }
 
-    /// Returns when the next hello is looked at.
+    /// Returns the time at which the delay of the next hello is over.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|((due, _), _)| *due)
     }

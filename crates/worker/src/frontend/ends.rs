@@ -59,8 +59,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         slot
     }
 
-    /// Ends a request, which is answered with a status unless nobody waits for the answer. The next
-    /// connection in its tenant's line may go on.
+    /// Ends a request and answers it with a status, unless no connection waits for the answer. The
+    /// next connection in its tenant's line may continue.
     // Entries are large: one is looked at where it is.
     #[inline(always)]
     fn remove(&mut self, slot: Slot, answer: Option<Status>) -> Gone {

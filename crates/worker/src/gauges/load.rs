@@ -1,4 +1,4 @@
-//! The figures of what a worker holds.
+//! The numbers of requests, buffers and bytes that a worker holds.
 
 /// The requests, buffers and bytes that a worker holds at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// Makes lines for so many tenants.
+    /// Creates lines for so many tenants.
     pub(crate) fn new(tenants_max: usize) -> Parked {
         let lines = vec![Chain::default(); tenants_max].into();
         Parked { lines, turns: VecDeque::with_capacity(tenants_max) }
