@@ -13,7 +13,7 @@ use flash::{
     Chance, Delay, Delayed, Exclusive, FaultSwitch, Faults, Faulty, MemQueue, MemVolume, RangeLocks,
 };
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Tick};
 use crate::marks::{Mark, Marks};
 use crate::stamp;
 
@@ -103,6 +103,17 @@ pub(crate) struct Volume {
 
 type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
 
+/// A command in flight, as far as the model knows it.
+#[derive(Clone, Copy, Debug)]
+enum Inside {
+    /// A write of this request, or a piece of one.
+    Write(u32),
+    /// A flush that began then.
+    Flush(Tick),
+    /// Something else.
+    Other,
+}
+
 /// A worker's queue to the volume.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -110,7 +121,7 @@ pub(crate) struct Disk {
     stack: Option<Stack>,
     switch: FaultSwitch,
     ledger: Rc<RefCell<Ledger>>,
-    in_flight: HashMap<Slot, Option<u32>>,
+    in_flight: HashMap<Slot, Inside>,
     marks: Marks,
 }
 
@@ -186,10 +197,17 @@ impl Device for Disk {
             }
             _ => None,
         };
-        if let Some(op) = writer {
-            self.ledger.borrow_mut().submitted(op);
-        }
-        let before = self.in_flight.insert(*slot, writer);
+        let inside = match (writer, command) {
+            (Some(op), _) => {
+                let lba = command.range().map_or(0, |range| range.lba);
+                let fua = matches!(command, Command::Write { fua: true, .. });
+                self.ledger.borrow_mut().submitted(op, lba, fua);
+                Inside::Write(op)
+            }
+            (None, Command::Flush) => Inside::Flush(self.ledger.borrow_mut().flush_begins()),
+            (None, _) => Inside::Other,
+        };
+        let before = self.in_flight.insert(*slot, inside);
         assert!(before.is_none(), "{slot:?} is at the device already");
         self.stack_mut().submit(now, submission);
     }
@@ -201,11 +219,14 @@ impl Device for Disk {
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let old = done.len();
         self.stack_mut().poll(now, done);
-        for Completion { slot, .. } in &done[old..] {
-            let writer = self.in_flight.remove(slot);
-            let writer = writer.unwrap_or_else(|| panic!("{slot:?} completed unasked"));
-            if let Some(op) = writer {
-                self.ledger.borrow_mut().completed(op);
+        for Completion { slot, status, .. } in &done[old..] {
+            let inside = self.in_flight.remove(slot);
+            match inside.unwrap_or_else(|| panic!("{slot:?} completed unasked")) {
+                Inside::Write(op) => self.ledger.borrow_mut().completed(op),
+                Inside::Flush(began) if status.is_ok() => {
+                    self.ledger.borrow_mut().flushed(began);
+                }
+                Inside::Flush(_) | Inside::Other => {}
             }
         }
     }
@@ -218,6 +239,7 @@ impl Device for Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partings::Partings;
     use flash::conformance::{self, Heap, leak_buf};
 
     #[test]
@@ -227,7 +249,7 @@ mod tests {
             let volume = Volume {
                 data: MemVolume::new(blocks),
                 locks: Arc::new(RangeLocks::new()),
-                ledger: Rc::new(RefCell::new(Ledger::new(Marks::default()))),
+                ledger: Rc::new(RefCell::new(Ledger::new(Marks::default(), Partings::default()))),
                 calm: Rc::new(RefCell::new(false)),
                 marks: Marks::default(),
             };

@@ -1,7 +1,8 @@
-//! A well-behaved peer of the server: a client of protocol `reflex`, or an NVMe host.
+//! A well-behaved peer of the server: a client of protocol `reflex` or of NBD, or an NVMe host.
 
 use contract::{BufPool, Instant};
 
+use crate::nbd::NbdPeer;
 use crate::network::Port;
 use crate::nvme::NvmeHost;
 use crate::steady::Steady;
@@ -10,14 +11,16 @@ use crate::steady::Steady;
 pub(crate) enum Good {
     Reflex(Box<Steady>),
     Nvme(Box<NvmeHost>),
+    Nbd(Box<NbdPeer>),
 }
 
-/// Evaluates an expression for either kind of peer.
-macro_rules! either {
+/// Evaluates an expression for each kind of peer.
+macro_rules! each {
     ($good:expr, $one:ident => $body:expr) => {
         match $good {
             Good::Reflex($one) => $body,
             Good::Nvme($one) => $body,
+            Good::Nbd($one) => $body,
         }
     };
 }
@@ -25,43 +28,43 @@ macro_rules! either {
 impl Good {
     /// Takes what has ended and sends what is left to send. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
-        either!(self, one => one.turn(now))
+        each!(self, one => one.turn(now))
     }
 
     pub(crate) fn wake_at(&self) -> Option<Instant> {
-        either!(self, one => one.wake_at())
+        each!(self, one => one.wake_at())
     }
 
     pub(crate) fn port(&mut self) -> &mut Port {
-        either!(self, one => one.port())
+        each!(self, one => one.port())
     }
 
     /// Announces the end of all faults: requests from now on must succeed.
     pub(crate) fn calm_down(&mut self) {
-        either!(self, one => one.calm_down());
+        each!(self, one => one.calm_down());
     }
 
     /// Returns `true` if the peer has finished its work.
     pub(crate) fn is_content(&self) -> bool {
-        either!(self, one => one.is_content())
+        each!(self, one => one.is_content())
     }
 
     /// Returns `true` if the peer has sent all its requests.
     pub(crate) fn has_sent(&self) -> bool {
-        either!(self, one => one.has_sent())
+        each!(self, one => one.has_sent())
     }
 
     /// Returns the number of requests that have ended.
     pub(crate) fn ended(&self) -> u64 {
-        either!(self, one => one.ended)
+        each!(self, one => one.ended)
     }
 
     pub(crate) fn describe(&self) -> String {
-        either!(self, one => one.describe())
+        each!(self, one => one.describe())
     }
 
     /// Takes the buffers of a peer that has finished.
     pub(crate) fn into_pool(self) -> BufPool {
-        either!(self, one => one.into_pool())
+        each!(self, one => one.into_pool())
     }
 }

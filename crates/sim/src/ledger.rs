@@ -9,16 +9,24 @@
 //! ended without an answer may be carried out at any time; one that failed, until its end. So an
 //! acknowledged write that is lost, or overwritten by an older copy of another, shows at the next
 //! read.
+//!
+//! A request of a client without identity can be tied to its connection. Once a server has been told
+//! of that connection's end, no device may begin the request, and what had begun ends; so from then
+//! on it is known what may still be carried out.
+//!
+//! A flush that was acknowledged is one that a device has begun since the flush was submitted, and
+//! has carried out. So it covers what was acknowledged before, on whatever connection.
 
 use std::collections::HashMap;
 
 use contract::{BLOCK_BYTES, Command, Range, Status};
 
 use crate::marks::{Mark, Marks};
+use crate::partings::{Near, Partings};
 use crate::stamp::{self, Content};
 
 /// A moment in the order of all events.
-type Tick = u64;
+pub(crate) type Tick = u64;
 
 /// The path of a request: client, connection, stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +49,8 @@ pub(crate) struct Record {
     pub(crate) status: Option<Status>,
     /// The request's submissions to devices, and their completions.
     device: Passage,
+    /// The connection on which it is sent, if it is sent on no other.
+    near: Option<Near>,
 }
 
 /// The times of a request at a device, for the first and the last of its copies.
@@ -49,6 +59,8 @@ struct Passage {
     submitted: Option<(Tick, Tick)>,
     completed: Option<(Tick, Tick)>,
     copies: u32,
+    /// The number of copies and pieces that have not completed.
+    inside: u32,
 }
 
 /// A write to one block.
@@ -69,17 +81,26 @@ pub(crate) struct Ledger {
     compares: Vec<(u32, u64, Content)>,
     /// Barriers by lane, with the status of each.
     barriers: HashMap<Lane, Vec<Option<Status>>>,
+    /// Connections whose end a server has been told of.
+    partings: Partings,
+    /// Requests that were lost with the connection to which they are tied, and may be carried out.
+    lost: Vec<u32>,
+    /// The time at which a device began the latest flush of those that it has carried out.
+    flushed: Tick,
     marks: Marks,
 }
 
 impl Ledger {
-    pub(crate) fn new(marks: Marks) -> Self {
+    pub(crate) fn new(marks: Marks, partings: Partings) -> Self {
         Ledger {
             tick: 0,
             records: Vec::new(),
             blocks: HashMap::new(),
             compares: Vec::new(),
             barriers: HashMap::new(),
+            partings,
+            lost: Vec::new(),
+            flushed: 0,
             marks,
         }
     }
@@ -96,6 +117,7 @@ impl Ledger {
 
     /// Records a submitted request, and returns its number.
     pub(crate) fn submit(&mut self, lane: Lane, command: Command) -> u32 {
+        self.settle();
         let op = self.next();
         let start = self.advance();
         let barriers = self.barriers.entry(lane).or_default();
@@ -110,8 +132,35 @@ impl Ledger {
         }
         let device = Passage::default();
         let end = Tick::MAX;
-        self.records.push(Record { lane, command, epoch, start, end, status: None, device });
+        let (status, near) = (None, None);
+        self.records.push(Record { lane, command, epoch, start, end, status, device, near });
         op
+    }
+
+    /// Ties a request to the connection on which it is sent.
+    pub(crate) fn tie(&mut self, op: u32, near: Near) {
+        self.records[op as usize].near = Some(near);
+    }
+
+    /// Ends lost writes that can no longer be carried out: a server has been told of the end of their
+    /// connection, and no device has anything of them.
+    fn settle(&mut self) {
+        let (records, partings) = (&self.records, &self.partings);
+        let is_over = |&op: &u32| {
+            let Record { near, device, .. } = &records[op as usize];
+            device.inside == 0 && near.is_some_and(|near| partings.has(near))
+        };
+        let (over, open): (Vec<u32>, Vec<u32>) = self.lost.iter().copied().partition(is_over);
+        self.lost = open;
+        for op in over {
+            let now = self.advance();
+            self.records[op as usize].end = now;
+            let Passage { submitted, .. } = self.records[op as usize].device;
+            self.marks.hit(match submitted {
+                None => Mark::LostUnbegun,
+                Some(_) => Mark::LostBegun,
+            });
+        }
     }
 
     /// Records the end of a request; `data` is what a successful read returned.
@@ -123,7 +172,15 @@ impl Ledger {
         if status != Status::ConnectionLost {
             record.end = now;
         }
-        let Record { command, epoch, lane, device, .. } = *record;
+        let Record { command, epoch, lane, start, device, near, .. } = *record;
+        // The pieces of other changes have no stamps, so nobody knows where they are.
+        let is_stamped = matches!(command, Command::Write { .. });
+        if status == Status::ConnectionLost && near.is_some() && is_stamped {
+            self.lost.push(op);
+        }
+        if command == Command::Flush && status.is_ok() {
+            assert!(self.flushed > start, "no device was flushed for {}", self.name(Some(op)));
+        }
         if status.is_ok() && device.copies > 1 {
             self.marks.hit(Mark::OutlivedAcknowledgement);
         }
@@ -330,13 +387,23 @@ impl Ledger {
         )
     }
 
-    /// Records that a device has accepted a copy of a stamped write.
-    pub(crate) fn submitted(&mut self, op: u32) {
+    /// Records that a device has accepted a copy of a stamped write, or a piece of one, from the block
+    /// `lba` on.
+    pub(crate) fn submitted(&mut self, op: u32, lba: u64, fua: bool) {
         let now = self.advance();
+        let Record { command, near, .. } = self.records[op as usize];
+        let is_gone = near.is_some_and(|near| self.partings.has(near));
+        assert!(!is_gone, "{} begins after the end of its connection", self.name(Some(op)));
+        if let Command::Write { fua: true, .. } = command {
+            assert!(fua, "the device is not told that {} is to be durable", self.name(Some(op)));
+        }
         let device = &mut self.records[op as usize].device;
-        device.copies += 1;
-        if device.copies == 2 {
-            self.marks.hit(Mark::Reissued);
+        device.inside += 1;
+        if command.range().is_none_or(|range| range.lba == lba) {
+            device.copies += 1;
+            if device.copies == 2 {
+                self.marks.hit(Mark::Reissued);
+            }
         }
         device.submitted = Some((device.submitted.map_or(now, |(first, _)| first), now));
     }
@@ -345,7 +412,18 @@ impl Ledger {
     pub(crate) fn completed(&mut self, op: u32) {
         let now = self.advance();
         let device = &mut self.records[op as usize].device;
+        device.inside -= 1;
         device.completed = Some((device.completed.map_or(now, |(first, _)| first), now));
+    }
+
+    /// Records that a device has begun a flush, and returns the time.
+    pub(crate) fn flush_begins(&mut self) -> Tick {
+        self.advance()
+    }
+
+    /// Records that a device has carried out the flush that it began then.
+    pub(crate) fn flushed(&mut self, began: Tick) {
+        self.flushed = self.flushed.max(began);
     }
 
     /// Checks at the end that every request has ended, and that devices saw no request behind a
@@ -410,7 +488,7 @@ mod tests {
     const WRITE: Command = Command::Write { range: RANGE, fua: false };
 
     fn ledger() -> Ledger {
-        Ledger::new(Marks::default())
+        Ledger::new(Marks::default(), Partings::default())
     }
 
     fn read(ledger: &mut Ledger, writer: Option<u32>) {
@@ -471,8 +549,8 @@ mod tests {
         let first = ledger.submit(LANE, WRITE);
         let barrier = ledger.submit(LANE, Command::Barrier);
         let second = ledger.submit(LANE, WRITE);
-        ledger.submitted(second);
-        ledger.submitted(first);
+        ledger.submitted(second, 3, false);
+        ledger.submitted(first, 3, false);
         ledger.completed(first);
         ledger.completed(second);
         for op in [first, barrier, second] {
@@ -534,5 +612,50 @@ mod tests {
         let second = write(&mut ledger, Status::Ok);
         read(&mut ledger, Some(second));
         read(&mut ledger, Some(lost));
+    }
+
+    const NEAR: Near = (7, contract::ConnId { index: 1, generation: 0 });
+
+    fn parted() -> (Ledger, Partings, u32) {
+        let partings = Partings::default();
+        let mut ledger = Ledger::new(Marks::default(), partings.clone());
+        let op = ledger.submit(LANE, WRITE);
+        ledger.tie(op, NEAR);
+        (ledger, partings, op)
+    }
+
+    #[test]
+    #[should_panic(expected = "after the end of its connection")]
+    fn a_write_that_begins_after_its_connection_is_caught() {
+        let (mut ledger, partings, op) = parted();
+        ledger.done(op, Status::ConnectionLost, None);
+        partings.notice(NEAR);
+        ledger.submitted(op, 3, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "had been carried out")]
+    fn a_write_that_no_device_has_lands_no_more() {
+        let (mut ledger, partings, op) = parted();
+        ledger.submitted(op, 3, false);
+        ledger.done(op, Status::ConnectionLost, None);
+        partings.notice(NEAR);
+        let racing = write(&mut ledger, Status::Ok);
+        read(&mut ledger, Some(racing));
+        read(&mut ledger, Some(op)); // the device had it all the time
+        ledger.completed(op);
+        let later = write(&mut ledger, Status::Ok);
+        read(&mut ledger, Some(later));
+        read(&mut ledger, Some(op));
+    }
+
+    #[test]
+    #[should_panic(expected = "no device was flushed")]
+    fn a_flush_that_reached_no_device_is_caught() {
+        let mut ledger = ledger();
+        let began = ledger.flush_begins();
+        let op = ledger.submit(LANE, Command::Flush);
+        ledger.flushed(began);
+        ledger.done(op, Status::Ok, None);
     }
 }

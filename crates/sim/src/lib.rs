@@ -7,7 +7,12 @@
 //! - a request answered twice or never,
 //! - a read that shows what it must not, or an acknowledged write that is lost,
 //! - a barrier overtaken, two winners of one comparison, or a torn atomic write,
+//! - a flush that no device has carried out since it was asked for,
+//! - a write of an NBD client that begins after the server has noticed the end of its connection,
 //! - a buffer or slot that does not come back, or a world that does not come to rest.
+//!
+//! A [`Kind`] of worlds has NVMe hosts, or clients of NBD, beside the clients of `reflex`. A seed has
+//! one of each kind.
 //!
 //! A [siege](besiege) has no faults, but tenants that hold all they can get, and checks that nobody
 //! else waits for it.
@@ -15,21 +20,27 @@
 //! [`Sabotage`] breaks a promise of the server on purpose, so that the tests can show that the
 //! checkers notice.
 //!
-//! Deliberately left out: real time, threads, system calls, and the crash of a server, since the
-//! durability of acknowledged writes needs a real kernel.
+//! Deliberately left out: real time, threads, system calls, and the loss of power, since the
+//! durability of acknowledged writes needs a real kernel. A server that is killed loses its
+//! connections and what no device has begun; what a device has begun ends, as the kernel sees to it
+//! before a process is gone.
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod arena;
 mod disk;
 mod good;
 mod hostile;
+mod kinds;
 mod layout;
 mod ledger;
 mod mailbox;
 mod marks;
+mod nbd;
 mod network;
 mod nvme;
 mod office;
+mod partings;
 mod plan;
 mod server;
 mod siege;
@@ -42,6 +53,6 @@ mod world;
 
 pub use arena::Arena;
 pub use marks::{Mark, Marks};
-pub use plan::Sabotage;
+pub use plan::{Kind, Sabotage};
 pub use siege::{Toll, besiege};
 pub use world::{Outcome, World};

@@ -10,6 +10,7 @@ use proto::nvme_tcp::Digests;
 use worker::Limits;
 
 use crate::disk::{self, Lateness};
+use crate::nbd;
 use crate::network::{Sizes, Weather};
 use crate::nvme;
 use crate::steady;
@@ -41,12 +42,23 @@ pub enum Sabotage {
     EarlyReuse,
 }
 
+/// The kind of a world, by the clients that it has beside those of `reflex`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// NVMe hosts.
+    Hosts,
+    /// Clients of NBD.
+    Nbd,
+}
+
 /// The capacity that the control plane assumes for the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfficePlan {
     /// Tokens a second at 500 µs; `None` means first come, first served.
     pub(crate) tokens: Option<u64>,
     pub(crate) seed: u64,
+    /// `true` if there are sessions that do not move while they negotiate.
+    pub(crate) negotiates: bool,
 }
 
 /// The sizes of a worker.
@@ -79,6 +91,9 @@ pub(crate) enum Happening {
     Give { worker: usize, to: usize, count: u32 },
     /// Every worker drains; then all start again, as a new process would.
     Restart,
+    /// Every worker loses all its connections at once, as in a process that is killed; a new process
+    /// starts when the device has ended what it had begun.
+    Kill,
 }
 
 /// All choices of a seed.
@@ -88,6 +103,7 @@ pub(crate) struct Plan {
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) clients: Vec<steady::Habits>,
     pub(crate) hosts: Vec<nvme::Habits>,
+    pub(crate) nbd: Vec<nbd::Habits>,
     pub(crate) hostile: usize,
     pub(crate) office: OfficePlan,
     /// The external events, in order of time.
@@ -131,6 +147,7 @@ impl Plan {
             weather,
             workers,
             hosts,
+            nbd: Vec::new(),
             clients,
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: {
@@ -148,7 +165,7 @@ impl Plan {
 fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
-    OfficePlan { tokens, seed: chance.number() }
+    OfficePlan { tokens, seed: chance.number(), negotiates: false }
 }
 
 fn weather(chance: &mut Chance) -> Weather {

@@ -216,6 +216,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     let rules = vec![
         rule([10, 0, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule([10, 2, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 3, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule(
             [10, 9, 0, 0],
             hostile,
@@ -226,7 +227,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     Arc::new(Parts {
         access: Access::new(rules),
         namespaces: Namespaces::new(namespaces),
-        listeners: Listeners::of([Lead::to(first), Lead::to(first)]),
+        listeners: Listeners::of([(); 3].map(|()| Lead::to(first))),
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })

@@ -8,19 +8,21 @@ use contract::{
     ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
     Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
+use proto::nbd::NbdSession;
 use proto::nvme::Busy;
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
 use worker::{NotUnpacked, Sessions};
 
 use crate::marks::{Mark, Marks};
-use crate::nvme;
+use crate::{nbd, nvme};
 
 /// A connection's session.
 #[derive(Debug)]
 pub(crate) enum Spoken {
     Reflex(Reflex),
     Nvme(Nvme),
+    Nbd(Nbd),
 }
 
 /// A session of protocol `reflex`.
@@ -41,6 +43,13 @@ pub(crate) struct Nvme {
     marks: Marks,
 }
 
+/// A session of NBD.
+#[derive(Debug)]
+pub(crate) struct Nbd {
+    inner: Box<NbdSession>,
+    marks: Marks,
+}
+
 /// The source of a worker's sessions.
 #[derive(Debug)]
 pub(crate) struct Speakers {
@@ -57,6 +66,10 @@ impl Speakers {
         let (inner, marks) = (Box::new(inner), self.marks.clone());
         Spoken::Nvme(Nvme { inner, unfences: self.unfence, marks })
     }
+
+    fn nbd(&self, inner: NbdSession) -> Spoken {
+        Spoken::Nbd(Nbd { inner: Box::new(inner), marks: self.marks.clone() })
+    }
 }
 
 impl Sessions<Spoken> for Speakers {
@@ -65,6 +78,7 @@ impl Sessions<Spoken> for Speakers {
             Some(nvme::LISTENER) => {
                 self.nvme(ControllerSession::new(self.desk.clone(), nvme::PORT, conn))
             }
+            Some(nbd::LISTENER) => self.nbd(NbdSession::new()),
             _ => Spoken::Reflex(Reflex {
                 inner: ServerSession::new(),
                 scatters: self.scatter,
@@ -77,6 +91,9 @@ impl Sessions<Spoken> for Speakers {
         if let Some(mut inner) = ControllerSession::unpack_at(self.desk.clone(), packed) {
             inner.claim_queue().map_err(|Busy| NotUnpacked::Later)?;
             return Ok(self.nvme(inner));
+        }
+        if let Some(inner) = NbdSession::unpack(packed) {
+            return Ok(self.nbd(inner));
         }
         let inner = ServerSession::unpack(packed).ok_or(NotUnpacked::Unknown)?;
         Ok(Spoken::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
@@ -129,12 +146,20 @@ impl Nvme {
     }
 }
 
-/// Evaluates an expression for either kind of session.
-macro_rules! either {
+impl Nbd {
+    fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
+        self.marks.hit(Mark::MovedNbd);
+        self.inner.landed(conn)
+    }
+}
+
+/// Evaluates an expression for each kind of session.
+macro_rules! each {
     ($spoken:expr, $one:ident => $body:expr) => {
         match $spoken {
             Spoken::Reflex(Reflex { inner: $one, .. }) => $body,
             Spoken::Nvme(Nvme { inner: $one, .. }) => $body,
+            Spoken::Nbd(Nbd { inner: $one, .. }) => $body,
         }
     };
 }
@@ -144,79 +169,81 @@ impl Session for Spoken {
         match self {
             Spoken::Reflex(reflex) => reflex.next_event(input),
             Spoken::Nvme(nvme) => nvme.next_event(input),
+            Spoken::Nbd(nbd) => nbd.inner.next_event(input),
         }
     }
 
     fn has_more(&self) -> bool {
-        either!(self, one => one.has_more())
+        each!(self, one => one.has_more())
     }
 
     fn expects(&self) -> Option<Expected> {
-        either!(self, one => one.expects())
+        each!(self, one => one.expects())
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
-        either!(self, one => one.reply(reply, body))
+        each!(self, one => one.reply(reply, body))
     }
 
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
-        either!(self, one => one.invite(tag, slot, room))
+        each!(self, one => one.invite(tag, slot, room))
     }
 
     fn is_mid_message(&self) -> bool {
-        either!(self, one => one.is_mid_message())
+        each!(self, one => one.is_mid_message())
     }
 
     fn takes_notices(&self) -> bool {
-        either!(self, one => one.takes_notices())
+        each!(self, one => one.takes_notices())
     }
 }
 
 impl Fenced for Spoken {
     fn allowed_as_of(&self, tag: Tag) -> u32 {
-        either!(self, one => one.allowed_as_of(tag))
+        each!(self, one => one.allowed_as_of(tag))
     }
 
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
-        either!(self, one => one.allow_again(tag))
+        each!(self, one => one.allow_again(tag))
     }
 }
 
 impl Speaks for Spoken {
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
-        either!(self, one => one.attend(now))
+        each!(self, one => one.attend(now))
     }
 
     fn unsaid(&self) -> usize {
-        either!(self, one => one.unsaid())
+        each!(self, one => one.unsaid())
     }
 
     fn speak(&mut self, to: &mut [u8]) -> usize {
-        either!(self, one => one.speak(to))
+        each!(self, one => one.speak(to))
     }
 
     fn leave(&mut self) {
-        either!(self, one => one.leave())
+        each!(self, one => one.leave())
     }
 }
 
 impl Movable for Spoken {
     fn moves_to(&self, worker: u16) -> bool {
-        either!(self, one => one.moves_to(worker))
+        each!(self, one => one.moves_to(worker))
     }
 
     fn is_settled(&self) -> bool {
-        either!(self, one => one.is_settled())
+        each!(self, one => one.is_settled())
     }
 
     fn pack(&mut self) -> Option<Vec<u8>> {
-        either!(self, one => one.pack())
+        each!(self, one => one.pack())
     }
 
     fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
         match self {
             Spoken::Reflex(reflex) => reflex.inner.landed(conn),
             Spoken::Nvme(nvme) => nvme.landed(conn),
+            Spoken::Nbd(nbd) => nbd.landed(conn),
         }
     }
 }

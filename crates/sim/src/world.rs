@@ -17,9 +17,10 @@ use crate::hostile::Hostile;
 use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
+use crate::nbd::{self, NbdPeer};
 use crate::network::{Network, Port, Shared, Sizes};
 use crate::nvme::{self, NvmeHost};
-use crate::plan::{Happening, Plan, Sabotage};
+use crate::plan::{Happening, Kind, Plan, Sabotage};
 use crate::server::Server;
 use crate::site::Site;
 use crate::stamp;
@@ -84,15 +85,16 @@ pub struct World {
 }
 
 impl World {
-    /// Creates the world of a seed. Its memory comes from `arena`.
+    /// Creates the world of this kind of a seed. Its memory comes from `arena`.
     pub fn new(
+        kind: Kind,
         seed: u64,
         sabotage: Sabotage,
         arena: &mut Arena,
         marks: &Marks,
         trace: bool,
     ) -> Self {
-        let plan = Plan::new(seed);
+        let plan = Plan::of(kind, seed);
         if trace {
             eprintln!("{plan:#?}");
         }
@@ -100,7 +102,7 @@ impl World {
         let volume = Volume {
             data: MemVolume::new(layout::VOLUME_BLOCKS),
             locks: Arc::new(RangeLocks::new()),
-            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone()))),
+            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone(), network.borrow().partings()))),
             calm: Rc::new(RefCell::new(false)),
             marks: marks.clone(),
         };
@@ -167,6 +169,16 @@ impl World {
             let host =
                 NvmeHost::new(number, port, habits.clone(), ledger, controllers, pool, marks);
             self.clients.push(Good::Nvme(Box::new(host)));
+        }
+        for (n, habits) in plan.nbd.iter().enumerate() {
+            let address = ([10, 3, 0, n as u8], 1000);
+            let port = self.host(address.into(), sizes, buffers, false, arena);
+            self.network.borrow_mut().dial_to(port.host(), nbd::LISTENER);
+            let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
+            let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
+            let number = plan.clients.len() + plan.hosts.len() + n;
+            let peer = NbdPeer::new(number, port, habits.clone(), ledger, pool, marks);
+            self.clients.push(Good::Nbd(Box::new(peer)));
         }
         let sizes = Sizes { connections_max: 4, frames_max: 4096 };
         for n in 0..plan.hostile {
@@ -354,6 +366,15 @@ impl World {
             Happening::Restart => {
                 self.server.is_restarting = true;
                 (0..self.sites.len()).for_each(|worker| self.drain(worker));
+            }
+            Happening::Kill => {
+                self.marks.hit(Mark::Killed);
+                self.server.is_restarting = true;
+                for worker in 0..self.sites.len() {
+                    let host = self.sites[worker].port.host();
+                    self.network.borrow_mut().kill(host, self.now);
+                    self.drain(worker);
+                }
             }
         }
     }

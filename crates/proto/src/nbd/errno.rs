@@ -8,16 +8,20 @@ pub(super) fn of(status: Status, kind: Kind) -> u32 {
     match status {
         Status::Ok => 0,
         Status::Denied | Status::ReadOnly => errno::EPERM,
-        Status::OutOfRange | Status::NoSpace if kind == Kind::Write => errno::ENOSPC,
+        Status::OutOfRange if kind == Kind::Write => errno::ENOSPC,
+        // Also of a flush, whose device finds a place for the data only then.
+        Status::NoSpace if kind != Kind::Read => errno::ENOSPC,
         // The session itself refuses reads that are too long for one piece.
         Status::BadLength if kind == Kind::Read => errno::EOVERFLOW,
         Status::Unsupported => errno::ENOTSUP,
         Status::NoResources | Status::NoTenant => errno::ENOMEM,
         // NBD has no word for "try again". The namespace is gone, or the server will be.
         Status::Retry | Status::NoNamespace => errno::ESHUTDOWN,
-        Status::MediaError | Status::Internal | Status::ConnectionLost | Status::WritesLost => {
-            errno::EIO
-        }
+        Status::MediaError
+        | Status::NoSpace
+        | Status::Internal
+        | Status::ConnectionLost
+        | Status::WritesLost => errno::EIO,
         _ => errno::EINVAL,
     }
 }
@@ -52,5 +56,7 @@ mod tests {
         assert_eq!(of(Status::OutOfRange, Kind::Write), errno::ENOSPC);
         assert_eq!(of(Status::OutOfRange, Kind::Read), errno::EINVAL);
         assert_eq!(of(Status::BadLength, Kind::Write), errno::EINVAL);
+        assert_eq!(of(Status::NoSpace, Kind::Other), errno::ENOSPC, "of a flush");
+        assert_eq!(of(Status::NoSpace, Kind::Read), errno::EIO, "a fault of the device");
     }
 }

@@ -1,18 +1,21 @@
 //! Runs the simulated worlds and sieges of some seeds:
-//! `nearflash-sim --seed N [--count M] [--only worlds|sieges] [--trace]`.
+//! `nearflash-sim --seed N [--count M] [--only worlds|nbd|sieges] [--trace]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use nearflash_sim::{Arena, Mark, Marks, Outcome, Sabotage, World, besiege};
+use nearflash_sim::{Arena, Kind, Mark, Marks, Outcome, Sabotage, World, besiege};
 
 /// The number of seeds from which on every mark must have been reached.
 const SEEDS_FOR_MARKS: u64 = 1000;
 
 /// Without `--only`, one seed of so many has a siege as well.
 const SIEGE_EVERY: u64 = 10;
+
+/// Without `--only`, one seed of so many has a world of each other kind as well.
+const OTHER_EVERY: u64 = 3;
 
 /// Runs simulated worlds and checks them.
 #[derive(Parser)]
@@ -27,7 +30,7 @@ struct Options {
     /// moves, reuse, streams or tenants.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
-    /// Run the worlds alone, or the sieges alone.
+    /// Run one part alone.
     #[arg(long, value_enum)]
     only: Option<Part>,
     /// Print what happens.
@@ -38,8 +41,10 @@ struct Options {
 /// A part of what a seed runs.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// The worlds, with faults, in which nothing may be lost.
+    /// The worlds with NVMe hosts, with faults, in which nothing may be lost.
     Worlds,
+    /// The worlds with clients of NBD.
+    Nbd,
     /// The sieges, in which nobody may wait for an attacker.
     Sieges,
 }
@@ -83,19 +88,23 @@ fn main() -> ExitCode {
 
 /// Runs the world and the siege of a seed.
 fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: &mut Totals) {
-    if options.only != Some(Part::Sieges) {
-        let world = World::new(seed, options.sabotage, arena, marks, options.trace);
+    let is_run = |part, every| match options.only {
+        Some(only) => only == part,
+        None => seed.is_multiple_of(every),
+    };
+    let kinds = [(Part::Worlds, Kind::Hosts, 1), (Part::Nbd, Kind::Nbd, OTHER_EVERY)];
+    for (part, kind, every) in kinds {
+        if !is_run(part, every) {
+            continue;
+        }
+        let world = World::new(kind, seed, options.sabotage, arena, marks, options.trace);
         let outcome = world.run(arena);
         let total = &mut totals.worlds;
         total.steps += outcome.steps;
         total.requests += outcome.requests;
         total.elapsed += outcome.elapsed;
     }
-    let is_besieged = match options.only {
-        Some(part) => part == Part::Sieges,
-        None => seed.is_multiple_of(SIEGE_EVERY),
-    };
-    if is_besieged {
+    if is_run(Part::Sieges, SIEGE_EVERY) {
         let toll = besiege(seed, options.sabotage, arena, marks);
         let total = &mut totals.sieges;
         total.steps += toll.steps;

@@ -1,13 +1,14 @@
 //! A host of the network, and its ends of connections.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
 
-use contract::{Buf, ConnId, ListenerId, NetEvent};
+use contract::{Buf, CloseReason, ConnId, ListenerId, NetEvent};
 
 use super::conn::{Conn, Phase, Target};
 use super::pipe::Pipe;
+use crate::partings::Near;
 
 /// The sizes of a host.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Host {
     pub(super) buffers: Vec<Buf>,
     pub(super) buffers_max: usize,
     pub(super) events: VecDeque<NetEvent>,
+    /// The other ends of connections whose end was not polled yet.
+    pub(super) parting: HashMap<ConnId, Near>,
     pub(super) listening: bool,
     /// The listener that its dials go to.
     pub(super) dials: ListenerId,
@@ -55,6 +58,7 @@ impl Host {
             buffers_max: buffers.len(),
             buffers,
             events: VecDeque::new(),
+            parting: HashMap::new(),
             listening,
             dials: ListenerId(0),
             failed_dials: 0,
@@ -131,6 +135,20 @@ impl Host {
             len: 0,
         }));
         had
+    }
+
+    /// Closes a connection that has nothing in flight any more.
+    pub(super) fn let_go(&mut self, index: u32, reason: CloseReason) {
+        let id = self.id(index);
+        if self.conns[index as usize].sending.is_some() {
+            self.complete_send(index);
+        }
+        let conn = &mut self.conns[index as usize];
+        assert!(conn.queue.is_empty(), "frames of a closed connection are returned");
+        self.parting.extend(conn.peer.map(|near| (id, near)));
+        conn.vacate();
+        self.free.push(index);
+        self.events.push_back(NetEvent::Closed { conn: id, reason });
     }
 
     /// Drops what was received and not polled.

@@ -27,6 +27,7 @@ pub(crate) use self::host::Sizes;
 use self::pipe::End;
 pub(crate) use self::port::Port;
 use crate::marks::{Mark, Marks};
+use crate::partings::Partings;
 
 /// The error of a connection that was reset.
 const RESET: i32 = 104;
@@ -77,6 +78,7 @@ pub(crate) struct Network {
     calm: bool,
     hosts: Vec<Host>,
     dialled: Vec<Dialled>,
+    partings: Partings,
     marks: Marks,
     trace: bool,
 }
@@ -93,6 +95,7 @@ impl Network {
             calm: false,
             hosts: Vec::new(),
             dialled: Vec::new(),
+            partings: Partings::default(),
             marks,
             trace,
         }));
@@ -112,6 +115,11 @@ impl Network {
     ) -> usize {
         self.hosts.push(Host::new(address, sizes, buffers, listening));
         self.hosts.len() - 1
+    }
+
+    /// Returns the connections whose end the other end's host has polled.
+    pub(crate) fn partings(&self) -> Partings {
+        self.partings.clone()
     }
 
     /// Sends the host's dials to this listener.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{CloseReason, ConnId, Instant, NetEvent, Peer};
+use contract::{CloseReason, Instant, NetEvent, Peer};
 
 use super::conn::{Phase, Sending};
 use super::pipe::End;
@@ -39,7 +39,7 @@ impl Network {
             if let Phase::Closing(reason) = conn.phase
                 && conn.quiet_at <= self.now
             {
-                self.let_go(host, index, reason);
+                self.hosts[host].let_go(index, reason);
             }
         }
     }
@@ -287,19 +287,5 @@ impl Network {
         if unread || cut == Some(true) {
             self.marks.hit(Mark::ResetMidMessage);
         }
-    }
-
-    /// Closes a connection that has nothing in flight any more.
-    fn let_go(&mut self, host: usize, index: u32, reason: CloseReason) {
-        let id: ConnId = self.id(host, index);
-        if self.hosts[host].conns[index as usize].sending.is_some() {
-            self.hosts[host].complete_send(index);
-        }
-        let owner = &mut self.hosts[host];
-        let conn = &mut owner.conns[index as usize];
-        assert!(conn.queue.is_empty(), "frames of a closed connection are returned");
-        conn.vacate();
-        owner.free.push(index);
-        owner.events.push_back(NetEvent::Closed { conn: id, reason });
     }
 }

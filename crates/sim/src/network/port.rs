@@ -45,7 +45,15 @@ impl Streams for Port {
         network.advance(self.host);
         let inbox = &mut network.hosts[self.host].events;
         let take = max.min(inbox.len());
+        let old = events.len();
         events.extend(inbox.drain(..take));
+        for event in &events[old..] {
+            if let NetEvent::Closed { conn, .. } = event
+                && let Some(near) = network.hosts[self.host].parting.remove(conn)
+            {
+                network.partings.notice(near);
+            }
+        }
     }
 
     fn give(&mut self, buf: Buf) {

@@ -26,10 +26,10 @@ use wire::nvme::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::agenda::Agenda;
 use super::controllers::{Controllers, QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
 use super::line::{Association, Line, Stage, Use};
 use super::work::{Work, discarding, status_of};
+use crate::agenda::Agenda;
 use crate::layout::{self, COMPARED, HOT};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};

@@ -3,7 +3,6 @@
 //! Deliberately left out: discovery, authentication, reservations and changes of the fabric, which
 //! have tests of their own.
 
-mod agenda;
 mod controllers;
 mod host;
 mod line;

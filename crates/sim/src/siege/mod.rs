@@ -114,7 +114,7 @@ impl Siege {
         let volume = Volume {
             data: MemVolume::new(VOLUME_BLOCKS),
             locks: Arc::new(RangeLocks::new()),
-            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone()))),
+            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone(), network.borrow().partings()))),
             calm: Rc::new(RefCell::new(true)),
             marks: marks.clone(),
         };

@@ -3,68 +3,89 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearflash_sim::{Arena, Marks, Outcome, Sabotage, Toll, World, besiege};
+use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, Toll, World, besiege};
+
+/// The kinds of worlds.
+const KINDS: [Kind; 2] = [Kind::Hosts, Kind::Nbd];
 
 /// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
 
-fn run(seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
+fn run(kind: Kind, seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
     let mut arena = Arena::default();
     let marks = Marks::default();
-    let run = || World::new(seed, sabotage, &mut arena, &marks, false).run(&mut arena);
+    let run = || World::new(kind, seed, sabotage, &mut arena, &marks, false).run(&mut arena);
     catch_unwind(AssertUnwindSafe(run)).map_err(|what| match what.downcast::<String>() {
         Ok(text) => *text,
         Err(what) => what.downcast::<&str>().map_or_else(|_| String::new(), |s| s.to_string()),
     })
 }
 
-/// Checks that the first failure of a sabotage is of an expected kind.
-fn first_failure(sabotage: Sabotage, expected: &[&str]) {
-    let failure = (1..=SEEDS_MAX).find_map(|seed| Some((seed, run(seed, sabotage).err()?)));
+/// Checks that the first failure of a sabotage is an expected one.
+fn first_failure(kind: Kind, sabotage: Sabotage, expected: &[&str]) {
+    let failure = (1..=SEEDS_MAX).find_map(|seed| Some((seed, run(kind, seed, sabotage).err()?)));
     let Some((seed, what)) = failure else { panic!("{sabotage:?} went unnoticed") };
     assert!(expected.iter().any(|part| what.contains(part)), "seed {seed}: {what}");
-    let faithful = run(seed, Sabotage::None);
+    let faithful = run(kind, seed, Sabotage::None);
     assert!(faithful.is_ok(), "seed {seed} fails without sabotage: {faithful:?}");
 }
 
 #[test]
 fn a_copy_that_no_fence_holds_back_shows() {
-    first_failure(Sabotage::SeparateFences, &["had been carried out", "across a barrier"]);
+    first_failure(
+        Kind::Hosts,
+        Sabotage::SeparateFences,
+        &["had been carried out", "across a barrier"],
+    );
 }
 
 #[test]
 fn a_write_of_a_lost_controller_that_no_fence_holds_back_shows() {
-    first_failure(Sabotage::UnfencedControllers, &["had been carried out"]);
+    first_failure(Kind::Hosts, Sabotage::UnfencedControllers, &["had been carried out"]);
 }
 
 #[test]
 fn comparisons_without_common_locks_show() {
-    first_failure(Sabotage::SeparateLocks, &["won, but", "is torn", "had been carried out"]);
+    first_failure(
+        Kind::Hosts,
+        Sabotage::SeparateLocks,
+        &["won, but", "is torn", "had been carried out"],
+    );
 }
 
 #[test]
 fn a_barrier_that_orders_nothing_shows() {
-    first_failure(Sabotage::ScatteredStreams, &["across a barrier", "had been carried out"]);
+    first_failure(
+        Kind::Hosts,
+        Sabotage::ScatteredStreams,
+        &["across a barrier", "had been carried out"],
+    );
 }
 
 #[test]
 fn a_request_that_a_move_doubles_shows() {
-    first_failure(Sabotage::DoubledMoves, &["a reply to no request", "had been carried out"]);
+    first_failure(
+        Kind::Hosts,
+        Sabotage::DoubledMoves,
+        &["a reply to no request", "had been carried out"],
+    );
 }
 
 #[test]
 fn a_number_that_is_used_again_too_early_shows() {
-    first_failure(Sabotage::EarlyReuse, &["requests in flight"]);
+    first_failure(Kind::Hosts, Sabotage::EarlyReuse, &["requests in flight"]);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_world() {
-    let outcome = |seed| {
-        let Outcome { steps, requests, elapsed } = run(seed, Sabotage::None).unwrap();
+    let outcome = |kind, seed| {
+        let Outcome { steps, requests, elapsed } = run(kind, seed, Sabotage::None).unwrap();
         (steps, requests, elapsed)
     };
-    for seed in [3, 39, 49] {
-        assert_eq!(outcome(seed), outcome(seed));
+    for kind in KINDS {
+        for seed in [3, 39, 49] {
+            assert_eq!(outcome(kind, seed), outcome(kind, seed));
+        }
     }
 }
 
@@ -78,7 +99,7 @@ fn the_same_seed_gives_the_same_world() {
 #[test]
 fn faults_that_were_mended_stay_mended() {
     for seed in [82_623_854_293, 500_269, 501_737] {
-        if let Err(what) = run(seed, Sabotage::None) {
+        if let Err(what) = run(Kind::Hosts, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -87,10 +108,25 @@ fn faults_that_were_mended_stay_mended() {
 #[test]
 fn faithful_servers_pass() {
     for seed in 1..=60 {
-        if let Err(what) = run(seed, Sabotage::None) {
+        if let Err(what) = run(Kind::Hosts, seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
     }
+}
+
+#[test]
+fn faithful_servers_of_nbd_pass() {
+    for seed in 1..=60 {
+        if let Err(what) = run(Kind::Nbd, seed, Sabotage::None) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+#[test]
+fn an_nbd_request_that_a_move_doubles_shows() {
+    let expected = ["broke the protocol", "had been carried out", "a reply to no request"];
+    first_failure(Kind::Nbd, Sabotage::DoubledMoves, &expected);
 }
 
 fn siege(seed: u64, sabotage: Sabotage) -> Result<Toll, String> {

@@ -1,63 +1,63 @@
-//! The requests that a host has still to make, and the time of the next ones.
+//! The requests that a peer has still to make, and the time of the next ones.
 
 use std::time::Duration;
 
 use contract::Instant;
 
-/// The requests that a host has still to make.
+/// The requests that a peer has still to make.
 #[derive(Debug)]
-pub(super) struct Agenda {
+pub(crate) struct Agenda {
     /// The number of requests of the workload left.
     quota: u32,
     /// The number of probes left.
     probes: u32,
-    /// `true` once the host fails its controller no more.
+    /// `true` once the peer makes no more faults of its own.
     is_calm: bool,
     /// `true` if a probe failed since the last turn.
     backs_off: bool,
     /// The time of the next requests.
-    pub(super) rests_until: Instant,
+    pub(crate) rests_until: Instant,
 }
 
 impl Agenda {
-    pub(super) fn new(quota: u32) -> Agenda {
+    pub(crate) fn new(quota: u32) -> Agenda {
         let rests_until = Instant::ZERO;
         Agenda { quota, probes: 0, is_calm: false, backs_off: false, rests_until }
     }
 
     /// Replaces the rest of the workload by so many probes.
-    pub(super) fn calm_down(&mut self, probes: u32) {
+    pub(crate) fn calm_down(&mut self, probes: u32) {
         self.is_calm = true;
         self.quota = 0;
         self.probes = probes;
     }
 
-    pub(super) fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.is_calm
     }
 
     /// Returns `true` if no request of the workload is left.
-    pub(super) fn has_sent(&self) -> bool {
+    pub(crate) fn has_sent(&self) -> bool {
         self.quota == 0
     }
 
     /// Returns `true` if neither a request of the workload nor a probe is left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.quota == 0 && self.probes == 0
     }
 
     /// Returns the number of requests of the workload left.
-    pub(super) fn quota(&self) -> u32 {
+    pub(crate) fn quota(&self) -> u32 {
         self.quota
     }
 
     /// Returns the number of probes left.
-    pub(super) fn probes(&self) -> u32 {
+    pub(crate) fn probes(&self) -> u32 {
         self.probes
     }
 
     /// Takes the next request. Returns `true` if it is a probe.
-    pub(super) fn take(&mut self) -> bool {
+    pub(crate) fn take(&mut self) -> bool {
         let is_probe = self.quota == 0;
         match is_probe {
             true => self.probes -= 1,
@@ -67,13 +67,13 @@ impl Agenda {
     }
 
     /// Adds a probe in place of a failed one. [`Agenda::back_off`] follows in the next turn.
-    pub(super) fn repeat_probe(&mut self) {
+    pub(crate) fn repeat_probe(&mut self) {
         self.probes += 1;
         self.backs_off = true;
     }
 
     /// Rests for a while if a probe failed.
-    pub(super) fn back_off(&mut self, now: Instant, pause: Duration) {
+    pub(crate) fn back_off(&mut self, now: Instant, pause: Duration) {
         if std::mem::take(&mut self.backs_off) {
             self.rests_until = now + pause;
         }

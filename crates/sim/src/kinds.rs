@@ -1,0 +1,82 @@
+//! The choices of a seed for worlds of another kind. They are made apart, so that the worlds of the
+//! first kind stay what they are, and change a plan of that kind.
+
+use std::time::Duration;
+
+use contract::SizeClass;
+use flash::Chance;
+
+use crate::nbd;
+use crate::plan::{Happening, Kind, Plan, any};
+
+impl Plan {
+    /// Makes the choices of a seed for a world of this kind.
+    pub(crate) fn of(kind: Kind, seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        match kind {
+            Kind::Hosts => {}
+            Kind::Nbd => add_nbd(&mut plan, &mut Chance::new(seed ^ 0x004e_4264)),
+        }
+        plan
+    }
+
+    /// Leaves a few clients of `reflex`, makes room for others, and has the server killed.
+    fn make_room(&mut self, chance: &mut Chance) {
+        self.hosts.clear();
+        self.clients.truncate(any(chance, &[0, 1, 2]));
+        self.clients.iter_mut().for_each(|client| client.quota = client.quota.min(100));
+        self.hostile = self.hostile.min(1);
+        for worker in &mut self.workers {
+            worker.sizes.connections_max = 64;
+        }
+        let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
+        for _ in 0..any(chance, &[0, 0, 1, 3]) {
+            let at = Duration::from_nanos(chance.within(0..=last));
+            self.happenings.push((at, Happening::Kill));
+        }
+        self.happenings.sort_by_key(|&(at, _)| at);
+    }
+
+    /// Makes requests of 1 MiB possible, and lets them pass.
+    fn make_room_for_big_ones(&mut self) {
+        for worker in &mut self.workers {
+            match worker.pool.last_mut().filter(|class| class.bytes == 1 << 20) {
+                Some(largest) => largest.count = largest.count.max(3),
+                None => worker.pool.push(SizeClass { bytes: 1 << 20, count: 3 }),
+            }
+        }
+        self.office.tokens = self.office.tokens.map(|tokens| tokens.max(100_000));
+    }
+}
+
+fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
+    plan.make_room(chance);
+    plan.office.negotiates = true;
+    let has_big = chance.happens(0.4);
+    if has_big {
+        plan.make_room_for_big_ones();
+    }
+    let think = any(chance, &[1_000, 50_000, 500_000]);
+    let hot_blocks = any(chance, &[2, 8, 40, 96]);
+    let quota = chance.within(40..=150) as u32;
+    for _ in 0..chance.within(1..=3) {
+        let lapses = nbd::Lapses {
+            cuts: any(chance, &[0.0, 0.02, 0.1]),
+            hangs_up: any(chance, &[0.0, 0.02, 0.1]),
+            goodbyes: any(chance, &[0.0, 0.02]),
+        };
+        plan.nbd.push(nbd::Habits {
+            connections: chance.within(1..=3) as usize,
+            depth: any(chance, &[1, 4, 16, 40]),
+            quota,
+            reads: any(chance, &[0.2, 0.5, 0.8]),
+            big: if has_big { 0.02 } else { 0.0 },
+            hot_blocks,
+            think: 0..=think,
+            lapses,
+            silence_max: Duration::from_millis(any(chance, &[1_000, 4_000])),
+            backoff: 1_000_000..=any(chance, &[2_000_000, 100_000_000]),
+            seed: chance.number(),
+        });
+    }
+}
