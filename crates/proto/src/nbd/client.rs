@@ -56,12 +56,12 @@ enum Stage {
     Up,
 }
 
-/// The export and what it takes.
+/// The properties of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The size in bytes.
     pub bytes: u64,
-    /// Writes are taken.
+    /// `true` if writes are accepted.
     pub is_writable: bool,
     /// Offsets and lengths are multiples of this number of bytes.
     pub block_bytes: u32,
@@ -75,7 +75,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     range: Range,
-    /// Bytes of a read's data that have not come.
+    /// Bytes of a read's data that have not arrived.
     left: usize,
     is_read: bool,
     status: Status,
@@ -84,7 +84,7 @@ struct Pending {
 /// The part of a reply that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// The next head.
+    /// The head of the next reply.
     None,
     /// Data of a read.
     Data { cookie: u64, at: usize, left: usize, is_last: bool },
@@ -126,12 +126,12 @@ pub enum ClientEvent<'a> {
     },
 }
 
-/// The reason for which a connection is of no use.
+/// The reason that a connection is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NbdRefusal {
     /// The server refused the export with this reply.
     Export(OptionReply),
-    /// The server broke the protocol, or does not speak this one.
+    /// The server broke the protocol, or does not speak it.
     Protocol(&'static str),
 }
 
@@ -181,7 +181,7 @@ impl NbdClient {
         self.found
     }
 
-    /// Takes the messages that the session sends by itself.
+    /// Takes the messages that the session sends on its own.
     pub fn speech(&mut self) -> impl Iterator<Item = FrameHead> + use<> {
         let words = core::mem::take(&mut self.outbox);
         let count = words.len().div_ceil(HEAD_BYTES_MAX);
@@ -272,7 +272,7 @@ impl NbdClient {
         }
     }
 
-    /// Takes a head. Returns `None` if it has not come whole, else the event that it is by itself.
+    /// Processes a head. Returns `None` if it is incomplete, otherwise its event.
     fn take_head<'a>(
         &mut self,
         input: &mut &[u8],
@@ -324,7 +324,7 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Begins to read a chunk, of which `whole` has the head.
+    /// Begins to read a chunk, whose head is in `whole`.
     fn chunk<'a>(
         &mut self,
         head: &ChunkHead,
@@ -378,7 +378,7 @@ impl NbdClient {
         Ok(ClientEvent::Ended { cookie, status })
     }
 
-    /// Takes a step of the negotiation; `false` if its message has not come whole.
+    /// Does a step of the negotiation; returns `false` if its message is incomplete.
     fn negotiate(&mut self, input: &mut &[u8]) -> Result<bool, NbdRefusal> {
         if self.stage == Stage::Greeting {
             let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
@@ -411,7 +411,7 @@ impl NbdClient {
         Ok(true)
     }
 
-    /// Takes a reply to the option that was sent last.
+    /// Processes a reply to the last option.
     fn answered(&mut self, reply: OptionReply, data: &[u8]) -> Result<(), NbdRefusal> {
         let is_error = reply.0 & REPLY_IS_ERROR != 0;
         match (self.stage, reply) {
@@ -435,7 +435,7 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Takes a property of the export; those that the client does not know are skipped.
+    /// Processes a property of the export; unknown ones are skipped.
     fn learn(&mut self, data: &[u8]) {
         let kind = data.first_chunk().map(|kind| InfoKind(u16::from_be_bytes(*kind)));
         match kind {
@@ -465,7 +465,7 @@ impl NbdClient {
         self.outbox.extend_from_slice(data);
     }
 
-    /// Takes bytes off the front of `input` until so many are gathered, which it returns.
+    /// Takes bytes off the front of `input` until so many are gathered, and returns them.
     fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let taken = need.saturating_sub(self.gathered.len()).min(input.len());
         let (piece, rest) = input.split_at(taken);

@@ -1,4 +1,4 @@
-//! Requests that are larger than a command of a device, cut into commands that are not.
+//! Requests larger than a device command, which are cut into several commands.
 
 use alloc::vec::Vec;
 
@@ -42,14 +42,14 @@ impl Work {
     }
 }
 
-/// A request that is being cut: the rest of it.
+/// The rest of a request that is being cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     pub(super) tag: Tag,
     pub(super) work: Work,
     pub(super) range: Range,
-    /// `true` if each piece waits for the one before it, and everything else for the last: a simple
-    /// reply has its data in order, and nothing in between.
+    /// `true` if each piece must wait for the previous one, and all other replies for the last: a
+    /// simple reply carries its data in order, without other replies in between.
     pub(super) in_order: bool,
 }
 
@@ -75,19 +75,19 @@ pub(super) struct Cut {
     /// The first failure of a piece; a request whose pieces succeed, succeeds.
     pub(super) status: Status,
     pub(super) in_order: bool,
-    /// The first piece's data was sent, in order.
+    /// `true` once the first piece's data was sent.
     pub(super) has_begun: bool,
 }
 
 /// The requests of a connection that were cut and are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Cuts {
-    /// At most [`CUTS_MAX`]; the memory is taken with the first.
+    /// The cut requests, at most [`CUTS_MAX`]; allocated for the first.
     list: Vec<Cut>,
 }
 
 impl Cuts {
-    /// Restores these; `None` if they are too many.
+    /// Restores the cuts of a moved session; `None` if they are too many.
     pub(super) fn of(list: Vec<Cut>) -> Option<Self> {
         (list.len() <= CUTS_MAX).then_some(Cuts { list })
     }
@@ -101,7 +101,7 @@ impl Cuts {
         self.list.is_empty()
     }
 
-    /// Returns `true` if no more request can be cut now.
+    /// Returns `true` if no more requests can be cut now.
     pub(super) fn is_full(&self) -> bool {
         self.list.len() >= CUTS_MAX
     }
@@ -123,7 +123,7 @@ impl Cuts {
         });
     }
 
-    /// Notes the end of a piece. Returns the cut as it is after that; the last piece removes it.
+    /// Notes the end of a piece. Returns the cut's new state; the last piece removes the cut.
     pub(super) fn end(&mut self, tag: Tag, blocks: u32, status: Status) -> Option<Cut> {
         let place = self.list.iter().position(|cut| cut.tag == tag)?;
         let cut = &mut self.list[place];

@@ -1,7 +1,7 @@
 //! The negotiation before the first request: greeting, the client's flags, and options until an
 //! export is chosen (the specification's "Newstyle negotiation").
 //!
-//! Deliberately not here: which namespaces exist and who may use them. The worker answers that.
+//! Deliberately not here: the existing namespaces and the rights to them, which the worker knows.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -24,17 +24,17 @@ use super::limits::{ALLOCATION, HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MA
 #[derive(Debug)]
 pub(super) struct Handshake {
     stage: Stage,
-    /// The beginning of a message that has not come whole.
+    /// The beginning of an incomplete message.
     gathered: Vec<u8>,
     /// Bytes of options so far.
     taken: usize,
     /// Messages that have not been sent.
     outbox: Vec<u8>,
-    /// `true` if some were added that nobody has attended to.
+    /// `true` if there are messages that the session's worker was not told of.
     has_news: bool,
-    /// Time at which the session was first attended to.
+    /// Time of the session's first attention.
     since: Option<Instant>,
-    /// The client leaves out the zeroes behind the answer to an export's name.
+    /// `true` if the client omits the zeroes behind the answer to an export's name.
     no_zeroes: bool,
     /// The client asked for structured replies.
     pub(super) structured: bool,
@@ -42,14 +42,14 @@ pub(super) struct Handshake {
     mapped: Option<NamespaceId>,
 }
 
-/// The step that comes next, or is waited for.
+/// The next step of the negotiation, or the one that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The client's flags come.
+    /// The client's flags come next.
     Flags,
-    /// An option comes.
+    /// An option comes next.
     Options,
-    /// The worker answers the question that this option asks.
+    /// The worker has to answer the question of this option.
     Asked(OptionKind),
     /// The worker finds the export of which this option names meta contexts.
     Contexts {
@@ -57,13 +57,13 @@ enum Stage {
         /// `base:allocation` is among the names.
         named: bool,
     },
-    /// An export was chosen; requests may come once all has been sent.
+    /// An export was chosen. Requests may come once all messages were sent.
     Chosen,
     /// The client ends the connection.
     Aborted,
 }
 
-/// An export that was chosen.
+/// The chosen export.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) info: NamespaceInfo,
@@ -98,12 +98,12 @@ impl Handshake {
         self.has_news
     }
 
-    /// Returns `true` if an export was chosen and the client has been told.
+    /// Returns `true` if an export was chosen and all messages were sent.
     pub(super) fn is_over(&self) -> bool {
         self.stage == Stage::Chosen && self.outbox.is_empty()
     }
 
-    /// Checks the time.
+    /// Checks the time limit of the negotiation.
     ///
     /// # Errors
     /// The connection is to end, because the client ended it or took too long.
@@ -119,7 +119,7 @@ impl Handshake {
         }
     }
 
-    /// Returns the number of bytes that are not sent.
+    /// Returns the number of bytes that are not sent yet.
     pub(super) fn unsaid(&self) -> usize {
         self.outbox.len()
     }
@@ -132,8 +132,8 @@ impl Handshake {
         count
     }
 
-    /// Takes bytes of the client. Returns the question to ask for it, if its option needs one.
-    /// Takes nothing while messages are to be sent or an answer is waited for.
+    /// Processes bytes of the client. Returns the question for the worker, if an option needs one.
+    /// Takes no bytes while messages are to be sent or an answer is awaited.
     ///
     /// # Errors
     /// The client broke the protocol or a limit.
@@ -161,7 +161,7 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Takes an option once it is whole.
+    /// Processes an option once it is complete.
     fn take_option(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
         const HEAD: usize = size_of::<OptionHead>();
         let Some(bytes) = gather(&mut self.gathered, input, HEAD) else { return Ok(None) };
@@ -181,7 +181,7 @@ impl Handshake {
         Ok(self.begin(OptionKind(head.option.get()), &message[HEAD..]))
     }
 
-    /// Answers an option, or returns the question that it asks.
+    /// Answers an option, or returns its question for the worker.
     fn begin(&mut self, option: OptionKind, data: &[u8]) -> Option<Control> {
         let question = match option {
             OptionKind::EXPORT_NAME => Some(find(data)),
@@ -235,7 +235,7 @@ impl Handshake {
         question
     }
 
-    /// Takes the answer to a question about an export. Returns the export if it is chosen by that.
+    /// Processes the worker's answer about an export. Returns the export if the option chooses it.
     ///
     /// # Errors
     /// The option has no other answer than the end of the connection.
@@ -301,7 +301,8 @@ impl Handshake {
         Ok(Some(Chosen { info, structured: self.structured, mapped }))
     }
 
-    /// Answers an option that names `base:allocation` of an export or does not, and notes a choice.
+    /// Answers an option about meta contexts of an export, whether or not it names
+    /// `base:allocation`, and notes the choice.
     fn answer_contexts(&mut self, option: OptionKind, named: bool, export: NamespaceId) {
         let is_choice = option == OptionKind::SET_META_CONTEXT;
         if named {
@@ -385,8 +386,8 @@ impl Handshake {
     }
 }
 
-/// Takes bytes off the front of `input` until `gathered` has `need`, which it returns once they have
-/// come.
+/// Takes bytes off the front of `input` until `gathered` has `need` bytes, and returns those once
+/// they have come.
 fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Option<&'a [u8]> {
     let taken = need.saturating_sub(gathered.len()).min(input.len());
     let (piece, rest) = input.split_at(taken);

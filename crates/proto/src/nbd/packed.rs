@@ -1,10 +1,12 @@
 //! Serialization of a server's session that moves to another worker or process: its export, the
-//! head that is being gathered, the payload that is passing, and the requests that are cut.
+//! incomplete head, the payload in progress, and the requests being cut.
 //!
-//! Format 1 is little-endian: protocol and format (2 bytes); the export's number (2), blocks (8) and
-//! replies (1: simple, structured, or these with block status); requests that run (4); whether the end has begun (1); bytes left of the
-//! payload (4), its request's cookie (8), whether its refusal is held (1), and its error (4); the number of gathered bytes (1), and those bytes; whether a request is being cut
-//! (1), and if so its rest (23); the number of cuts (1), and each (16).
+//! Format 1 is little-endian: protocol and format (2 bytes); the export's number (2), blocks (8)
+//! and replies (1: simple, structured, or these with block status); requests that run (4); whether
+//! the end has begun (1); bytes left of the payload (4), its request's cookie (8), whether its
+//! refusal is held (1), and its error (4); the number of gathered bytes (1), and those bytes;
+//! whether a request is being cut (1), and if so its rest (23); the number of cuts (1), and each
+//! (16).
 
 use alloc::vec::Vec;
 
@@ -17,7 +19,7 @@ use crate::carry::Carry;
 /// The tag of a session of NBD in format 1.
 const FORMAT: [u8; 2] = [b'b', 1];
 
-/// The kinds of work by their numbers.
+/// The kinds of work, indexed by their number in the format.
 const WORKS: [Work; 8] = [
     Work::Read,
     Work::Write { fua: false },

@@ -20,7 +20,7 @@ use super::handshake::Handshake;
 use super::limits::{ALLOCATION, PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
 use crate::carry::Carry;
 
-/// The stream of announcements: nothing else is in it, so that a barrier ends at once.
+/// The stream of announcements. It has no other requests, so that a barrier in it ends at once.
 const ANNOUNCEMENTS: u8 = 7;
 
 /// Zeroes to fill ranges with that are to stay allocated.
@@ -29,7 +29,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// The server's end of NBD on one connection.
 #[derive(Debug)]
 pub struct NbdSession {
-    /// The negotiation, until the client has been told that it is over.
+    /// The negotiation, until its last message was sent.
     pub(super) handshake: Option<Box<Handshake>>,
     /// The export, once one was chosen.
     pub(super) export: Export,
@@ -39,18 +39,19 @@ pub struct NbdSession {
     pub(super) payload: u32,
     /// The source of the payload's bytes.
     pub(super) source: Source,
-    /// The request that they belong to.
+    /// The request to which the payload belongs.
     pub(super) paying: Tag,
-    /// The refusal of a write, which its client reads once it has sent the data.
+    /// The refusal of a write, which is sent after the client has sent the data.
     pub(super) late: Late,
-    /// The reply to a block status that is to be sent: the request's cookie and its length in bytes.
+    /// The reply to a block status that has to be sent: the request's cookie and its length in
+    /// bytes.
     pub(super) extent: Option<(Tag, u32)>,
     /// The request that is being cut.
     pub(super) rest: Option<Rest>,
     pub(super) cuts: Cuts,
     /// Requests that were passed on and have not ended.
     pub(super) running: u32,
-    /// The client has said that no more requests come.
+    /// `true` if the client has announced that no more requests come.
     pub(super) is_closing: bool,
 }
 
@@ -63,14 +64,14 @@ pub(super) enum Source {
     Zeroes,
 }
 
-/// The refusal of a write whose data was still to come: the request's cookie and the error.
+/// The refusal of a write whose data has not arrived: the request's cookie and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// No refused write has data to come.
+    /// There is none.
     None,
-    /// The data still comes.
+    /// The data is still arriving.
     Held(Tag, u32),
-    /// The data has come, and the reply is to be sent.
+    /// The data has arrived, and the reply has to be sent.
     Due(Tag, u32),
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Export {
     pub(super) blocks: u64,
     /// Replies to reads are structured.
     pub(super) structured: bool,
-    /// The client may ask for the status of blocks.
+    /// `true` if the client may ask for the status of blocks.
     pub(super) mapped: bool,
 }
 
@@ -93,8 +94,8 @@ impl Default for NbdSession {
 }
 
 impl NbdSession {
-    /// Creates a session of a connection on which nothing was said yet. The session has its greeting
-    /// [to say](Speaks::unsaid).
+    /// Creates the session of a new connection. The session has its greeting [to
+    /// send](Speaks::unsaid).
     pub fn new() -> Self {
         NbdSession {
             handshake: Some(Box::new(Handshake::new())),
@@ -117,8 +118,7 @@ impl NbdSession {
         }
     }
 
-    /// Takes a part of the negotiation. Requests that come behind it wait until the client has been
-    /// told that it is over.
+    /// Does a part of the negotiation. Requests behind it wait until its last message was sent.
     fn negotiate<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         let Some(handshake) = &mut self.handshake else { return Ok(None) };
         if handshake.has_news() {
@@ -152,7 +152,7 @@ impl NbdSession {
         Some(Event::Payload { bytes, end })
     }
 
-    /// Passes on the next piece of the request that is being cut; `None` if it has to wait.
+    /// Passes on the next piece of the request that is being cut; `None` if the piece has to wait.
     fn next_piece(&mut self) -> Option<Request> {
         let rest = self.rest.as_mut()?;
         if rest.in_order && self.running > 0 {
@@ -207,7 +207,7 @@ impl NbdSession {
         self.begin(&head)
     }
 
-    /// Begins a request; `None` if it has no reply, or none yet.
+    /// Begins a request. Returns `None` if it has no reply, or none yet.
     fn begin(&mut self, head: &RequestHead) -> Result<Option<Request>, Fatal> {
         if head.magic.get() != REQUEST_MAGIC {
             return Err(Fatal::BadMagic(head.magic.get() as u16));
@@ -270,8 +270,8 @@ impl NbdSession {
         Ok(Some(self.request(tag, 0, refused, payload as usize, verdict)))
     }
 
-    /// Passes on the first piece of a request, unless the client has to send its data first or other
-    /// requests have to end.
+    /// Passes on the first piece of a request, unless the client has to send its data first or
+    /// other requests have to end.
     fn next_piece_now(&mut self) -> Option<Request> {
         self.needs_no_bytes().then(|| self.next_piece()).flatten()
     }
@@ -294,20 +294,20 @@ impl NbdSession {
         }
     }
 
-    /// Returns `true` if this question for the status of blocks has an answer: all of its range is
-    /// allocated, since no device tells its holes.
+    /// Returns `true` if this query of the status of blocks can be answered: its whole range is
+    /// allocated, since devices do not report holes.
     fn has_status(&self, head: &RequestHead) -> bool {
         const ALLOWED: u16 = command_flag::REQ_ONE | command_flag::FUA;
         let fits = blocks_of(head).is_some_and(|range| range.fits(self.export.blocks));
         self.export.mapped && fits && head.flags.get() & !ALLOWED == 0
     }
 
-    /// Returns `true` if the rest of a request goes on without bytes of the client.
+    /// Returns `true` if the rest of a request continues without bytes of the client.
     fn needs_no_bytes(&self) -> bool {
         self.rest.is_some_and(|rest| !matches!(rest.work, Work::Write { .. }))
     }
 
-    /// Encodes what the end of a request, or of a piece of one, lets the client know.
+    /// Encodes the messages that follow from the end of a request, or of a piece of one.
     fn done(
         &mut self,
         tag: Tag,
@@ -337,7 +337,7 @@ impl NbdSession {
         }
     }
 
-    /// Encodes what the end of a piece lets the client know.
+    /// Encodes the messages that follow from the end of a piece.
     fn piece(
         &mut self,
         cut: &Cut,
@@ -494,7 +494,7 @@ impl Session for NbdSession {
     }
 }
 
-/// The protocol takes no rights away from a request that was admitted.
+/// Rights of admitted requests are never withdrawn in this protocol.
 impl Fenced for NbdSession {
     fn allowed_as_of(&self, _: Tag) -> u32 {
         0
@@ -544,7 +544,7 @@ impl Speaks for NbdSession {
 }
 
 impl Movable for NbdSession {
-    /// A negotiation stays where it began: it lasts seconds at most.
+    /// A negotiation stays at its worker, since it lasts only seconds.
     fn moves_to(&self, _: u16) -> bool {
         self.handshake.is_none()
     }
@@ -567,7 +567,7 @@ impl Unpack for NbdSession {
     }
 }
 
-/// Returns the blocks of a request; `None` if it begins or ends within one, or has none.
+/// Returns the blocks of a request; `None` if it is empty, or begins or ends within a block.
 fn blocks_of(head: &RequestHead) -> Option<Range> {
     const BLOCK: u64 = BLOCK_BYTES as u64;
     let (offset, bytes) = (head.offset.get(), u64::from(head.bytes.get()));
