@@ -15,19 +15,19 @@ use super::handshake::Side;
 use super::porter::{Answer, Porter};
 use crate::{Error, Spread};
 
-/// The part that TLS has at a listener.
+/// The use of TLS at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsPolicy {
-    /// A connection is over TLS if its first byte says so.
+    /// TLS is optional: the first byte of a connection decides.
     Allowed,
-    /// Every connection is over TLS.
+    /// Every connection must use TLS.
     Required,
 }
 
 /// A listener's certificate and key, and the thread that does its handshakes.
 pub struct ServerTls {
     policy: TlsPolicy,
-    /// Read by the thread of the handshakes, and replaced when the files are read again.
+    /// The configuration, read by the handshake thread, and replaced when the files are read again.
     config: RwLock<Arc<ServerConfig>>,
     porter: Porter,
 }
@@ -49,7 +49,7 @@ impl ServerTls {
         Ok(Arc::new(ServerTls { policy, config, porter: Porter::start()? }))
     }
 
-    /// Replaces certificate and key. Connections that are there go on with the keys that they have.
+    /// Replaces certificate and key. Existing connections keep their keys.
     ///
     /// # Errors
     /// Fails with the fault; then the old certificate stays.
@@ -59,7 +59,7 @@ impl ServerTls {
         Ok(())
     }
 
-    /// Has the handshake of an accepted connection done, which then goes to a worker of `spread`.
+    /// Starts the handshake of an accepted connection, which then goes to a worker of `spread`.
     pub(crate) fn receive(
         self: &Arc<Self>,
         socket: OwnedFd,
@@ -70,7 +70,7 @@ impl ServerTls {
         self.porter.welcome(socket, answer);
     }
 
-    /// Returns the part that TLS has at the listener.
+    /// Returns the use of TLS at the listener.
     pub fn policy(&self) -> TlsPolicy {
         self.policy
     }

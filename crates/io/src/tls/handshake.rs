@@ -1,6 +1,6 @@
-//! A handshake on a socket, which it never waits for. The messages are rustls's.
+//! A handshake on a nonblocking socket, with the messages of rustls.
 //!
-//! The socket is read record by record, so that nothing behind the handshake is taken from the worker
+//! The socket is read record by record, so that bytes behind the handshake are left for the worker
 //! that gets the connection.
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use rustls::{CertificateError, Error};
 use super::key::{HEADER, RECORD_MAX};
 use super::secured::{Next, Secured};
 
-/// Bytes of a handshake that are kept at a time at most: a certificate chain, and more.
+/// Maximum number of a handshake's bytes that are kept at a time: more than a certificate chain.
 const KEPT_MAX: usize = 128 << 10;
 
 /// The type of the records that a handshake consists of.
@@ -25,26 +25,26 @@ const HANDSHAKE: u8 = 22;
 /// The types of records: from a change of ciphers, which TLS 1.3 ignores, to data.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
-/// The end of a connection that this process is.
+/// The role of this process in a connection.
 pub(super) enum Side {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// The wait of a handshake.
+/// The state of a handshake after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// For bytes of the peer.
     Reads,
-    /// For room in the socket.
+    /// It waits until the socket accepts bytes.
     Writes,
-    /// For nothing: the handshake has ended well.
+    /// It has ended well.
     Done,
-    /// The peer does not speak TLS, which it need not.
+    /// The peer does not speak TLS, and TLS is optional.
     Plain,
 }
 
-/// The next step of a handshake, as its state wants it.
+/// The next step of a handshake.
 enum Step {
     Send,
     Receive,
@@ -55,18 +55,18 @@ enum Step {
 pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     side: Side,
-    /// `true` until it is known whether the peer speaks TLS, where it need not.
+    /// `true` until it is known whether the peer speaks TLS, if TLS is optional.
     looks: bool,
     incoming: Vec<u8>,
     /// Bytes of `incoming` before the record that is being read.
     whole: usize,
     is_first: bool,
-    /// Something was to be sent: a server has had the whole hello of its client.
+    /// `true` once bytes were to be sent: a server then has the whole hello of its client.
     pub(super) has_answered: bool,
     outgoing: Vec<u8>,
 }
 
-/// Takes rustls's steps until the socket is needed.
+/// Runs rustls's steps until the socket is needed.
 macro_rules! drive {
     ($side:expr, $incoming:expr, $outgoing:expr) => {
         loop {
@@ -110,7 +110,7 @@ impl Handshake {
         Handshake { socket, side, looks, incoming, whole: 0, is_first, has_answered, outgoing }
     }
 
-    /// Goes as far as the socket lets it.
+    /// Continues as far as the socket allows.
     ///
     /// # Errors
     /// Says why there is no connection over TLS. The peer has been told, if the socket took that.
@@ -153,7 +153,7 @@ impl Handshake {
         }
     }
 
-    /// Looks at the first byte, if it has come, and leaves it where it is.
+    /// Peeks at the first byte, if it has come.
     fn look(&self) -> Result<Option<u8>, Insecurity> {
         let mut first = [0];
         match recv(&self.socket, &mut first, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -163,7 +163,7 @@ impl Handshake {
         }
     }
 
-    /// Sends what is to be sent; `false`: the socket does not take all of it now.
+    /// Sends the outgoing bytes; returns `false` if the socket does not take all of them now.
     fn send(&mut self) -> Result<bool, Insecurity> {
         while !self.outgoing.is_empty() {
             match send(&self.socket, &self.outgoing, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -176,7 +176,7 @@ impl Handshake {
         Ok(true)
     }
 
-    /// Receives up to the end of a record; `false`: its rest has not come.
+    /// Receives up to the end of a record; returns `false` if the record is incomplete.
     fn receive(&mut self) -> Result<bool, Insecurity> {
         if self.incoming.len() > KEPT_MAX {
             return Err(Insecurity::Misbehaved);
@@ -218,7 +218,7 @@ impl Handshake {
         }
     }
 
-    /// Returns the socket and the keys of a handshake that is done.
+    /// Returns the socket and the keys of a finished handshake.
     pub(super) fn finish(self) -> Result<(OwnedFd, Box<Secured>), Insecurity> {
         if !self.incoming.is_empty() {
             return Err(Insecurity::Misbehaved);
@@ -238,12 +238,12 @@ impl Handshake {
     }
 }
 
-/// Tells whether a record cannot begin so, though its header has not come whole.
+/// Returns whether these bytes cannot begin a record, even if its header is incomplete.
 fn is_plain_start(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|kind| !RECORD_TYPES.contains(kind))
 }
 
-/// Has rustls encode a message behind what is to be sent.
+/// Appends a message encoded by rustls to the outgoing bytes.
 fn encode_into(
     outgoing: &mut Vec<u8>,
     mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,

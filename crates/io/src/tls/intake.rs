@@ -1,4 +1,4 @@
-//! The opening of what was received: whole records in the receive buffer itself, a record that came in
+//! The opening of received bytes: whole records in the receive buffer itself, a record that came in
 //! pieces in a buffer of its own.
 
 use contract::{Buf, Insecurity};
@@ -9,13 +9,13 @@ use super::secured::{Opened, Secured};
 /// The first number of the buffers for records that come in pieces. Receive buffers have lower ones.
 pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
 
-/// Buffers for records that come in pieces. More are made when more connections have the beginning of
-/// a record at the same time than ever before, at most one for each, and one for each receive buffer:
-/// while one is lent to a session, the receive buffer with the record's end is not received into.
+/// Buffers for records that come in pieces. More are allocated when more connections than ever
+/// before have an incomplete record, at most one for each connection and one for each receive
+/// buffer: while one is lent to a session, the receive buffer with the record's end is not used.
 #[derive(Default)]
 pub(crate) struct Spares {
     free: Vec<Buf>,
-    /// Receive buffers that are kept back for those that are lent.
+    /// Receive buffers that are held back in exchange for lent ones.
     held: Vec<Buf>,
     made: u32,
 }
@@ -30,14 +30,14 @@ impl Spares {
         })
     }
 
-    /// Takes a buffer back that was lent. Returns a receive buffer that was kept back for it, if there
-    /// is one.
+    /// Takes back a lent buffer. Returns a receive buffer that was held back for it, if there is
+    /// one.
     pub(crate) fn give(&mut self, buf: Buf) -> Option<Buf> {
         self.put(buf);
         self.held.pop()
     }
 
-    /// Takes a buffer back that was not lent.
+    /// Takes back a buffer that was not lent.
     pub(crate) fn put(&mut self, buf: Buf) {
         self.free.push(buf);
     }
@@ -50,15 +50,15 @@ pub(crate) struct Taken {
     pub(crate) joined: Option<(Buf, usize)>,
     /// The receive buffer with the data of whole records, and its length.
     pub(crate) opened: Option<(Buf, usize)>,
-    /// The receive buffer, if nothing in it is data and none was lent for it.
+    /// The receive buffer, if it has no data for the session and was not exchanged for a lent one.
     pub(crate) spent: Option<Buf>,
-    /// The peer sends nothing more.
+    /// `true` if the peer sends no more data.
     pub(crate) is_closed: bool,
 }
 
 impl Secured {
-    /// Opens the records in the first `len` bytes of `buf`, and keeps the beginning of one that is not
-    /// whole.
+    /// Opens the records in the first `len` bytes of `buf`, and keeps the beginning of an
+    /// incomplete one.
     ///
     /// # Errors
     /// Fails if the bytes are not records of the peer. The buffer comes back with the reason.
@@ -83,13 +83,13 @@ impl Secured {
         Ok(taken)
     }
 
-    /// Gives the buffer back that holds the beginning of a record.
+    /// Returns the buffer with the beginning of a record.
     pub(crate) fn drop_carry(&mut self) -> Option<Buf> {
         self.carried = 0;
         self.carry.take()
     }
 
-    /// Opens the records in `bytes`. Returns how much data is at their start.
+    /// Opens the records in `bytes`. Returns the length of the data, which is moved to their start.
     fn take_into(
         &mut self,
         spares: &mut Spares,
@@ -121,8 +121,8 @@ impl Secured {
         Ok(out)
     }
 
-    /// Adds bytes to the record that is not whole. Returns how many it has taken, or zero if it has
-    /// taken all of them and is still not whole.
+    /// Adds bytes to the incomplete record. Returns the number of bytes that complete it, or zero
+    /// if all were added and it is still incomplete.
     fn fill(&mut self, bytes: &[u8]) -> Result<usize, Insecurity> {
         let mut at = 0;
         let carry = self.carry.as_mut().expect("the caller looked");
@@ -139,7 +139,7 @@ impl Secured {
         }
     }
 
-    /// Opens the record that came in pieces and is whole now.
+    /// Opens the completed record that came in pieces.
     fn join(&mut self, spares: &mut Spares, taken: &mut Taken) -> Result<(), Insecurity> {
         let mut carry = self.carry.take().expect("the caller looked");
         let length = std::mem::take(&mut self.carried);

@@ -1,4 +1,4 @@
-//! The key of one direction of a connection: its records are sealed, or opened, in place.
+//! The key of one direction of a connection, which seals or opens records in place.
 
 use contract::Insecurity;
 use ring::aead::{
@@ -7,25 +7,25 @@ use ring::aead::{
 };
 use rustls::ConnectionTrafficSecrets;
 
-/// Bytes before the content of a record: its type, its version, its length.
+/// Bytes before the content of a record: its type, version and length.
 pub(super) const HEADER: usize = 5;
 
-/// Bytes of a record's proof, behind its content.
+/// Bytes of a record's authentication tag, behind its content.
 pub(super) const TAG: usize = MAX_TAG_LEN;
 
-/// Bytes of content that a record has at most.
+/// Maximum bytes of a record's content.
 pub(super) const CONTENT_MAX: usize = 1 << 14;
 
-/// Bytes behind the header that a record has at most.
+/// Maximum bytes behind a record's header.
 const SEALED_MAX: usize = CONTENT_MAX + 256;
 
 /// Bytes of a whole record at most.
 pub(super) const RECORD_MAX: usize = HEADER + SEALED_MAX;
 
-/// The type of every record after the handshake, from outside.
+/// The visible type of every record after the handshake.
 const APPLICATION_DATA: u8 = 23;
 
-/// The type of a record's content, which is sealed with it.
+/// The type of a record's content, which is encrypted with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Content {
@@ -47,7 +47,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Returns the key of these secrets; its next record has the number `sequence`.
+    /// Returns the key for these secrets; its next record has the number `sequence`.
     pub(super) fn new(
         sequence: u64,
         secrets: &ConnectionTrafficSecrets,
@@ -64,7 +64,7 @@ impl Key {
         Ok(Key { key: LessSafeKey::new(unbound), iv, sequence, records_max: RECORDS_MAX })
     }
 
-    /// Tells whether the key has sealed as many records as it should.
+    /// Returns whether the key has sealed its maximum of records.
     pub(super) fn is_used_up(&self) -> bool {
         self.sequence >= self.records_max
     }
@@ -101,8 +101,8 @@ impl Key {
         Ok(HEADER + sealed)
     }
 
-    /// Opens the record that begins at `at` and ends with `bytes`. Its content is put to the start
-    /// of `bytes`; returns its length and type.
+    /// Opens the record that begins at `at` and ends with `bytes`. Its content is moved to the
+    /// start of `bytes`; returns its length and type.
     pub(super) fn open(
         &mut self,
         bytes: &mut [u8],
@@ -134,7 +134,8 @@ fn header_of(sealed: usize) -> [u8; HEADER] {
     [APPLICATION_DATA, 3, 3, high, low]
 }
 
-/// Returns the length of the record that begins with `bytes`, or as many bytes as tell it.
+/// Returns the length of the record that begins with `bytes`, or the number of bytes needed to know
+/// it.
 ///
 /// # Errors
 /// Fails if no record begins so.

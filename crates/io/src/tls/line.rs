@@ -1,11 +1,11 @@
-//! The line of connections that wait for a place among the handshakes, with a bound for each address.
+//! The line of connections that wait for a handshake, with limits for each address.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use contract::Instant;
 
-/// The address that places count for: that of a machine, or of a network of IPv6 (64 bits).
+/// The address to which places are charged: a machine's address, or an IPv6 network of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin([u8; 8], bool);
 
@@ -23,16 +23,16 @@ impl Origin {
     }
 }
 
-/// The bounds of one address.
+/// The limits of one address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Handshakes at once.
+    /// Maximum number of simultaneous handshakes.
     pub(super) places: usize,
-    /// Connections in the line.
+    /// Maximum number of waiting connections.
     pub(super) waiting: usize,
 }
 
-/// The connections of one address.
+/// The counts of one address's connections.
 #[derive(Default)]
 struct Counts {
     places: usize,
@@ -41,13 +41,13 @@ struct Counts {
 
 /// A connection in the line, or one that leaves it.
 pub(super) struct Waiting<T> {
-    /// `None`: no bound is for it.
+    /// The address to which the connection is charged; `None` if it is not limited.
     pub(super) origin: Option<Origin>,
     pub(super) until: Instant,
     pub(super) what: T,
 }
 
-/// The connections that wait, who came first in front.
+/// The waiting connections in order of arrival.
 pub(super) struct Line<T> {
     bounds: Bounds,
     waiting: VecDeque<Waiting<T>>,
@@ -75,7 +75,7 @@ impl<T> Line<T> {
         Ok(())
     }
 
-    /// Takes the first whose address has a place free, which it has from then on.
+    /// Removes the first connection whose address has a free place, and charges the place.
     pub(super) fn next(&mut self) -> Option<Waiting<T>> {
         let (bounds, counts) = (self.bounds, &self.counts);
         let has_place = |one: &Waiting<T>| {
@@ -91,7 +91,7 @@ impl<T> Line<T> {
         Some(one)
     }
 
-    /// Takes the first if its time is over.
+    /// Removes the first connection if its time is over.
     pub(super) fn late(&mut self, now: Instant) -> Option<T> {
         let one = self.waiting.pop_front_if(|one| one.until <= now)?;
         self.uncount(one.origin, |counts| &mut counts.waiting);
@@ -103,7 +103,7 @@ impl<T> Line<T> {
         self.uncount(origin, |counts| &mut counts.places);
     }
 
-    /// Returns the first in line.
+    /// Returns the first connection of the line.
     pub(super) fn first(&self) -> Option<&Waiting<T>> {
         self.waiting.front()
     }

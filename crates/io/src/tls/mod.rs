@@ -1,9 +1,8 @@
 //! TLS 1.3 on streams (docs/adr/0036-tls-in-the-worker.md).
 //!
-//! A thread beside the workers does the handshakes with rustls (`porter`). The keys of the
-//! records are taken out of it, and the connection goes to its worker, which seals what it sends and
-//! opens what it receives ([`Secured`]) in its own memory, with one send a turn as without TLS.
-//! New keys of a connection (key updates) are derived by rustls.
+//! A thread beside the workers does the handshakes with rustls (`porter`). The keys are then
+//! extracted, and the connection goes to its worker, which seals and opens records ([`Secured`]) in
+//! its own memory, with one send a turn as without TLS. rustls also derives new keys (key updates).
 //!
 //! This module leaves the messages of a handshake and certificates to rustls.
 

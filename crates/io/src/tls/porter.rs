@@ -1,5 +1,5 @@
-//! The thread that does handshakes, so that no worker does: all of them in turns, each with a
-//! deadline, a bounded number at once. Further ones wait in line.
+//! The thread that does TLS handshakes, so that no worker has to: several at the same time, each
+//! with a deadline. Further connections wait in line.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,36 +20,37 @@ use crate::endpoint::peer_of;
 use crate::spread::{Arrival, turned_away};
 use crate::{Clock, Error, Spread, Waker};
 
-/// Time that a handshake may take.
+/// The time limit of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Handshakes at once. Further ones wait in line.
+/// Maximum number of simultaneous handshakes. Further connections wait in line.
 const AT_ONCE: usize = 512;
 
-/// Connections that may wait in line, beside those.
+/// Maximum number of connections that wait in line.
 const WAITING_MAX: usize = 4096;
 
 /// The bounds of one address.
 const BOUNDS: Bounds = Bounds { places: AT_ONCE / 8, waiting: WAITING_MAX / 4 };
 
-/// Handshakes that begin in a turn at most, between those under way.
+/// Maximum number of handshakes that begin in one turn, so that those in progress continue.
 const STARTS: usize = 16;
 
-/// Time after which a client that has not sent its hello gives its place to one who waits.
+/// The time after which a client that has not sent its hello loses its place to a waiting
+/// connection.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// The outcome of the handshakes of dialled connections.
 type Outcome = (ConnId, Result<Box<Secured>, Insecurity>);
 
-/// The one who hears the outcome of a handshake.
+/// The receiver of a handshake's outcome.
 pub(super) enum Answer {
     /// A worker of a server gets the connection.
     Accepted { tls: Arc<ServerTls>, listener: ListenerId, spread: Arc<Spread> },
-    /// The sockets that dialled hear of it.
+    /// The sockets that dialled the connection.
     Dialled { tls: ClientTls, conn: ConnId, to: Dialler },
 }
 
-/// The way back to the sockets that dialled.
+/// A channel back to the sockets that dialled.
 #[derive(Clone)]
 pub(super) struct Dialler {
     outcomes: Sender<Outcome>,
@@ -57,16 +58,16 @@ pub(super) struct Dialler {
     waker: Waker,
 }
 
-/// The way to the thread that does handshakes. The thread ends with it.
+/// A handle to the thread that does handshakes. The thread ends with it.
 pub(crate) struct Porter {
-    /// `None`: the thread is told to end.
+    /// The channel of new connections; dropped to end the thread.
     guests: Option<Sender<(OwnedFd, Answer)>>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
 
 impl Porter {
-    /// Starts a thread.
+    /// Starts the thread.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
@@ -82,7 +83,7 @@ impl Porter {
         Ok(Porter { guests: Some(guests), waiting, waker })
     }
 
-    /// Has the handshake on a socket done.
+    /// Sends a socket to the thread for its handshake.
     pub(super) fn welcome(&self, socket: OwnedFd, answer: Answer) {
         let Some(guests) = &self.guests else { return };
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
@@ -102,11 +103,11 @@ impl Drop for Porter {
     }
 }
 
-/// A connection whose handshake is under way.
+/// A connection whose handshake is in progress.
 struct Guest {
     handshake: Handshake,
     answer: Answer,
-    /// The address whose place it has.
+    /// The address to which the handshake's place is charged.
     origin: Option<Origin>,
     began: Instant,
     until: Instant,
@@ -142,7 +143,7 @@ impl Guest {
         }
     }
 
-    /// Tells that there is no connection over TLS, and why. The socket is closed.
+    /// Reports the reason that a handshake failed, and closes the socket.
     fn fail(socket: OwnedFd, answer: Answer, why: Insecurity) {
         match answer {
             Answer::Accepted { listener, .. } => {
@@ -160,15 +161,15 @@ impl Guest {
         }
     }
 
-    /// Returns the time from which its place may go to another: it is a client that has not sent its
-    /// whole hello.
+    /// Returns the time from which the handshake's place may be given to another connection, if the
+    /// client has not sent its whole hello.
     fn may_go_at(&self) -> Option<Instant> {
         let is_idle =
             !self.handshake.has_answered && matches!(self.answer, Answer::Accepted { .. });
         is_idle.then(|| self.began + IDLE_MAX)
     }
 
-    /// Goes on as far as possible. Returns the guest if it has to wait.
+    /// Continues the handshake as far as possible. Returns it if it has to wait.
     fn advance(mut self) -> Option<Guest> {
         match self.handshake.advance() {
             Ok(waits @ (Progress::Reads | Progress::Writes)) => {
@@ -187,7 +188,7 @@ impl Guest {
 }
 
 impl Answer {
-    /// Returns the address that a connection counts for. Those that are dialled have no bound.
+    /// Returns the address to which a connection is charged. Dialled connections are not limited.
     fn origin(&self, socket: &OwnedFd) -> Option<Origin> {
         match (self, peer_of(socket)) {
             (Answer::Accepted { .. }, Ok(Peer::Internet(peer))) => Some(Origin::of(peer.ip())),
@@ -195,7 +196,7 @@ impl Answer {
         }
     }
 
-    /// Hands a connection over, to whoever waits for it.
+    /// Passes a finished connection to its receiver.
     fn reached(self, socket: OwnedFd, secured: Option<Box<Secured>>) {
         match (self, secured) {
             (Answer::Accepted { listener, spread, .. }, secured) => {
@@ -214,7 +215,7 @@ impl Answer {
         }
     }
 
-    /// Tells that a handshake has no keys, after its socket has gone.
+    /// Reports that a handshake has yielded no keys, after its socket was closed.
     fn broken(self, why: Insecurity) {
         match self {
             Answer::Accepted { listener, .. } => {
@@ -226,8 +227,8 @@ impl Answer {
     }
 }
 
-/// Tells a peer that does not speak TLS that this is wanted. What the peer has sent is read, so that
-/// the end of the connection does not overtake that.
+/// Sends the TLS alert to a peer that does not speak TLS. The peer's bytes are read before, since
+/// unread bytes would reset the connection and lose the alert.
 fn refuse(socket: &OwnedFd) {
     let _ = send(socket, &Insecurity::REFUSAL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     let _ = shutdown(socket, Shutdown::Write);
@@ -249,10 +250,10 @@ impl Dialler {
     }
 }
 
-/// The thread's own: the handshakes under way, oldest first, and the connections that wait for a
-/// place among them.
+/// The thread's state: the handshakes in progress, oldest first, and the connections that wait for
+/// a place.
 struct Hall {
-    /// Handshakes at once.
+    /// Maximum number of simultaneous handshakes.
     places: usize,
     line: Line<(OwnedFd, Answer)>,
     guests: Vec<Guest>,
@@ -278,7 +279,7 @@ impl Hall {
         }
     }
 
-    /// Puts those who have come in line. Returns `false` if nobody will come any more.
+    /// Puts new connections into the line. Returns `false` if no more will come.
     fn collect(&mut self, inbox: &Receiver<(OwnedFd, Answer)>, now: Instant) -> bool {
         for _ in 0..WAITING_MAX {
             match inbox.try_recv() {
@@ -299,8 +300,8 @@ impl Hall {
         true
     }
 
-    /// Begins handshakes of those in line, a few at a time, so that those under way go on. Returns
-    /// `true` if there may be places for more.
+    /// Begins handshakes of connections in the line, a few at a time. Returns `true` if more places
+    /// may be free.
     fn let_in(&mut self, now: Instant) -> bool {
         for _ in 0..STARTS {
             let Some(first) = self.line.first() else { return false };
@@ -325,8 +326,8 @@ impl Hall {
         true
     }
 
-    /// Ends the oldest handshake that its client has not begun in some time, of this address or of
-    /// any. Returns `false` if there is none.
+    /// Ends the oldest handshake whose client has sent no hello for some time, of this address or
+    /// of any. Returns `false` if there is none.
     fn make_room(&mut self, now: Instant, origin: Option<Origin>) -> bool {
         let is_idle = |guest: &Guest| {
             guest.may_go_at().is_some_and(|at| at <= now)
@@ -339,7 +340,7 @@ impl Hall {
         true
     }
 
-    /// Goes on with the guests that can, and ends those whose time is over.
+    /// Continues the handshakes whose sockets are ready, and ends those whose time is over.
     fn attend(&mut self, ready: &[bool], now: Instant) {
         let guests = std::mem::take(&mut self.guests);
         for (guest, is_ready) in guests.into_iter().zip(ready) {
@@ -362,8 +363,8 @@ impl Hall {
         }
     }
 
-    /// Waits until a guest can go on, another one comes, or a deadline has passed. Returns which guests
-    /// can go on.
+    /// Waits until a socket is ready, a new connection comes, or a deadline has passed. Returns the
+    /// handshakes whose sockets are ready.
     fn wait(&self, now: Instant, hurries: bool) -> Vec<bool> {
         let first = self.line.first();
         let ends = self.guests.iter().map(|guest| guest.until);
@@ -403,7 +404,7 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
-    /// Returns the handshakes of sockets whose thread `waker` wakes.
+    /// Creates the handshakes of one thread's sockets; `waker` wakes that thread.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
@@ -414,13 +415,13 @@ impl Greeter {
         Ok(Greeter { tls, porter: Porter::start()?, dialler, outcomes })
     }
 
-    /// Has the handshake of a connection done, over a second handle to its socket.
+    /// Starts the handshake of a connection, over a second handle to its socket.
     pub(crate) fn greet(&self, conn: ConnId, socket: OwnedFd) {
         let answer = Answer::Dialled { tls: self.tls.clone(), conn, to: self.dialler.clone() };
         self.porter.welcome(socket, answer);
     }
 
-    /// Tells whether a handshake has ended since the last call.
+    /// Returns whether a handshake has ended since the last call.
     pub(crate) fn has_news(&self) -> bool {
         let has = &self.dialler.has_news;
         has.load(Ordering::Relaxed) && has.swap(false, Ordering::AcqRel)

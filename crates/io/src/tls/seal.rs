@@ -1,12 +1,12 @@
-//! The sealing of queued frames: they are copied together into records, which are sealed in place and
-//! leave with one send.
+//! The sealing of queued frames: they are copied together into records, which are sealed in place
+//! and sent together.
 
 use contract::{Frame, Insecurity};
 
 use super::key::{CONTENT_MAX, Content, HEADER, TAG};
 use super::secured::Secured;
 
-/// Full records that one send carries at most.
+/// Maximum number of full records in one send.
 const RECORDS: usize = 4;
 
 /// Bytes around the content of a record.
@@ -40,7 +40,8 @@ impl Stage {
         &self.bytes[..self.len]
     }
 
-    /// Seals what is queued, as much as one send takes. A frame that does not fit goes on in the next.
+    /// Seals queued frames, as many as fit into one send. A frame that does not fit continues in
+    /// the next.
     ///
     /// # Errors
     /// Fails if the connection cannot go on.
@@ -82,7 +83,7 @@ impl Stage {
         self.end_record(secured, &mut content)
     }
 
-    /// Seals the record of so many bytes, if there are any.
+    /// Seals the present record, if it has bytes.
     fn end_record(&mut self, secured: &mut Secured, content: &mut usize) -> Result<(), Insecurity> {
         if *content > 0 {
             let record = &mut self.bytes[self.len..];
@@ -93,7 +94,7 @@ impl Stage {
 }
 
 impl Secured {
-    /// Returns the record that tells the peer that nothing more is sent.
+    /// Returns the closing alert, which tells the peer that no more is sent.
     pub(crate) fn farewell(&mut self) -> Option<[u8; OVERHEAD + 2]> {
         let mut record = [0; OVERHEAD + 2];
         record[HEADER] = 1; // a warning: close_notify

@@ -8,11 +8,12 @@ use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
 use super::key::{Content, Key};
 
-/// Records without data that may come beyond those with data. Beside a record with data, one without
-/// may come each time; a row of them ends.
+/// The number of records without data, beyond those with data, after which the connection is ended.
+/// Each record with data allows one without.
 const IDLE_MAX: u8 = 32;
 
-/// The records without data that a key update counts as, since keys are derived for it.
+/// The number of records without data as which a key update counts, since it costs a derivation of
+/// keys.
 const UPDATE_WEIGHT: u8 = 8;
 
 /// The source of the next keys of a connection.
@@ -42,25 +43,25 @@ impl Next {
 pub(super) enum Opened {
     /// So many bytes of data.
     Data(usize),
-    /// Nothing for the session.
+    /// No data for the session.
     Nothing,
-    /// The peer sends nothing more.
+    /// The end of the peer's data.
     Closed,
 }
 
-/// The keys of a connection over TLS, and the bytes of it that are not whole yet.
+/// The keys of a TLS connection, and its incomplete bytes.
 pub(crate) struct Secured {
     pub(super) sending: Key,
     pub(super) receiving: Key,
     next: Next,
-    /// The beginning of a record, whose rest has not come.
+    /// The beginning of an incomplete record.
     pub(super) carry: Option<Buf>,
     pub(super) carried: usize,
     /// Bytes of the first queued frame that are sealed already.
     pub(super) gone: usize,
-    /// The peer has asked for new keys of this direction.
+    /// `true` if the peer has requested new keys of this direction.
     pub(super) owes_update: bool,
-    /// Records without data, less those with data since.
+    /// The count of records without data, less those with data.
     idle: u8,
 }
 
@@ -86,8 +87,8 @@ impl Secured {
         })
     }
 
-    /// Opens the record that begins at `at` and ends with `bytes`. Data is put to the start of
-    /// `bytes`.
+    /// Opens the record that begins at `at` and ends with `bytes`. Its data is moved to the start
+    /// of `bytes`.
     pub(super) fn open(&mut self, bytes: &mut [u8], at: usize) -> Result<Opened, Insecurity> {
         let (length, content) = self.receiving.open(bytes, at)?;
         if content == Content::Data && length > 0 {
@@ -112,8 +113,8 @@ impl Secured {
         }
     }
 
-    /// Takes messages of the handshake protocol that come after the handshake: key updates. Tickets
-    /// are not used, as nearflash servers send none.
+    /// Processes handshake messages that come after the handshake: key updates. Tickets are
+    /// ignored, as nearflash servers send none.
     fn hear(&mut self, mut messages: &[u8]) -> Result<(), Insecurity> {
         const KEY_UPDATE: u8 = 24;
         const NEW_SESSION_TICKET: u8 = 4;

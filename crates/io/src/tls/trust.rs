@@ -21,7 +21,7 @@ use crate::Error;
 /// The authorities of the machine, where Debian and others have them.
 const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The certificates that a client trusts, and the name that it looks for in them.
+/// The certificates that a client trusts, and the name that they must have.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -35,9 +35,10 @@ impl fmt::Debug for ClientTls {
 }
 
 impl ClientTls {
-    /// Trusts servers with the certificate of this fingerprint (SHA-256, in hexadecimal), whatever
-    /// its names and dates are; else those of which an authority in the file `authorities` (in PEM)
-    /// says that they are `name`; without a file, an authority that the machine trusts.
+    /// Creates the trust in servers. With a `fingerprint` (SHA-256, in hexadecimal), only the
+    /// certificate with it is trusted, whatever its names and dates are. Otherwise the certificate
+    /// must be issued for `name` by an authority in the file `authorities` (in PEM), or by one that
+    /// the machine trusts.
     ///
     /// # Errors
     /// Says which file or value makes no sense.
@@ -96,7 +97,7 @@ fn roots(file: &Path) -> Result<RootCertStore, Error> {
     }
 }
 
-/// Parses a fingerprint: 64 hexadecimal digits, between which colons may stand.
+/// Parses a fingerprint: 64 hexadecimal digits, optionally separated by colons.
 fn parse(text: &str) -> Result<[u8; 32], Error> {
     let digits: String = text.chars().filter(|c| *c != ':').collect();
     let wrong = || {
@@ -115,7 +116,7 @@ fn parse(text: &str) -> Result<[u8; 32], Error> {
     Ok(bytes)
 }
 
-/// Trusts one certificate, by its fingerprint.
+/// Trust in a single certificate by its fingerprint.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],
