@@ -96,7 +96,7 @@ pub(crate) struct Volume {
     pub(crate) data: MemVolume,
     pub(crate) locks: Arc<RangeLocks>,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
-    /// `true` once no command is very late any more.
+    /// `true` once commands are no longer very late.
     pub(crate) calm: Rc<RefCell<bool>>,
     pub(crate) marks: Marks,
 }

@@ -26,7 +26,7 @@ macro_rules! each {
 }
 
 impl Good {
-    /// Takes what has ended and sends what is left to send. Returns `true` if anything happened.
+    /// Processes ended requests and sends due ones. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         each!(self, one => one.turn(now))
     }

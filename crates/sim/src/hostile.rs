@@ -39,10 +39,10 @@ pub(crate) struct Hostile {
     mischief: Mischief,
     /// The bytes that are left to send.
     outbox: Vec<u8>,
-    /// The number of times that it will send again.
+    /// The number of times that the client will send again.
     moves: u64,
     next_at: Instant,
-    /// `true` once it makes no more connections.
+    /// `true` once the client makes no more connections.
     retired: bool,
     /// The time at which the present connection opened.
     since: Instant,
@@ -236,7 +236,7 @@ impl Hostile {
         self.outbox.truncate(left);
     }
 
-    /// Composes an unusual request, or a valid one.
+    /// Returns an unusual request, or a valid one.
     fn odd(&mut self, version: u8) {
         let first = self.outbox.len();
         let opcode = if self.chance.happens(0.7) { 0 } else { 1 };

@@ -4,7 +4,7 @@ use contract::Range;
 
 /// The blocks of the good clients' namespace, at the volume's beginning.
 pub(crate) const BLOCKS: u64 = 8192;
-/// The blocks of the hostile clients' namespace, after it.
+/// The blocks of the hostile clients' namespace, behind the good clients'.
 pub(crate) const HOSTILE_BLOCKS: u64 = 1024;
 /// The blocks of the volume.
 pub(crate) const VOLUME_BLOCKS: u64 = BLOCKS + HOSTILE_BLOCKS;

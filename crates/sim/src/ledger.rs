@@ -41,7 +41,7 @@ pub(crate) struct Lane {
 pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) command: Command,
-    /// The number of barriers that were sent on its lane before it.
+    /// The number of barriers that were sent on the request's lane before it.
     epoch: u32,
     start: Tick,
     /// The end; `Tick::MAX` while the request may still be carried out.
@@ -67,7 +67,7 @@ struct Passage {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     op: u32,
-    /// The time at which it was surely carried out.
+    /// The time at which the write was surely carried out.
     known: Tick,
 }
 

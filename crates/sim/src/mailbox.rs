@@ -1,4 +1,4 @@
-//! A worker's link to its mailbox: the real mailbox, which is watched, and which can be made to
+//! A worker's connection to its mailbox: the real mailbox, with checks, and with the option to
 //! deliver a request of a moving connection twice.
 
 use std::cell::Cell;
@@ -16,7 +16,7 @@ pub(crate) struct WatchedMailbox {
     inner: WorkerMailbox,
     /// `true` to deliver requests that change data twice.
     doubles: bool,
-    /// `true` if something was passed to another worker since the last check.
+    /// `true` if a message was passed to another worker since the last check.
     passed: Rc<Cell<bool>>,
     marks: Marks,
 }

@@ -34,7 +34,7 @@ pub(crate) struct Office {
     /// The tenants by number, as of the last turn.
     seen: Vec<Option<(String, State)>>,
     sabotage: Sabotage,
-    /// `true` if a worker passed something to another.
+    /// `true` if a worker passed a message to another.
     passed: Rc<Cell<bool>>,
     marks: Marks,
 }
@@ -114,7 +114,7 @@ impl Office {
         }
     }
 
-    /// Lets the control plane take a turn. Returns `true` if workers have mail. `in_flight_of` counts
+    /// Runs a turn of the control plane. Returns `true` if workers have mail. `in_flight_of` counts
     /// the requests of a tenant that the workers have in flight.
     pub(crate) fn look(&mut self, now: Instant, in_flight_of: impl Fn(TenantId) -> usize) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
@@ -145,12 +145,13 @@ impl Office {
         self.due = now;
     }
 
-    /// Returns `true` if a worker passed something to another since the last call.
+    /// Returns `true` if a worker passed a message to another since the last call.
     pub(crate) fn has_passed(&self) -> bool {
         self.passed.take()
     }
 
-    /// Reports on behalf of workers whose counters nobody sees.
+    /// Reports that all workers have left all epochs, on behalf of workers whose counters are not
+    /// observed.
     fn claim_that_all_have_let_go(&self) {
         for info in self.tenants.list() {
             let before = &self.seen[info.tenant.0 as usize];
@@ -164,7 +165,7 @@ impl Office {
         }
     }
 
-    /// Checks that a number is reused only when nothing of its last tenant is left anywhere.
+    /// Checks that a number is reused only when all traces of its last tenant are gone.
     fn watch(&mut self, in_flight_of: impl Fn(TenantId) -> usize) {
         let mut seen: Vec<Option<(String, State)>> = vec![None; TENANTS];
         for info in self.tenants.list() {

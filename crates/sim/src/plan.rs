@@ -272,7 +272,8 @@ fn hosts(
     (0..count).map(host).collect()
 }
 
-/// Makes a host that hangs up often and is back at once, while its requests are still at a device.
+/// Configures a host that often disconnects and reconnects at once, while its requests are still at
+/// a device.
 fn lose_patience(host: &mut nvme::Habits) {
     host.lapses.hangs_up = 0.1;
     host.backoff = 1_000_000..=2_000_000;
@@ -283,8 +284,8 @@ fn lose_patience(host: &mut nvme::Habits) {
     host.hot_blocks = host.hot_blocks.min(8);
 }
 
-/// Makes a device that is often so late that such a host is back first, and that makes each write
-/// wait for itself only.
+/// Configures a device that is often so late that such a host reconnects first, with each write
+/// waiting only for itself.
 fn try_patience(worker: &mut WorkerPlan) {
     worker.disk.lateness.rare = 2_000_000..=100_000_000;
     worker.disk.lateness.share = 0.05;

@@ -15,7 +15,7 @@ use crate::site::{self, Common};
 /// The server of a world, apart from its workers.
 pub(crate) struct Server {
     common: Common,
-    /// The present controllers, as the hosts look at them.
+    /// The present controllers, which the hosts can inspect.
     controllers: Rc<RefCell<Controllers>>,
     plan: OfficePlan,
     pub(crate) office: Office,
@@ -44,7 +44,7 @@ impl Server {
         Server { common, controllers, plan, office, is_restarting, sabotage, doors, marks }
     }
 
-    /// Starts the server as a new process, of which nothing but the sabotage is old.
+    /// Starts the server as a new process, which keeps only the sabotage.
     pub(crate) fn renew(&mut self, workers: usize, now: Instant, marks: &Marks) {
         self.is_restarting = false;
         self.office = Office::new(self.plan, workers, self.sabotage, now, marks);
@@ -62,7 +62,7 @@ impl Server {
         self.controllers.clone()
     }
 
-    /// Returns the shared parts as one worker gets them.
+    /// Returns the shared parts for one worker.
     pub(crate) fn common_of_one(&self) -> Common {
         let mut common = self.common.clone();
         if self.sabotage == Sabotage::SeparateFences {

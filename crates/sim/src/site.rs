@@ -75,7 +75,7 @@ impl Site {
         site
     }
 
-    /// Returns a line and a scheduler of this server.
+    /// Returns the worker's mailbox connection and scheduler in this server.
     fn desk_of(&self, office: &mut Office) -> (Line<WatchedMailbox>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
         let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
@@ -180,7 +180,7 @@ impl Site {
         turn
     }
 
-    /// Stalls the device: nothing completes until then.
+    /// Stalls the device: no command completes until then.
     pub(crate) fn stall(&mut self, until: Instant) {
         self.marks.hit(Mark::DeviceStalled);
         self.switch.stall();

@@ -29,7 +29,7 @@ pub(crate) enum Spoken {
 #[derive(Debug)]
 pub(crate) struct Reflex {
     inner: ServerSession,
-    /// `true` to spread requests over streams, whatever they asked for.
+    /// `true` to spread requests over streams, against their own choice.
     scatters: bool,
     requests: u8,
 }
@@ -54,9 +54,9 @@ pub(crate) struct Nbd {
 #[derive(Debug)]
 pub(crate) struct Speakers {
     pub(crate) desk: Rc<WorkerFabric>,
-    /// `true` if barriers of the sessions order nothing.
+    /// `true` if the sessions' barriers have no effect.
     pub(crate) scatter: bool,
-    /// `true` if controllers of the sessions have no fences.
+    /// `true` if the sessions' controllers have no fences.
     pub(crate) unfence: bool,
     pub(crate) marks: Marks,
 }

@@ -1,4 +1,4 @@
-//! A well-behaved client: a real initiator with work to do, which tells the model everything.
+//! A well-behaved client: a real initiator with a workload, which reports every event to the model.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::network::Port;
 use crate::stamp::{self, Content};
 use crate::tenants::{self, HOSTILE};
 
-/// The requests that must succeed once there are no faults any more.
+/// The number of requests after the last fault that must succeed.
 pub(crate) const PROBES: u32 = 4;
 /// The pause before a probe is tried again.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(10);
@@ -112,7 +112,7 @@ impl Steady {
         }
     }
 
-    /// Takes what has ended and sends what is left to send. Returns `true` if anything happened.
+    /// Processes ended requests and sends due ones. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         let mut done = std::mem::take(&mut self.done);
         let mut progressed = self.initiator.turn(now, &mut done);
@@ -324,8 +324,8 @@ impl Steady {
         true
     }
 
-    /// Returns a registration: clients share names, and also try the operator's and the hostile
-    /// one.
+    /// Returns a random registration: clients share names, and also try the operator's and the
+    /// hostile one.
     fn wish(&mut self, tenant: u16) -> Register {
         let names = ["a", "b", "c", "operator's 1", HOSTILE];
         let name = names[self.chance.within(0..=4) as usize].into();

@@ -28,11 +28,11 @@ use crate::steady::Steady;
 
 /// The longest time with faults.
 const STORM: Duration = Duration::from_secs(20);
-/// The time in which the good clients have to finish once there are no faults any more.
+/// The time in which the good clients have to finish after the last fault.
 const CALM: Duration = Duration::from_secs(120);
 /// The time in which the workers have to drain at the end.
 const DRAIN: Duration = Duration::from_secs(30);
-/// The number of steps after which a world is taken to loop.
+/// The number of steps after which a world is considered to loop.
 const STEPS_MAX: u64 = 3_000_000;
 /// The shortest and longest delay of a party that asks to be called again at once. Each turn
 /// without work doubles the delay.
@@ -77,7 +77,7 @@ pub struct World {
     /// The events that are still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
     server: Server,
-    /// `true` once the good and the hostile clients are gone.
+    /// `true` once the good and the hostile clients have left.
     is_deserted: bool,
     volume: Volume,
     marks: Marks,
@@ -389,7 +389,7 @@ impl World {
         self.server.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
     }
 
-    /// Lets the control plane take a turn, and wakes the workers if they have mail.
+    /// Runs a turn of the control plane, and wakes the workers if they have mail.
     fn look_at_desk(&mut self) {
         let sites = &self.sites;
         let in_flight_of =
@@ -404,7 +404,7 @@ impl World {
         self.drives[..workers].iter_mut().for_each(|drive| drive.hot = true);
     }
 
-    /// Counts the tokens of a server whose workers have drained.
+    /// Checks the token counts of a server whose workers have drained.
     fn check_tokens(&self) {
         let schedulers: Vec<_> =
             self.sites.iter().flat_map(|site| site.served().schedulers()).collect();

@@ -11,7 +11,7 @@ use nearflash_sim::{Arena, Kind, Mark, Marks, Outcome, Sabotage, World, besiege}
 /// The number of seeds from which on every mark must have been reached.
 const SEEDS_FOR_MARKS: u64 = 1000;
 
-/// Without `--only`, one seed of so many has a siege as well.
+/// Without `--only`, one seed in so many also has a siege.
 const SIEGE_EVERY: u64 = 10;
 
 /// Without `--only`, one seed of so many has a world of each other kind as well.

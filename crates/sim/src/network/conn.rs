@@ -18,7 +18,7 @@ pub(super) enum Phase {
     /// The end sends what is queued, then shuts its side. The peer's close or the deadline ends
     /// this phase.
     Finishing,
-    /// The end waits until `Conn::quiet_at` for what is in flight.
+    /// The end waits until `Conn::quiet_at` for its operations in flight.
     Closing(CloseReason),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Conn {
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
     pub(super) unsent: usize,
-    /// The account that its frames count for.
+    /// The account to which its frames are charged.
     pub(super) account: TenantId,
     pub(super) sending: Option<Sending>,
     /// `true` if its sending direction is shut.
@@ -64,7 +64,7 @@ pub(super) struct Conn {
     pub(super) answer: Option<(Instant, Result<(), i32>)>,
     /// The time at which a finished connection ends although the peer did not close.
     pub(super) finish_by: Instant,
-    /// The time at which what is in flight of a closing connection has ended.
+    /// The time at which a closing connection has no operation in flight any more.
     pub(super) quiet_at: Instant,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Host {
     /// The other ends of connections whose end was not polled yet.
     pub(super) parting: HashMap<ConnId, Near>,
     pub(super) listening: bool,
-    /// The listener that its dials go to.
+    /// The listener that the host dials.
     pub(super) dials: ListenerId,
     pub(super) failed_dials: u32,
     /// The server of its last dial.
@@ -113,7 +113,7 @@ impl Host {
         self.return_frames(index, ..sending.frames);
     }
 
-    /// Receives up to `most` bytes into their destination. Returns `true` if that filled it.
+    /// Receives up to `most` bytes into their destination. Returns `true` if they filled it.
     pub(super) fn fill(&mut self, index: u32, target: Target, most: usize) -> bool {
         let conn = self.id(index);
         let Target { mut buf, at, until } = target;
@@ -123,7 +123,7 @@ impl Host {
         at + len == until
     }
 
-    /// Returns a buffer unfilled. Returns `true` if the connection had one to fill.
+    /// Returns the unfilled buffer of a connection. Returns `true` if there was one.
     pub(super) fn release_target(&mut self, index: u32) -> bool {
         let conn = self.id(index);
         let target = self.conns[index as usize].target.take();
@@ -151,7 +151,7 @@ impl Host {
         self.events.push_back(NetEvent::Closed { conn: id, reason });
     }
 
-    /// Drops what was received and not polled.
+    /// Drops received bytes that were not polled.
     pub(super) fn drop_received(&mut self) {
         for event in std::mem::take(&mut self.events) {
             match event {

@@ -59,7 +59,8 @@ pub(crate) struct Weather {
     pub(crate) timeout: RangeInclusive<u64>,
 }
 
-/// The host of connections that move between two workers. Nobody drives it, so bytes for it wait.
+/// The pseudo-host of connections that move between two workers. It is never driven, so bytes for
+/// it wait.
 const RACK: usize = 0;
 
 /// A dial on its way to the server.
@@ -74,7 +75,7 @@ pub(crate) struct Network {
     now: Instant,
     chance: Chance,
     weather: Weather,
-    /// `true` once no fault is added any more.
+    /// `true` once no more faults are added.
     calm: bool,
     hosts: Vec<Host>,
     dialled: Vec<Dialled>,
@@ -194,7 +195,7 @@ impl Network {
         conn
     }
 
-    /// Lets dials arrive that are due.
+    /// Delivers the dials that are due.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.now = now;
         while let Some(n) = self.dialled.iter().position(|dialled| dialled.at <= now) {

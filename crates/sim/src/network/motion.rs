@@ -17,7 +17,7 @@ const SEND_BYTES: usize = 256 << 10;
 const PIECES_MAX: u64 = 8;
 
 impl Network {
-    /// Lets everything happen at `host` that is due.
+    /// Processes all events of `host` that are due.
     pub(super) fn advance(&mut self, host: usize) {
         let count = self.hosts[host].conns.len();
         if count == 0 {
@@ -89,7 +89,7 @@ impl Network {
         }
     }
 
-    /// Starts a send of what is queued, unless one is in flight.
+    /// Starts a send of the queued frames, unless one is in flight.
     pub(super) fn start_send(&mut self, host: usize, index: u32) {
         let frames_max = self.chance.within(1..=FRAMES_MAX) as usize;
         let conn = &mut self.hosts[host].conns[index as usize];
@@ -175,7 +175,7 @@ impl Network {
         }
     }
 
-    /// Receives what has arrived, as far as there are buffers.
+    /// Receives the bytes that have arrived, as far as there are buffers.
     fn receive(&mut self, host: usize, index: u32) {
         let conn = &self.hosts[host].conns[index as usize];
         let (now, finishing) = (self.now, conn.phase == Phase::Finishing);
@@ -242,14 +242,14 @@ impl Network {
         true
     }
 
-    /// Returns a buffer unfilled, because its bytes will not come.
+    /// Returns an unfilled buffer, because its bytes will not come.
     pub(super) fn release_target(&mut self, host: usize, index: u32) {
         if self.hosts[host].release_target(index) {
             self.marks.hit(Mark::FilledNothing);
         }
     }
 
-    /// Ends the connection for `reason`; `Closed` follows when what is in flight has ended.
+    /// Ends the connection for `reason`; `Closed` follows when no operation of it is in flight.
     pub(super) fn end(&mut self, host: usize, index: u32, reason: CloseReason) {
         let id = self.id(host, index);
         let resets = self.chance.happens(0.5);

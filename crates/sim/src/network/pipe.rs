@@ -22,10 +22,10 @@ pub(super) struct Pipe {
     /// The arrival times and lengths of segments that have not arrived, in order.
     arrivals: VecDeque<(Instant, usize)>,
     arrived: usize,
-    /// The most bytes that it holds: the receiver's window.
+    /// Maximum bytes in the pipe: the receiver's window.
     window: usize,
     pub(super) end: Option<(Instant, End)>,
-    /// `true` if nothing arrives any more but the end.
+    /// `true` if only the end still arrives.
     pub(super) dark: bool,
 }
 
@@ -41,19 +41,19 @@ impl Pipe {
         }
     }
 
-    /// Returns how many bytes may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(super) fn room(&self) -> usize {
         self.window - self.bytes.len()
     }
 
-    /// Sends a segment that arrives at `at`, or with the one before it if that is later.
+    /// Sends a segment that arrives at `at`, but not before the previous one.
     pub(super) fn push(&mut self, at: Instant, segment: &[u8]) {
         self.bytes.extend(segment);
         let at = self.arrivals.back().map_or(at, |&(last, _)| last.max(at));
         self.arrivals.push_back((at, segment.len()));
     }
 
-    /// Lets segments arrive that are due. Returns how many bytes can be read.
+    /// Delivers the segments that are due. Returns the number of readable bytes.
     pub(super) fn arrive(&mut self, now: Instant) -> usize {
         while let Some(&(at, bytes)) = self.arrivals.front()
             && at <= now
@@ -98,7 +98,7 @@ impl Pipe {
         over.then_some(end)
     }
 
-    /// Returns when there is something to read: now, or when the next segment arrives.
+    /// Returns the time at which bytes can be read: now, or at the arrival of the next segment.
     pub(super) fn next_arrival(&self, now: Instant) -> Option<Instant> {
         match self.arrivals.front() {
             _ if self.dark => None,

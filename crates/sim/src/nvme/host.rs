@@ -128,7 +128,7 @@ impl NvmeHost {
         }
     }
 
-    /// Takes what has happened and sends what is left to send. Returns `true` if anything happened.
+    /// Processes events and sends due requests. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.port.poll(now, &mut events, usize::MAX);
@@ -215,7 +215,7 @@ impl NvmeHost {
         is_up && !self.habits.keep_alive.is_zero() && self.habits.lapses.dozes == 0.0
     }
 
-    /// Does what is due by the clock. Returns `true` if that was anything.
+    /// Does the timed work that is due. Returns `true` if there was any.
     fn tend(&mut self, now: Instant) -> bool {
         if self.association.lines.is_empty() {
             let dials = self.association.rested_at <= now;

@@ -131,12 +131,12 @@ impl Line {
         self.outbox.len()
     }
 
-    /// Drops the output after the first `bytes` bytes.
+    /// Drops the output behind the first `bytes` bytes.
     pub(super) fn truncate(&mut self, bytes: usize) {
         self.outbox.truncate(bytes);
     }
 
-    /// Sends what can be sent. Returns `true` if anything was.
+    /// Sends as much output as possible. Returns `true` if any was sent.
     pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
         let mut sent = 0;
         while self.stage != Stage::Dialling && sent < self.outbox.len() && port.room() > 0 {

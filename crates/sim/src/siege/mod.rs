@@ -1,9 +1,9 @@
-//! A siege: attacking tenants hold all that the server lets them have, beside neighbours whose reads
-//! are timed. What [`World`](crate::World) checks is that nothing is lost; here it is that nobody
-//! waits.
+//! A siege: attacking tenants hold all resources that the server grants them, beside neighbours
+//! whose reads are timed. [`World`](crate::World) checks that nothing is lost; a siege checks that
+//! no neighbour waits.
 //!
-//! A siege has no faults, and a turn of a worker takes no time: what a neighbour waits for here is a
-//! slot, a buffer, a frame or a place in a line, which an attacker has.
+//! A siege has no faults, and a turn of a worker takes no time: neighbours can only wait for a
+//! slot, a buffer, a frame or a place in a line that an attacker holds.
 
 mod neighbour;
 mod plan;
@@ -35,18 +35,18 @@ use crate::site::{Common, Site};
 const READ_MAX: Duration = Duration::from_millis(100);
 /// The most that an attack may add to a neighbour's p95, as a factor.
 const SLOWER_MAX: f64 = 1.1;
-/// The reads of a window in which a promise is kept or not.
+/// The number of reads in a window, for which a promise is judged.
 const WINDOW_READS: usize = 50;
-/// The share of windows in which it has to be kept.
+/// The share of windows in which the promise has to be kept.
 const KEPT_MIN: f64 = 0.999;
 /// The time in which everything has to come to rest.
 const REST: Duration = Duration::from_secs(120);
-/// The number of turns after which a siege is taken to loop.
+/// The number of turns after which a siege is considered to loop.
 const STEPS_MAX: u64 = 5_000_000;
-/// The pause of a party that had nothing to do.
+/// The pause of a party without work.
 const SPIN: Duration = Duration::from_micros(2);
 
-/// The outcome of a siege, or of the same time without attackers.
+/// The measurements of a siege, or of the same period without attackers.
 #[derive(Clone, Debug, Default)]
 pub struct Toll {
     /// The number of turns of all parties.
@@ -95,7 +95,7 @@ struct Siege {
     raiders: Vec<Raider>,
     /// The time of each party's next turn: workers, neighbours, raiders.
     wakes: Vec<Option<Instant>>,
-    /// The time until which a party that had nothing to do pauses.
+    /// The end of the pause of each party without work.
     rests: Vec<Instant>,
     until: Instant,
     steps: u64,
@@ -228,7 +228,7 @@ impl Siege {
         self.take_apart(elapsed, arena)
     }
 
-    /// Lets the parties act until `done` returns `true`, at most to `end`.
+    /// Runs the parties until `done` returns `true`, at most to `end`.
     fn run_until(&mut self, end: Instant, done: impl Fn(&Siege) -> bool) {
         while !done(self) && self.now < end {
             self.network.borrow_mut().settle(self.now);

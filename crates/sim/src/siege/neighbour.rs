@@ -69,7 +69,7 @@ impl Neighbour {
         self.next_at >= self.until && self.due.is_empty() && self.initiator.in_flight() == 0
     }
 
-    /// Returns the time since which the oldest request waits.
+    /// Returns the time since which the oldest request has waited.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.pending.iter().flatten().chain(self.due.front()).min().copied()
     }
@@ -102,7 +102,7 @@ impl Neighbour {
         progressed
     }
 
-    /// Sends a request that was due then. Returns `false` if there is no buffer for it.
+    /// Sends a request that was due at this time. Returns `false` if there is no buffer for it.
     fn send(&mut self, now: Instant, due: Instant) -> bool {
         let blocks = self.plan.blocks[self.chance.within(0..=1) as usize];
         let lba = self.chance.within(0..=VOLUME_BLOCKS - u64::from(blocks));

@@ -1,5 +1,5 @@
-//! The host of an attacking tenant: many connections that hold what they can and do not go on. Those
-//! that the server ends, and those that leave, are replaced at once.
+//! The host of an attacking tenant: many connections that take resources and stop making progress.
+//! Connections that end, by the server or by themselves, are replaced at once.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::plan::{LARGE_BLOCKS, RaiderPlan, VOLUME_BLOCKS};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
 
-/// The conduct of one connection.
+/// The behaviour of one attacking connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ruse {
     /// Sends the head of a large write and a part of the payload, then nothing.
     Half,
-    /// Asks for large data and reads none of it.
+    /// Requests large data and reads none of it.
     Unread,
-    /// Asks for small data and reads none of it.
+    /// Requests small data and reads none of it.
     UnreadSmall,
-    /// Asks for what is answered without data, and reads none of the answers.
+    /// Sends requests whose replies have no data, and reads none of the replies.
     Deaf,
-    /// Asks for data and reads a little of it now and then.
+    /// Requests data and reads a little of it now and then.
     Slow,
     /// Sends the payload of a large write a little at a time.
     Drip,
@@ -43,12 +43,12 @@ impl Ruse {
         Ruse::Greedy,
     ];
 
-    /// Returns `true` if the connection is not read from as soon as it opens.
+    /// Returns `true` if the connection is never read from its opening on.
     fn is_deaf(self) -> bool {
         matches!(self, Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf | Ruse::Slow)
     }
 
-    /// Returns the nanoseconds between two acts of a connection; `None`: it acts once.
+    /// Returns the nanoseconds between two actions of a connection; `None` if it acts once.
     fn pause(self) -> Option<RangeInclusive<u64>> {
         match self {
             Ruse::Half | Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf => None,
@@ -59,7 +59,7 @@ impl Ruse {
     }
 }
 
-/// A place of a connection.
+/// A place for successive connections.
 struct Line {
     ruse: Ruse,
     version: u8,
@@ -80,7 +80,7 @@ pub(super) struct Raider {
     lines: Vec<Line>,
     bufs: BufPool,
     marks: Marks,
-    /// `true` once it makes no more connections.
+    /// `true` once no more connections are made.
     retired: bool,
 }
 
@@ -287,7 +287,7 @@ impl Raider {
         self.request(now, conn, version, (1, lba, LARGE_BLOCKS), sent);
     }
 
-    /// Sends a few bytes more of a payload.
+    /// Sends a few more bytes of a payload.
     fn drip(&mut self, now: Instant, conn: ConnId) {
         let bytes = [0; 64];
         let length = self.chance.within(1..=64) as usize;
