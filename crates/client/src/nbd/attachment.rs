@@ -19,7 +19,7 @@ const SETUP_FRAMES: usize = 72;
 /// Maximum number of reports that wait to be read; further reports are dropped.
 const REPORTS_MAX: usize = 64;
 
-/// Maximum time for a choice, and for a silent server that owes an answer.
+/// Maximum time for the choice of an export, and for a silent server that owes an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The first pause before connecting again. The pause doubles with each failure.
@@ -88,7 +88,7 @@ pub struct Attachment<T> {
     options: AttachmentOptions,
     phase: Phase,
     lines: Vec<Line>,
-    /// Time at which the server last said anything.
+    /// Time at which the server last sent anything.
     heard: Instant,
     /// Number of failed attempts in a row.
     failures: u32,
@@ -196,7 +196,7 @@ impl<T: Dial> Attachment<T> {
         Ok(())
     }
 
-    /// Returns the room for a read's data, if anybody wants it.
+    /// Returns the buffer for a read's data, unless the read discards its data.
     fn room_of(&mut self, line: usize, cookie: u64) -> Option<&mut [u8]> {
         let flight = self.lines[line].flights[cookie as usize].as_mut();
         let flight = flight.expect("a session names what is in flight");
@@ -274,7 +274,7 @@ impl<T: Dial> Attachment<T> {
         self.report(NbdReport::Lost(why));
     }
 
-    /// Handles the due deadlines.
+    /// Handles the deadlines that are due.
     fn tend(&mut self, now: Instant) {
         let silent = NbdLoss::Connection(Loss::Silent);
         match self.phase {
