@@ -1,6 +1,6 @@
-//! A client that costs as little as a client can: it keeps `depth` requests of protocol `reflex`
-//! version 1 in flight on each connection and counts the bytes of the replies without looking at
-//! them (except the first header of each connection). One thread, which spins.
+//! A client with minimal overhead: it keeps `depth` requests of protocol `reflex` version 1 in
+//! flight on each connection and counts the bytes of the replies without parsing them (except for
+//! the first header of each connection). One thread, which spins.
 
 #![allow(clippy::disallowed_methods, reason = "a load generator reads the clock")]
 
@@ -49,7 +49,7 @@ struct Connection {
     stream: TcpStream,
     /// Bytes of the reply that is coming in.
     partial: usize,
-    /// Bytes of requests that the socket did not take.
+    /// Bytes of requests that the socket has not accepted.
     unsent: usize,
 }
 
@@ -97,7 +97,7 @@ fn main() -> std::io::Result<()> {
 }
 
 impl Load {
-    /// Opens a connection and checks that the server answers this very client.
+    /// Opens a connection and checks that the server's first reply is for this client.
     fn connect(&mut self, options: &Options, index: u64) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(options.server)?;
         options.socket.apply(&stream)?;
@@ -116,7 +116,7 @@ impl Load {
         Ok(())
     }
 
-    /// Seconds and replies, the first fifth of the time aside.
+    /// Runs the load; returns the seconds and the replies, without the first fifth of the time.
     fn run(&mut self, epoll: impl rustix::fd::AsFd, time: Duration) -> std::io::Result<(f64, u64)> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -140,7 +140,7 @@ impl Load {
         Ok((since.elapsed().as_secs_f64(), count))
     }
 
-    /// Takes the replies of one connection and sends as many new requests.
+    /// Receives the replies of one connection and sends as many new requests.
     fn turn(&mut self, index: usize) -> std::io::Result<u64> {
         let connection = &mut self.connections[index];
         let mut count = 0;

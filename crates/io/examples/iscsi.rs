@@ -185,7 +185,7 @@ impl Unit {
         }
     }
 
-    /// Reads, or writes what is given, and waits.
+    /// Sends a read, or a write with the given data, and waits for its end.
     fn request(
         &self,
         lba: u32,

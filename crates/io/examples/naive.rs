@@ -58,13 +58,13 @@ struct Options {
 
 struct Connection {
     stream: TcpStream,
-    /// The request that is coming in: its header, then its payload.
+    /// The request being received: its header, then its payload.
     input: Vec<u8>,
-    /// `0 ≤ have ≤ input.len()`: bytes of it that have come.
+    /// Bytes of `input` that were received: `0 ≤ have ≤ input.len()`.
     have: usize,
-    /// The rest of the last reply, which the socket did not take.
+    /// The rest of the last reply, which the socket has not accepted.
     output: Vec<u8>,
-    /// The event asked for is room in the socket instead of a request.
+    /// `true` if the connection waits for room in the socket instead of a request.
     is_full: bool,
 }
 
@@ -153,7 +153,7 @@ impl Server {
         Ok(())
     }
 
-    /// Does what an event allows: sends the rest of a reply, or serves one request.
+    /// Handles an event: sends the rest of a reply, or serves one request.
     fn step(&mut self, index: usize) -> std::io::Result<()> {
         if self.flash.as_ref().is_some_and(|flash| !flash.has_room()) {
             return Ok(()); // The socket keeps what it has, and is found again.
@@ -228,8 +228,8 @@ impl Server {
     }
 }
 
-/// Simulated flash, with what is in flight on it. (A connection that is gone leaves its requests
-/// to whoever gets its place; here nobody goes before the end.)
+/// Simulated flash and its requests in flight. (Requests of a closed connection would be answered
+/// to the next one in its place; here connections stay to the end.)
 struct Flash {
     queue: SimQueue,
     slots: SlotTable<(usize, Head, Command)>,
@@ -268,7 +268,7 @@ impl Flash {
         self.queue.kick(now);
     }
 
-    /// The reply to a request that has ended, and whose connection it goes to.
+    /// Returns the reply to a request that has ended, and its connection.
     fn ended(&mut self) -> Option<(usize, Vec<u8>)> {
         if self.done.is_empty() {
             self.queue.poll(self.clock.now(), &mut self.done);
@@ -293,7 +293,7 @@ impl Flash {
 }
 
 impl Connection {
-    /// Receives once if the request is not whole; whether it is now.
+    /// Receives once if the request is incomplete; returns whether it is complete.
     fn fill(&mut self) -> std::io::Result<bool> {
         if self.have < self.input.len() {
             match self.stream.read(&mut self.input[self.have..]) {

@@ -1,5 +1,5 @@
-//! Reliable messages in packets, without I/O: one transport over UDP, AF_XDP and raw Ethernet
-//! (docs/explanation/packets.md).
+//! Reliable messages in packets, without I/O: a transport for any carrier of packets, of which UDP
+//! exists today (docs/explanation/packets.md).
 //!
 //! An [`Endpoint`] takes packets and messages as values, and yields [`Packet`]s and [`Event`]s. An
 //! *association* joins two processes; the *channels* inside it are the connections of their

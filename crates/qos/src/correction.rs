@@ -27,7 +27,8 @@ const LATE: u32 = 2;
 /// between two such steps.
 const CALM: u32 = 10;
 
-/// A late window within so many windows of a step back shows that the step was too much.
+/// The number of windows after a step back towards the model within which a late window shows that
+/// the step was too large.
 const TRIAL: u32 = 5;
 
 /// Calm windows before a level that was too much is tried again: doubled each time, from and to so
@@ -54,7 +55,7 @@ pub struct Window {
     pub spent: u64,
     /// Units a second that the corrected device makes.
     pub rate: u64,
-    /// Units of a 4 KiB write, corrected.
+    /// The corrected price of a 4 KiB write in units.
     pub write: u32,
 }
 

@@ -415,7 +415,7 @@ impl Queues {
         self.locals[tenant as usize].place == Place::Critical
     }
 
-    /// Returns how many tenants are in the rings.
+    /// Returns the number of tenants in the rings.
     pub(crate) fn active(&self) -> u32 {
         self.critical.len + self.best_effort.len
     }

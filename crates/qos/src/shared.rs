@@ -45,7 +45,7 @@ impl Prices {
 pub struct Shared {
     tenants: Box<[Tenant]>,
     pub(crate) bucket: Bucket,
-    /// The debt of best effort.
+    /// The loan of latency-critical tenants, which best-effort tenants pay back.
     pub(crate) loan: Loan,
     pub(crate) rounds: Rounds,
     pub(crate) read_ratio: ReadRatio,

@@ -49,7 +49,7 @@ pub(crate) struct Record {
     pub(crate) status: Option<Status>,
     /// The request's submissions to devices, and their completions.
     device: Passage,
-    /// The connection on which it is sent, if it is sent on no other.
+    /// The connection on which the request is sent, if it is sent on no other.
     near: Option<Near>,
 }
 

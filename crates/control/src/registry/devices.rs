@@ -191,12 +191,12 @@ impl Devices {
             .all(|device| device.registry.is_vacant(tenant) || device.registry.remove(tenant, now))
     }
 
-    /// Begins a row of changes: other tenants' rates are updated once, at its end.
+    /// Begins a series of changes: other tenants' rates are updated once, at its end.
     pub(super) fn begin_row(&mut self) {
         self.all.iter_mut().for_each(|device| device.registry.begin_row());
     }
 
-    /// Ends a [row](Devices::begin_row) of changes.
+    /// Ends a [series](Devices::begin_row) of changes.
     pub(super) fn end_row(&mut self, now: Instant) {
         self.all.iter_mut().for_each(|device| device.registry.end_row(now));
     }

@@ -40,7 +40,7 @@ impl Page {
     }
 }
 
-/// All pages.
+/// The model of a volume: the legal values of all pages.
 #[derive(Clone)]
 pub(crate) struct Model {
     pages: Vec<Page>,

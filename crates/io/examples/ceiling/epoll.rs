@@ -23,7 +23,7 @@ struct Connection {
     stream: TcpStream,
     counter: Counter,
     outbox: Outbox,
-    /// The socket takes no more for now; an event says when it does.
+    /// `true` if the socket accepts no more bytes for now; an event ends that.
     full: bool,
 }
 
@@ -75,7 +75,7 @@ fn wait(
 }
 
 impl Server<'_> {
-    /// Answers what has come; how many requests that was.
+    /// Answers the received requests; returns their number.
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> std::io::Result<usize> {
         let mut requests = 0;
         for event in events.iter() {
@@ -146,7 +146,7 @@ impl Server<'_> {
         }
     }
 
-    /// Sends once, and tells whether there is more to send and room for it.
+    /// Sends once; returns whether more can be sent now.
     fn send(&mut self, index: usize) -> bool {
         let Some(connection) = &mut self.connections[index] else { return false };
         if connection.full || connection.outbox.is_empty() {

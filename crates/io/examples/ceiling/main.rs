@@ -62,7 +62,7 @@ impl Options {
         HEAD_BYTES + if self.op == Op::Write { self.block_size } else { 0 }
     }
 
-    /// Bytes of a reply behind its header.
+    /// Returns the bytes of a reply behind its header.
     fn body_bytes(&self) -> usize {
         if self.op == Op::Read { self.block_size } else { 0 }
     }

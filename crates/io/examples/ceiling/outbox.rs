@@ -4,32 +4,32 @@
 
 use crate::yardstick::{HEAD_BYTES, Head, Op};
 
-/// The most replies in one send: two pieces each, of the 1 024 that the kernel takes.
+/// Maximum number of replies in one send: two pieces each, of at most 1 024.
 const REPLIES_MAX: usize = 512;
 
-/// The bytes that a connection has to send. While a send is under way its headers do not move.
+/// The bytes that a connection has to send. During a send its headers do not move.
 #[derive(Default)]
 pub(crate) struct Outbox {
     /// Headers of replies that no send has begun.
     pub(crate) ready: Vec<Head>,
-    /// Headers of replies of which some bytes have not left.
+    /// Headers of the replies in the present send.
     flying: Vec<Head>,
-    /// Bytes of `flying` that have left; less than all of them, or both are zero.
+    /// Bytes of `flying` that were sent.
     left: usize,
-    /// The pieces of the send under way.
+    /// The pieces of the present send.
     pieces: Vec<libc::iovec>,
     /// For sends that the kernel keeps.
     message: Option<Box<libc::msghdr>>,
 }
 
 impl Outbox {
-    /// Tells whether nothing is left to send.
+    /// Returns whether nothing is left to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.flying.is_empty()
     }
 
-    /// Lays out the next send: everything that is ready, but at most `cap` bytes (at least one
-    /// reply). The pieces are valid until the next call.
+    /// Prepares the next send: all ready replies, but at most `cap` bytes (at least one reply). The
+    /// pieces are valid until the next call.
     pub(crate) fn lay_out(&mut self, op: Op, body: &[u8], cap: usize) -> &mut libc::msghdr {
         if self.flying.is_empty() {
             std::mem::swap(&mut self.ready, &mut self.flying);
@@ -58,7 +58,7 @@ impl Outbox {
         message
     }
 
-    /// Takes note that `bytes` more have left.
+    /// Notes that `bytes` more were sent.
     pub(crate) fn sent(&mut self, bytes: usize, body: &[u8]) {
         self.left += bytes;
         if self.left == self.flying.len() * (HEAD_BYTES + body.len()) {

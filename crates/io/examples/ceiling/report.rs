@@ -1,14 +1,14 @@
-//! The part of its time in which the responder had something to do.
+//! The share of time in which the responder had work.
 //!
-//! It spins, so the system's accounts show it always busy. It counts its turns instead: an empty
-//! turn costs what a thousand of them cost at start.
+//! The responder spins, so the system's accounts always show it busy. It counts its turns instead:
+//! an empty turn takes the mean time of a thousand empty turns at start.
 
 use std::time::{Duration, Instant};
 
 /// Turns between two looks at the clock.
 const TURNS_A_LOOK: u64 = 4096;
 
-/// Counts turns; prints a line a second while there is work.
+/// The counts of turns; prints a line a second while there is work.
 pub(crate) struct Report {
     empty_turn: Duration,
     since: Instant,
@@ -18,7 +18,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Learns what an empty turn costs.
+    /// Measures the time of an empty turn.
     pub(crate) fn new(mut empty: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Report> {
         let count = 1000;
         let started = Instant::now();
@@ -29,7 +29,7 @@ impl Report {
         Ok(Report { empty_turn, since: Instant::now(), turns: 0, empty_turns: 0, requests: 0 })
     }
 
-    /// A turn that answered so many requests, or none.
+    /// Counts a turn that answered so many requests, or none.
     pub(crate) fn turn(&mut self, requests: usize) {
         self.turns += 1;
         self.empty_turns += u64::from(requests == 0);

@@ -18,16 +18,17 @@ use crate::yardstick::Counter;
 /// Buffers provided to the kernel; a power of two.
 const BUFFERS: u16 = 256;
 
-/// Bytes of each.
+/// Bytes of each buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 4096;
 
-/// The most connections: descriptors that the ring holds for us.
+/// Maximum number of connections: the ring's registered descriptors.
 const CONNECTIONS_MAX: u32 = 16_384;
 
-/// The purpose of a completion: the lower half of its name; the upper half is the connection.
+/// The purpose of a completion is the lower half of its user data; the upper half is the
+/// connection.
 const ACCEPT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -108,7 +109,7 @@ impl Server<'_> {
         }
     }
 
-    /// Takes a completion; how many requests it brought.
+    /// Processes a completion; returns the number of requests that it brought.
     fn complete(&mut self, entry: &cqueue::Entry) -> std::io::Result<usize> {
         let (kind, index) = (entry.user_data() & 0xffff_ffff, (entry.user_data() >> 32) as u32);
         match kind {
@@ -219,7 +220,7 @@ impl Server<'_> {
 struct Provided {
     entries: *mut BufRingEntry,
     memory: Vec<u8>,
-    /// Buffers given so far; the kernel knows of them after `publish`.
+    /// Number of buffers provided so far; the kernel sees them after `publish`.
     tail: u16,
 }
 

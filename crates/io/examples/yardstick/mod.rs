@@ -31,7 +31,7 @@ pub(crate) enum Op {
 /// A header.
 pub(crate) type Head = [u8; HEAD_BYTES];
 
-/// A header with these fields.
+/// Returns a header with these fields.
 pub(crate) fn head(op: Op, handle: u64, lba: u64, sectors: u32) -> Head {
     let mut bytes = [0; HEAD_BYTES];
     bytes[0..2].copy_from_slice(&MAGIC.to_le_bytes());
@@ -54,7 +54,7 @@ pub(crate) struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// Applies them to a connection or listener.
+    /// Applies the options to a connection or listener.
     pub(crate) fn apply(&self, socket: impl AsFd) -> std::io::Result<()> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         if !self.congestion.is_empty() {
@@ -68,7 +68,7 @@ impl SocketOptions {
     }
 }
 
-/// A listener that does not block. Connections inherit its options.
+/// Returns a nonblocking listener, whose connections inherit its options.
 pub(crate) fn listen(address: SocketAddr, options: &SocketOptions) -> std::io::Result<TcpListener> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -83,7 +83,7 @@ pub(crate) fn listen(address: SocketAddr, options: &SocketOptions) -> std::io::R
     Ok(listener)
 }
 
-/// Keeps this thread on one core.
+/// Pins the calling thread to one core.
 pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
     if let Some(cpu) = cpu {
         let mut set = rustix::thread::CpuSet::new();
@@ -93,16 +93,16 @@ pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Finds the requests in a stream of bytes that is cut anywhere, by their known length alone.
+/// A parser that finds the requests in a stream of arbitrary pieces by their known length alone.
 #[derive(Clone)]
 pub(crate) struct Counter {
-    /// A byte has come.
+    /// `true` once a byte was received.
     begun: bool,
     /// Bytes of a request, its payload included.
     request_bytes: usize,
-    /// `0 ≤ at < request_bytes`: bytes of the current request that have come.
+    /// Bytes of the current request that were received: `0 ≤ at < request_bytes`.
     at: usize,
-    /// The header of the current request, as far as it has come.
+    /// The received part of the current request's header.
     partial: Head,
 }
 
@@ -113,8 +113,8 @@ impl Counter {
         Counter { begun: false, request_bytes, at: 0, partial: [0; HEAD_BYTES] }
     }
 
-    /// Takes the bytes and adds the header of each request that they complete. False when the
-    /// stream does not begin as one of this protocol does: its connection is to be closed.
+    /// Takes received bytes, and appends the header of each request that they complete. Returns
+    /// `false` if the stream does not begin like this protocol: its connection must then be closed.
     pub(crate) fn take(&mut self, mut bytes: &[u8], requests: &mut Vec<Head>) -> bool {
         if !self.begun {
             self.begun = true;

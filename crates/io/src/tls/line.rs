@@ -98,7 +98,7 @@ impl<T> Line<T> {
         Some(one.what)
     }
 
-    /// Frees a place.
+    /// Frees a place that was charged to an address.
     pub(super) fn leave(&mut self, origin: Option<Origin>) {
         self.uncount(origin, |counts| &mut counts.places);
     }

@@ -56,8 +56,8 @@ fn address(tenant: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + tenant))
 }
 
-/// The first message of a connection (docs/reference/protocols/reflex-v2.md): nothing but zeroes
-/// behind the magic and the versions.
+/// Returns the first message of a connection (docs/reference/protocols/reflex-v2.md): zeroes except
+/// for the magic and the versions.
 fn hello() -> Vec<u8> {
     let mut bytes = vec![0; 48];
     bytes[..8].copy_from_slice(b"NFR2\x02\x00\x02\x00");
@@ -96,7 +96,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
     })
 }
 
-/// A device that is never the limit, with so many tenants.
+/// Returns a registry of so many tenants on a device that is never the limit.
 fn registry(tenants: usize) -> Registry {
     let cost = CostModel::linear(1_000, 100).expect("sound prices");
     let rate = 1_600_000_000;
@@ -125,7 +125,7 @@ fn ask(what: &str, tenants: usize, times: u64) -> bool {
     asked(&mut registry, what, tenants, times)
 }
 
-/// The part of that which is counted.
+/// Runs the counted part of the operation.
 #[inline(never)]
 fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> bool {
     let now = Instant::ZERO;
@@ -157,7 +157,7 @@ fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> boo
     true
 }
 
-/// A worker over such a network.
+/// Creates a worker over this network.
 fn worker<T: Transport, S: Scheduler>(
     network: T,
     scheduler: S,
@@ -175,7 +175,8 @@ fn worker<T: Transport, S: Scheduler>(
     )
 }
 
-/// Takes turns for as long as `goes_on` says; behind each, `between` has whether it progressed.
+/// Runs turns as long as `goes_on` returns `true`; after each, `between` is told whether it
+/// progressed.
 #[inline(never)]
 fn counted<T: Transport, S: Scheduler>(
     worker: &mut Worker<T, Null, S, ServerSession>,
@@ -190,19 +191,19 @@ fn counted<T: Transport, S: Scheduler>(
     }
 }
 
-/// Requests that each tenant has in flight.
+/// Returns the number of requests that each tenant has in flight.
 fn depth(tenants: usize) -> usize {
     if tenants > 2 * BATCH { 1 } else { 2 * BATCH / tenants }
 }
 
-/// Serves so many requests from memory.
+/// Serves so many requests over the network in memory.
 fn over_memory<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     let mut worker = worker(Memory::new(tenants, depth(tenants)), scheduler, tenants);
     let mut now = 1_000_000_000;
     counted(&mut worker, &mut now, |_| {}, |worker| worker.ports().0.answered < requests);
 }
 
-/// Serves so many requests of another process.
+/// Serves so many requests of another process over sockets.
 fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     io::raise_descriptor_limit();
     let ring = Ring::new().expect("io_uring");

@@ -1,4 +1,4 @@
-//! A network made of memory: peers that send the next request when they have an answer.
+//! A network in memory: peers that send the next request when they have an answer.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use contract::{
 
 use crate::{BATCH, HEAD_BYTES, address, hello, requests};
 
-/// The network.
+/// The network in memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
     conns: Vec<Conn>,
@@ -20,9 +20,9 @@ pub(crate) struct Memory {
 
 #[derive(Debug)]
 struct Conn {
-    /// Holds as many requests as may be in flight; `None` while it is lent.
+    /// The buffer with as many requests as may be in flight; `None` while it is lent.
     requests: Option<Buf>,
-    /// Requests that it may send.
+    /// Number of requests that the peer may still send.
     credit: usize,
     is_ready: bool,
 }

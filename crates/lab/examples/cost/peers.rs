@@ -1,5 +1,5 @@
 //! Peers over real sockets, in a process of their own: each keeps its requests in flight and sends
-//! the next when it has read the answers.
+//! the next one when it has read an answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::{address, hello, requests};
 const REPLY_BYTES: usize = 24;
 const HELLO_BODY_BYTES: usize = 24;
 
-/// Starts them.
+/// Starts the process of the peers.
 pub(crate) fn start(server: SocketAddr, tenants: usize, requests: u64) -> Child {
     let own = std::env::current_exe().expect("a program");
     let mut command = Command::new(own);

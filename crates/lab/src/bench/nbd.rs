@@ -38,7 +38,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NbdDoor {
-    /// Looks around behind the door: the bytes of the export.
+    /// Queries the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,
@@ -96,7 +96,7 @@ impl NbdDoor {
         Ok((Attachment::new(sockets, self.options.clone()), Clock::start()))
     }
 
-    /// Makes load through the door.
+    /// Makes load on the export.
     pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
         let shape = &job.shape;
         self.options.connections = shape.lanes + usize::from(shape.probe.is_some());

@@ -54,7 +54,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl Door {
-    /// Looks around behind the door: the bytes of the namespace.
+    /// Queries the size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,

@@ -18,7 +18,7 @@ use alloc::format;
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
 impl ModelFile {
-    /// Understands a text of either form.
+    /// Parses a device model in either form.
     ///
     /// # Errors
     /// The text has a mistake; the error has its line, its value and the expected form.

@@ -33,7 +33,7 @@ impl Grants {
         self.when == When::Owed
     }
 
-    /// Begins a row of changes.
+    /// Begins a series of changes.
     pub(super) fn begin_row(&mut self) {
         self.when = When::Later;
     }

@@ -40,7 +40,7 @@ pub(super) struct Table {
     entries: Vec<Entry>,
     /// The weight of each tenant, used while it is best effort.
     weights: Vec<u32>,
-    /// The weights of all best-effort tenants, leaving ones included.
+    /// The summed weights of all best-effort tenants, including leaving ones.
     sharing: u64,
     vacant: BTreeSet<TenantId>,
     standing: Standing,

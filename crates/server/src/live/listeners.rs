@@ -333,7 +333,7 @@ impl Listeners<'_> {
         Ok(())
     }
 
-    /// Has a listener accept connections again.
+    /// Makes a listener accept connections again.
     pub(super) fn resume(&self, id: ListenerId) -> Result<(), Problem> {
         self.0.gate()?.commands.drain(id, None);
         self.turn_away(id, false)

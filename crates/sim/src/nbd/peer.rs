@@ -101,7 +101,7 @@ impl NbdPeer {
         }
     }
 
-    /// Takes what has happened and sends what is left to send. Returns `true` if anything happened.
+    /// Processes events and sends due requests. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.port.poll(now, &mut events, usize::MAX);
@@ -185,7 +185,7 @@ impl NbdPeer {
         self.bufs
     }
 
-    /// Does what is due by the clock. Returns `true` if that was anything.
+    /// Does the timed work that is due. Returns `true` if there was any.
     fn tend(&mut self, now: Instant, n: usize) -> bool {
         let line = &mut self.lines[n];
         let is_silent = line.silent_since().is_some_and(|at| at + self.habits.silence_max <= now);
