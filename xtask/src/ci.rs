@@ -201,7 +201,7 @@ impl Tally {
         }
     }
 
-    /// The last line of all, and whether the checks hold.
+    /// Returns the last line of the output, and whether all checks succeeded.
     fn verdict(&self) -> Result<(), String> {
         use std::io::Write;
         let failed = self.failed > 0 || self.passed == 0;

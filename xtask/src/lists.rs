@@ -1,14 +1,14 @@
-//! The lists that tests stand in: each test in exactly one.
+//! The lists of tests; each test is in exactly one.
 //!
-//! A test without `#[ignore]` is in the short run. An ignored one says in its reason which list it
-//! belongs to (`#[ignore = "browser: …"]`). Those of `cargo xtask interop` have a column for it
+//! A test without `#[ignore]` is in the short run. An ignored one names its list in the reason
+//! (`#[ignore = "browser: …"]`). The tests of `cargo xtask interop` have a column for it
 //! (`trials/src/interop/list.rs`). `cargo xtask tidy` refuses anything else.
 
 use xtask::shell;
 
 use crate::tidy::tree::Tree;
 
-/// The lists of ignored tests, and what runs them.
+/// The lists of ignored tests, and the commands that run them.
 pub(crate) const LISTS: &[(&str, &str)] = &[
     ("browser", "cargo xtask ci, step dashboard: one in short runs, all in full ones"),
     ("full", "cargo xtask ci --full, step slow tests"),
@@ -19,20 +19,20 @@ pub(crate) const LISTS: &[(&str, &str)] = &[
 /// An ignored test.
 struct Ignored<'a> {
     place: String,
-    /// Empty where no function follows.
+    /// The test's name; empty if no function follows.
     name: &'a str,
-    /// The beginning of the reason, to the colon; empty where there is none.
+    /// The beginning of the reason, up to the colon; empty without one.
     list: &'a str,
 }
 
-/// Returns the names of the ignored tests that stand in this list.
+/// Returns the names of the ignored tests that are in this list.
 pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
     let tree = Tree::read(&shell::root())?;
     let found = ignored(&tree);
     Ok(found.into_iter().filter(|one| one.list == list).map(|one| one.name.to_owned()).collect())
 }
 
-/// Names the ignored tests that stand in no list.
+/// Returns the names of the ignored tests that are in no list.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let stray = ignored(tree)
         .into_iter()

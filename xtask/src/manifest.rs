@@ -35,7 +35,7 @@ pub(crate) struct Package {
 #[derive(Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// `None` for a normal one, else `dev` or `build`.
+    /// The kind of dependency: `None` for a normal one, else `dev` or `build`.
     #[serde(default)]
     pub(crate) kind: Option<String>,
 }

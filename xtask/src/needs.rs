@@ -10,12 +10,12 @@ use crate::shell;
 pub struct Need {
     /// The program's name on the path.
     pub program: &'static str,
-    /// The Debian package that has it.
+    /// The Debian package that contains the program.
     pub package: &'static str,
 }
 
-/// Sees to it that the programs are there: installs their packages as root, saying so. The error is
-/// the reason for which a step is to be skipped.
+/// Provides the programs: installs their packages as root, with a message. The error is the reason
+/// to skip a step.
 pub fn provide(needs: &[Need]) -> Result<(), String> {
     let missing: Vec<Need> =
         needs.iter().copied().filter(|need| !shell::has_program(need.program)).collect();

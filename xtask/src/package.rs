@@ -57,10 +57,10 @@ const FILES: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// The documents, and where they go: beside the README, whose links lead to them.
+/// The documents and their destination: beside the README, so that its links work.
 const DOCUMENTS: (&str, &str) = ("docs", "usr/share/doc/nearflash/docs");
 
-/// The place where each shell looks for completions.
+/// The folder in which each shell searches for completions.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/nearflash"),
     ("zsh", "usr/share/zsh/vendor-completions/_nearflash"),
@@ -98,8 +98,7 @@ impl Built {
         }
     }
 
-    /// Builds the program for this processor's architecture, with nothing to load at run time, and the
-    /// archive of the library.
+    /// Builds the static program for this processor's architecture, and the archive of the library.
     pub(crate) fn portable() -> Result<Built, String> {
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let words = ["build", "--profile", "dist", "--quiet", "--target", &target];
@@ -136,7 +135,7 @@ const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
 /// The compression of packages that are only checked: none.
 const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
 
-/// Makes everything in the folder `out`.
+/// Makes all packages in the folder `out`.
 fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, String> {
     let Built { program: binary, archive: library } = built;
     let version = version()?;
@@ -176,8 +175,8 @@ fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, S
     Ok(made)
 }
 
-/// Makes packages around a program that is built already and the archive beside it, and looks at what is
-/// in them. The program's symbols are left out, as they are larger than all the rest.
+/// Makes packages of an existing program and the archive beside it, and checks their contents.
+/// Symbols are left out, since they are larger than everything else.
 pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
     let out = shell::root().join("target/package-contents");
     let stripped = shell::root().join("target/nearflash-stripped");
@@ -247,7 +246,7 @@ pub(crate) fn try_out(built: &Built) -> Result<Vec<String>, String> {
     Ok(skipped)
 }
 
-/// Completions and manual pages, by the program's own word.
+/// Creates completions and manual pages by commands of the program.
 fn pages(program: &Path, tree: &Path) -> Result<(), String> {
     for (shell_name, place) in COMPLETIONS {
         let mut command = Command::new(program);

@@ -19,7 +19,7 @@ const FUZZED: [(&str, &str); 2] = [("nearflash-proto", "all"), ("nearflash-packe
 /// The word that chooses the fuzz targets among the tests of their program.
 pub(crate) const FUZZ: &str = "fuzz_";
 
-/// The page that the figures make.
+/// The page with the figures.
 const FIGURES_PAGE: &str = "docs/results/figures.md";
 
 /// Options of `cargo xtask sim`.

@@ -1,4 +1,5 @@
-//! Running other programs: with their output kept, a time limit, and nothing left behind.
+//! The execution of other programs: with captured output, a time limit, and no processes left
+//! behind.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -8,21 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The end of a program, and all that it wrote (both streams, in order).
+/// The result of a program, with all of its output (both streams, in order).
 pub struct Ran {
-    /// True when it exited with zero in time.
+    /// `true` if the program exited with zero in time.
     pub ok: bool,
-    /// The output, and one line more where it was stopped.
+    /// The output, with an additional line if the program was stopped.
     pub output: String,
 }
 
-/// The repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the chores live one level below the root").to_path_buf()
 }
 
-/// The cargo that runs this chore.
+/// Returns the path of the cargo that runs this chore.
 pub fn cargo(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -75,8 +76,8 @@ pub fn cpu_seconds() -> f64 {
     CPU_SECONDS.get()
 }
 
-/// Adds the account of a child that is about to be waited for. A kernel that tells nothing leaves the
-/// sum as it is.
+/// Adds the processor time of a child that is about to be waited for. If the kernel does not report
+/// it, the sum stays.
 fn add_cpu_seconds(id: u32) {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let child = i32::try_from(id).ok().and_then(Pid::from_raw);
@@ -104,7 +105,7 @@ fn stat_seconds(text: &str) -> f64 {
     ticks.sum::<u64>() as f64 / 100.0
 }
 
-/// Runs `command` with its output going where ours goes.
+/// Runs `command` with its output going to this process's output.
 pub fn show(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;

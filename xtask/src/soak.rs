@@ -21,12 +21,12 @@ pub(crate) struct SoakOptions {
     name: Option<String>,
 }
 
-/// A run of hours.
+/// A run that takes hours.
 struct Soak {
     name: &'static str,
     /// The subject, in a sentence.
     about: &'static str,
-    /// Environment and words for cargo of each command.
+    /// The environment and the cargo arguments of each command.
     commands: &'static [(&'static [(&'static str, &'static str)], &'static str)],
 }
 
@@ -65,10 +65,10 @@ const SOAKS: &[Soak] = &[
     Soak { name: "tests", about: "The ignored tests of the list `soak`.", commands: &[] },
 ];
 
-/// The most lines of a command's output that the page has.
+/// Maximum number of lines of a command's output on the page.
 const LINES: usize = 40;
 
-/// Runs one, and writes its page.
+/// Runs a soak, and writes its page.
 pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
     let Some(name) = &options.name else {
         for soak in SOAKS {
@@ -122,7 +122,7 @@ fn head(soak: &Soak) -> Result<String, String> {
     ))
 }
 
-/// Runs one command, shows what it writes, and adds the end of that to the page.
+/// Runs one command, shows its output, and adds the end of the output to the page.
 fn perform(environment: &[(&str, &str)], words: &str, page: &mut String) -> Result<bool, String> {
     let shown: String =
         environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();

@@ -34,7 +34,7 @@ pub(crate) struct TidyOptions {
     lower: bool,
 }
 
-/// Prints the findings.
+/// Runs all checks and prints their findings.
 pub(crate) fn run(options: &TidyOptions) -> Result<(), String> {
     if options.lower {
         let tree = Tree::read(&shell::root())?;
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &TidyOptions) -> Result<(), String> {
     ))
 }
 
-/// Every break of a rule, one line each; none means that the tree is tidy.
+/// Returns the violations of rules, one line each; none means that the tree is tidy.
 pub(crate) fn findings() -> Result<Vec<String>, String> {
     let manifest = Manifest::load()?;
     let tree = Tree::read(&shell::root())?;

@@ -1,4 +1,5 @@
-//! Handing on to the package `trials`, which is built only when one of its commands is asked for.
+//! The delegation of commands to the package `trials`, which is built only when one of its commands
+//! is used.
 
 use clap::Args;
 
@@ -12,13 +13,13 @@ pub(crate) struct Words {
     words: Vec<String>,
 }
 
-/// The arguments for cargo that run this command of `trials`.
+/// Returns the arguments for cargo that run this command of `trials`.
 pub(crate) fn arguments<'a>(name: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     let cargo = ["run", "--quiet", "--package", "trials", "--", name];
     [&cargo[..], words].concat()
 }
 
-/// Runs the command with its output going where ours goes.
+/// Runs the command with its output going to this process's output.
 pub(crate) fn run(name: &str, words: &Words) -> Result<(), String> {
     let words: Vec<&str> = words.words.iter().map(String::as_str).collect();
     shell::show(&mut shell::cargo(&arguments(name, &words)))

@@ -29,30 +29,31 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: PACKAGER, run: shipped },
 ];
 
-/// A browser, and what drives it.
+/// A browser and its driver.
 pub(super) const BROWSER: &[Need] = &[
     Need { program: "chromium", package: "chromium" },
     Need { program: "chromedriver", package: "chromium-driver" },
     Need { program: "fc-list", package: "fontconfig" },
 ];
 
-/// The tool that programs in C ask for the library.
+/// The tool by which C programs find the library.
 const PACKAGER: &[Need] = &[Need { program: "pkg-config", package: "pkgconf" }];
 
-/// Longer than all tests on both kernels take on a busy machine.
+/// The time limit of all tests on both kernels, on a busy machine.
 const INTEROP_LIMIT: Duration = Duration::from_secs(5400);
 
-/// The module of the tests in a browser, and the one of them that short runs have. The others are
+/// The module of the browser tests, and the one of them that is in short runs. The others are
 /// slices.
 const DASHBOARD: &str = "dashboard::";
 const DASHBOARD_SHORT: &str = "figures_move_under_load";
 
-/// The dashboard in a browser. One test at a time: each has a browser and a server of its own.
+/// Tests the dashboard in a browser, one test at a time, since each has a browser and a server of
+/// its own.
 fn dashboard(run: &Run) -> Result<Outcome, String> {
     in_browser(if run.is_full { DASHBOARD } else { DASHBOARD_SHORT })
 }
 
-/// Runs the tests in a browser whose names contain this. There is at least one.
+/// Runs the browser tests whose names contain this text. There must be at least one.
 pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
     let program = built()?.integration(APP)?;
     let counts = program.run(&[name, "--ignored", "--test-threads", "1"], &[])?;
@@ -63,20 +64,20 @@ pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// The tests of the list `browser` that short runs do not have.
+/// Runs the tests of the list `browser` that are not in short runs.
 pub(super) fn other_browser_tests() -> Result<Vec<String>, String> {
     let mut names = crate::lists::names("browser")?;
     names.retain(|name| name != DASHBOARD_SHORT);
     Ok(names)
 }
 
-/// The program among others: commands, kills, power cuts, take-overs, NVMe hosts of stock kernels. The
-/// short form has one guest for all hosts.
+/// Tests the program together with others: commands, kills, power cuts, take-overs, NVMe hosts of
+/// stock kernels. The short form uses one guest for all hosts.
 fn interop(run: &Run) -> Result<Outcome, String> {
     interop_of(if run.is_full { &[] } else { &["--quick"] })
 }
 
-/// Runs `cargo xtask interop` with these words more, around the program that is built already.
+/// Runs `cargo xtask interop` with these additional arguments, on the existing program.
 pub(super) fn interop_of(words: &[&str]) -> Result<Outcome, String> {
     let programs = built()?;
     let mut command = Command::new(programs.path("trials")?);
@@ -103,12 +104,12 @@ fn is_summary(line: &str) -> bool {
     line.starts_with("--- ") || line.starts_with("    passed in ")
 }
 
-/// The packages can be made, and what is in them runs: around the program that is built already.
+/// Checks that packages of the existing program can be made, and that their contents run.
 fn contents(_: &Run) -> Result<Outcome, String> {
     package::check_contents(built()?.path("nearflash")?).map(|()| Outcome::Passed)
 }
 
-/// The portable program is built, and its packages come and go as they should.
+/// Builds the portable program, and checks the installation and removal of its packages.
 fn shipped(_: &Run) -> Result<Outcome, String> {
     let skipped = package::try_out(&package::Built::portable()?)?;
     let passed = 4 - skipped.len() as u64;

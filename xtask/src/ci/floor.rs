@@ -1,4 +1,4 @@
-//! The floor: how many tests each step has at least. It may only rise.
+//! The floor: the minimum number of tests of each step, which may only rise.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -23,7 +23,8 @@ impl Floor {
         toml::from_str(text).map(Floor).map_err(|error| format!("{FILE}: {error}"))
     }
 
-    /// Says that a step has too few tests. Full runs have names of their own where they have more.
+    /// Returns a message if a step has too few tests. Full runs have names of their own where they
+    /// have more tests.
     pub(super) fn trouble(&self, step: &str, is_full: bool, tests: u64) -> Option<String> {
         let full = self.0.get(&format!("{step} (full)")).filter(|_| is_full);
         let least = *full.or_else(|| self.0.get(step))?;
@@ -36,7 +37,7 @@ impl Floor {
         None
     }
 
-    /// Names the steps whose floor is lower than it was.
+    /// Returns the steps whose floor is lower than before.
     fn falls_from(&self, before: &Floor) -> Vec<String> {
         let fallen = before.0.iter().filter_map(|(step, was)| {
             let is = self.0.get(step).copied().unwrap_or(0);
@@ -46,8 +47,8 @@ impl Floor {
     }
 }
 
-/// Compares the floor with those of all commits before. Where there is no repository there is nothing
-/// to compare with.
+/// Compares the floor with those of all earlier commits. Without a repository, there is nothing to
+/// compare with.
 pub(super) fn has_only_risen() -> Result<(), String> {
     let floor = Floor::load()?;
     let git = |words: &[&str]| {

@@ -12,10 +12,10 @@ use xtask::shell;
 
 use super::step::Counts;
 
-/// Longer than building everything takes on two cores that others use too.
+/// The time limit of building everything, on two shared cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(2700);
 
-/// Longer than any of the test programs takes there.
+/// The time limit of a test program there.
 const TEST_LIMIT: Duration = Duration::from_secs(1500);
 
 /// Seconds from which on a test program is named with its time.
@@ -61,7 +61,7 @@ struct Profile {
     test: bool,
 }
 
-/// Builds them when they are asked for first.
+/// Builds the programs at the first use.
 pub(super) fn built() -> Result<&'static Programs, String> {
     static BUILT: OnceLock<Result<Programs, String>> = OnceLock::new();
     BUILT.get_or_init(build).as_ref().map_err(Clone::clone)
@@ -114,14 +114,14 @@ impl Programs {
     }
 }
 
-/// The last two names of a path.
+/// Returns the last two components of a path.
 fn last_two(folder: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     folder.parent().map(name).unwrap_or_default() + "/" + &name(folder)
 }
 
 impl TestProgram {
-    /// Runs it with these words, and this environment more.
+    /// Runs the program with these arguments and additional environment.
     pub(super) fn run(
         &self,
         words: &[&str],
@@ -157,7 +157,7 @@ pub(super) fn counts(is_ok: bool, output: String) -> Counts {
     Counts { passed, failed, skipped, output }
 }
 
-/// Passed and failed tests over all `test result` lines.
+/// Returns the passed and failed tests over all `test result` lines.
 fn count(output: &str) -> (u64, u64) {
     let (mut passed, mut failed) = (0, 0);
     for line in output.lines() {

@@ -15,14 +15,14 @@ use super::step::{Counts, Outcome, Run};
 /// The interpreter.
 pub(super) const PYTHON: &[Need] = &[Need { program: "python3", package: "python3-venv" }];
 
-/// Longer than any command here takes on a busy machine.
+/// The time limit of any command here, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(1500);
 
-/// The package's folder, and where it is laid out with its extension.
+/// The package's folder, and the folder where it is laid out with its extension.
 const SOURCES: &str = "python";
 const PLACE: &str = "target/python";
 
-/// The packages of others that the tests need, and that everything needs.
+/// The third-party packages for the tests, and for all checks.
 const FOR_TESTS: &str = "python/tests/requirements.txt";
 const FOR_ALL: &str = "python/requirements.txt";
 
@@ -71,13 +71,13 @@ fn place(name: &str) -> PathBuf {
     shell::root().join(PLACE).join(name)
 }
 
-/// An environment of Python with what a list of packages asks for.
+/// A Python environment with the packages of a list.
 struct Tools {
     folder: PathBuf,
 }
 
 impl Tools {
-    /// Makes the environment, or finds it. The error is the reason for which the step is skipped.
+    /// Creates the environment, or finds it. The error is the reason to skip the step.
     fn provide(list: &str) -> Result<Tools, String> {
         const VERSION: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
         let has_python = || succeeds(Command::new("python3").args(["-c", VERSION]));
@@ -118,7 +118,7 @@ impl Tools {
         command
     }
 
-    /// Runs the tests with these words more, of the package that is in the folder `package`.
+    /// Runs the tests of the package in the folder `package`, with these additional arguments.
     fn pytest(&self, package: &Path, nearflash: &Path, words: &[&str]) -> Result<Counts, String> {
         let mut command = self.python();
         command.env("NEARFLASH", nearflash).env("PYTHONPATH", package);
@@ -137,7 +137,7 @@ impl Tools {
         succeed(&mut stubs)
     }
 
-    /// Packs the sources, builds a wheel of them alone, and installs it. Returns the folder.
+    /// Packs the sources, builds a wheel from them alone, and installs it. Returns the folder.
     fn install_wheel(&self) -> Result<PathBuf, String> {
         let (packed, sources, installed) = (place("packed"), place("sources"), place("installed"));
         for folder in [&packed, &sources, &installed] {
@@ -166,7 +166,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
 }
 
-/// Returns the file in `folder` whose name ends so.
+/// Returns the file in `folder` whose name has this ending.
 fn file_in(folder: &Path, end: &str) -> Result<PathBuf, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());

@@ -18,7 +18,7 @@ pub(super) struct Skips {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {
-    /// A part of the line that says what is skipped and why.
+    /// A part of the line that names the skip and its reason.
     skip: String,
     /// The reason that the skip is allowed: the machine that lacks something.
     because: String,
@@ -40,7 +40,7 @@ impl Skips {
         }
     }
 
-    /// Returns whether a line that says what is skipped is allowed.
+    /// Returns whether the skip in a line is allowed.
     pub(super) fn allow(&self, line: &str) -> bool {
         self.allowed.iter().any(|one| line.contains(&one.skip))
     }

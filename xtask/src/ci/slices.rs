@@ -1,7 +1,8 @@
-//! A slice of what only full runs have: another one with each commit, so that all of it is seen within
-//! some dozens of commits.
+//! A slice of the checks of full runs: a different one for each commit, so that some dozens of
+//! commits cover all of them.
 //!
-//! A slice takes at most three minutes. What takes longer by itself, packages as shipped, is no slice.
+//! A slice takes at most three minutes. Longer single checks, such as packages as shipped, are no
+//! slices.
 
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +25,7 @@ enum Slice {
     Browser(String),
     /// A test of `cargo xtask interop` on one kernel, or on none.
     Interop { test: String, kernel: Option<String> },
-    /// A part of the worlds of a full run, from this seed.
+    /// A part of a full run's simulated worlds, from this seed on.
     Worlds(u64),
     /// The documentation is built.
     Documentation,
@@ -60,7 +61,7 @@ fn all() -> Result<Vec<Slice>, String> {
     Ok(of(&ran.output, end_to_end::other_browser_tests()?))
 }
 
-/// Makes them of the tests in a browser and of lines that say `LIST TEST [KERNEL]`.
+/// Returns the slices for the browser tests and for lines of the form `LIST TEST [KERNEL]`.
 fn of(interop: &str, browser: Vec<String>) -> Vec<Slice> {
     let tests = interop.lines().filter_map(|line| {
         let mut words = line.split(' ').map(str::to_owned);
@@ -72,7 +73,8 @@ fn of(interop: &str, browser: Vec<String>) -> Vec<Slice> {
     all.chain([Slice::Documentation]).collect()
 }
 
-/// A number made of the commit: the first digits of its hash. Without a repository it is 1.
+/// Returns a number derived from the commit: the first digits of its hash. Without a repository it
+/// is 1.
 pub(super) fn seed_of_commit() -> u64 {
     let mut command = Command::new("git");
     command.args(["rev-parse", "HEAD"]).current_dir(shell::root());

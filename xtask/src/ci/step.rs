@@ -1,28 +1,28 @@
-//! The nouns of a run: steps, and how they end.
+//! The types of a run: steps and their outcomes.
 
 use xtask::needs::Need;
 
 /// The extent of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// True for the run that has everything.
+    /// `true` for a full run.
     pub(super) is_full: bool,
-    /// A number made of the commit, from which chance starts.
+    /// A number derived from the commit, which seeds random choices.
     pub(super) seed: u64,
 }
 
-/// The runs that have a step.
+/// The kinds of runs that include a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     /// Every run.
     Short,
-    /// Short runs alone: a full one has all that this step chooses from.
+    /// Short runs only; full runs have all the tests from which this step chooses.
     OnlyShort,
-    /// Full runs alone.
+    /// Full runs only.
     Full,
 }
 
-/// The place of a step beside others.
+/// The parallelism of a step with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// The step runs with no other step beside it.
@@ -38,17 +38,18 @@ pub(super) enum Lane {
 pub(super) struct Step {
     /// The name in the table.
     pub(super) name: &'static str,
-    /// The runs that have it.
+    /// The kinds of runs that include the step.
     pub(super) list: List,
-    /// The place beside other steps.
+    /// The parallelism with other steps.
     pub(super) lane: Lane,
-    /// Programs it needs beyond Rust: installed where that can be, else the step is skipped.
+    /// Programs beyond Rust that the step needs: installed if possible; otherwise the step is
+    /// skipped.
     pub(super) needs: &'static [Need],
-    /// Runs it. An error is a failure; its text is shown whole.
+    /// Runs the step. An error is a failure, whose text is shown whole.
     pub(super) run: fn(&Run) -> Result<Outcome, String>,
 }
 
-/// The end of a step that ran to its end.
+/// The outcome of a step that was not interrupted by an error.
 pub(super) enum Outcome {
     /// A single check that passed.
     Passed,
@@ -67,12 +68,12 @@ pub(super) struct Counts {
     pub(super) failed: u64,
     /// Tests that could not run here, with the reasons.
     pub(super) skipped: Vec<String>,
-    /// Everything that was written, shown whole when a test failed.
+    /// The whole output, shown if a test failed.
     pub(super) output: String,
 }
 
 impl Counts {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub(super) fn add(&mut self, other: Counts) {
         self.passed += other.passed;
         self.failed += other.failed;

@@ -30,13 +30,15 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "figures", list: List::Full, lane: Lane::Right, needs: &[], run: figures },
 ];
 
-/// No step needs a third of this on two cores that do nothing else.
+/// The time limit of a step: three times what any needs on two idle cores.
 const LIMIT: Duration = Duration::from_secs(2700);
 
-/// Seeds of the simulated world in a short run, from one that the commit chooses.
+/// Number of seeds of the simulated world in a short run, starting from one that the commit
+/// determines.
 const WORLDS: u64 = 300;
 
-/// Seeds in a full one, which are always the same and enough to reach every coverage mark.
+/// Number of seeds in a full run, which are always the same and enough to reach every coverage
+/// mark.
 pub(super) const ALL_WORLDS: u64 = 1000;
 
 /// Seconds for each fuzz target.
@@ -49,11 +51,11 @@ pub(super) const APP: &str = "apps/nearflash";
 /// The tests of sockets that a short run repeats over epoll; a full one repeats all.
 const SOCKETS: &[&str] = &["serving::requests::", "serving::unix_sockets::"];
 
-/// End-to-end tests that run at once. Most of the time each waits for programs, so more of them than
-/// processors keep those busy.
+/// Number of end-to-end tests that run at the same time. They mostly wait for programs, so more of
+/// them than processors are needed to use the processors.
 const AT_ONCE: &str = "4";
 
-/// The way in which servers of the end-to-end tests are told to do without io_uring.
+/// The environment variable that makes servers of the end-to-end tests run without io_uring.
 const EPOLL: (&str, &str) = ("NEARFLASH_TEST_INTERFACE", "epoll");
 
 fn format(_: &Run) -> Result<Outcome, String> {
@@ -98,7 +100,8 @@ fn tests(_: &Run) -> Result<Outcome, String> {
     })
 }
 
-/// Runs test programs one after another, with these words. The fuzz targets have a step of their own.
+/// Runs test programs one after another, with these arguments. The fuzz targets have a step of
+/// their own.
 fn run_all(programs: &[&TestProgram], words: &[&str]) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for program in programs {
@@ -137,8 +140,8 @@ fn slow_tests(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// Tries what workers share without locks in every order. Only the schedulers and the model checker are
-/// built anew for it.
+/// Tests the state that workers share without locks in every interleaving. Only the schedulers and
+/// the model checker are rebuilt for it.
 fn interleavings(_: &Run) -> Result<Outcome, String> {
     let words = ["test", "--package", "nearflash-qos", "--features", "loom", "--test", "loom"];
     let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
@@ -173,14 +176,14 @@ fn fuzz_smoke(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// The figures in virtual time, and their pictures, in the short form.
+/// Makes the figures in virtual time, and their pictures, in the short form.
 fn figures(_: &Run) -> Result<Outcome, String> {
     let mut command = Command::new(built()?.path("nearflash-figures")?);
     let ran = shell::capture(command.arg("--quick"), LIMIT)?;
     if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
 }
 
-/// Runs cargo once and takes its success as one passed check.
+/// Runs cargo once and counts its success as one passed check.
 fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
     let mut command = shell::cargo(words);
     command.envs(environment.iter().copied());

@@ -33,8 +33,8 @@ pub(super) fn directories(out: &Path) -> Result<(), String> {
     })
 }
 
-/// Serves in a container of `out`, is operated from inside, and ends when it is told to. `None` when
-/// that was done, or why it could not be tried.
+/// Serves in a container of `out`, is operated from inside, and ends on request. Returns `None` on
+/// success, or the reason that it could not be tried.
 pub(super) fn try_out(out: &Path) -> Result<Option<&'static str>, String> {
     if !shell::is_root() || !shell::has_program("unshare") {
         return Ok(Some("only root, with unshare, can enter an empty root as another user"));
@@ -121,7 +121,7 @@ impl Recipe {
         Some(())
     }
 
-    /// Puts everything below an empty root, which has to be new.
+    /// Creates everything in a new, empty root.
     fn lay_out(&self, root: &Path) -> Result<(), String> {
         fs::create_dir(root).map_err(|e| say(root, e))?;
         open_to_all(root)?;
@@ -136,12 +136,12 @@ impl Recipe {
         fs::create_dir_all(&directory).map_err(|e| say(&directory, e))
     }
 
-    /// Words for its program.
+    /// Returns the arguments of the container's program.
     fn program(&self, words: &[&str]) -> Vec<String> {
         self.entry.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect()
     }
 
-    /// A command that runs in it.
+    /// Returns a command that runs in the container.
     fn enter(&self, root: &Path, words: &[String]) -> Command {
         let mut command = Command::new("unshare");
         command.arg("--mount").arg("--root").arg(root).arg("--wd").arg(&self.directory);
@@ -184,7 +184,7 @@ fn open_to_all(folder: &Path) -> Result<(), String> {
     fs::set_permissions(folder, mode).map_err(|e| say(folder, e))
 }
 
-/// A process that does not outlive this.
+/// A process that is ended when the value is dropped.
 struct Running(Child);
 
 impl Running {

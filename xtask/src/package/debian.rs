@@ -1,4 +1,4 @@
-//! Debian packages, and what happens to a machine when they come, are replaced and go.
+//! Debian packages, and their effect on a machine at installation, upgrade and removal.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -12,7 +12,8 @@ use xtask::shell;
 /// The maintainer scripts, which run on the machine as root.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
-/// Installs, upgrades, removes and purges two packages, and looks what is left each time.
+/// The script that installs, upgrades, removes and purges two packages, and checks the remaining
+/// files each time.
 const TRIAL: &str = include_str!("debian/trial.sh");
 
 /// The script that runs a trial on a layer over this machine's files. Writes go to memory only.
@@ -24,8 +25,8 @@ const ASIDE: &str = "mount -t tmpfs -o mode=755 none \"$1\" && cd \"$1\" && mkdi
 pub(super) struct Control<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
-    /// Lines of the file `control` beside those that are the same in all packages; the description is
-    /// the last of them.
+    /// Lines of the file `control` in addition to those common to all packages; the description
+    /// comes last.
     pub(super) fields: String,
     /// Name, text and mode of each further file.
     pub(super) files: Vec<(&'a str, String, u32)>,

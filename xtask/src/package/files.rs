@@ -18,7 +18,7 @@ pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|e| say(to, e))
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with its contents.
 pub(super) fn documents(from: &Path, to: &Path) -> Result<(), String> {
     for entry in fs::read_dir(from).map_err(|e| say(from, e))? {
         let entry = entry.map_err(|e| say(from, e))?;
@@ -31,7 +31,7 @@ pub(super) fn documents(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the directory of a file.
+/// Creates the directory of a file.
 pub(super) fn create_above(path: &Path) -> Result<(), String> {
     let folder = path.parent().expect("a place inside the tree");
     fs::create_dir_all(folder).map_err(|e| say(folder, e))

@@ -1,9 +1,9 @@
 //! The Debian packages of the C library: `libnearflash0` for programs that use it, and
-//! `libnearflash-dev` for whoever compiles them.
+//! `libnearflash-dev` for compiling them.
 //!
 //! Cargo makes an archive. The shared library is linked from it, with symbol versions
-//! (`docs/adr/0030-c-library.md`). What is not here: the library as a part of the portable archive,
-//! as a shared library belongs to one C library.
+//! (`docs/adr/0030-c-library.md`). Deliberately not here: the library in the portable archive,
+//! since a shared library depends on one C library.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -35,7 +35,7 @@ const PRIVATE: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
 /// The trial of the packages on a machine.
 const TRIAL: &str = include_str!("debian/library.sh");
 
-/// The folder of libraries, in which those of several architectures lie side by side.
+/// Returns the folder of libraries, which has a subfolder for each architecture.
 fn libraries() -> String {
     format!("usr/lib/{ARCH}-linux-gnu")
 }
@@ -136,7 +136,7 @@ fn lay_out_development(out: &Path, archive: &Path, version: &str) -> Result<(), 
     documents(&tree, DEVELOPMENT)
 }
 
-/// Puts the documents into their places that every package has.
+/// Puts the documents that every package has into their places.
 fn documents(tree: &Path, package: &str) -> Result<(), String> {
     let (root, folder) = (shell::root(), tree.join("usr/share/doc").join(package));
     install(&root.join("CHANGELOG.md"), &folder.join("changelog"), 0o644)?;
@@ -173,8 +173,8 @@ fn depends(shared: &Path) -> Result<String, String> {
     }
 }
 
-/// Looks at what is in the packages: what they need, the page, and a program in C that is compiled with
-/// them.
+/// Checks the contents of the packages: their dependencies, the manual page, and a C program that
+/// is compiled with them.
 pub(super) fn check(out: &Path, packages: &[PathBuf]) -> Result<(), String> {
     let installed = out.join("library/installed");
     for package in packages {
@@ -218,7 +218,7 @@ fn compile_and_run(installed: &Path, how: &[&str], library: &str) -> Result<(), 
     }
 }
 
-/// Compares the packages that are named with those that Debian's own tool finds, if it is there.
+/// Compares the named dependencies with those that Debian's own tool finds, if it is installed.
 fn check_dependencies(out: &Path, shared: &Path) -> Result<(), String> {
     if !shell::has_program("dpkg-shlibdeps") {
         return Ok(());

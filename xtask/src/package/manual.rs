@@ -1,4 +1,4 @@
-//! The manual page of the C library, made of the comments and declarations of its header.
+//! The manual page of the C library, generated from the comments and declarations of its header.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ struct Function<'a> {
 struct Header<'a> {
     /// The paragraphs at its top.
     about: Vec<String>,
-    /// The constants and types, as they stand there.
+    /// The constants and types, in the header's text.
     types: &'a str,
     functions: Vec<Function<'a>>,
 }
@@ -78,7 +78,7 @@ fn paragraphs(comment: &str) -> Vec<String> {
     all
 }
 
-/// Returns a text with what troff would take for its own escaped.
+/// Returns a text with the characters escaped that are special to troff.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| match line.starts_with(['.', '\'']) {
@@ -88,7 +88,7 @@ fn escaped(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the page of section 3, and the names of all functions, which lead to it.
+/// Returns the page of section 3, and the names of all functions, whose pages refer to it.
 pub(super) fn page(header: &str, version: &str) -> Result<(String, Vec<String>), String> {
     let header = Header::parse(header).ok_or("nearflash.h does not have its usual form")?;
     let names: Vec<String> = header.functions.iter().map(|it| it.name.to_owned()).collect();

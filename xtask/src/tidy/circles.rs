@@ -1,4 +1,5 @@
-//! Circles of modules: files that can only be understood together, because each leads to the others.
+//! Circular dependencies of modules: files that can only be understood together, because each
+//! refers to the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::lengths::is_test;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Files of a circle: a module and a part of it may need each other.
+/// Maximum number of files in a circle: a module and one of its parts may need each other.
 const FILES_MAX: u64 = 2;
 
 /// A module: its names from the crate's root.
@@ -26,7 +27,7 @@ struct Module {
     mentions: BTreeSet<Path>,
 }
 
-/// Measures the largest circles of each package: the files that stand in one.
+/// Measures the largest circles of each package by their number of files.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     let mut packages: BTreeMap<String, BTreeMap<Path, Module>> = BTreeMap::new();

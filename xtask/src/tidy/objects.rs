@@ -1,7 +1,8 @@
-//! Types that have grown too large to understand: lines of their `impl`, the files these are in, fields, flags.
+//! Types that have grown too large: by the lines of their `impl`, its files, their fields and
+//! flags.
 //!
-//! A limit of a file's length alone makes one type of many files; these limits are the type's. Tests are free, and so are
-//! the structs from which clap makes options.
+//! A limit on files alone would only split a type over many files; these limits apply to the type.
+//! Tests are exempt, and so are the structs from which clap makes options.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ const FIELDS_MAX: u64 = 16;
 /// Fields of a struct that are `bool`.
 const BOOLS_MAX: u64 = 3;
 
-/// A type, by the package that has it and its name there.
+/// A type: its package and its name.
 type Name = String;
 
 #[derive(Default)]

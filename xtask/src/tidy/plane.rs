@@ -1,4 +1,5 @@
-//! The worker's plane: no locks, no waiting, no dynamic dispatch in what a turn runs.
+//! The check of the worker's plane: no locks, no waiting, no dynamic dispatch in code that a turn
+//! runs.
 
 use syn::visit::{self, Visit};
 

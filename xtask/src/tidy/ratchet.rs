@@ -14,7 +14,7 @@ pub(super) const FILE: &str = "xtask/ratchet.toml";
 /// Offenders of a rule, by name, with their measure.
 pub(super) type Measures = BTreeMap<String, u64>;
 
-/// A rule with a limit, and all that it measured.
+/// A rule with its limit and its measurements.
 pub(super) struct Rule {
     /// The name of the rule's table in the file.
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Rule {
     pub(super) unit: &'static str,
     /// The largest measure that needs no line in the file.
     pub(super) limit: u64,
-    /// The measures by name of what was measured.
+    /// The measurements, by the name of the measured object.
     pub(super) measures: Measures,
 }
 

@@ -1,5 +1,5 @@
-//! Second shapes of nouns: types that are named as a noun of `crates/spec`, and are not there. A
-//! second shape needs a reason, which stands here.
+//! Second shapes of nouns: types outside of `crates/spec` that are named like a type in it. Each
+//! needs a reason, which is listed here.
 
 use syn::visit::{self, Visit};
 
@@ -16,23 +16,23 @@ const NOUNS: [&str; 8] =
 /// Beginnings of the names of second shapes.
 const PREFIXES: [&str; 5] = ["Add", "Change", "Kept", "New", "Set"];
 
-/// Ends of the names of second shapes.
+/// Suffixes of the names of second shapes.
 const SUFFIXES: [&str; 8] =
     ["Change", "Config", "Entry", "Info", "Patch", "Settings", "Setup", "Status"];
 
-/// A report on the running server: the noun beside what is measured of it.
+/// The reason of a report on the running server: the noun with its measurements.
 const STATUS: &str = "a status document";
 
-/// A body of the admin API, whose members are older than the nouns and stay.
+/// The reason of a body of the admin API, whose members are older than the nouns and must stay.
 const BODY: &str = "the JSON of the admin API";
 
-/// The crates of the data path know neither names nor files.
+/// The reason of a type in the data path, which knows neither names nor files.
 const RESOLVED: &str = "numbers in place of names, for workers and sessions";
 
 /// A message of a protocol.
 const WIRE: &str = "what a client is told of a namespace";
 
-/// Objects that share no more than the word with the noun.
+/// The reason of an unrelated type with a similar name.
 const OTHER: &str = "another noun";
 
 /// The second shapes that stay: the package, the name, and the reason.
@@ -72,7 +72,7 @@ const STAY: [(&str, &str, &str); 33] = [
     ("crates/worker", "Limits", RESOLVED),
 ];
 
-/// Finds the second shapes that have no reason, and the reasons that have no shape.
+/// Reports second shapes without a reason, and reasons without a shape.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_with(tree, &STAY)
 }

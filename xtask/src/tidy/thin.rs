@@ -1,4 +1,4 @@
-//! The program stays thin: what serves and what measures live in crates of their own.
+//! The check that the program stays thin: serving and measuring belong to crates of their own.
 
 use super::lengths::lines_without_tests;
 use super::ratchet::{Measures, Rule};
@@ -7,7 +7,7 @@ use super::tree::Tree;
 /// The folder of the program.
 const PROGRAM: &str = "apps/nearflash/src";
 
-/// Lines of the program, its tests aside.
+/// Maximum number of lines of the program, without tests.
 const LINES_MAX: u64 = 5_000;
 
 /// Measures the program.
