@@ -1,4 +1,4 @@
-//! Failures on their way to Python: the name of an exception of `nearflash`, and a text.
+//! Failures for Python: the name of an exception of `nearflash`, and a text.
 
 use nearflash::{Error, Status};
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ impl Failure {
         Failure { name, text: text.into() }
     }
 
-    /// Returns the failure of a whole call, of whose `count` requests the one at `index` failed.
+    /// Returns the failure of a call with `count` requests, of which the one at `index` failed.
     pub(crate) fn among(mut self, index: usize, count: usize) -> Failure {
         if count > 1 {
             self.text = format!("request {index} of {count} (from 0): {}", self.text);
@@ -24,7 +24,7 @@ impl Failure {
         self
     }
 
-    /// Returns the exception, which the package's own code makes.
+    /// Returns the exception, which the package's Python code creates.
     pub(crate) fn exception(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         static OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let find = || Ok::<_, PyErr>(py.import("nearflash._errors")?.getattr("of")?.unbind());

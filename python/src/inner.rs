@@ -1,4 +1,4 @@
-//! A queue with its jobs, in the thread that it belongs to. No Python code runs here.
+//! A queue with its jobs, in its own thread. No Python code runs here.
 
 // UNSAFETY: lends the memory of jobs, which the table keeps until their requests have ended.
 #![allow(unsafe_code)]
@@ -11,15 +11,15 @@ use nearflash::{Done, Error, Event, Info, Op, Options, Status, Wait};
 use crate::failure::Failure;
 use crate::job::Job;
 
-/// The name of the job that every queue begins with: to open.
+/// The number of the first job of every queue, which opens it.
 pub(crate) const OPENING: u64 = 0;
 
-/// The longest sleep before Python looks whether a signal has come.
+/// The longest sleep between two checks for Python's signals.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The end of a job.
 pub(crate) enum Ended {
-    /// The job's memory, and how it ended.
+    /// The ended job, with its memory and its result.
     Job(Job),
     /// The queue is open. The protocol's version 1 has no properties.
     Opened(Option<Info>),
@@ -35,14 +35,14 @@ enum Opening {
     Over,
 }
 
-/// A queue, and what was asked of it.
+/// A queue and its jobs.
 pub(crate) struct Inner {
     pub(crate) queue: nearflash::Queue,
     opening: Opening,
     jobs: HashMap<u64, Job>,
     /// The name of the next job.
     next: u64,
-    /// Jobs that have requests to send, in the order in which they were asked for.
+    /// Jobs with requests to send, in the order of the calls.
     line: VecDeque<u64>,
     /// The job and the range of the requests in flight, by the tickets' indices.
     tickets: Vec<(u64, usize)>,
@@ -50,8 +50,8 @@ pub(crate) struct Inner {
     number: u32,
     done: Vec<Done>,
     ended: VecDeque<(u64, Ended)>,
-    /// Jobs that ended after their callers had left. Their memory is given back by who is attached
-    /// to the interpreter.
+    /// Jobs that ended after their callers had left. Their memory is released by a thread that is
+    /// attached to the interpreter.
     pub(crate) left: Vec<Job>,
 }
 
@@ -71,7 +71,8 @@ impl Inner {
         })
     }
 
-    /// Takes a job, and returns its name. What is there is submitted, and sent by the next poll.
+    /// Adds a job, and returns its number. Its first requests are submitted, and sent by the next
+    /// poll.
     pub(crate) fn start(&mut self, job: Job) -> u64 {
         let name = self.next;
         self.next += 1;
@@ -109,7 +110,7 @@ impl Inner {
         }
     }
 
-    /// Sends what was submitted, and takes what has ended; waits for a while if `waits`.
+    /// Sends the submitted requests, and processes the ended ones; waits for a while if `waits`.
     pub(crate) fn poll(&mut self, waits: bool) {
         let wait = if waits { Wait::Sleep(NAP) } else { Wait::No };
         self.queue.poll(&mut self.done, wait);
@@ -146,7 +147,7 @@ impl Inner {
         }
     }
 
-    /// Goes on with opening. Returns `true` if there is something to send.
+    /// Continues to open the queue. Returns `true` if there is something to send.
     fn open(&mut self, event: Event) -> bool {
         let ended = match (self.opening, event) {
             (Opening::Dialling, Event::Connected { .. }) => match self.queue.info() {
@@ -170,19 +171,19 @@ impl Inner {
         false
     }
 
-    /// Takes the end of one job, if it has ended.
+    /// Removes and returns the end of a job, if it has ended.
     pub(crate) fn take(&mut self, name: u64) -> Option<Ended> {
         let index = self.ended.iter().position(|(ended, _)| *ended == name)?;
         self.ended.remove(index).map(|(_, ended)| ended)
     }
 
-    /// Takes the ends of all jobs that have ended.
+    /// Removes and returns the ends of all jobs that have ended.
     pub(crate) fn take_all(&mut self) -> VecDeque<(u64, Ended)> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Gives up the answer of a job, and what of it was not submitted. Its memory stays until the
-    /// rest has ended.
+    /// Gives up the answer of a job, and its requests that were not submitted. Its memory stays
+    /// until the others have ended.
     pub(crate) fn abandon(&mut self, name: u64) {
         if let Some(job) = self.jobs.get_mut(&name) {
             job.is_abandoned = true;
@@ -196,7 +197,8 @@ impl Inner {
         }
     }
 
-    /// Closes the queue, and returns what is to be dropped by who is attached to the interpreter.
+    /// Closes the queue, and returns the objects to be dropped by a thread that is attached to the
+    /// interpreter.
     pub(crate) fn close(self) -> Vec<Job> {
         let Inner { queue, jobs, mut done, ended, mut left, .. } = self;
         let ended = ended.into_iter().filter_map(|(_, ended)| match ended {
@@ -212,7 +214,7 @@ impl Inner {
         left
     }
 
-    /// Ends the queue in a child process, where its connections are the parent's.
+    /// Drops the queue in a forked child, without touching the connections, which are the parent's.
     pub(crate) fn leave_to_parent(self) {
         let Inner { queue, jobs, ended, left, .. } = self;
         queue.leave_to_parent();

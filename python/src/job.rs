@@ -1,4 +1,4 @@
-//! Jobs: what one call asks for, cut into the requests that a server takes.
+//! Jobs: one call each, cut into the requests that a server accepts.
 
 use nearflash::{Command, Range, Status};
 
@@ -114,16 +114,16 @@ pub(crate) struct Piece {
     pub(crate) from: usize,
 }
 
-/// A call's work. It has ended when nothing is in flight and nothing is left to be sent.
+/// The work of a call. It has ended when no request is in flight and none is left to send.
 pub(crate) struct Job {
     action: Action,
     pub(crate) segments: Vec<Segment>,
-    /// The range that is sent next, and how many of its blocks were sent.
+    /// The next range to send, and the number of its blocks already sent.
     next: (usize, u64),
     in_flight: usize,
-    /// The first range that failed, and how.
+    /// The first range that failed, with its status.
     failed: Option<(usize, Status)>,
-    /// `true` if nobody waits for it any more.
+    /// `true` if no caller waits for it any more.
     pub(crate) is_abandoned: bool,
 }
 
@@ -138,7 +138,8 @@ impl Job {
         Job::new(Action::Flush, vec![range])
     }
 
-    /// Returns the request to send next. `None`: there is none, or none before another one ends.
+    /// Returns the next request to send; `None` if there is none, or none before another request
+    /// has ended.
     pub(crate) fn piece(&mut self) -> Option<Piece> {
         let (segment, sent) = self.next;
         if self.failed.is_some() || self.in_flight >= self.action.in_flight_max() {
@@ -155,12 +156,13 @@ impl Job {
         Some(Piece { command, segment, from: (sent * BLOCK_BYTES) as usize })
     }
 
-    /// Leaves out what was not sent yet.
+    /// Drops the requests that were not sent yet.
     pub(crate) fn stop(&mut self) {
         self.next = (self.segments.len(), 0);
     }
 
-    /// Takes the end of one of its requests. Returns `true` if the job may have another one to send.
+    /// Processes the end of one of the job's requests. Returns `true` if the job may have another
+    /// one to send.
     pub(crate) fn end(&mut self, segment: usize, status: Status) -> bool {
         self.in_flight -= 1;
         if !status.is_ok() && self.failed.is_none() {

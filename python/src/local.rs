@@ -1,5 +1,5 @@
-//! Queues, each in the storage of the thread that opened it, because the kernel takes a
-//! ring's requests from one thread. Python objects have keys.
+//! Queues, each in the storage of the thread that opened it, because the kernel takes a ring's
+//! requests from one thread only. Python objects hold keys to them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// The next queue's key.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Keys of queues whose Python objects other threads have dropped.
+/// Keys of queues whose Python objects were dropped in other threads.
 static DROPPED: Mutex<Vec<(ThreadId, u64)>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -28,8 +28,8 @@ thread_local! {
 struct Queues(Option<HashMap<u64, Box<Inner>>>);
 
 impl Drop for Queues {
-    /// Closes what is open when the thread ends. The interpreter may be gone by then, so that the
-    /// exports of what was in flight are not given back.
+    /// Closes the thread's open queues when it ends. The interpreter may be gone by then, so
+    /// buffers of requests in flight stay exported.
     fn drop(&mut self) {
         for (_, inner) in self.0.take().into_iter().flatten() {
             std::mem::forget(inner.close());
@@ -55,7 +55,7 @@ impl Key {
         Key { thread: thread::current().id(), forks: forks(), number }
     }
 
-    /// Calls `f` with the queue, if it is this process's and this thread's, and open.
+    /// Calls `f` with the queue, if the queue is open and belongs to this process and this thread.
     pub(crate) fn on<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> Result<T, Failure> {
         if self.forks != forks() {
             return Err(foreign());
@@ -71,7 +71,8 @@ impl Key {
         found.ok_or_else(|| Failure::new("Closed", "the volume is closed"))
     }
 
-    /// Closes the queue. In another thread it is only noted that the owner shall do so.
+    /// Closes the queue. In another thread than its owner, only notes that the owner has to close
+    /// it.
     pub(crate) fn close(&self) -> Vec<Job> {
         if self.forks != forks() {
             return Vec::new();
@@ -91,7 +92,7 @@ fn take(number: u64) -> Option<Box<Inner>> {
     QUEUES.try_with(take).ok().flatten()
 }
 
-/// Closes this thread's queues whose Python objects other threads have dropped.
+/// Closes this thread's queues whose Python objects were dropped in other threads.
 pub(crate) fn sweep() -> Vec<Job> {
     let this = thread::current().id();
     let mut ours = Vec::new();
@@ -126,7 +127,7 @@ pub(crate) fn forked() {
     }
 }
 
-/// Returns the failure of a child that uses a volume of its parent.
+/// Returns the failure of a forked child that uses a volume of its parent.
 fn foreign() -> Failure {
     let text = "the volume was opened before a fork and belongs to the parent process: \
                 open it again in the child, or start processes with the method \"spawn\"";

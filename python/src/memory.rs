@@ -11,11 +11,11 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Memory that stays where it is for as long as the value lives.
+/// Memory that is not moved or freed while the value lives.
 pub(crate) enum Memory {
     /// A buffer that its object exports: the object neither moves nor frees it meanwhile.
     Exported(PyUntypedBuffer),
-    /// A new object, which no Python code has seen.
+    /// A new object that no Python code has seen yet.
     Fresh(Py<PyBytes>, usize),
     /// Bytes of our own.
     Owned(Box<[u8]>),
@@ -40,7 +40,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Makes an object for the bytes of a read.
+    /// Creates an object for the bytes of a read.
     pub(crate) fn fresh(py: Python<'_>, bytes: usize) -> PyResult<Memory> {
         let object = PyBytes::new_with(py, bytes, |_| Ok(()))?;
         Ok(Memory::Fresh(object.unbind(), bytes))

@@ -1,4 +1,4 @@
-//! The queue as Python has it: jobs that are started, and waited for or polled.
+//! The Python class of a queue: jobs are started, and then awaited or polled.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Queue {
 
 #[pymethods]
 impl Queue {
-    /// Begins to connect. The job 0 is to open.
+    /// Begins to connect. Job 0 stands for the connection.
     #[new]
     #[pyo3(signature = (url, *, tenant, token, namespace, connections, in_flight_max, outage, spin,
                         checksums))]
@@ -96,7 +96,7 @@ impl Queue {
         self.start_job(Action::Read, vec![Segment::of(Action::Read, lba, memory)?])
     }
 
-    /// Starts to fill buffers, each from its block on.
+    /// Starts to read into buffers, each from its block on.
     fn start_fill(&self, requests: Vec<(u64, Bound<'_, PyAny>)>) -> PyResult<u64> {
         let fill = |(lba, object): &(u64, Bound<'_, PyAny>)| {
             Ok(Segment::of(Action::Read, *lba, Memory::to_fill(object)?)?)
@@ -121,7 +121,7 @@ impl Queue {
         self.start_job(Action::WriteAtomic, vec![segment])
     }
 
-    /// Starts to write `new` if `expected` is there.
+    /// Starts to write `new` if the stored data equals `expected`.
     fn start_compare_and_write(
         &self,
         py: Python<'_>,
@@ -154,8 +154,8 @@ impl Queue {
         Ok(self.key.on(|inner| inner.start(Job::flush()))?)
     }
 
-    /// Waits for a job, and returns its value or raises its failure. An exception of a signal
-    /// leaves the job to itself.
+    /// Waits for a job, and returns its value or raises its failure. If a signal raises an
+    /// exception, the job continues.
     fn wait(&self, py: Python<'_>, job: u64) -> PyResult<Py<PyAny>> {
         let key = &self.key;
         let look = || {
@@ -176,8 +176,8 @@ impl Queue {
         }
     }
 
-    /// Sends what was started, and returns the jobs that have ended: their names, whether they
-    /// succeeded, and their values or exceptions.
+    /// Sends the started requests, and returns the jobs that have ended: their numbers, whether
+    /// they succeeded, and their values or exceptions.
     fn poll(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, Py<PyAny>)>> {
         let look = |inner: &mut Inner| {
             inner.poll(false);
@@ -191,7 +191,7 @@ impl Queue {
         Ok(ended.into_iter().map(told).collect())
     }
 
-    /// Sends what was started.
+    /// Sends the started requests.
     fn kick(&self) -> PyResult<()> {
         Ok(self.key.on(|inner| inner.queue.kick())?)
     }
@@ -201,7 +201,7 @@ impl Queue {
         Ok(self.key.on(|inner| inner.abandon(job))?)
     }
 
-    /// Closes the queue, in its own thread at once.
+    /// Closes the queue; at once in its own thread.
     fn close(&self, py: Python<'_>) {
         let key = &self.key;
         drop(py.detach(|| key.close()));
