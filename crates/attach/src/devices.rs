@@ -11,7 +11,7 @@ use crate::record::{Record, Right};
 use crate::survey::Server;
 use crate::usage;
 
-/// The longest time for a process to end whose device was stopped.
+/// The longest time for the process of a stopped device to end.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// Prints a line for each attached volume.
@@ -30,7 +30,7 @@ pub(crate) fn list(folder: &Path, print: &dyn Fn(&str)) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints what is known of an attached volume.
+/// Prints the properties of an attached volume.
 pub(crate) fn show(folder: &Path, device: u32, print: &dyn Fn(&str)) -> Result<(), String> {
     let record = read(folder, device)?;
     let mut control = open_control()?;
@@ -66,7 +66,7 @@ pub(crate) fn show(folder: &Path, device: u32, print: &dyn Fn(&str)) -> Result<(
     Ok(())
 }
 
-/// Gives a device the size of its namespace.
+/// Resizes a device to the size of its namespace.
 pub(crate) fn resize(folder: &Path, device: u32, print: &dyn Fn(&str)) -> Result<(), String> {
     let record = read(folder, device)?;
     let mut control = open_control()?;
@@ -85,8 +85,8 @@ pub(crate) fn resize(folder: &Path, device: u32, print: &dyn Fn(&str)) -> Result
     Ok(())
 }
 
-/// Takes a device off, unless somebody uses it. Who uses a device that nobody serves cannot be asked,
-/// so that takes `force`.
+/// Detaches a device, unless it is in use. The users of a device without a serving process are
+/// unknown, so that case needs `force`.
 pub(crate) fn detach(
     folder: &Path,
     device: u32,
@@ -128,7 +128,7 @@ pub(crate) fn detach(
     Ok(())
 }
 
-/// Stops a device that nobody uses.
+/// Stops an unused device.
 fn stop(control: &mut Control, device: u32) -> Result<(), String> {
     let place = path(device);
     let hold = usage::hold(device)?;

@@ -1,10 +1,10 @@
-//! The notification to the service manager that the device is there (`sd_notify(3)`).
+//! The notification to the service manager that the device is ready (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager, if there is one, that the device can be used.
+/// Notifies the service manager, if there is one, that the device is ready.
 pub(crate) fn ready() {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match place.as_bytes() {

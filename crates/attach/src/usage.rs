@@ -1,4 +1,4 @@
-//! The users of a block device: whoever has mounted it, has put a device above it, or has it open.
+//! The users of a block device: mounts, devices on top of it, and processes that have it open.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,13 +9,13 @@ use io::ublk::Hold;
 
 use crate::daemon::path;
 
-/// Looks for a process that has the device open. Some have it for a moment, when it appears.
+/// Checks for a process that has the device open. Some processes open a new device for a moment.
 const LOOKS: u32 = 10;
 
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Holds a device that nobody uses.
+/// Takes the exclusive hold on an unused device.
 ///
 /// # Errors
 /// Says who uses the device.
@@ -48,7 +48,8 @@ fn is_place(path: &Path, place: &Path) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
 }
 
-/// Returns the loop device whose backing file is the device: the kernel has that open, no process.
+/// Returns the loop device whose backing file is the device, which the kernel and no process then
+/// has open.
 fn loop_device(blocks: &Path, place: &Path) -> Option<String> {
     let mut blocks = fs::read_dir(blocks).into_iter().flatten().flatten();
     let found = blocks.find(|block| {
