@@ -1,5 +1,5 @@
-//! The choices of a seed for worlds of another kind. They are made apart, so that the worlds of the
-//! first kind stay what they are, and change a plan of that kind.
+//! The random choices for worlds of another kind. They modify a plan of the first kind, whose own
+//! choices so stay the same for each seed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::nbd;
 use crate::plan::{Happening, Kind, Plan, any};
 
 impl Plan {
-    /// Makes the choices of a seed for a world of this kind.
+    /// Makes the random choices of a seed for a world of this kind.
     pub(crate) fn of(kind: Kind, seed: u64) -> Plan {
         let mut plan = Plan::new(seed);
         match kind {
@@ -20,7 +20,8 @@ impl Plan {
         plan
     }
 
-    /// Leaves a few clients of `reflex`, makes room for others, and has the server killed.
+    /// Reduces the clients of `reflex`, raises the limits for others, and schedules kills of the
+    /// server.
     fn make_room(&mut self, chance: &mut Chance) {
         self.hosts.clear();
         self.clients.truncate(any(chance, &[0, 1, 2]));

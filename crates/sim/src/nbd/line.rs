@@ -21,7 +21,7 @@ pub(super) struct Work {
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// There is none until this time.
+    /// There is no connection until this time.
     Resting(Instant),
     /// The connection waits for the network.
     Dialling(ConnId),
@@ -31,7 +31,7 @@ pub(super) enum Stage {
     Leaving(ConnId),
 }
 
-/// A connection, or the place of one.
+/// A place for successive connections.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) stage: Stage,

@@ -1,7 +1,8 @@
-//! A well-behaved client. It keeps its connections to one export and tells the model everything.
+//! A well-behaved NBD client. It keeps its connections to one export and reports every event to the
+//! model.
 //!
-//! A client has no identity, so nothing that was in progress on a lost connection is sent again: it
-//! has ended as lost with its connection, and what it did is seen by a later read.
+//! An NBD client has no identity, so requests in progress on a lost connection are not sent again:
+//! they end as lost with their connection, and a later read shows their effect.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -201,7 +202,7 @@ impl NbdPeer {
         is_due
     }
 
-    /// Gives up a connection, with what is in progress on it.
+    /// Gives up a connection and the requests in progress on it.
     fn lose(&mut self, now: Instant, n: usize) {
         if let Some(conn) = self.lines[n].conn() {
             self.port.close(conn);
@@ -347,7 +348,7 @@ impl NbdPeer {
         }
     }
 
-    /// Returns a range, and `true` if no command has one as large.
+    /// Returns a random range, and `true` if it is larger than any single command.
     fn range(&mut self) -> (Range, bool) {
         if self.chance.happens(self.habits.big) {
             let least = u64::from(COMMAND_BLOCKS_MAX) + 1;
@@ -393,7 +394,7 @@ fn is_cut(command: Command) -> bool {
     command.range().is_some_and(|range| range.blocks > COMMAND_BLOCKS_MAX)
 }
 
-/// Returns the status as the model understands it.
+/// Returns the model's status for a status of NBD.
 fn meant(command: Command, status: Status) -> Status {
     let out = command.range().is_some_and(|range| !range.fits(layout::BLOCKS));
     match status {
