@@ -190,7 +190,7 @@ impl Requests {
         !self.refused.is_empty()
     }
 
-    /// Returns the work of a request in flight.
+    /// Returns the entry of a request in flight.
     pub(super) fn work(&mut self, slot: Slot) -> &mut Work {
         &mut self.flights.get(slot).work
     }

@@ -10,7 +10,7 @@ use super::part::Part;
 use crate::four::{Got, TENANTS};
 use crate::stalls::Kept;
 
-/// The period that is judged as a whole, which is some frames.
+/// The period that gets one verdict; it spans several measurement frames.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The time without a processor, in a second and the previous one, that explains a late p95. A

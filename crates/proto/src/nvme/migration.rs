@@ -100,7 +100,8 @@ impl Migrations {
         self.expected.keys().filter(|expected| **expected != cntlid).count()
     }
 
-    /// Expects a controller, and returns the numbers of its queues by queue identifier.
+    /// Registers a controller as expected to arrive, and returns the numbers of its queues by queue
+    /// identifier.
     pub(super) fn prepare_import(&mut self, exported: ExportedController) -> BTreeMap<u16, u64> {
         let numbers: Vec<u64> = exported.queues.iter().map(|_| self.next()).collect();
         let by_id = exported.queues.iter().map(|queue| queue.id).zip(numbers.iter().copied());

@@ -13,7 +13,7 @@ const MAGIC: [u8; 4] = *b"nftk";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// From the new process: it wants to take over, and its identity.
+    /// From the new process: the wish to take over, and the process's identity.
     Hello = 1,
     /// From the old process: its configuration, which does not change from now on.
     Inventory = 2,
@@ -31,7 +31,7 @@ pub enum Kind {
     Parcels = 7,
     /// From the new process: it can serve these connections ([`tickets`](super::tickets)).
     Taken = 8,
-    /// From the new process: it cannot take the connection of this ticket, and why.
+    /// From the new process: it cannot take the connection of this ticket, with the reason.
     Refused = 9,
     /// From the old process: these connections now belong to the new process.
     Yours = 10,
@@ -42,7 +42,7 @@ pub enum Kind {
     Committed = 12,
     /// From the old process: none of its threads runs any more.
     Rest = 13,
-    /// From either process: it aborts the hand-over, and why. Never sent after `Committed`.
+    /// From either process: it aborts the hand-over, with the reason. Never sent after `Committed`.
     Stop = 14,
     /// From the old process: the state that its NVMe controllers share, which does not change until
     /// the last one is handed over.
