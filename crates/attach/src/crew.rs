@@ -187,7 +187,8 @@ fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> R
     let pool = BufPool::new(arena.bufs);
     let place = (number, plan.depth);
     let mut engine = Engine::new(place, plan.terms, queue, initiator, pool, sender.clone());
-    run(&ring, &Clock::start(), SpinPolicy::default(), |now| engine.turn(now));
+    let policy = SpinPolicy { spin: plan.terms.spin };
+    run(&ring, &Clock::start(), policy, |now| engine.turn(now));
     engine.close();
     match engine.failure() {
         None => Ok(()),

@@ -286,6 +286,7 @@ fn plan(
             namespace: volume.namespace.map(NamespaceId),
             is_read_only,
             fail_after: Duration::from_secs(volume.fail_after),
+            spin: Duration::from_micros(volume.spin_micros),
         },
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Terms {
     pub(crate) is_read_only: bool,
     /// Time for which requests wait for an absent server.
     pub(crate) fail_after: Duration,
+    /// Time after the last progress until the queue sleeps.
+    pub(crate) spin: Duration,
 }
 
 /// A request that the kernel waits for.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::Volume;
+use crate::record::{SPIN_MICROS, Volume};
 
 /// Options of a device to attach.
 #[derive(Debug, clap::Args)]
@@ -46,6 +46,15 @@ pub(crate) struct Attach {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000)
     )]
     fail_after: u64,
+    /// Microseconds for which a queue looks for more work before it sleeps; 0 costs the processor
+    /// least
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        default_value_t = SPIN_MICROS,
+        value_parser = clap::value_parser!(u64).range(..=10_000)
+    )]
+    spin: u64,
 }
 
 /// Returns a path that means the same file to a successor with another working directory.
@@ -63,6 +72,7 @@ impl Attach {
             token_file: self.token_file.as_deref().map(absolute),
             checksums: self.checksums,
             fail_after: self.fail_after,
+            spin_micros: self.spin,
             read_only: self.read_only,
         }
     }

@@ -20,6 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The pause between two looks at it.
 const STEP: Duration = Duration::from_millis(20);
 
+/// The time after the last progress of a queue until it sleeps, unless told: that of a server's
+/// worker.
+pub(crate) const SPIN_MICROS: u64 = 50;
+
+/// Returns the time of a record that was written by a version without a choice.
+fn spin_micros() -> u64 {
+    SPIN_MICROS
+}
+
 /// An attached device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -56,6 +65,9 @@ pub(crate) struct Volume {
     pub(crate) fail_after: u64,
     /// `true` if the device refuses changes.
     pub(crate) read_only: bool,
+    /// Microseconds after the last progress of a queue until it sleeps.
+    #[serde(default = "spin_micros")]
+    pub(crate) spin_micros: u64,
 }
 
 impl Volume {
@@ -222,6 +234,7 @@ mod tests {
                 checksums: true,
                 fail_after: 600,
                 read_only: false,
+                spin_micros: 20,
             },
         }
     }

@@ -186,6 +186,7 @@ mod tests {
             checksums: false,
             fail_after: 1,
             read_only: false,
+            spin_micros: 0,
         }
     }
 
