@@ -14,6 +14,7 @@ mod commands;
 mod context;
 mod disk;
 mod disk_identity;
+mod doors;
 pub(crate) mod fio;
 mod guest;
 mod handover;
@@ -22,6 +23,7 @@ mod kill_server;
 mod ledger;
 mod list;
 mod load;
+mod mirror;
 mod nbd;
 mod nvme;
 mod old_kernel;
@@ -142,18 +144,19 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     };
     let mut tally = Tally::default();
     let named = |test: &&Test| {
-        let is_named = |word: &String| match options.exact {
+        let whole = options.exact || test.list == List::Hand;
+        let is_named = |word: &String| match whole {
             true => test.name == word,
             false => test.name.contains(&**word),
         };
-        options.test.is_empty() || options.test.iter().any(is_named)
+        options.test.is_empty() && test.list != List::Hand || options.test.iter().any(is_named)
     };
     let chosen: Vec<&Test> = TESTS
         .iter()
         .filter(named)
         .filter(|test| test.list == List::Short || !options.quick)
         .collect();
-    for series in [None, Some(Series::V6_12), Some(Series::V6_1)] {
+    for series in [None, Some(Series::V6_12), Some(Series::V6_1), Some(Series::V7)] {
         let standby = Rc::new(Standby::new(&interop_folder(), series, options.keep));
         for test in
             chosen.iter().filter(|test| test.runs(options.kernel, options.quick).contains(&series))

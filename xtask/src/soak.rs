@@ -43,6 +43,8 @@ const SOAKS: &[Soak] = &[
         (&[("NEARFLASH_KILLS", "1000")], "test --release --package nearflash-cli --test all kills:: -- --test-threads 1 --show-output"),
         (&[], "run --package trials -- interop kill-server"),
         (&[], "run --package trials -- interop ublk- --kills 200"),
+        (&[], "run --package trials -- interop ublk- ublk-resize --kernel 7"),
+        (&[], "run --package trials -- interop mirror-two-servers"),
     ] },
     Soak { name: "power-cuts", about: "Power cuts of every kind of disk, ten times, each from another seed.", commands: &[
         (&[], "run --package trials -- interop power-cut --seed 1"),

@@ -13,6 +13,9 @@ use xtask::shell;
 /// The time limit of a command, about three times what the slowest download should take.
 const LIMIT: Duration = Duration::from_secs(400);
 
+/// The Debian release whose backports have the newest kernels.
+const NEWEST: &str = "trixie";
+
 /// The folder of the system's package sources.
 const SOURCES: &str = "/etc/apt/sources.list.d";
 
@@ -40,6 +43,15 @@ impl Apt {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
         let suite = format!("{codename}-backports");
+        Apt::apart(cache, &suite, &stanza(codename, &suite)?)
+    }
+
+    /// Uses the backports of the newest release with newer kernels, whatever the system's is. Kernels
+    /// need no libraries of their release.
+    pub(super) fn of_newest_backports(cache: &Path) -> Result<Apt, String> {
+        let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
+        let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
+        let suite = format!("{NEWEST}-backports");
         Apt::apart(cache, &suite, &stanza(codename, &suite)?)
     }
 

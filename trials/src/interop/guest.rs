@@ -85,16 +85,21 @@ const TROUBLE: [&str; 5] = ["BUG:", "WARNING:", "Oops", "Kernel panic", "interop
 impl Machine<'_> {
     /// Boots the guest. `name` distinguishes the boots that share a folder.
     pub(crate) fn boot(&self, name: &str) -> Result<Guest, String> {
-        self.start(name, true)
+        self.start(name, true, None)
+    }
+
+    /// Boots the guest with this plug-in of the emulator, and the plug-in's arguments.
+    pub(crate) fn boot_with(&self, name: &str, plugin: &str) -> Result<Guest, String> {
+        self.start(name, true, Some(plugin))
     }
 
     /// Boots the guest from its first disk by its firmware. The disk has a boot loader that starts a
     /// kernel with [`kernel_words`](Machine::kernel_words).
     pub(crate) fn boot_from_disk(&self, name: &str) -> Result<Guest, String> {
-        self.start(name, false)
+        self.start(name, false, None)
     }
 
-    fn start(&self, name: &str, hands_kernel: bool) -> Result<Guest, String> {
+    fn start(&self, name: &str, hands_kernel: bool, plugin: Option<&str>) -> Result<Guest, String> {
         let socket = self.share.join(format!("{name}.control"));
         let console = self.share.join(format!("{name}.console"));
         let failed = |error: io::Error| format!("{}: {error}", socket.display());
@@ -106,6 +111,7 @@ impl Machine<'_> {
         let messages = self.share.join(format!("{name}.emulator"));
         let errors = fs::File::create(&messages).map_err(failed)?;
         let mut command = self.command(&socket, &console, hands_kernel);
+        command.args(plugin.iter().flat_map(|plugin| ["-plugin", plugin]));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let mut emulator = command.spawn().map_err(|error| format!("the emulator: {error}"))?;
         let stream = match accept(&listener, &mut emulator) {

@@ -18,6 +18,9 @@ pub(crate) enum Series {
     /// The newest series that Debian's stable releases share.
     #[value(name = "6.12")]
     V6_12,
+    /// The newest kernel that Debian has for its stable release.
+    #[value(name = "7")]
+    V7,
 }
 
 /// A kernel that is unpacked and ready to boot.
@@ -58,6 +61,7 @@ impl Series {
         match self {
             Series::V6_1 => "6.1",
             Series::V6_12 => "6.12",
+            Series::V7 => "7",
         }
     }
 }
@@ -69,21 +73,18 @@ impl Kernel {
         if !folder.is_dir() {
             fetch(series, cache, &folder)?;
         }
-        let boot = fs::read_dir(folder.join("boot")).map_err(|e| e.to_string())?;
-        let names = boot.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let release = names
-            .filter_map(|name| name.strip_prefix("vmlinuz-").map(str::to_owned))
-            .next()
-            .ok_or_else(|| format!("no kernel in {}", folder.display()))?;
-        let places = ["lib/modules", "usr/lib/modules"].map(|p| folder.join(p).join(&release));
-        let modules = places.into_iter().find(|place| place.is_dir());
-        let modules = modules.ok_or_else(|| format!("no modules in {}", folder.display()))?;
+        let modules = modules_in(&folder)?;
+        let release = modules.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !modules.join("modules.dep").is_file() {
             let base = modules.ancestors().nth(3).expect("it has three names");
             apt::run(Command::new("depmod").arg("-b").arg(base).arg(&release))?;
         }
         let initramfs = folder.join("initramfs");
-        let image = folder.join("boot").join(format!("vmlinuz-{release}"));
+        let beside = modules.join("vmlinuz");
+        let image = match beside.is_file() {
+            true => beside,
+            false => folder.join("boot").join(format!("vmlinuz-{release}")),
+        };
         // Write to a new file and rename it, because another run may be booting from the old one.
         let fresh = folder.join(format!("initramfs.{}", std::process::id()));
         fs::write(&fresh, first_file_system(&modules)?)
@@ -93,22 +94,37 @@ impl Kernel {
     }
 
     /// Returns true if the kernel has one of these options, built in or as a module.
-    pub(super) fn has_option(&self, names: &[&str]) -> bool {
-        let config = self.image.with_file_name(format!("config-{}", self.release));
-        let text = fs::read_to_string(config).unwrap_or_default();
-        let mut options = text.lines().filter_map(|line| line.split_once('='));
-        options.any(|(name, value)| names.contains(&name) && matches!(value, "y" | "m"))
+    pub(super) fn has_option(&self, options: &[&str]) -> bool {
+        let names = [format!("config-{}", self.release), "config".to_owned()];
+        let places = names.map(|name| self.image.with_file_name(name));
+        let read = places.iter().find_map(|place| fs::read_to_string(place).ok());
+        let text = read.unwrap_or_default();
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.any(|(name, value)| options.contains(&name) && matches!(value, "y" | "m"))
     }
+}
+
+/// Returns the only folder of modules, which has the name of the kernel's release.
+fn modules_in(folder: &Path) -> Result<PathBuf, String> {
+    let places = ["lib/modules", "usr/lib/modules"].map(|place| folder.join(place));
+    let found = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
+    let found = found.map(|entry| entry.path()).find(|path| path.is_dir());
+    found.ok_or_else(|| format!("no modules in {}", folder.display()))
 }
 
 fn fetch(series: Series, cache: &Path, folder: &Path) -> Result<(), String> {
     let wanted = format!("linux-image-{}.", series.name());
-    for apt in [Apt::of_system, Apt::of_backports] {
+    for apt in [Apt::of_system, Apt::of_backports, Apt::of_newest_backports] {
         let apt = apt(cache)?;
         let images = apt.dependencies("linux-image-amd64")?;
-        if let Some(image) = images.iter().find(|name| name.starts_with(&wanted)) {
-            return apt.unpack(&[image], folder);
-        }
+        let Some(image) = images.iter().find(|name| name.starts_with(&wanted)) else { continue };
+        // Newer packages have the kernel and its modules apart, each in a package of its own.
+        let parts = apt.dependencies(image)?;
+        let has_kernel = ["linux-binary-", "linux-modules-"];
+        let parts =
+            parts.iter().filter(|name| has_kernel.iter().any(|part| name.starts_with(part)));
+        let parts: Vec<&str> = parts.chain([image]).map(String::as_str).collect();
+        return apt.unpack(&parts, folder);
     }
     Err(format!("this Debian and its backports have no kernel {}", series.name()))
 }

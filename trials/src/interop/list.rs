@@ -2,13 +2,13 @@
 //!
 //! The tests of [`nvme`] share a guest, so each costs only its own work. The tests of the list
 //! [`Short`](List::Short) run with every `cargo xtask ci`, on the first of their kernels and in a
-//! short form. All tests run with `cargo xtask ci --full`.
+//! short form. All tests but those of the list [`Hand`](List::Hand) run with `cargo xtask ci --full`.
 
 use super::context::{Context, Verdict};
 use super::kernel::Series;
 use super::{
-    api, commands, disk_identity, fio, handover, kill_server, nbd, nvme, old_kernel, power_cut,
-    ublk,
+    api, commands, disk_identity, doors, fio, handover, kill_server, mirror, nbd, nvme, old_kernel,
+    power_cut, ublk,
 };
 
 /// The runs of `cargo xtask ci` that include a test.
@@ -18,6 +18,9 @@ pub(super) enum List {
     Short,
     /// Full runs, and in rotation the extra slice of a short run.
     Full,
+    /// None: a run has it only if it gives its whole name. Such a test measures, or needs a kernel
+    /// that is another one every few weeks.
+    Hand,
 }
 
 /// An end-to-end test.
@@ -35,6 +38,7 @@ impl List {
         match self {
             List::Short => "short",
             List::Full => "full",
+            List::Hand => "hand",
         }
     }
 }
@@ -55,10 +59,12 @@ impl Test {
 const NONE: &[Series] = &[];
 const OLD: &[Series] = &[Series::V6_1];
 const NEW: &[Series] = &[Series::V6_12];
+const NEWEST: &[Series] = &[Series::V7];
 const BOTH: &[Series] = &[Series::V6_12, Series::V6_1];
 
 const SHORT: List = List::Short;
 const FULL: List = List::Full;
+const HAND: List = List::Hand;
 
 #[rustfmt::skip]
 pub(super) const TESTS: &[Test] = &[
@@ -76,6 +82,9 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "ublk-server-killed", kernels: NEW, list: FULL, run: ublk::failures::server_killed },
     Test { name: "ublk-process-killed", kernels: NEW, list: FULL, run: ublk::failures::process_killed },
     Test { name: "ublk-server-away", kernels: NEW, list: FULL, run: ublk::failures::server_away },
+    Test { name: "mirror-two-servers", kernels: NEW, list: HAND, run: mirror::two_servers },
+    Test { name: "ublk-resize", kernels: NEWEST, list: HAND, run: ublk::resize::grow },
+    Test { name: "ublk-cost", kernels: NEW, list: HAND, run: doors::instructions },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
     Test { name: "fio-engine", kernels: NONE, list: FULL, run: fio::engine },

@@ -5,7 +5,8 @@ use std::fmt;
 use super::kernel::Series;
 
 /// The columns: tests without a guest, then each kernel.
-const COLUMNS: [Option<Series>; 3] = [None, Some(Series::V6_1), Some(Series::V6_12)];
+const COLUMNS: [Option<Series>; 4] =
+    [None, Some(Series::V6_1), Some(Series::V6_12), Some(Series::V7)];
 
 /// A table with one row for each test, in the order in which the tests first ran.
 #[derive(Default)]
@@ -51,9 +52,9 @@ mod tests {
         table.set("mounts", Some(Series::V6_1), "FAILED".to_owned());
         assert_eq!(
             table.to_string(),
-            "test    no guest       6.1      6.12\n\
-             kills        3 s                    \n\
-             mounts              FAILED      12 s\n"
+            "test    no guest       6.1      6.12         7\n\
+             kills        3 s                              \n\
+             mounts              FAILED      12 s          \n"
         );
     }
 }

@@ -5,3 +5,4 @@
 mod bed;
 pub(super) mod devices;
 pub(super) mod failures;
+pub(super) mod resize;

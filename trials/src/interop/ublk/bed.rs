@@ -32,7 +32,8 @@ const ENOUGH: &str = "/run/enough";
 pub(super) struct Bed<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
-    device: String,
+    /// The server's arguments, except for its listener.
+    arguments: Vec<String>,
     port: u16,
     log: PathBuf,
     server: Option<Server>,
@@ -47,12 +48,17 @@ pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
 impl<'a> Bed<'a> {
     /// Starts a server with this device, and takes a guest.
     pub(super) fn start(context: &'a Context, device: &str) -> Result<Bed<'a>, String> {
+        Bed::of(context, &["--admin", "none", "--device", device])
+    }
+
+    /// Starts a server with these arguments, and takes a guest.
+    pub(super) fn of(context: &'a Context, arguments: &[&str]) -> Result<Bed<'a>, String> {
         let (qemu, kernel) = context.tools()?;
         let guest = context.standby.take(qemu, kernel)?;
         let mut bed = Bed {
             context,
             guest,
-            device: device.to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             port: free_port()?,
             log: context.folder.join("server.log"),
             server: None,
@@ -89,6 +95,14 @@ impl<'a> Bed<'a> {
         }
     }
 
+    /// Returns true if the guest's kernel can change the size of a device (`UBLK_F_UPDATE_SIZE`).
+    pub(super) fn can_resize(&mut self) -> Result<bool, String> {
+        let release = self.must("uname -r")?;
+        let mut numbers = release.split('.').map(|word| word.parse().unwrap_or(0));
+        let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        Ok((major, minor) >= (6, 16))
+    }
+
     /// Returns the path of the program.
     pub(super) fn path(&self) -> &Path {
         &self.context.nearflash
@@ -107,7 +121,7 @@ impl<'a> Bed<'a> {
     pub(super) fn serve(&mut self) -> Result<(), String> {
         self.kill_server();
         let mut command = Command::new(&self.context.nearflash);
-        command.args(["serve", "--admin", "none", "--device", &self.device]);
+        command.arg("serve").args(&self.arguments);
         command.args(["--listen", &format!("reflex://127.0.0.1:{}", self.port)]);
         let started = Instant::now();
         loop {

@@ -86,7 +86,9 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     bed.refused(&bed.attach("--dev 0 --tenant default"), "a device has one")?;
     bed.refused(&bed.attach("--dev 0"), "is the volume of")?;
     bed.refused(&format!("{program} attach recover 0"), "a device has one")?;
-    bed.refused(&format!("{program} attach resize 0"), "cannot change the size")?;
+    if !bed.can_resize()? {
+        bed.refused(&format!("{program} attach resize 0"), "cannot change the size")?;
+    }
     bed.refused(&format!("{SOMEBODY} {program} attach detach 0"), "only root")?;
     let listed = bed.program("attach list")?;
     let shown = bed.program("attach show 0")?;
@@ -101,5 +103,5 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     bed.refused("dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1 oflag=direct", "ublkb0")?;
     bed.guest.must(LOOK, LATER)?;
     bed.end()?;
-    Ok(Verdict::Passed("partitions, ext4 made and found again, and nine refusals".to_owned()))
+    Ok(Verdict::Passed("partitions, ext4 made and found again, and refusals".to_owned()))
 }

@@ -1,0 +1,58 @@
+//! Instructions that a guest executes for a read through each door: the kernel's NVMe/TCP host, its
+//! NBD client, its iSCSI initiator, and `nearflash attach`.
+//!
+//! All doors are open in one guest at once, and their loads take turns. A plug-in of the emulator
+//! counts the guest's instructions, in the kernel and in programs, so nothing depends on how fast
+//! this machine is. Two lengths of each load are subtracted, which leaves nothing of its start and
+//! end. What the guest executes while it waits is measured on its own and subtracted by time. A
+//! block device that answers at once shows what the load itself costs.
+
+mod bed;
+mod counter;
+mod door;
+mod report;
+
+use super::{Context, Verdict};
+use bed::Bed;
+use door::{DEPTHS, Door};
+use report::Report;
+use xtask::needs::{self, Need};
+
+const NEEDS: &[Need] = &[
+    Need { program: "cc", package: "gcc" },
+    Need { program: "fio", package: "fio" },
+    Need { program: "nvme", package: "nvme-cli" },
+    Need { program: "nbd-client", package: "nbd-client" },
+    Need { program: "tgtd", package: "tgt" },
+    Need { program: "iscsiadm", package: "open-iscsi" },
+];
+
+/// The reads of the shorter and of the longer load.
+const READS: [u32; 2] = [2_000, 10_000];
+
+/// Number of rounds, in each of which every door has its turn; odd.
+const ROUNDS: usize = 3;
+
+/// Counts, prints the tables, and returns what they say.
+pub(super) fn instructions(context: &Context) -> Result<Verdict, String> {
+    if let Err(why) = needs::provide(NEEDS) {
+        return Ok(Verdict::Skipped(why));
+    }
+    let mut bed = Bed::start(context)?;
+    let mut report = Report::default();
+    for depth in DEPTHS {
+        for round in 0..ROUNDS {
+            for door in Door::ALL {
+                let cost = bed.measure(door, depth, READS)?;
+                println!("    {depth:>2} in flight, round {round}: {}: {cost}", door.name());
+                report.add(door, depth, cost);
+            }
+        }
+        let ways = bed.ways(Door::AttachSleeping, depth, READS[1])?;
+        report.add_ways(depth, ways);
+    }
+    let release = bed.end()?;
+    print!("\n{report}");
+    let ratios = DEPTHS.map(|depth| format!("{depth} in flight {:.2}", report.ratio(depth)));
+    Ok(Verdict::Passed(format!("{release}: attach / NVMe host: {}", ratios.join(", "))))
+}

@@ -1,0 +1,144 @@
+//! A plug-in of the emulator that counts the guest's instructions, and its counts.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::interop::apt;
+
+/// The first address of the kernel's text that is counted by place.
+const KERNEL: u64 = 0xffff_ffff_8000_0000;
+
+/// The bytes of one place of the kernel's text.
+const GRAIN: u64 = 16;
+
+/// The most bytes from a function's name to its end, if no other name follows.
+const FUNCTION_MAX: u64 = 16 << 10;
+
+/// The counts of a running guest.
+pub(super) struct Counter {
+    library: PathBuf,
+    counts: PathBuf,
+}
+
+/// The counts of each place of the kernel's text at one moment.
+pub(super) struct Snapshot(Vec<(u64, Vec<u64>)>);
+
+/// The names of the kernel's functions by address.
+pub(super) struct Names(Vec<(u64, String)>);
+
+impl Counter {
+    /// Builds the plug-in in this folder.
+    pub(super) fn build(folder: &Path) -> Result<Counter, String> {
+        let (source, library) = (folder.join("count.c"), folder.join("count.so"));
+        fs::write(&source, include_str!("count.c"))
+            .map_err(|error| format!("{}: {error}", source.display()))?;
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        apt::run(&mut command)?;
+        Ok(Counter { library, counts: folder.join("counts") })
+    }
+
+    /// Returns the emulator's argument that loads the plug-in.
+    pub(super) fn argument(&self) -> String {
+        format!("{},counts={}", self.library.display(), self.counts.display())
+    }
+
+    /// Returns the instructions of programs and of the kernel so far.
+    pub(super) fn read(&self) -> Result<[u64; 2], String> {
+        let [programs, kernel] = self.words(0, 2)?[..] else { return Err("no counts".to_owned()) };
+        Ok([programs, kernel])
+    }
+
+    /// Returns the counts of the places where the names are.
+    pub(super) fn snapshot(&self, names: &Names) -> Result<Snapshot, String> {
+        let spans = names.spans().into_iter();
+        let read = spans.map(|(from, to)| {
+            let place = (from - KERNEL) / GRAIN;
+            Ok((from, self.words(2 + place, ((to - from) / GRAIN) as usize)?))
+        });
+        Ok(Snapshot(read.collect::<Result<_, String>>()?))
+    }
+
+    fn words(&self, first: u64, count: usize) -> Result<Vec<u64>, String> {
+        let mut bytes = vec![0; count * 8];
+        let read =
+            File::open(&self.counts).and_then(|file| file.read_exact_at(&mut bytes, first * 8));
+        read.map_err(|error| format!("{}: {error}", self.counts.display()))?;
+        let words = bytes.chunks_exact(8);
+        Ok(words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes"))).collect())
+    }
+}
+
+impl Names {
+    /// Reads the text of `/proc/kallsyms`.
+    pub(super) fn parse(text: &str) -> Names {
+        let mut names: Vec<(u64, String)> = text.lines().filter_map(function).collect();
+        names.sort();
+        names.dedup_by_key(|(address, _)| *address);
+        Names(names)
+    }
+
+    /// Returns the ranges of addresses that the functions fill, with gaps of some size left out.
+    fn spans(&self) -> Vec<(u64, u64)> {
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for (address, _) in &self.0 {
+            let (from, to) = (address & !(GRAIN - 1), (address & !(GRAIN - 1)) + FUNCTION_MAX);
+            match spans.last_mut() {
+                Some(last) if from <= last.1 => last.1 = to,
+                _ => spans.push((from, to)),
+            }
+        }
+        spans
+    }
+
+    /// Returns the functions that have executed most between two moments, and their instructions.
+    pub(super) fn busiest(&self, before: &Snapshot, after: &Snapshot) -> Vec<(String, u64)> {
+        let mut sums = vec![0; self.0.len()];
+        for ((from, old), (_, new)) in before.0.iter().zip(&after.0) {
+            for (number, (old, new)) in old.iter().zip(new).enumerate() {
+                // A place belongs to the last function that begins in it or before it.
+                let end = from + (number as u64 + 1) * GRAIN;
+                let after = self.0.partition_point(|(address, _)| *address < end);
+                if new > old && after > 0 {
+                    sums[after - 1] += new - old;
+                }
+            }
+        }
+        let mut busiest: Vec<(String, u64)> =
+            self.0.iter().map(|(_, name)| name.clone()).zip(sums).collect();
+        busiest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        busiest
+    }
+}
+
+/// Reads a line like `ffffffffc0a1 t nvme_tcp_poll [nvme_tcp]` if it names a function.
+fn function(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let kind = words.next()?;
+    let name = words.next()?;
+    let name = words.next().map_or_else(|| name.to_owned(), |module| format!("{name} {module}"));
+    (address >= KERNEL && matches!(kind, "t" | "T")).then_some((address, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_place() {
+        let text = "ffffffff81000010 T first\nffffffff81000040 t second\t[module]\n\
+                    ffffffff81000050 d data\n0000000000000000 A gone\n";
+        let names = Names::parse(text);
+        assert_eq!(names.0.len(), 2);
+        let spans = names.spans();
+        assert_eq!(spans, [(KERNEL + 0x100_0010, KERNEL + 0x100_0040 + FUNCTION_MAX)]);
+        let from = spans[0].0;
+        let before = Snapshot(vec![(from, vec![1, 1, 1, 1, 1])]);
+        let after = Snapshot(vec![(from, vec![1, 2, 3, 11, 21])]);
+        let busiest = names.busiest(&before, &after);
+        assert_eq!(busiest, [("second [module]".to_owned(), 30), ("first".to_owned(), 3)]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The doors that are compared.
+
+/// A way to a volume, or to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// A device of the guest that answers at once.
+    Nothing,
+    Nvme,
+    Nbd,
+    Iscsi,
+    /// `nearflash attach` as it is unless told.
+    Attach,
+    /// `nearflash attach` that sleeps when there is nothing to do.
+    AttachSleeping,
+}
+
+impl Door {
+    pub(super) const ALL: [Door; 6] =
+        [Door::Nothing, Door::Nvme, Door::Nbd, Door::Iscsi, Door::Attach, Door::AttachSleeping];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Door::Nothing => "null_blk (the load alone)",
+            Door::Nvme => "kernel NVMe/TCP host",
+            Door::Nbd => "kernel NBD client",
+            Door::Iscsi => "kernel iSCSI initiator",
+            Door::Attach => "nearflash attach",
+            Door::AttachSleeping => "nearflash attach --spin 0",
+        }
+    }
+}
+
+/// The numbers of reads in flight.
+pub(super) const DEPTHS: [u32; 2] = [1, 32];

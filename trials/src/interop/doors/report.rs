@@ -1,0 +1,122 @@
+//! The tables of instructions.
+
+use std::fmt;
+
+use super::door::{DEPTHS, Door};
+
+/// The number of functions that a table names.
+const FUNCTIONS: usize = 16;
+
+/// The instructions of one read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cost {
+    pub(super) programs: f64,
+    pub(super) kernel: f64,
+}
+
+/// The costs of all rounds, and the functions in which `nearflash attach` spends them.
+#[derive(Default)]
+pub(super) struct Report {
+    rows: Vec<(Door, u32, Cost)>,
+    ways: Vec<(u32, Vec<(String, f64)>)>,
+}
+
+impl Cost {
+    fn total(self) -> f64 {
+        self.programs + self.kernel
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} in programs, {:.0} in the kernel", self.programs, self.kernel)
+    }
+}
+
+impl Report {
+    pub(super) fn add(&mut self, door: Door, depth: u32, cost: Cost) {
+        self.rows.push((door, depth, cost));
+    }
+
+    pub(super) fn add_ways(&mut self, depth: u32, ways: Vec<(String, f64)>) {
+        self.ways.push((depth, ways));
+    }
+
+    /// Returns the round that is the median by its total.
+    fn median(&self, door: Door, depth: u32) -> Cost {
+        let of_row = self.rows.iter().filter(|row| row.0 == door && row.1 == depth);
+        let mut costs: Vec<Cost> = of_row.map(|row| row.2).collect();
+        costs.sort_by(|a, b| a.total().total_cmp(&b.total()));
+        costs.get(costs.len() / 2).copied().unwrap_or(Cost { programs: 0.0, kernel: 0.0 })
+    }
+
+    /// Returns the cost beyond that of the load, over the same of another door.
+    fn beyond(&self, door: Door, other: Door, depth: u32) -> f64 {
+        let load = self.median(Door::Nothing, depth).total();
+        let [own, other] = [door, other].map(|door| self.median(door, depth).total() - load);
+        own / other
+    }
+
+    /// Returns the cost of `nearflash attach` over that of the NVMe host.
+    pub(super) fn ratio(&self, depth: u32) -> f64 {
+        self.beyond(Door::Attach, Door::Nvme, depth)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for depth in DEPTHS {
+            writeln!(f, "{depth} in flight:\n")?;
+            writeln!(
+                f,
+                "| door | programs | kernel | together | beyond the load | / NVMe | / iSCSI |"
+            )?;
+            writeln!(f, "|---|---|---|---|---|---|---|")?;
+            let load = self.median(Door::Nothing, depth).total();
+            for door in Door::ALL {
+                let cost = self.median(door, depth);
+                let (programs, kernel, total) = (cost.programs, cost.kernel, cost.total());
+                write!(f, "| {} | {programs:.0} | {kernel:.0} | {total:.0} | ", door.name())?;
+                match door {
+                    Door::Nothing => writeln!(f, "| | |")?,
+                    door => {
+                        let [nvme, iscsi] =
+                            [Door::Nvme, Door::Iscsi].map(|other| self.beyond(door, other, depth));
+                        writeln!(f, "{:.0} | {nvme:.2} | {iscsi:.2} |", total - load)?;
+                    }
+                }
+            }
+            writeln!(f)?;
+        }
+        for (depth, ways) in &self.ways {
+            writeln!(
+                f,
+                "{}, {depth} in flight: functions of the kernel\n",
+                Door::AttachSleeping.name()
+            )?;
+            for (name, count) in ways.iter().take(FUNCTIONS) {
+                writeln!(f, "{count:>7.0} {name}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_compared_beyond_the_load() {
+        let mut report = Report::default();
+        let cost = |programs, kernel| Cost { programs, kernel };
+        for kernel in [10.0, 30.0, 20.0] {
+            report.add(Door::Nothing, 1, cost(0.0, kernel));
+            report.add(Door::Nvme, 1, cost(0.0, kernel + 100.0));
+            report.add(Door::Attach, 1, cost(40.0, kernel + 110.0));
+        }
+        assert_eq!(report.median(Door::Nvme, 1), cost(0.0, 120.0));
+        assert!((report.ratio(1) - 1.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,196 @@
+//! A mirror in a guest over the volumes of two servers, as the guide to mirrors makes it. One server
+//! is killed under load and comes back; then the other one is killed.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::guest::Guest;
+use super::port::free_port;
+use super::{Context, Verdict};
+use crate::bench::process::Server;
+use xtask::needs::{self, Need};
+
+const NEEDS: &[Need] = &[
+    Need { program: "mdadm", package: "mdadm" },
+    Need { program: "nvme", package: "nvme-cli" },
+    Need { program: "fio", package: "fio" },
+];
+
+/// The address at which the guest reaches this machine's loopback interface.
+const HOST: &str = "10.0.2.2";
+
+/// The time limit of what a guest does quickly on an idle machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// The time limit of work that keeps an emulated processor busy.
+const LATER: Duration = Duration::from_secs(400);
+
+/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
+/// stay locked until the kernel has freed its ring.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Makes the mirror. Without a system of its own, the guest has nobody who makes links in `/dev`.
+const CREATE: &str = "
+set -e
+mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --bitmap=internal --assume-clean \\
+    --failfast /dev/nvme0n1 /dev/nvme1n1
+";
+
+/// A round of load: some seconds of writing on any machine, then verification.
+const ROUND: &str = "fio --name=load --filename=/dev/md0 --rw=randwrite --bsrange=4k-128k \
+     --size=32m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
+     --verify=crc32c --verify_fatal=1 --output-format=terse";
+
+/// Puts the returned half back, as soon as its host is connected again.
+const READD: &str = "
+for n in $(seq 600); do [ \"$(cat /sys/class/nvme/nvme1/state)\" = live ] && break; sleep 0.1; done
+mdadm /dev/md0 --remove /dev/nvme1n1
+mdadm /dev/md0 --re-add /dev/nvme1n1
+";
+
+/// Compares the halves.
+const CHECK: &str = "
+set -e
+echo check >/sys/block/md0/md/sync_action
+for n in $(seq 600); do
+    [ $(cat /sys/block/md0/md/sync_action) = idle ] && break; sleep 0.1
+done
+[ $(cat /sys/block/md0/md/mismatch_cnt) -eq 0 ]
+dd if=/usr/bin/fio of=/dev/md0 bs=64k count=16 oflag=direct conv=fsync status=none
+";
+
+/// Reads what [`CHECK`] wrote from the half that is left. The kernel may wait for the other one for
+/// some seconds first.
+const LOOK: &str = "
+set -e
+echo 3 >/proc/sys/vm/drop_caches
+cmp -n 1048576 /usr/bin/fio /dev/md0
+mdadm --stop /dev/md0
+";
+
+/// A server with one half.
+struct Half {
+    program: PathBuf,
+    config: PathBuf,
+    nqn: String,
+    port: u16,
+    server: Option<Server>,
+}
+
+impl Half {
+    fn new(context: &Context, name: &str) -> Result<Half, String> {
+        let port = free_port()?;
+        let nqn = format!("nqn.2026-11.io.nearflash:mirror-{name}");
+        let config = context.folder.join(format!("{name}.toml"));
+        let volume = context.folder.join(name);
+        let text = format!(
+            "[[device]]\nname = \"d\"\nspec = \"file:{}?size=64MiB\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:{port}?advertise={HOST}:{port}\"\n\
+             [[subsystem]]\nnqn = \"{nqn}\"\n",
+            volume.display()
+        );
+        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        let program = context.nearflash.clone();
+        let mut half = Half { program, config, nqn, port, server: None };
+        half.start()?;
+        Ok(half)
+    }
+
+    fn start(&mut self) -> Result<(), String> {
+        let log = self.config.with_extension("log");
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--admin", "none", "--state", "none", "--config"]).arg(&self.config);
+        let started = Instant::now();
+        loop {
+            let file = File::options().create(true).append(true).open(&log);
+            let file = file.map_err(|error| format!("{}: {error}", log.display()))?;
+            match Server::start_with(&mut command, file.into()) {
+                Ok(server) => {
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Err(error) if started.elapsed() > START_LIMIT => {
+                    let said = fs::read_to_string(&log).unwrap_or_default();
+                    return Err(format!("{error}:\n{said}"));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Kills the server with SIGKILL.
+    fn kill(&mut self) {
+        self.server = None;
+    }
+
+    /// Returns the guest's command that connects it as the guide does.
+    fn connect(&self, number: u32) -> String {
+        let Half { nqn, port, .. } = self;
+        format!(
+            "nvme connect -t tcp -a {HOST} -s {port} -n {nqn} -i 1 --reconnect-delay=1 \
+             --ctrl-loss-tmo=-1 || exit 1\n\
+             echo 5 >/sys/class/nvme/nvme{number}/fast_io_fail_tmo || exit 1\n\
+             for n in $(seq 400); do [ -b /dev/nvme{number}n1 ] && exit 0; sleep 0.05; done; exit 1"
+        )
+    }
+}
+
+/// Makes a mirror, kills each of its servers, and looks for what was written.
+pub(super) fn two_servers(context: &Context) -> Result<Verdict, String> {
+    if let Err(why) = needs::provide(NEEDS) {
+        return Ok(Verdict::Skipped(why));
+    }
+    let mut first = Half::new(context, "first")?;
+    let mut second = Half::new(context, "second")?;
+    let (qemu, kernel) = context.tools()?;
+    let mut guest = context.standby.take(qemu, kernel)?;
+    guest.must("modprobe -a nvme-tcp raid1 && dmesg --clear", SOON)?;
+    guest.must(&first.connect(0), SOON)?;
+    guest.must(&second.connect(1), SOON)?;
+    guest.must(CREATE, SOON)?;
+    let enough = "/run/enough";
+    let rounds = format!("while :; do {ROUND} || exit 1; [ -e {enough} ] && exit 0; done");
+    let load = guest.start(&rounds)?;
+    await_writes(&mut guest)?;
+    second.kill();
+    await_halves(&mut guest, "[U_]")?;
+    await_writes(&mut guest)?;
+    second.start()?;
+    guest.must(READD, SOON)?;
+    await_halves(&mut guest, "[UU]")?;
+    await_writes(&mut guest)?;
+    guest.must(&format!("touch {enough}"), SOON)?;
+    guest.finish(&load, LATER)?;
+    guest.must(CHECK, SOON)?;
+    first.kill();
+    guest.must(LOOK, SOON)?;
+    guest.cut();
+    Ok(Verdict::Passed("one half was away and came back, the other one went".to_owned()))
+}
+
+/// Waits until the mirror has written for a moment longer.
+fn await_writes(guest: &mut Guest) -> Result<(), String> {
+    guest.must(
+        "count() { awk '{ print $7 }' /sys/block/md0/stat; }\n\
+         before=$(count)\n\
+         for n in $(seq 1000); do [ $(count) -gt $((before + 2000)) ] && exit 0; sleep 0.05; done\n\
+         echo nothing is written; exit 1",
+        SOON,
+    )?;
+    Ok(())
+}
+
+/// Waits until the kernel says this of the mirror's halves.
+fn await_halves(guest: &mut Guest, halves: &str) -> Result<(), String> {
+    guest.must(
+        &format!(
+            "for n in $(seq 1000); do grep -qF '{halves}' /proc/mdstat && exit 0; sleep 0.1; done\n\
+             cat /proc/mdstat; exit 1"
+        ),
+        SOON,
+    )?;
+    Ok(())
+}
