@@ -52,7 +52,7 @@ impl ThreadAccount {
     }
 }
 
-/// Returns the second number of an account, in nanoseconds, and the third.
+/// Parses an account: its second number, the wait in nanoseconds, and its third, the count of runs.
 fn parse(text: &str) -> Option<Waits> {
     let mut numbers = text.split_whitespace().skip(1).map(|number| number.parse().ok());
     let (nanos, runs) = (numbers.next()??, numbers.next()??);

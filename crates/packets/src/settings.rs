@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Bytes of the smallest largest packet: a hello fits.
+    /// The lower bound of `packet_bytes`: the size of a hello.
     pub const PACKET_BYTES_MIN: usize = wire::packets::HELLO_BYTES;
 
     /// The sizes of a worker, without a secret.

@@ -138,7 +138,7 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
                     nbd://HOST[:PORT][?namespace=N&tenant=NAME] or \
                     nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
 
-/// The port of NBD where none is named.
+/// The default TCP port of NBD.
 const NBD_PORT: &str = ":10809";
 
 /// Access for the server's user alone.

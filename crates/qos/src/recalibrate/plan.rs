@@ -18,7 +18,7 @@ pub struct Plan {
     pub bound_us: Option<u32>,
     /// `true` if probes may write. Otherwise the price of writes stays the model's.
     pub writes: bool,
-    /// The shortest and the longest step.
+    /// The shortest and the longest duration of a step.
     pub step: (Duration, Duration),
     /// The number of reads that a step should measure.
     pub reads: f64,

@@ -52,7 +52,7 @@ impl Place {
 /// The probes to be made: their rate and mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Offer {
-    /// A second; zero for none.
+    /// Probes a second; zero for none.
     pub(super) iops: f64,
     /// The share of reads, 0 to 1.
     pub(super) reads: f64,
