@@ -98,6 +98,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     /// it may continue.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, buf: Option<Buf>) {
+        let Some(buf) = buf else { return };
         if let Some(tenant) = self.requests.give_back(buf) {
             self.call_next(tenant);
         }

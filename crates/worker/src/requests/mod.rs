@@ -161,8 +161,14 @@ impl Requests {
         bytes: usize,
         yields: impl Fn() -> bool,
     ) -> Result<Option<Buf>, Shortage> {
-        if bytes == 0 && self.slots.room() > self.plenty {
-            return Ok(None);
+        // While more than half of all are free, every tenant is allowed one more.
+        if self.slots.room() > self.plenty {
+            if bytes == 0 {
+                return Ok(None);
+            }
+            if let Some(buf) = self.buffers.pool.take_plentiful(bytes) {
+                return Ok(Some(buf));
+            }
         }
         self.supply_counted(tenant, bytes, yields)
     }
@@ -259,9 +265,8 @@ impl Requests {
 
     /// Returns a buffer to the pool. The result is the tenant whose read had it, if connections
     /// wait for that tenant to hold less.
-    #[inline]
-    pub(crate) fn give_back(&mut self, buf: Option<Buf>) -> Option<TenantId> {
-        let tenant = self.buffers.give_back(buf?)?;
+    pub(crate) fn give_back(&mut self, buf: Buf) -> Option<TenantId> {
+        let tenant = self.buffers.give_back(buf)?;
         self.quotas.is_waited_for(tenant).then_some(tenant)
     }
 
