@@ -44,7 +44,7 @@ const SOAKS: &[Soak] = &[
         (&[], "run --package trials -- interop kill-server"),
         (&[], "run --package trials -- interop ublk- --kills 200"),
         (&[], "run --package trials -- interop ublk- ublk-resize --kernel 7"),
-        (&[], "run --package trials -- interop mirror-two-servers"),
+        (&[], "run --package trials -- interop mirror-two-servers vm-disk"),
     ] },
     Soak { name: "power-cuts", about: "Power cuts of every kind of disk, ten times, each from another seed.", commands: &[
         (&[], "run --package trials -- interop power-cut --seed 1"),

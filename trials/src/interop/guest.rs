@@ -55,6 +55,9 @@ pub(crate) enum Backing {
     Image(PathBuf),
     /// An NBD server that listens on this socket.
     Nbd(PathBuf),
+    /// The export `ns1` of an NBD server at this port of the loopback interface, which may be away
+    /// for a minute.
+    Export(u16),
 }
 
 /// A running guest, which is killed on drop.
@@ -213,6 +216,10 @@ impl Disk {
                 "driver=raw,node-name=disk{number},file.driver=nbd,file.server.type=unix,\
                  file.server.path={},discard=unmap",
                 socket.display()
+            ),
+            Backing::Export(port) => format!(
+                "driver=nbd,node-name=disk{number},export=ns1,reconnect-delay=60,\
+                 server.type=inet,server.host=127.0.0.1,server.port={port},discard=unmap"
             ),
         }
     }

@@ -82,6 +82,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "ublk-server-killed", kernels: NEW, list: FULL, run: ublk::failures::server_killed },
     Test { name: "ublk-process-killed", kernels: NEW, list: FULL, run: ublk::failures::process_killed },
     Test { name: "ublk-server-away", kernels: NEW, list: FULL, run: ublk::failures::server_away },
+    Test { name: "vm-disk", kernels: NEW, list: HAND, run: nbd::machine::disk },
     Test { name: "mirror-two-servers", kernels: NEW, list: HAND, run: mirror::two_servers },
     Test { name: "ublk-resize", kernels: NEWEST, list: HAND, run: ublk::resize::grow },
     Test { name: "ublk-cost", kernels: NEW, list: HAND, run: doors::instructions },

@@ -5,5 +5,6 @@
 pub(super) mod boot;
 mod exports;
 pub(super) mod kernel;
+pub(super) mod machine;
 pub(super) mod servers;
 pub(super) mod tools;

@@ -31,8 +31,28 @@ const SOON: Duration = Duration::from_secs(120);
 /// The time limit of a load.
 const LATER: Duration = Duration::from_secs(400);
 
-/// The seconds of two loads that ask for one read a second, to see what time alone costs.
-const IDLE_SECONDS: [u32; 2] = [2, 8];
+/// The time for which a load is watched, once it runs.
+const WATCH: Duration = Duration::from_secs(8);
+
+/// The reads that a load has made before it is watched: it begins with much that is no read.
+const BEGUN: u64 = 500;
+
+/// Number of looks at a guest without a load, of which the median is what a look costs.
+const LOOKS: usize = 5;
+
+/// Makes a device on which a read takes a second.
+const SLOW: &str = "
+set -e
+mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+cd /sys/kernel/config/nullb
+mkdir nullb1
+cd nullb1
+echo 1024 >size
+echo 2 >irqmode
+echo 1000000000 >completion_nsec
+echo 1 >power
+for n in $(seq 400); do [ -b /dev/nullb1 ] && exit 0; sleep 0.05; done; exit 1
+";
 
 /// A guest with every door open.
 pub(super) struct Bed {
@@ -41,8 +61,24 @@ pub(super) struct Bed {
     names: Names,
     /// The instructions of a second in which a load waits: of programs, of the kernel.
     idle: [f64; 2],
+    /// The instructions of a look at the guest.
+    cost_of_look: [f64; 2],
     _server: Server,
     _target: Target,
+}
+
+/// The state of a guest at one moment.
+struct Look {
+    counts: [u64; 2],
+    reads: u64,
+    at: Instant,
+}
+
+/// The instructions and the reads of a time.
+struct Watched {
+    counts: [f64; 2],
+    reads: u64,
+    seconds: f64,
 }
 
 /// An iSCSI target of another project, which is killed on drop.
@@ -64,47 +100,83 @@ impl Bed {
         let program = context.nearflash.display();
         open(&mut guest, &ports, &format!("exec {program} attach"))?;
         let names = Names::parse(&guest.must("cat /proc/kallsyms", SOON)?);
-        let mut bed =
-            Bed { guest, counter, names, idle: [0.0; 2], _server: server, _target: target };
-        bed.idle = bed.rest()?;
+        let mut bed = Bed {
+            guest,
+            counter,
+            names,
+            idle: [0.0; 2],
+            cost_of_look: [0.0; 2],
+            _server: server,
+            _target: target,
+        };
+        bed.rest()?;
         Ok(bed)
     }
 
-    /// Returns what the guest executes in a second in which a load does next to nothing.
-    fn rest(&mut self) -> Result<[f64; 2], String> {
-        let mut counts = [[0.0; 2]; 2];
-        let mut seconds = [0.0; 2];
-        for (number, limit) in IDLE_SECONDS.into_iter().enumerate() {
-            let started = Instant::now();
-            let more = format!("--rate_iops=1 --time_based --runtime={limit}");
-            counts[number] = self.load(Door::Nothing, &format!("--iodepth=1 {more}"))?;
-            seconds[number] = started.elapsed().as_secs_f64();
-        }
-        let seconds = seconds[1] - seconds[0];
-        Ok([0, 1].map(|mode| (counts[1][mode] - counts[0][mode]) / seconds))
+    /// Returns what the guest executes in a second, whatever it does.
+    pub(super) fn idle(&self) -> Cost {
+        let [programs, kernel] = self.idle;
+        Cost { programs, kernel }
     }
 
-    /// Returns the instructions of one read, from two loads with these numbers of reads.
-    pub(super) fn measure(
-        &mut self,
-        door: Door,
-        depth: u32,
-        reads: [u32; 2],
-    ) -> Result<Cost, String> {
-        let reads_of = |reads: u32| format!("--iodepth={depth} --number_ios={reads}");
-        let short = self.load(door, &reads_of(reads[0]))?;
-        let long = self.load(door, &reads_of(reads[1]))?;
-        let reads = f64::from(reads[1] - reads[0]);
-        let [programs, kernel] = [0, 1].map(|mode| (long[mode] - short[mode]) / reads);
+    /// Measures what a look costs, and a second in which a load waits.
+    fn rest(&mut self) -> Result<(), String> {
+        self.guest.must(SLOW, SOON)?;
+        let mut looks = Vec::new();
+        let mut before = self.look("nullb0")?.counts;
+        for _ in 0..LOOKS {
+            let after = self.look("nullb0")?.counts;
+            looks.push([0, 1].map(|mode| (after[mode] - before[mode]) as f64));
+            before = after;
+        }
+        looks.sort_by(|a, b| a[1].total_cmp(&b[1]));
+        self.cost_of_look = looks[LOOKS / 2];
+        let waits = self.watch("nullb1", 1, 1)?;
+        self.idle = waits.counts.map(|count| count / waits.seconds);
+        Ok(())
+    }
+
+    /// Returns the instructions of one read, while a load runs.
+    pub(super) fn measure(&mut self, door: Door, depth: u32) -> Result<Cost, String> {
+        let watched = self.watch(door.device(), depth, BEGUN)?;
+        let [programs, kernel] = [0, 1].map(|mode| {
+            (watched.counts[mode] - self.idle[mode] * watched.seconds) / watched.reads as f64
+        });
         Ok(Cost { programs, kernel })
     }
 
-    /// Runs a load. Returns the instructions that it has caused: of programs, of the kernel.
-    fn load(&mut self, door: Door, size: &str) -> Result<[f64; 2], String> {
-        let (before, started) = (self.counter.read()?, Instant::now());
-        self.guest.must(&load(door, size), LATER)?;
-        let (after, seconds) = (self.counter.read()?, started.elapsed().as_secs_f64());
-        Ok([0, 1].map(|mode| (after[mode] - before[mode]) as f64 - self.idle[mode] * seconds))
+    /// Starts a load, watches it for a time once it has made some reads, and ends it.
+    fn watch(&mut self, device: &str, depth: u32, begun: u64) -> Result<Watched, String> {
+        let load = load(device, &format!("--iodepth={depth} --time_based --runtime=600"));
+        let started = self.guest.start(&format!("echo $$ >/run/load; exec {load}"))?;
+        let before = reads(device);
+        self.guest.must(
+            &format!(
+                "before=$({before})\n\
+                 for n in $(seq 1000); do\n\
+                   [ $({before}) -ge $((before + {begun})) ] && exit 0; sleep 0.05\n\
+                 done; exit 1"
+            ),
+            SOON,
+        )?;
+        let first = self.look(device)?;
+        thread::sleep(WATCH);
+        let last = self.look(device)?;
+        self.guest.must("kill -INT $(cat /run/load)", SOON)?;
+        // fio says that it was interrupted.
+        let _interrupted = self.guest.finish(&started, SOON);
+        let counts = [0, 1]
+            .map(|mode| (last.counts[mode] - first.counts[mode]) as f64 - self.cost_of_look[mode]);
+        let seconds = last.at.duration_since(first.at).as_secs_f64();
+        Ok(Watched { counts, reads: last.reads - first.reads, seconds })
+    }
+
+    /// Returns what has been executed and read so far.
+    fn look(&mut self, device: &str) -> Result<Look, String> {
+        let text = self.guest.must(&reads(device), SOON)?;
+        let counts = self.counter.read()?;
+        let reads = text.trim().parse().map_err(|_| format!("{device} has read {text:?}"))?;
+        Ok(Look { counts, reads, at: Instant::now() })
     }
 
     /// Returns the functions of the kernel that execute most for a read, start and end included.
@@ -115,7 +187,8 @@ impl Bed {
         reads: u32,
     ) -> Result<Vec<(String, f64)>, String> {
         let before = self.counter.snapshot(&self.names)?;
-        self.load(door, &format!("--iodepth={depth} --number_ios={reads}"))?;
+        let size = format!("--iodepth={depth} --number_ios={reads}");
+        self.guest.must(&load(door.device(), &size), LATER)?;
         let after = self.counter.snapshot(&self.names)?;
         let busiest = self.names.busiest(&before, &after).into_iter();
         Ok(busiest.map(|(name, count)| (name, count as f64 / f64::from(reads))).collect())
@@ -186,16 +259,13 @@ fn open(guest: &mut Guest, ports: &[u16; 4], attach: &str) -> Result<(), String>
     Ok(())
 }
 
+/// Returns the command that says how often a device was read.
+fn reads(device: &str) -> String {
+    format!("awk '{{ print $1 }}' /sys/block/{device}/stat")
+}
+
 /// Returns the command of a load of this size.
-fn load(door: Door, size: &str) -> String {
-    let device = match door {
-        Door::Nothing => "nullb0",
-        Door::Nvme => "nvme0n1",
-        Door::Nbd => "nbd0",
-        Door::Iscsi => "sda",
-        Door::Attach => "ublkb0",
-        Door::AttachSleeping => "ublkb1",
-    };
+fn load(device: &str, size: &str) -> String {
     format!(
         "fio --name=load --filename=/dev/{device} --size={BYTES} --rw=randread --bs=4k --direct=1 \
          --ioengine=libaio {size} --gtod_reduce=1 --randrepeat=1 \

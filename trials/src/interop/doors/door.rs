@@ -18,6 +18,18 @@ impl Door {
     pub(super) const ALL: [Door; 6] =
         [Door::Nothing, Door::Nvme, Door::Nbd, Door::Iscsi, Door::Attach, Door::AttachSleeping];
 
+    /// Returns the name of its block device.
+    pub(super) fn device(self) -> &'static str {
+        match self {
+            Door::Nothing => "nullb0",
+            Door::Nvme => "nvme0n1",
+            Door::Nbd => "nbd0",
+            Door::Iscsi => "sda",
+            Door::Attach => "ublkb0",
+            Door::AttachSleeping => "ublkb1",
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Door::Nothing => "null_blk (the load alone)",

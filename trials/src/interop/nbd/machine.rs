@@ -1,0 +1,129 @@
+//! A virtual machine with an export as its disk, as the guide makes it: the server is killed under
+//! load, and the machine waits for it.
+
+use std::fs::{self, File};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::guest::{Backing, Controller, Disk, Guest, Machine};
+use super::super::port::free_port;
+use super::super::{Context, Verdict};
+use super::exports::run;
+use crate::bench::process::Server;
+use xtask::needs::{self, Need};
+use xtask::shell;
+
+const NEEDS: &[Need] = &[
+    Need { program: "fio", package: "fio" },
+    Need { program: "mkfs.ext4", package: "e2fsprogs" },
+    Need { program: "virt-xml-validate", package: "libvirt-clients" },
+    Need { program: "xmllint", package: "libxml2-utils" },
+];
+
+/// The guide whose domain is checked.
+const GUIDE: &str = "docs/how-to/run-a-virtual-machine.md";
+
+/// The time limit of what a guest does quickly on an idle machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// The time limit of work that keeps an emulated processor busy.
+const LATER: Duration = Duration::from_secs(400);
+
+/// The time limit for the start of a server whose predecessor was killed.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Number of kills of the server.
+const KILLS: u64 = 3;
+
+const MAKE: &str = "
+set -e
+modprobe ext4
+mkfs.ext4 -q -F /dev/vda
+mkdir -p /mnt/volume
+mount /dev/vda /mnt/volume
+";
+
+/// A round of load: some seconds of writing on any machine, then verification.
+const ROUND: &str = "fio --name=load --directory=/mnt/volume --rw=randwrite --bsrange=4k-128k \
+     --size=24m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
+     --verify=crc32c --verify_fatal=1 --output-format=terse";
+
+/// Runs a machine, kills its server, and checks its file system and the guide's domain.
+pub(in super::super) fn disk(context: &Context) -> Result<Verdict, String> {
+    if let Err(why) = needs::provide(NEEDS) {
+        return Ok(Verdict::Skipped(why));
+    }
+    validate(context)?;
+    let port = free_port()?;
+    let mut server = serve(context, port)?;
+    let (qemu, kernel) = context.tools()?;
+    let disk = Disk { controller: Controller::Virtio, backing: Backing::Export(port) };
+    let share = &context.folder;
+    let machine = Machine { qemu, kernel, share, disks: vec![disk], forwards: Vec::new() };
+    let mut guest = machine.boot("machine")?;
+    guest.must(MAKE, SOON)?;
+    let enough = "/run/enough";
+    let load =
+        guest.start(&format!("while :; do {ROUND} || exit 1; [ -e {enough} ] && exit 0; done"))?;
+    await_writes(&mut guest)?;
+    for kill in 0..KILLS {
+        drop(server);
+        thread::sleep(Duration::from_millis(500 * kill));
+        server = serve(context, port)?;
+        await_writes(&mut guest)?;
+    }
+    guest.must(&format!("touch {enough}"), SOON)?;
+    guest.finish(&load, LATER)?;
+    guest.must("umount /mnt/volume && fsck.ext4 -f -n /dev/vda", SOON)?;
+    guest.must("! dmesg | grep -iE 'vda.*error'", SOON)?;
+    guest.stop()?;
+    drop(server);
+    Ok(Verdict::Passed(format!("{KILLS} kills of the server, none seen by ext4; the XML is valid")))
+}
+
+/// Checks the domain of the guide against libvirt's schema.
+fn validate(context: &Context) -> Result<(), String> {
+    let text =
+        fs::read_to_string(shell::root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
+    let domain = text.split_once("```xml\n").and_then(|(_, rest)| rest.split_once("```"));
+    let (domain, _) = domain.ok_or_else(|| format!("{GUIDE} has no XML"))?;
+    let path = context.folder.join("domain.xml");
+    fs::write(&path, domain).map_err(|error| format!("{}: {error}", path.display()))?;
+    run(&["virt-xml-validate", &path.display().to_string(), "domain"]).map(drop)
+}
+
+/// Starts the server, as soon as the kernel has let go of its predecessor's file.
+fn serve(context: &Context, port: u16) -> Result<Server, String> {
+    let volume = context.folder.join("volume");
+    let mut command = Command::new(&context.nearflash);
+    command.args(["serve", "--admin", "none", "--state", "none", "--device"]);
+    command.arg(format!("file:{}?size=64MiB", volume.display()));
+    command.args(["--listen", &format!("nbd://127.0.0.1:{port}")]);
+    let log = context.folder.join("server.log");
+    let started = Instant::now();
+    loop {
+        let file = File::options().create(true).append(true).open(&log);
+        let file = file.map_err(|error| format!("{}: {error}", log.display()))?;
+        match Server::start_with(&mut command, file.into()) {
+            Ok(server) => return Ok(server),
+            Err(error) if started.elapsed() > START_LIMIT => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{error}:\n{said}"));
+            }
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Waits until the disk has written for a moment longer.
+fn await_writes(guest: &mut Guest) -> Result<(), String> {
+    guest.must(
+        "count() { awk '{ print $7 }' /sys/block/vda/stat; }\n\
+         before=$(count)\n\
+         for n in $(seq 1000); do [ $(count) -gt $((before + 1000)) ] && exit 0; sleep 0.05; done\n\
+         echo nothing is written; exit 1",
+        SOON,
+    )?;
+    Ok(())
+}
