@@ -8,13 +8,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::Loss;
+use client::block::{Engine, News, Terms, classes};
 use contract::BufPool;
 use io::ublk::BlockQueue;
 use io::{Clock, Owner, Ring, SpinPolicy, carve, run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::engine::{Engine, Terms, classes};
+use crate::kernel::KernelQueue;
 use crate::survey::{Server, told};
 
 /// A message of a thread.
@@ -45,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) server: Server,
     /// The terms on which requests are served.
     pub(crate) terms: Terms,
+    /// Time after the last progress until a queue's thread sleeps.
+    pub(crate) spin: Duration,
 }
 
 /// The threads that serve a device.
@@ -176,6 +179,15 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     thread.map_err(|error| format!("cannot start the thread {name}: {error}"))
 }
 
+/// Returns the message with which a queue's thread passes news on.
+fn message(queue: u16, news: News) -> Told {
+    match news {
+        News::Connected => Told::Connected { queue },
+        News::Lost(why) => Told::Lost { queue, why },
+        News::WritesLost => Told::WritesLost { queue },
+    }
+}
+
 /// Serves one queue until the device is stopped.
 fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> Result<(), String> {
     let ring = Ring::for_block_device().map_err(|e| e.to_string())?;
@@ -184,11 +196,16 @@ fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> R
     let arena = carve(&classes(plan.depth)).map_err(|e| e.to_string())?;
     let queue = BlockQueue::open(file, &ring, Owner::device(0), number, plan.depth);
     let queue = queue.map_err(|e| e.to_string())?;
-    let pool = BufPool::new(arena.bufs);
-    let place = (number, plan.depth);
-    let mut engine = Engine::new(place, plan.terms, queue, initiator, pool, sender.clone());
-    let policy = SpinPolicy { spin: plan.terms.spin };
-    run(&ring, &Clock::start(), policy, |now| engine.turn(now));
+    let (queue, pool) = (KernelQueue::new(queue, plan.depth), BufPool::new(arena.bufs));
+    let mut engine = Engine::new(plan.depth, plan.terms, queue, initiator, pool);
+    run(&ring, &Clock::start(), SpinPolicy { spin: plan.spin }, |now| {
+        let turn = engine.turn(now);
+        for news in engine.news() {
+            // The crew's end is the process's end.
+            let _ = sender.send(message(number, news));
+        }
+        turn
+    });
     engine.close();
     match engine.failure() {
         None => Ok(()),

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::block::{BlockForm, RANGE_BLOCKS_MAX};
+use client::block::{BlockForm, RANGE_BLOCKS_MAX, Terms};
 use contract::{NamespaceId, REQUEST_BYTES_MAX};
 use io::ublk::{BlockQueue, Control, guard_memory, is_there};
 use wire::ublk::{
@@ -16,7 +16,6 @@ use wire::ublk::{
 use zerocopy::FromZeros;
 
 use crate::crew::{Crew, End, Plan};
-use crate::engine::Terms;
 use crate::notify;
 use crate::options::Attach;
 use crate::record::{Record, Right, Volume};
@@ -286,8 +285,8 @@ fn plan(
             namespace: volume.namespace.map(NamespaceId),
             is_read_only,
             fail_after: Duration::from_secs(volume.fail_after),
-            spin: Duration::from_micros(volume.spin_micros),
         },
+        spin: Duration::from_micros(volume.spin_micros),
     }
 }
 

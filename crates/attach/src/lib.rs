@@ -5,15 +5,15 @@
 //! outlives the process: requests wait for a successor, which repeats what was in flight under the
 //! identity of its predecessor.
 //!
-//! This crate deliberately leaves out the translation of requests (`client::block`) and the commands
-//! of the kernel's driver (`io::ublk`).
+//! This crate deliberately leaves out the engine of a queue and the translation of requests
+//! (`client::block`), and the commands of the kernel's driver (`io::ublk`).
 #![forbid(unsafe_code)]
 
 mod command;
 mod crew;
 mod daemon;
 mod devices;
-mod engine;
+mod kernel;
 mod notify;
 mod options;
 mod record;

@@ -3,7 +3,7 @@
 //! [`Initiator`] keeps connections to one server, and requests in flight on them. [`load`] makes
 //! requests, measures and verifies them, against a server or a local device alike. [`nvme`] and
 //! [`nbd`] are the counterparts of [`Initiator`] for servers of NVMe over TCP and of NBD. [`block`]
-//! translates requests of a block device.
+//! serves the requests of a block device.
 //!
 //! All of them are computations over the ports of `contract`. Time is an argument, chance comes from
 //! a seed, and bytes come through a transport that the caller provides.

@@ -1,7 +1,9 @@
-//! A well-behaved peer of the server: a client of protocol `reflex` or of NBD, or an NVMe host.
+//! A well-behaved peer of the server: a client of protocol `reflex` or of NBD, an NVMe host, or a
+//! queue of an attached volume.
 
 use contract::{BufPool, Instant};
 
+use crate::attach::AttachedQueue;
 use crate::nbd::NbdPeer;
 use crate::network::Port;
 use crate::nvme::NvmeHost;
@@ -12,6 +14,7 @@ pub(crate) enum Good {
     Reflex(Box<Steady>),
     Nvme(Box<NvmeHost>),
     Nbd(Box<NbdPeer>),
+    Attached(Box<AttachedQueue>),
 }
 
 /// Evaluates an expression for each kind of peer.
@@ -21,6 +24,7 @@ macro_rules! each {
             Good::Reflex($one) => $body,
             Good::Nvme($one) => $body,
             Good::Nbd($one) => $body,
+            Good::Attached($one) => $body,
         }
     };
 }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use contract::SizeClass;
+use client::Options;
+use contract::{DIRECT_BYTES_MIN, SizeClass};
 use flash::Chance;
 
-use crate::nbd;
 use crate::plan::{Happening, Kind, Plan, any};
+use crate::{attach, nbd};
 
 impl Plan {
     /// Makes the random choices of a seed for a world of this kind.
@@ -16,6 +17,7 @@ impl Plan {
         match kind {
             Kind::Hosts => {}
             Kind::Nbd => add_nbd(&mut plan, &mut Chance::new(seed ^ 0x004e_4264)),
+            Kind::Attached => add_attached(&mut plan, &mut Chance::new(seed ^ 0x7562_6c6b)),
         }
         plan
     }
@@ -80,4 +82,58 @@ fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
             seed: chance.number(),
         });
     }
+}
+
+fn add_attached(plan: &mut Plan, chance: &mut Chance) {
+    plan.make_room(chance);
+    let has_big = chance.happens(0.2);
+    if has_big {
+        plan.make_room_for_big_ones();
+    }
+    let think = any(chance, &[1_000, 50_000, 500_000]);
+    let hot_blocks = any(chance, &[2, 8, 40, 96]);
+    let big = if has_big { 0.02 } else { 0.0 };
+    for number in 0..chance.within(1..=2) {
+        let fail_after = any(chance, &[attach::PATIENCE, attach::PATIENCE, Duration::from_secs(1)]);
+        let depth = any(chance, &[1, 4, 16, 40]);
+        let quota = chance.within(30..=100) as u32;
+        let reads = any(chance, &[0.2, 0.5]);
+        let queues = any(chance, &[1, 1, 2, 3]);
+        let queue = |queue| attach::Habits {
+            options: Options {
+                in_flight_max: depth,
+                client: u128::from(2000 + 16 * number + queue),
+                checksums: number == 1,
+                direct_min: any(chance, &[1, 700, DIRECT_BYTES_MIN]),
+                outage_max: fail_after,
+                reissues_max: u8::MAX,
+                silence_max: Duration::from_millis(any(chance, &[50, 1_000, 4_000])),
+                seed: chance.number(),
+                ..Options::default()
+            },
+            fail_after,
+            quota,
+            reads,
+            big,
+            hot_blocks,
+            think: 0..=think,
+            seed: chance.number(),
+        };
+        let queues = (0..queues).map(queue).collect();
+        plan.attached.push(attach::Attachment { queues, deaths: deaths(chance) });
+    }
+}
+
+/// Returns the deaths of a device's processes, each with the time of the successor.
+fn deaths(chance: &mut Chance) -> Vec<(Duration, Duration)> {
+    let life = any(chance, &[300_000, 3_000_000, 100_000_000]);
+    let pause = any(chance, &[10_000, 2_000_000, 300_000_000]);
+    let count = any(chance, &[0, 1, 4, 20]);
+    let mut at = Duration::ZERO;
+    let death = |_| {
+        let death = at + Duration::from_nanos(chance.within(1..=life));
+        at = death + Duration::from_nanos(chance.within(1..=pause));
+        (death, at)
+    };
+    (0..count).map(death).collect()
 }

@@ -4,15 +4,15 @@
 //! A seed chooses sizes, weather, habits and faults; [`Mark`] lists the branches that worlds should
 //! reach. A [`World`] runs to its end and panics on any violation:
 //!
-//! - a request answered twice or never,
+//! - a request answered twice or never, also one that a process passed on to its successor,
 //! - a read that shows what it must not, or an acknowledged write that is lost,
 //! - a barrier overtaken, two winners of one comparison, or a torn atomic write,
 //! - a flush that no device has carried out since it was asked for,
 //! - a write of an NBD client that begins after the server has noticed the end of its connection,
 //! - a buffer or slot that does not come back, or a world that does not come to rest.
 //!
-//! A [`Kind`] of worlds has NVMe hosts, or clients of NBD, beside the clients of `reflex`. A seed has
-//! one of each kind.
+//! A [`Kind`] of worlds has NVMe hosts, clients of NBD, or attached volumes, beside the clients of
+//! `reflex`. A seed has one of each kind.
 //!
 //! A [siege](besiege) has no faults, but tenants that hold all they can get, and checks that nobody
 //! else waits for it.
@@ -28,6 +28,7 @@
 
 mod agenda;
 mod arena;
+mod attach;
 mod disk;
 mod good;
 mod hostile;

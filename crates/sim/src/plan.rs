@@ -9,6 +9,7 @@ use flash::{Chance, Delay, Faults};
 use proto::nvme_tcp::Digests;
 use worker::Limits;
 
+use crate::attach;
 use crate::disk::{self, Lateness};
 use crate::nbd;
 use crate::network::{Sizes, Weather};
@@ -40,6 +41,9 @@ pub enum Sabotage {
     /// The control plane is told that nothing of a tenant is in flight, so numbers are reused too
     /// early.
     EarlyReuse,
+    /// The successor of a process that served an attached volume has another identity, so no fence
+    /// holds back what its predecessor had sent.
+    StrangeSuccessors,
 }
 
 /// The kind of a world, by the clients that it has beside those of `reflex`.
@@ -49,6 +53,8 @@ pub enum Kind {
     Hosts,
     /// Clients of NBD.
     Nbd,
+    /// Attached volumes.
+    Attached,
 }
 
 /// The capacity that the control plane assumes for the device.
@@ -104,6 +110,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<steady::Habits>,
     pub(crate) hosts: Vec<nvme::Habits>,
     pub(crate) nbd: Vec<nbd::Habits>,
+    pub(crate) attached: Vec<attach::Attachment>,
     pub(crate) hostile: usize,
     pub(crate) office: OfficePlan,
     /// The external events, in order of time.
@@ -148,6 +155,7 @@ impl Plan {
             workers,
             hosts,
             nbd: Vec::new(),
+            attached: Vec::new(),
             clients,
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: {

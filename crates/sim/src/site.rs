@@ -217,6 +217,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
         rule([10, 0, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule([10, 2, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule([10, 3, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 4, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule(
             [10, 9, 0, 0],
             hostile,

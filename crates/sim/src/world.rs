@@ -11,6 +11,7 @@ use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, Tell};
 use flash::{Chance, MemVolume, RangeLocks};
 
 use crate::arena::Arena;
+use crate::attach::{AttachedQueue, Crew};
 use crate::disk::Volume;
 use crate::good::Good;
 use crate::hostile::Hostile;
@@ -180,6 +181,7 @@ impl World {
             let peer = NbdPeer::new(number, port, habits.clone(), ledger, pool, marks);
             self.clients.push(Good::Nbd(Box::new(peer)));
         }
+        self.attach(plan, arena);
         let sizes = Sizes { connections_max: 4, frames_max: 4096 };
         for n in 0..plan.hostile {
             let address = ([10, 9, 0, n as u8], 1000);
@@ -189,6 +191,33 @@ impl World {
         }
         let parties = self.sites.len() + self.clients.len() + self.hostile.len();
         self.drives = vec![Drive { hot: true, ..Drive::default() }; parties];
+    }
+
+    /// Adds the attached volumes.
+    fn attach(&mut self, plan: &Plan, arena: &mut Arena) {
+        let sizes = Sizes { connections_max: 64, frames_max: 64 };
+        let buffers = SizeClass { bytes: 16 << 10, count: 8 };
+        for (n, device) in plan.attached.iter().enumerate() {
+            let forgets = self.server.sabotage() == Sabotage::StrangeSuccessors;
+            let crew = Crew::new(device, forgets);
+            for (queue, habits) in device.queues.iter().enumerate() {
+                let address = ([10, 4, n as u8, queue as u8], 1000);
+                let port = self.host(address.into(), sizes, buffers, false, arena);
+                let mut classes = vec![
+                    SizeClass { bytes: 4096, count: habits.options.in_flight_max.div_ceil(2) },
+                    SizeClass { bytes: 64 << 10, count: 2 },
+                ];
+                if habits.big > 0.0 {
+                    classes.push(SizeClass { bytes: 1 << 20, count: 1 });
+                }
+                let (crew, bufs) = (crew.clone(), arena.pool(&classes));
+                let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
+                let place = (self.clients.len(), queue);
+                let habits = habits.clone();
+                let queue = AttachedQueue::new(place, port, habits, crew, ledger, bufs, marks);
+                self.clients.push(Good::Attached(Box::new(queue)));
+            }
+        }
     }
 
     fn host(

@@ -1,5 +1,5 @@
 //! Runs the simulated worlds and sieges of some seeds:
-//! `nearflash-sim --seed N [--count M] [--only worlds|nbd|sieges] [--trace]`.
+//! `nearflash-sim --seed N [--count M] [--only worlds|nbd|attached|sieges] [--trace]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     count: u64,
     /// Break a promise of the server, to show that the checkers notice: controllers, fences, locks,
-    /// moves, reuse, streams or tenants.
+    /// moves, reuse, streams, successors or tenants.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
     /// Run one part alone.
@@ -45,6 +45,8 @@ enum Part {
     Worlds,
     /// The worlds with clients of NBD.
     Nbd,
+    /// The worlds with attached volumes.
+    Attached,
     /// The sieges, in which nobody may wait for an attacker.
     Sieges,
 }
@@ -92,7 +94,11 @@ fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: 
         Some(only) => only == part,
         None => seed.is_multiple_of(every),
     };
-    let kinds = [(Part::Worlds, Kind::Hosts, 1), (Part::Nbd, Kind::Nbd, OTHER_EVERY)];
+    let kinds = [
+        (Part::Worlds, Kind::Hosts, 1),
+        (Part::Nbd, Kind::Nbd, OTHER_EVERY),
+        (Part::Attached, Kind::Attached, OTHER_EVERY),
+    ];
     for (part, kind, every) in kinds {
         if !is_run(part, every) {
             continue;
@@ -123,9 +129,10 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "moves" => Sabotage::DoubledMoves,
         "reuse" => Sabotage::EarlyReuse,
         "streams" => Sabotage::ScatteredStreams,
+        "successors" => Sabotage::StrangeSuccessors,
         "tenants" => Sabotage::OneTenant,
         _ => {
-            let names = "controllers, fences, locks, moves, reuse, streams or tenants";
+            let names = "controllers, fences, locks, moves, reuse, streams, successors or tenants";
             return Err(format!("expected {names}"));
         }
     })

@@ -93,6 +93,24 @@ impl Host {
         Some(index)
     }
 
+    /// Makes the next place one whose last connection's end was polled. Those of accepted connections
+    /// need not be: they are polled in order.
+    pub(super) fn prefer_seen_places(&mut self) {
+        let ends = |event: &NetEvent, place| matches!(event, NetEvent::Closed { conn, .. } if conn.index == place);
+        let is_seen = |&place: &u32| !self.events.iter().any(|event| ends(event, place));
+        match self.free.iter().rposition(is_seen) {
+            Some(n) => {
+                let last = self.free.len() - 1;
+                self.free.swap(n, last);
+            }
+            None if !self.free.is_empty() => {
+                self.conns.push(Conn::vacant());
+                self.free.push(self.conns.len() as u32 - 1);
+            }
+            None => {}
+        }
+    }
+
     /// Removes frames from the queue of a connection, the first or the last ones, and returns their
     /// bodies.
     pub(super) fn return_frames(&mut self, index: u32, which: impl RangeBounds<usize>) {

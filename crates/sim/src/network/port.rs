@@ -26,6 +26,16 @@ impl Port {
         Port { network, host }
     }
 
+    /// Returns the time of the last event.
+    pub(crate) fn now(&self) -> Instant {
+        self.network.borrow().now
+    }
+
+    /// Kills the host's process.
+    pub(crate) fn kill(&mut self, now: Instant) {
+        self.network.borrow_mut().kill(self.host, now);
+    }
+
     /// Returns the host's number.
     pub(crate) fn host(&self) -> usize {
         self.host

@@ -38,6 +38,7 @@ impl Network {
     pub(super) fn attach(&mut self, host: usize, ticket: Ticket) -> Option<ConnId> {
         let there = ConnId { index: ticket.0 as u32, generation: (ticket.0 >> 32) as u32 };
         assert!(self.find(RACK, there).is_some(), "a ticket is used once");
+        self.hosts[host].prefer_seen_places();
         let index = self.place(host, Phase::Open)?;
         let in_rack = &mut self.hosts[RACK].conns[there.index as usize];
         let generation = in_rack.generation.wrapping_add(1);

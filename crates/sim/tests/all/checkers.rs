@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, Toll, World, besiege};
 
 /// The kinds of worlds.
-const KINDS: [Kind; 2] = [Kind::Hosts, Kind::Nbd];
+const KINDS: [Kind; 3] = [Kind::Hosts, Kind::Nbd, Kind::Attached];
 
 /// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
@@ -121,6 +121,20 @@ fn faithful_servers_of_nbd_pass() {
             panic!("seed {seed}: {what}");
         }
     }
+}
+
+#[test]
+fn faithful_servers_of_attached_volumes_pass() {
+    for seed in 1..=40 {
+        if let Err(what) = run(Kind::Attached, seed, Sabotage::None) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_successor_with_another_identity_than_its_predecessor_shows() {
+    first_failure(Kind::Attached, Sabotage::StrangeSuccessors, &["had been carried out"]);
 }
 
 #[test]

@@ -1,19 +1,65 @@
-//! The engine of one queue: requests that the kernel gives go to the server, and answers go back.
-//!
-//! A thread with one ring serves the sockets and the block device, in one system call a turn.
+//! The engine of one queue of a block device: requests that the operating system gives go to the
+//! server, and answers go back.
 
+use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
 
-use client::block::{BlockError, BlockOperation, BlockRequest, block_error, is_repeated};
-use client::{Done, Initiator, Op, Report};
-use contract::{Buf, BufPool, Instant, NamespaceId, SizeClass, Status, Turn};
-use io::Sockets;
-use io::ublk::{Arrival, BlockQueue, Need};
-use wire::ublk::{IoDescriptor, Operation};
+use contract::{Buf, BufPool, Dial, Instant, NamespaceId, SizeClass, Status, Turn};
 
-use crate::crew::Told;
+use super::{BlockError, BlockOperation, BlockRequest, block_error, is_repeated};
+use crate::{Done, Initiator, Loss, Op, Report};
+
+/// A request that the operating system has given.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The request's tag, which names it until its completion.
+    pub tag: u16,
+    /// The request; an error is its outcome.
+    pub request: Result<BlockRequest, BlockError>,
+    /// The next need of the request.
+    pub need: Need,
+}
+
+/// The next need of a request.
+#[derive(Debug)]
+pub enum Need {
+    /// Memory for the data of a write, by [`Driver::ask`].
+    Memory,
+    /// Service. A write has its data in the buffer.
+    Service(Option<Buf>),
+}
+
+/// The operating system's end of a queue of a block device.
+pub trait Driver {
+    /// Appends the requests that have come to `arrivals`, and the buffers of reads that are free again
+    /// to `freed`.
+    fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>);
+
+    /// Asks for the data of a write, which comes in `buf`. The request arrives again.
+    fn ask(&mut self, tag: u16, buf: Buf);
+
+    /// Completes a request: with the bytes that were read or written, zero for what has no data, or
+    /// minus an error number. A read that succeeds has its data in `buf`, which a later
+    /// [`poll`](Driver::poll) frees.
+    fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>);
+
+    /// Returns `true` once the device was stopped and nothing of this queue is left.
+    fn has_ended(&self) -> bool;
+
+    /// Returns the first error number with which the operating system refused something.
+    fn failure(&self) -> Option<i32>;
+}
+
+/// An event of a queue beside the ends of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The queue has a connection. What it had in flight on an earlier one has ended.
+    Connected,
+    /// The queue has lost its connection, or could not make one.
+    Lost(Loss),
+    /// The operating system was told of lost changes.
+    WritesLost,
+}
 
 /// The pause before a request is made again that the server could not serve for the moment.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,22 +70,21 @@ const LARGER: [SizeClass; 2] =
     [SizeClass { bytes: 64 << 10, count: 32 }, SizeClass { bytes: 1 << 20, count: 8 }];
 
 /// Returns the sizes of the buffers of a queue with `depth` requests.
-pub(crate) fn classes(depth: u16) -> Vec<SizeClass> {
+#[must_use]
+pub fn classes(depth: u16) -> Vec<SizeClass> {
     let small = SizeClass { bytes: 4096, count: usize::from(depth) };
     [&[small], &LARGER[..]].concat()
 }
 
 /// The terms on which requests are served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub struct Terms {
     /// The namespace; `None` for the server's default.
-    pub(crate) namespace: Option<NamespaceId>,
+    pub namespace: Option<NamespaceId>,
     /// `true` if changes are refused.
-    pub(crate) is_read_only: bool,
+    pub is_read_only: bool,
     /// Time for which requests wait for an absent server.
-    pub(crate) fail_after: Duration,
-    /// Time after the last progress until the queue sleeps.
-    pub(crate) spin: Duration,
+    pub fail_after: Duration,
 }
 
 /// A request that the kernel waits for.
@@ -50,11 +95,11 @@ struct Held {
 }
 
 /// Serves the requests of one queue.
-pub(crate) struct Engine {
-    number: u16,
+#[derive(Debug)]
+pub struct Engine<T, Q> {
     terms: Terms,
-    queue: BlockQueue,
-    initiator: Initiator<Sockets>,
+    queue: Q,
+    initiator: Initiator<T>,
     pool: BufPool,
     /// The requests, by their tags.
     held: Vec<Option<Held>>,
@@ -64,25 +109,18 @@ pub(crate) struct Engine {
     waiting: VecDeque<u16>,
     /// Requests to make again, with the time for it, earliest first.
     again: VecDeque<(Instant, u16, Option<Buf>)>,
-    crew: Sender<Told>,
+    news: Vec<News>,
     arrivals: Vec<Arrival>,
     freed: Vec<Buf>,
     done: Vec<Done>,
 }
 
-impl Engine {
-    /// Returns the engine of the queue `number`, with `depth` requests.
-    pub(crate) fn new(
-        (number, depth): (u16, u16),
-        terms: Terms,
-        queue: BlockQueue,
-        initiator: Initiator<Sockets>,
-        pool: BufPool,
-        crew: Sender<Told>,
-    ) -> Engine {
+impl<T: Dial, Q: Driver> Engine<T, Q> {
+    /// Returns the engine of a queue with `depth` requests. The initiator has one connection, and room
+    /// for as many.
+    pub fn new(depth: u16, terms: Terms, queue: Q, initiator: Initiator<T>, pool: BufPool) -> Self {
         let depth = usize::from(depth);
         Engine {
-            number,
             terms,
             queue,
             initiator,
@@ -91,7 +129,7 @@ impl Engine {
             tags: vec![0; depth],
             waiting: VecDeque::with_capacity(depth),
             again: VecDeque::with_capacity(depth),
-            crew,
+            news: Vec::new(),
             arrivals: Vec::with_capacity(depth),
             freed: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
@@ -99,7 +137,7 @@ impl Engine {
     }
 
     /// Takes a turn; `None` once the device was stopped.
-    pub(crate) fn turn(&mut self, now: Instant) -> Option<Turn> {
+    pub fn turn(&mut self, now: Instant) -> Option<Turn> {
         let (mut arrivals, mut freed) =
             (std::mem::take(&mut self.arrivals), std::mem::take(&mut self.freed));
         self.queue.poll(&mut arrivals, &mut freed);
@@ -125,18 +163,17 @@ impl Engine {
     }
 
     /// Returns the error number with which the driver refused a command, if it did.
-    pub(crate) fn failure(&self) -> Option<i32> {
+    pub fn failure(&self) -> Option<i32> {
         self.queue.failure()
     }
 
     /// Closes the connections once the device was stopped.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.initiator.close();
     }
 
     fn arrive(&mut self, now: Instant, arrival: Arrival) {
-        let Arrival { tag, descriptor, need } = arrival;
-        let request = translated(&descriptor);
+        let Arrival { tag, request, need } = arrival;
         match need {
             Need::Memory => {
                 self.held[usize::from(tag)] = Some(Held { request, came_at: now });
@@ -200,8 +237,7 @@ impl Engine {
             return;
         };
         if done.status == Status::WritesLost {
-            // The crew's end is the process's end.
-            let _ = self.crew.send(Told::WritesLost { queue: self.number });
+            self.news.push(News::WritesLost);
         }
         let fail_after = self.terms.fail_after;
         let is_reached = self.initiator.is_connected(0);
@@ -235,66 +271,38 @@ impl Engine {
         }
     }
 
-    /// Tells the crew of connections.
+    /// Notes what became of connections.
     fn report(&mut self) {
-        let reports: Vec<Report> = self.initiator.reports().collect(); // allocates nothing if empty
-        for report in reports {
-            let told = match report {
-                Report::Connected { .. } => Told::Connected { queue: self.number },
-                Report::Lost { why, .. } => Told::Lost { queue: self.number, why },
+        for report in self.initiator.reports() {
+            match report {
+                Report::Connected { .. } => self.news.push(News::Connected),
+                Report::Lost { why, .. } => self.news.push(News::Lost(why)),
                 Report::Info(..)
                 | Report::Tenant(..)
                 | Report::Notice { .. }
-                | Report::Pong(..) => {
-                    continue;
-                }
-            };
-            // The crew's end is the process's end.
-            let _ = self.crew.send(told);
+                | Report::Pong(..) => {}
+            }
         }
     }
-}
 
-/// Returns the kernel's request in our words.
-fn translated(descriptor: &IoDescriptor) -> Result<BlockRequest, BlockError> {
-    let operation = match descriptor.operation() {
-        Operation::READ => BlockOperation::Read,
-        Operation::WRITE => BlockOperation::Write,
-        Operation::FLUSH => BlockOperation::Flush,
-        Operation::DISCARD => BlockOperation::Discard,
-        Operation::WRITE_ZEROES => BlockOperation::WriteZeroes,
-        _ => return Err(BlockError::Unsupported),
-    };
-    Ok(BlockRequest {
-        operation,
-        sector: descriptor.sector.get(),
-        sectors: descriptor.sectors.get(),
-        is_durable: descriptor.is_durable(),
-    })
+    /// Takes what happened beside the ends of requests.
+    pub fn news(&mut self) -> impl Iterator<Item = News> + '_ {
+        self.news.drain(..)
+    }
+
+    /// Ends the service with requests in flight. Returns what it was made of, with the memory that
+    /// neither the initiator nor the operating system has.
+    pub fn into_parts(mut self) -> (Initiator<T>, BufPool) {
+        for (_, _, buf) in self.again.drain(..) {
+            buf.into_iter().for_each(|buf| self.pool.give(buf));
+        }
+        (self.initiator, self.pool)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_requests_have_our_words() {
-        let descriptor = |operation: u32| IoDescriptor {
-            operation_and_flags: operation.into(),
-            sectors: 8.into(),
-            sector: 16.into(),
-            address: 0.into(),
-        };
-        let request = translated(&descriptor(1 | 1 << 13)).unwrap();
-        let wanted = BlockRequest {
-            operation: BlockOperation::Write,
-            sector: 16,
-            sectors: 8,
-            is_durable: true,
-        };
-        assert_eq!(request, wanted);
-        assert_eq!(translated(&descriptor(13)), Err(BlockError::Unsupported), "of zoned devices");
-    }
 
     #[test]
     fn every_request_of_a_queue_has_a_small_buffer_and_some_have_the_largest() {

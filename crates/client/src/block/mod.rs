@@ -1,11 +1,15 @@
 //! Requests of an operating system's block device as commands for a server, and the server's
 //! statuses as errors of a block device.
 //!
-//! This module knows neither the operating system nor the place of a request's data.
+//! This module knows no operating system: a [`Driver`] gives the requests.
+
+mod engine;
 
 use core::time::Duration;
 
 use contract::{BLOCK_BYTES, Command, Instant, NamespaceInfo, REQUEST_BYTES_MAX, Range, Status};
+
+pub use engine::{Arrival, Driver, Engine, Need, News, Terms, classes};
 
 /// The most blocks that one discard or write of zeroes covers: 1 GiB.
 pub const RANGE_BLOCKS_MAX: u32 = 1 << 21;

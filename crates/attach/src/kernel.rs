@@ -1,0 +1,94 @@
+//! The kernel's driver as the driver of an engine: requests of one queue in the words of
+//! `client::block`.
+//!
+//! A thread with one ring serves the sockets and the block device, in one system call a turn.
+
+use client::block::{Arrival, BlockError, BlockOperation, BlockRequest, Driver, Need};
+use contract::Buf;
+use io::ublk::{self, BlockQueue};
+use wire::ublk::{IoDescriptor, Operation};
+
+/// A queue of the kernel's.
+pub(crate) struct KernelQueue {
+    queue: BlockQueue,
+    arrivals: Vec<ublk::Arrival>,
+}
+
+impl KernelQueue {
+    /// Returns a queue with `depth` requests.
+    pub(crate) fn new(queue: BlockQueue, depth: u16) -> KernelQueue {
+        KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)) }
+    }
+}
+
+impl Driver for KernelQueue {
+    fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
+        self.queue.poll(&mut self.arrivals, freed);
+        let arrived = |ublk::Arrival { tag, descriptor, need }| {
+            let need = match need {
+                ublk::Need::Memory => Need::Memory,
+                ublk::Need::Service(buf) => Need::Service(buf),
+            };
+            Arrival { tag, request: translated(&descriptor), need }
+        };
+        arrivals.extend(self.arrivals.drain(..).map(arrived));
+    }
+
+    fn ask(&mut self, tag: u16, buf: Buf) {
+        self.queue.ask(tag, buf);
+    }
+
+    fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
+        self.queue.complete(tag, result, buf);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.queue.has_ended()
+    }
+
+    fn failure(&self) -> Option<i32> {
+        self.queue.failure()
+    }
+}
+
+/// Returns the kernel's request in our words.
+fn translated(descriptor: &IoDescriptor) -> Result<BlockRequest, BlockError> {
+    let operation = match descriptor.operation() {
+        Operation::READ => BlockOperation::Read,
+        Operation::WRITE => BlockOperation::Write,
+        Operation::FLUSH => BlockOperation::Flush,
+        Operation::DISCARD => BlockOperation::Discard,
+        Operation::WRITE_ZEROES => BlockOperation::WriteZeroes,
+        _ => return Err(BlockError::Unsupported),
+    };
+    Ok(BlockRequest {
+        operation,
+        sector: descriptor.sector.get(),
+        sectors: descriptor.sectors.get(),
+        is_durable: descriptor.is_durable(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_requests_have_our_words() {
+        let descriptor = |operation: u32| IoDescriptor {
+            operation_and_flags: operation.into(),
+            sectors: 8.into(),
+            sector: 16.into(),
+            address: 0.into(),
+        };
+        let request = translated(&descriptor(1 | 1 << 13)).unwrap();
+        let wanted = BlockRequest {
+            operation: BlockOperation::Write,
+            sector: 16,
+            sectors: 8,
+            is_durable: true,
+        };
+        assert_eq!(request, wanted);
+        assert_eq!(translated(&descriptor(13)), Err(BlockError::Unsupported), "of zoned devices");
+    }
+}

@@ -1,0 +1,246 @@
+//! The kernel's side of a queue: requests by tag, and the driver that gives them to a process.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use client::block::{Arrival, BlockOperation, BlockRequest, Driver, Need};
+use contract::Buf;
+
+/// The holder of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The kernel, until a process takes it.
+    Waiting,
+    /// A process.
+    Served,
+    /// A process, which has said what it wants of the kernel. The kernel hears of it with the next
+    /// system call.
+    Said,
+}
+
+/// A request of the kernel's.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) request: BlockRequest,
+    /// The data to write, or the room for what is read.
+    pub(super) data: Vec<u8>,
+    stage: Stage,
+    /// The number of processes that were given the request.
+    pub(super) given: u32,
+}
+
+/// A word of the process to the kernel.
+#[derive(Debug)]
+enum Call {
+    Ask(u16, Buf),
+    Complete(u16, i32, Option<Buf>),
+}
+
+/// A completed request: its tag, the request with its data, and the result.
+pub(super) type Ended = (u16, Held, i32);
+
+/// The kernel's side of a queue.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    requests: Vec<Option<Held>>,
+    /// Words of the process that the kernel has not heard.
+    calls: Vec<Call>,
+    /// Writes whose data was copied.
+    copied: Vec<(u16, Buf)>,
+    freed: Vec<Buf>,
+    /// `true` if a process is there to whom requests may be given.
+    pub(super) gives: bool,
+}
+
+impl Kernel {
+    pub(super) fn new(depth: u16) -> Kernel {
+        Kernel {
+            requests: (0..depth).map(|_| None).collect(),
+            calls: Vec::new(),
+            copied: Vec::new(),
+            freed: Vec::new(),
+            gives: false,
+        }
+    }
+
+    /// Returns a tag that names no request.
+    pub(super) fn free_tag(&self) -> Option<u16> {
+        self.requests.iter().position(Option::is_none).map(|tag| tag as u16)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.requests.iter().flatten().count()
+    }
+
+    /// Adds a request, with its data or the room for it.
+    pub(super) fn add(&mut self, tag: u16, request: BlockRequest, data: Vec<u8>) {
+        let held = Held { request, data, stage: Stage::Waiting, given: 0 };
+        let before = self.requests[usize::from(tag)].replace(held);
+        assert!(before.is_none(), "a tag names one request");
+    }
+
+    /// Returns `true` if a poll would find something.
+    pub(super) fn has_events(&self) -> bool {
+        let waits = |held: &Held| held.stage == Stage::Waiting;
+        let gives = self.gives && self.requests.iter().flatten().any(waits);
+        gives || !self.copied.is_empty() || !self.freed.is_empty()
+    }
+
+    /// Returns `true` if the process has completed requests and the kernel has not heard it.
+    pub(super) fn has_answers(&self) -> bool {
+        self.calls.iter().any(|call| matches!(call, Call::Complete(..)))
+    }
+
+    /// Hears what the process has said, as in a system call. Returns the completed requests.
+    pub(super) fn hear(&mut self) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        for call in std::mem::take(&mut self.calls) {
+            match call {
+                Call::Ask(tag, mut buf) => {
+                    let held = self.held(tag);
+                    held.stage = Stage::Served;
+                    buf.prefix_mut(held.data.len()).copy_from_slice(&held.data);
+                    self.copied.push((tag, buf));
+                }
+                Call::Complete(tag, result, buf) => {
+                    let mut held = self.requests[usize::from(tag)].take().expect("it was said of");
+                    if held.request.operation == BlockOperation::Read && result > 0 {
+                        let buf = buf.as_ref().expect("a read's data is in its buffer");
+                        let bytes = held.data.len();
+                        held.data.copy_from_slice(&buf.bytes()[..bytes]);
+                    }
+                    self.freed.extend(buf);
+                    ended.push((tag, held, result));
+                }
+            }
+        }
+        ended
+    }
+
+    /// Takes the end of the process in: what it has said and nobody heard is forgotten, and every
+    /// request waits again. Returns the memory of the process, and the number of completions that
+    /// were forgotten.
+    pub(super) fn bury(&mut self) -> (Vec<Buf>, u64) {
+        self.gives = false;
+        let mut bufs = std::mem::take(&mut self.freed);
+        bufs.extend(self.copied.drain(..).map(|(_, buf)| buf));
+        let mut forgotten = 0;
+        for call in self.calls.drain(..) {
+            match call {
+                Call::Ask(_, buf) => bufs.push(buf),
+                Call::Complete(_, _, buf) => {
+                    forgotten += 1;
+                    bufs.extend(buf);
+                }
+            }
+        }
+        self.requests.iter_mut().flatten().for_each(|held| held.stage = Stage::Waiting);
+        (bufs, forgotten)
+    }
+
+    fn held(&mut self, tag: u16) -> &mut Held {
+        self.requests[usize::from(tag)].as_mut().expect("the tag names a request")
+    }
+
+    /// Notes that the process has said something of a request.
+    fn say(&mut self, tag: u16, call: Call) {
+        let held = self.requests[usize::from(tag)].as_mut();
+        let held = held.unwrap_or_else(|| panic!("{call:?}: nobody asked for it"));
+        assert!(held.stage == Stage::Served, "{call:?}: {:?} is answered twice", held.request);
+        held.stage = Stage::Said;
+        self.calls.push(call);
+    }
+}
+
+/// The driver as a process has it.
+#[derive(Clone, Debug)]
+pub(super) struct KernelEnd(pub(super) Rc<RefCell<Kernel>>);
+
+impl Driver for KernelEnd {
+    fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
+        let mut kernel = self.0.borrow_mut();
+        freed.append(&mut kernel.freed);
+        let copied = std::mem::take(&mut kernel.copied);
+        for (tag, buf) in copied {
+            let (request, need) = (Ok(kernel.held(tag).request), Need::Service(Some(buf)));
+            arrivals.push(Arrival { tag, request, need });
+        }
+        if !kernel.gives {
+            return;
+        }
+        for (tag, held) in kernel.requests.iter_mut().enumerate() {
+            let Some(held) = held.as_mut().filter(|held| held.stage == Stage::Waiting) else {
+                continue;
+            };
+            held.stage = Stage::Served;
+            held.given += 1;
+            let need = match held.request.operation {
+                BlockOperation::Write => Need::Memory,
+                _ => Need::Service(None),
+            };
+            arrivals.push(Arrival { tag: tag as u16, request: Ok(held.request), need });
+        }
+    }
+
+    fn ask(&mut self, tag: u16, buf: Buf) {
+        self.0.borrow_mut().say(tag, Call::Ask(tag, buf));
+    }
+
+    fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
+        self.0.borrow_mut().say(tag, Call::Complete(tag, result, buf));
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn failure(&self) -> Option<i32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> KernelEnd {
+        let mut kernel = Kernel::new(2);
+        kernel.gives = true;
+        let request = BlockRequest {
+            operation: BlockOperation::Flush,
+            sector: 0,
+            sectors: 0,
+            is_durable: false,
+        };
+        kernel.add(1, request, Vec::new());
+        KernelEnd(Rc::new(RefCell::new(kernel)))
+    }
+
+    fn polled(driver: &mut KernelEnd) -> usize {
+        let mut arrivals = Vec::new();
+        driver.poll(&mut arrivals, &mut Vec::new());
+        arrivals.len()
+    }
+
+    #[test]
+    fn what_nobody_heard_is_given_again() {
+        let mut driver = kernel();
+        assert_eq!((polled(&mut driver), polled(&mut driver)), (1, 0));
+        driver.complete(1, 0, None);
+        assert_eq!(driver.0.borrow_mut().bury().1, 1);
+        assert_eq!(polled(&mut driver), 0, "nobody is there");
+        driver.0.borrow_mut().gives = true;
+        assert_eq!(polled(&mut driver), 1);
+        driver.complete(1, 0, None);
+        assert_eq!(driver.0.borrow_mut().hear()[0].1.given, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "answered twice")]
+    fn a_second_answer_is_caught() {
+        let mut driver = kernel();
+        polled(&mut driver);
+        driver.complete(1, 0, None);
+        driver.complete(1, 0, None);
+    }
+}
