@@ -107,7 +107,7 @@ fn add_attached(plan: &mut Plan, chance: &mut Chance) {
                 direct_min: any(chance, &[1, 700, DIRECT_BYTES_MIN]),
                 outage_max: fail_after,
                 reissues_max: u8::MAX,
-                silence_max: Duration::from_millis(any(chance, &[50, 1_000, 4_000])),
+                silence_max: Duration::from_secs(any(chance, &[1, 4, 30])),
                 seed: chance.number(),
                 ..Options::default()
             },

@@ -1,6 +1,7 @@
 //! The kernel's side of a queue: requests by tag, and the driver that gives them to a process.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use client::block::{Arrival, BlockOperation, BlockRequest, Driver, Need};
@@ -19,7 +20,7 @@ enum Stage {
 }
 
 /// A request of the kernel's.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) request: BlockRequest,
     /// The data to write, or the room for what is read.
@@ -27,6 +28,13 @@ pub(super) struct Held {
     stage: Stage,
     /// The number of processes that were given the request.
     pub(super) given: u32,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Held { request, data, stage, given } = self;
+        write!(f, "{request:?}, {} bytes, {stage:?}, given {given} times", data.len())
+    }
 }
 
 /// A word of the process to the kernel.
