@@ -77,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         outln!("{}", shown(line));
         let before = devices(Path::new(BLOCKS), &address.subsystem);
         connect(line)?;
+        fail_after(Path::new("/sys/class/nvme"), &address.subsystem, args.fail_after)?;
         match appeared(&address.subsystem, &before) {
             found if !found.is_empty() => {
                 for name in found {
@@ -122,7 +123,9 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     plain(&format!("--nr-io-queues={queues}"));
     plain(&format!("--keep-alive-tmo={KEEP_ALIVE_SECONDS}"));
     plain(&format!("--reconnect-delay={RECONNECT_SECONDS}"));
-    plain(&format!("--fast_io_fail_tmo={}", args.fail_after));
+    if !args.run {
+        plain(&format!("--fast_io_fail_tmo={}", args.fail_after));
+    }
     plain(&format!("--ctrl-loss-tmo={loss}"));
     if address.digests.header {
         plain("--hdr-digest");
@@ -139,6 +142,18 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
         }
     }
     words
+}
+
+/// Sets how long I/O waits, at all controllers of the subsystem: Debian 12's nvme-cli cannot.
+fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), String> {
+    for entry in fs::read_dir(controllers).into_iter().flatten().flatten() {
+        let [name, path] = ["subsysnqn", "fast_io_fail_tmo"].map(|file| entry.path().join(file));
+        if fs::read_to_string(name).is_ok_and(|name| name.trim() == subsystem) {
+            fs::write(&path, seconds.to_string())
+                .map_err(|error| format!("connected, but {}: {error}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the line as text for a shell.
@@ -287,6 +302,18 @@ mod tests {
         let lines = lines("nvme-tcp://h:1/nqn.x");
         assert!(lines[0].contains("--fast_io_fail_tmo=600 --ctrl-loss-tmo=3600"), "{}", lines[0]);
         assert!(lines[0].contains("--nr-io-queues="));
+    }
+
+    #[test]
+    fn controllers_are_told_how_long_io_waits() {
+        assert!(!lines("nvme-tcp://h:1/nqn.x --run")[0].contains("fast_io_fail"));
+        let directory = tempfile::tempdir().unwrap();
+        let controller = directory.path().join("nvme0");
+        fs::create_dir(&controller).unwrap();
+        fs::write(controller.join("subsysnqn"), "nqn.x\n").unwrap();
+        fail_after(directory.path(), "nqn.x", 5).unwrap();
+        fail_after(directory.path(), "nqn.y", 6).unwrap();
+        assert_eq!(fs::read(controller.join("fast_io_fail_tmo")).unwrap(), b"5");
     }
 
     #[test]

@@ -126,13 +126,14 @@ impl Half {
         self.server = None;
     }
 
-    /// Returns the guest's command that connects it as the guide does.
+    /// Returns the guest's command that connects it as the guide does. A device may appear later than
+    /// the program waits for it in an emulated machine.
     fn connect(&self, number: u32) -> String {
-        let Half { nqn, port, .. } = self;
+        let Half { program, nqn, port, .. } = self;
+        let (program, controller) = (program.display(), format!("/sys/class/nvme/nvme{number}"));
         format!(
-            "nvme connect -t tcp -a {HOST} -s {port} -n {nqn} -i 1 --reconnect-delay=1 \
-             --ctrl-loss-tmo=-1 || exit 1\n\
-             echo 5 >/sys/class/nvme/nvme{number}/fast_io_fail_tmo || exit 1\n\
+            "{program} connect nvme-tcp://{HOST}:{port}/{nqn} --run --fail-after 5\n\
+             [ $(cat {controller}/fast_io_fail_tmo) -eq 5 ] || exit 1\n\
              for n in $(seq 400); do [ -b /dev/nvme{number}n1 ] && exit 0; sleep 0.05; done; exit 1"
         )
     }
