@@ -45,7 +45,7 @@ enum Place {
     Resting,
 }
 
-/// One worker's view of a tenant.
+/// A worker's view of a tenant.
 #[derive(Clone, Copy, Debug)]
 struct Local {
     queue: Queue,

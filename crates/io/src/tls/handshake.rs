@@ -36,9 +36,9 @@ pub(super) enum Side {
 pub(super) enum Progress {
     /// For bytes of the peer.
     Reads,
-    /// It waits until the socket accepts bytes.
+    /// For the socket to accept bytes.
     Writes,
-    /// It has ended well.
+    /// Ended well.
     Done,
     /// The peer does not speak TLS, and TLS is optional.
     Plain,

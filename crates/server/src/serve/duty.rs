@@ -27,7 +27,7 @@ pub(super) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
 pub(super) type ServerWorker<N> =
     Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
 
-/// One worker's progress with its orders.
+/// A worker's progress with its orders.
 pub(super) struct Duty {
     orders: Arc<Orders>,
     worker: usize,

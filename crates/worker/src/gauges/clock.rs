@@ -21,7 +21,7 @@ const OPEN_MAX: usize = 64;
 /// Maximum number of replies that are followed at the same time until the network has taken them.
 const LEAVING_MAX: usize = 64;
 
-/// One turn in this many is timed.
+/// Number of turns of which one is timed.
 const TIMED_ONE_IN: u32 = 64;
 
 /// A clock and a buffer for traces, with which a worker measures its time.

@@ -29,7 +29,7 @@ use samples::Picked;
 use crate::lanes::Lanes;
 use crate::requests::InFlight;
 
-/// One request in this many is sampled.
+/// Number of requests of which one is sampled.
 const SAMPLED_ONE_IN: u32 = 64;
 
 /// Sums over turns are added to the meters once in so many turns with work, and by the first turn

@@ -19,7 +19,7 @@ use contract::{BufPool, ConnId, TenantId};
 /// A tenant may hold this many times as many slots or buffers as are free.
 pub(crate) const SHARE: usize = 2;
 
-/// One slot or buffer in this many is kept in reserve.
+/// Number of slots or buffers of which one is kept in reserve.
 const PART: usize = 16;
 
 /// Maximum number of buffer sizes that are counted apart; a pool has fewer.
