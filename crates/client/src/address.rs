@@ -29,14 +29,33 @@ pub struct Trust {
     pub name: Option<String>,
 }
 
-impl Address {
-    /// Returns the name that the server's certificate must have.
-    pub fn certified_name(&self) -> &str {
-        let host = match &self.place {
+impl Trust {
+    /// Takes an option of an address. Returns `false` if it is another.
+    pub(crate) fn take(&mut self, key: &str, value: &str) -> bool {
+        let field = match key {
+            "ca" => &mut self.authorities,
+            "fingerprint" => &mut self.fingerprint,
+            "name" => &mut self.name,
+            _ => return false,
+        };
+        *field = Some(value.to_owned());
+        true
+    }
+
+    /// Returns the name that the certificate of the server at `place` must have.
+    pub fn certified_name<'a>(&'a self, place: &'a ServerEndpoint) -> &'a str {
+        let host = match place {
             ServerEndpoint::Network(host) => host.rsplit_once(':').map_or("", |(name, _)| name),
             ServerEndpoint::Unix(_) | ServerEndpoint::Packets(_) => "",
         };
-        self.trust.as_ref().and_then(|trust| trust.name.as_deref()).unwrap_or(host)
+        self.name.as_deref().unwrap_or(host)
+    }
+}
+
+impl Address {
+    /// Returns the name that the server's certificate is to have.
+    pub fn certified_name(&self) -> &str {
+        self.trust.as_ref().map_or("", |trust| trust.certified_name(&self.place))
     }
 }
 
@@ -119,12 +138,10 @@ impl FromStr for Address {
         let mut version = Version::Two;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match (key, value, &mut trust) {
-                ("v", "1", _) => version = Version::One,
-                ("v", "2", _) => version = Version::Two,
-                ("ca", file, Some(trust)) => trust.authorities = Some(file.to_owned()),
-                ("fingerprint", hex, Some(trust)) => trust.fingerprint = Some(hex.to_owned()),
-                ("name", name, Some(trust)) => trust.name = Some(name.to_owned()),
+            match (key, value) {
+                ("v", "1") => version = Version::One,
+                ("v", "2") => version = Version::Two,
+                _ if trust.as_mut().is_some_and(|trust| trust.take(key, value)) => {}
                 _ => return Err(AddressError::Query(query.to_owned())),
             }
         }

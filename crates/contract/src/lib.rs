@@ -27,6 +27,7 @@ mod mailbox;
 mod meters;
 mod namespace;
 mod parcel;
+mod prelude;
 mod promise;
 mod scheduler;
 mod session;
@@ -60,6 +61,7 @@ pub use mailbox::{
 pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
+pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{

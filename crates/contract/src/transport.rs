@@ -1,10 +1,11 @@
 //! The port to the network.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::{Buf, Insecurity, Instant, TenantId};
+use crate::{Buf, Insecurity, Instant, Opening, TenantId};
 
 /// The identifier of a connection of one worker. The generation distinguishes successive
 /// connections of one index.
@@ -72,6 +73,8 @@ pub enum NetEvent {
         peer: Peer,
         /// The listener that accepted the connection; `None` for a dialled connection.
         listener: Option<ListenerId>,
+        /// Messages that others have exchanged before; `None` if there were none.
+        opening: Option<Box<Opening>>,
     },
     /// Bytes arrived. `buf` is lent: the receiver of the event returns it with [`Streams::give`]
     /// after processing the bytes.
@@ -114,6 +117,13 @@ pub enum NetEvent {
         /// The reason for the end.
         reason: CloseReason,
     },
+}
+
+impl NetEvent {
+    /// Returns the event that a connection is open on which nothing was said.
+    pub fn opened(conn: ConnId, peer: Peer, listener: Option<ListenerId>) -> NetEvent {
+        NetEvent::Opened { conn, peer, listener, opening: None }
+    }
 }
 
 /// Maximum size in bytes of a message head, including its tail.

@@ -63,7 +63,7 @@ pub use sockets::SocketsOver;
 pub use sockets_config::SocketsConfig;
 pub use spread::Spread;
 pub use thrift::give_memory_back;
-pub use tls::{ClientTls, ServerTls, TlsPolicy};
+pub use tls::{ClientTls, PreludeOf, ServerTls, TlsPolicy};
 pub use waker::Waker;
 
 /// The sockets of a worker over io_uring.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-use contract::{Happening, ListenerId, Ticket};
+use contract::{Happening, ListenerId, Opening, Ticket};
 
 use crate::Waker;
 use crate::rack::{Rack, Shelved};
@@ -51,6 +51,15 @@ pub(crate) struct Arrival {
     pub(crate) listener: ListenerId,
     /// The keys of a TLS connection.
     pub(crate) secured: Option<Box<Secured>>,
+    /// The messages before its session.
+    pub(crate) opening: Option<Box<Opening>>,
+}
+
+impl Arrival {
+    /// Returns a connection on which nothing was said.
+    pub(crate) fn new(socket: OwnedFd, listener: ListenerId) -> Arrival {
+        Arrival { socket, listener, secured: None, opening: None }
+    }
 }
 
 /// Logs that a connection is closed because the maximum is reached.

@@ -221,7 +221,7 @@ impl<L: Lane> Packets<L> {
             if self.conns.at(place).state == State::Dialling {
                 self.conns.at(place).state = State::Open;
                 let conn = self.conns.id(place);
-                self.events.push_back(NetEvent::Opened { conn, peer, listener: None });
+                self.events.push_back(NetEvent::opened(conn, peer, None));
             }
             return;
         }
@@ -230,7 +230,7 @@ impl<L: Lane> Packets<L> {
         let Some(place) = place else { return self.endpoint.close(channel) };
         self.conns.tie(place, channel);
         let conn = self.conns.id(place);
-        self.events.push_back(NetEvent::Opened { conn, peer, listener });
+        self.events.push_back(NetEvent::opened(conn, peer, listener));
     }
 
     /// Copies received bytes into buffers of events. Returns the bytes that found no buffer.

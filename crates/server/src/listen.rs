@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use contract::Protocol;
-use contract::{ListenerId, NamespaceId};
-use io::{Endpoint, Listener, ServerTls, TcpOptions, TlsPolicy, UnixPath};
+use contract::{ListenerId, NamespaceId, Prelude};
+use io::{Endpoint, Listener, PreludeOf, ServerTls, TcpOptions, TlsPolicy, UnixPath};
 
 use crate::credentials::{read_secret, read_text};
 
@@ -15,7 +15,8 @@ use crate::credentials::{read_secret, read_text};
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
-/// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]` or
+/// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]`,
+/// `nbds://HOST[:PORT]?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]` or
 /// `nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAt {
@@ -59,9 +60,10 @@ impl TlsFiles {
         format!("{} and {}: {error}", self.certificate.display(), self.key.display())
     }
 
-    fn open(&self) -> Result<Arc<ServerTls>, String> {
+    fn open(&self, protocol: Protocol) -> Result<Arc<ServerTls>, String> {
         let (certificate, key) = self.contents()?;
-        ServerTls::new(self.policy, certificate.as_bytes(), key.as_bytes())
+        let prelude = (protocol == Protocol::Nbd).then_some(prelude_of_nbd as PreludeOf);
+        ServerTls::behind(prelude, self.policy, certificate.as_bytes(), key.as_bytes())
             .map_err(|error| self.say(&error))
     }
 
@@ -73,6 +75,11 @@ impl TlsFiles {
         let (certificate, key) = self.contents()?;
         tls.replace(certificate.as_bytes(), key.as_bytes()).map_err(|error| self.say(&error))
     }
+}
+
+/// Returns the server's prelude of an NBD connection.
+fn prelude_of_nbd(policy: TlsPolicy) -> Box<dyn Prelude> {
+    Box::new(proto::nbd::ServerPrelude::new(policy == TlsPolicy::Required))
 }
 
 /// The TLS options of a listener's URL, while the URL is parsed.
@@ -116,7 +123,7 @@ impl TlsOptions {
             (None, ..) if self.policy == Some("off") => Ok(None),
             (None, ..) => {
                 Err("a certificate or key is for tls=required or tls=allowed, and a URL \
-                               with reflexs:// requires TLS"
+                               with reflexs:// or nbds:// requires TLS"
                     .to_owned())
             }
         }
@@ -135,7 +142,8 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
-                    nbd://HOST[:PORT][?namespace=N&tenant=NAME] or \
+                    nbd://HOST[:PORT][?namespace=N&tenant=NAME], \
+                    nbds://HOST[:PORT]?certificate=FILE&key=FILE (with TLS) or \
                     nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
 
 /// The default TCP port of NBD.
@@ -161,8 +169,9 @@ impl ListenAt {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path, url)?.into()
-        } else if let Some(host) = place.strip_prefix("nbd://") {
+        } else if let Some((scheme, host)) = nbd_host(place) {
             protocol = Protocol::Nbd;
+            tls.policy = (scheme == "nbds").then_some("required");
             let host = host.trim_end_matches('/');
             let port = if host.ends_with(']') || !host.contains(':') { NBD_PORT } else { "" };
             look_up(&format!("{host}{port}"), url)?.into()
@@ -185,7 +194,7 @@ impl ListenAt {
         };
         let say = |error: String| format!("{url:?}: {error}");
         let is_stream = matches!(at.endpoint, Endpoint::Internet(_));
-        let may_have_tls = protocol == Protocol::Reflex && is_stream;
+        let may_have_tls = protocol != Protocol::NvmeTcp && is_stream;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !may_have_tls || !tls.take(key, value).map_err(say)? {
@@ -235,7 +244,7 @@ impl ListenAt {
     /// # Errors
     /// Fails if the files of certificate and key make no sense, or others may read the key.
     pub fn secure(&self, listener: Listener) -> Result<Listener, String> {
-        let tls = self.tls.as_ref().map(TlsFiles::open).transpose()?;
+        let tls = self.tls.as_ref().map(|files| files.open(self.protocol)).transpose()?;
         Ok(listener.with_tls(tls))
     }
 
@@ -243,9 +252,7 @@ impl ListenAt {
     pub fn url_at(&self, endpoint: &Endpoint) -> String {
         let url = url(self.protocol, endpoint);
         match &self.tls {
-            Some(TlsFiles { policy: TlsPolicy::Required, .. }) => {
-                url.replacen("reflex://", "reflexs://", 1)
-            }
+            Some(TlsFiles { policy: TlsPolicy::Required, .. }) => url.replacen("://", "s://", 1),
             _ => url,
         }
     }
@@ -254,7 +261,7 @@ impl ListenAt {
     pub fn exposure(&self, endpoint: &Endpoint) -> Option<String> {
         let is_open = endpoint.is_exposed() && self.tls.is_none();
         let advice = match (self.protocol, endpoint) {
-            (Protocol::Reflex, Endpoint::Internet(_)) => {
+            (Protocol::Reflex | Protocol::Nbd, Endpoint::Internet(_)) => {
                 "encrypt it with TLS (`tls=required`), or use a network that you trust"
             }
             _ => "use a network that you trust, or a tunnel",
@@ -264,6 +271,11 @@ impl ListenAt {
             format!("nothing that passes by {url} is encrypted; {advice}")
         })
     }
+}
+
+/// Returns the scheme and the rest of a URL of NBD on a network.
+fn nbd_host(place: &str) -> Option<(&str, &str)> {
+    place.split_once("://").filter(|(scheme, _)| matches!(*scheme, "nbd" | "nbds"))
 }
 
 /// Returns the path of a Unix socket. As in other file URLs, an empty authority may precede it.
@@ -344,6 +356,9 @@ mod tests {
             (format!("reflex://127.0.0.1:7?tls=required&{files}"), "reflexs://127.0.0.1:7"),
             (format!("reflex://127.0.0.1:7?{files}&tls=allowed"), "reflex://127.0.0.1:7"),
             (format!("reflex://127.0.0.1:7?tls=off&{files}"), "reflex://127.0.0.1:7"),
+            (format!("nbds://127.0.0.1?{files}&namespace=2"), "nbds://127.0.0.1:10809"),
+            (format!("nbd://127.0.0.1:7?tls=required&{files}"), "nbds://127.0.0.1:7"),
+            (format!("nbd://127.0.0.1:7?tls=allowed&{files}"), "nbd://127.0.0.1:7"),
         ] {
             assert_eq!(listen(&text).unwrap(), said);
         }
@@ -352,7 +367,9 @@ mod tests {
             ("reflexs://127.0.0.1:7?certificate=/c", "needs certificate=FILE and key=FILE"),
             ("reflex://127.0.0.1:7?certificate=/c&key=/k", "is for tls=required"),
             ("reflex://127.0.0.1:7?tls=maybe", "none of off, allowed and required"),
+            ("nbds://127.0.0.1:7", "needs certificate=FILE and key=FILE"),
             ("reflex+unix:/run/a?tls=required", "unknown option"),
+            ("nbd+unix:/run/a?tls=required", "unknown option"),
             ("nvme-tcp://127.0.0.1:1?tls=required", "unknown option"),
         ] {
             let error = listen(text).unwrap_err();
@@ -363,7 +380,8 @@ mod tests {
             at.exposure(&at.endpoint.clone())
         };
         assert!(warning("reflex://10.0.0.1:7").unwrap().contains("tls=required"));
-        assert!(warning("nbd://10.0.0.1:7").unwrap().contains("tunnel"));
+        assert!(warning("nbd://10.0.0.1:7").unwrap().contains("tls=required"));
+        assert!(warning("nvme-tcp://10.0.0.1:7").unwrap().contains("tunnel"));
         assert_eq!(warning("reflex://127.0.0.1:7"), None);
         assert_eq!(warning(&format!("reflexs://10.0.0.1:7?{files}")), None);
     }

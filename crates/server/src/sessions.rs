@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
-    Reply, Session, Slot, Speaks, Status, Tag, Unpack,
+    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable,
+    Opening, Peer, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
 use proto::nbd;
 use proto::nvme::{Busy, Fabric, PortId};
@@ -57,7 +57,13 @@ impl ByListener {
 }
 
 impl Sessions<AnySession> for ByListener {
-    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> AnySession {
+    fn open(
+        &mut self,
+        conn: ConnId,
+        listener: Option<ListenerId>,
+        peer: &Peer,
+        opening: Option<&Opening>,
+    ) -> AnySession {
         let listener = listener.unwrap_or(ListenerId(0));
         let lead = self.shared.listeners.find(listener);
         let protocol = lead.map_or(Protocol::Reflex, |lead| lead.protocol);
@@ -74,7 +80,10 @@ impl Sessions<AnySession> for ByListener {
                     Peer::Local { .. } => session,
                 })
             }
-            (Protocol::Nbd, _) => AnySession::Nbd(nbd::NbdSession::new()),
+            (Protocol::Nbd, _) => {
+                let session = opening.map_or_else(nbd::NbdSession::new, nbd::NbdSession::after);
+                AnySession::Nbd(session)
+            }
             _ => AnySession::Reflex(ServerSession::new()),
         }
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable, Peer,
-    Reply, Session, Slot, Speaks, Status, Tag, Unpack,
+    ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable,
+    Opening, Peer, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
 use proto::nbd::NbdSession;
 use proto::nvme::Busy;
@@ -73,7 +73,13 @@ impl Speakers {
 }
 
 impl Sessions<Spoken> for Speakers {
-    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> Spoken {
+    fn open(
+        &mut self,
+        conn: ConnId,
+        listener: Option<ListenerId>,
+        _: &Peer,
+        _: Option<&Opening>,
+    ) -> Spoken {
         match listener {
             Some(nvme::LISTENER) => {
                 self.nvme(ControllerSession::new(self.desk.clone(), nvme::PORT, conn))

@@ -5,7 +5,7 @@
 //! All structures are big-endian. In each structure, the number before a field is its byte offset,
 //! which is asserted.
 //!
-//! This module deliberately leaves out oldstyle negotiation, TLS, meta contexts other than
+//! This module deliberately leaves out oldstyle negotiation, meta contexts other than
 //! `base:allocation` and extended headers, and which values a server accepts.
 
 use zerocopy::big_endian::{U16, U32, U64};
@@ -148,6 +148,8 @@ open_number! {
         POLICY = REPLY_IS_ERROR | 2,
         /// The option is malformed.
         INVALID = REPLY_IS_ERROR | 3,
+        /// TLS has to begin first.
+        TLS_REQUIRED = REPLY_IS_ERROR | 5,
         /// There is no such export.
         UNKNOWN = REPLY_IS_ERROR | 6,
         /// The server is shutting down.

@@ -1,6 +1,6 @@
 //! The source of the sessions of a worker's connections.
 
-use contract::{ConnId, Instant, ListenerId, Peer, Unpack};
+use contract::{ConnId, Instant, ListenerId, Opening, Peer, Unpack};
 
 /// The reason why bytes did not become a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,15 @@ pub enum NotUnpacked {
 /// Creates the sessions of connections, and knows which sessions have news from elsewhere than
 /// their peers.
 pub trait Sessions<P> {
-    /// Creates the session of a new connection from `peer`, which came by `listener`.
-    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P;
+    /// Creates the session of a new connection from `peer`, which came by `listener`. The session
+    /// continues behind `opening`, if there is one.
+    fn open(
+        &mut self,
+        conn: ConnId,
+        listener: Option<ListenerId>,
+        peer: &Peer,
+        opening: Option<&Opening>,
+    ) -> P;
 
     /// Restores a session from the bytes that [`pack`](contract::Movable::pack) made, at another
     /// worker or here. The session has no connection yet: if it gets one,
@@ -46,7 +53,13 @@ pub trait Sessions<P> {
 pub struct FromFn<P>(pub fn(Option<ListenerId>, &Peer) -> P);
 
 impl<P: Unpack> Sessions<P> for FromFn<P> {
-    fn open(&mut self, _: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P {
+    fn open(
+        &mut self,
+        _: ConnId,
+        listener: Option<ListenerId>,
+        peer: &Peer,
+        _: Option<&Opening>,
+    ) -> P {
         (self.0)(listener, peer)
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use contract::{
     BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId, NetEvent,
-    NoMailbox, Part, Peer, Protocol, Report, Scheduler, Session, Sight, Tell, Transport, Turn,
-    Unpack,
+    NoMailbox, Opening, Part, Peer, Protocol, Report, Scheduler, Session, Sight, Tell, Transport,
+    Turn, Unpack,
 };
 
 use crate::connections::{Chunk, Connection, Greeting, Receiving};
@@ -237,7 +237,9 @@ where
 {
     fn handle(&mut self, event: NetEvent) {
         match event {
-            NetEvent::Opened { conn, peer, listener } => self.open(conn, peer, listener),
+            NetEvent::Opened { conn, peer, listener, opening } => {
+                self.open(conn, peer, listener, opening.as_deref());
+            }
             NetEvent::Received { conn, buf, len } => {
                 let chunk = Chunk { conn, buf, taken: 0, len };
                 self.engine.front.conns.inbox.push_back(chunk);
@@ -254,8 +256,15 @@ where
     }
 
     /// Adds a new connection.
-    fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
-        let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
+    fn open(
+        &mut self,
+        id: ConnId,
+        peer: Peer,
+        listener: Option<ListenerId>,
+        opening: Option<&Opening>,
+    ) {
+        let session = self.sessions.open(id, listener, &peer, opening);
+        let mut conn = Connection::new(id, peer, session);
         let removals = self.engine.namespaces.removals();
         let front = &mut self.engine.front;
         conn.sight = Sight::new(NamespaceId(1), removals);
@@ -279,6 +288,8 @@ where
             front.dismiss(id, End::Drained);
         } else if front.conns.peek(id).session.unsaid() > 0 {
             front.attend(id); // it has the first word
+        } else if opening.is_some() {
+            reader::read_on(front, id); // its peer may have said all that it waits for
         }
     }
 

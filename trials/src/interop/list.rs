@@ -74,6 +74,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "takeover-nvme", kernels: NONE, list: SHORT, run: handover::nvme },
     Test { name: "nbd-copies", kernels: NONE, list: SHORT, run: nbd::tools::copies },
     Test { name: "nbd-peers", kernels: NONE, list: FULL, run: nbd::tools::peers },
+    Test { name: "nbd-tls", kernels: NONE, list: FULL, run: nbd::tls::clients },
     Test { name: "nbd-servers", kernels: NONE, list: FULL, run: nbd::servers::bench },
     Test { name: "nbd-kernel", kernels: BOTH, list: FULL, run: nbd::kernel::client },
     Test { name: "nbd-boot", kernels: NEW, list: FULL, run: nbd::boot::boot },

@@ -13,6 +13,7 @@ mod serving {
     mod many;
     mod moves;
     mod nbd;
+    mod nbd_tls;
     mod no_alloc;
     mod overload;
     mod packets;

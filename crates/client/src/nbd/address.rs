@@ -1,9 +1,10 @@
-//! Addresses of exports: `nbd://HOST:PORT/EXPORT` and `nbd+unix:PATH?export=EXPORT`.
+//! Addresses of exports: `nbd://HOST:PORT/EXPORT`, `nbds://HOST:PORT/EXPORT` over TLS, and
+//! `nbd+unix:PATH?export=EXPORT`.
 
 use core::fmt;
 use core::str::FromStr;
 
-use crate::ServerEndpoint;
+use crate::{ServerEndpoint, Trust};
 
 /// The form of an address, as shown in messages.
 const FORM: &str = "nbd://HOST:PORT/EXPORT, such as nbd://127.0.0.1:10809/ns1";
@@ -18,12 +19,14 @@ pub struct NbdAddress {
     pub place: ServerEndpoint,
     /// The export's name; the server's default export if it is empty.
     pub export: String,
+    /// Certificates that are trusted, if the connection is over TLS.
+    pub trust: Option<Trust>,
 }
 
 /// The reason that a text is not such an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddressError {
-    /// The text begins neither with `nbd://` nor with `nbd+unix:`.
+    /// The text begins with none of `nbd://`, `nbds://` and `nbd+unix:`.
     Scheme,
     /// The port is missing or invalid.
     Port,
@@ -38,7 +41,9 @@ pub enum NbdAddressError {
 impl fmt::Display for NbdAddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NbdAddressError::Scheme => write!(f, "an export is written {FORM}"),
+            NbdAddressError::Scheme => {
+                write!(f, "an export is written {FORM}, nbds:// (over TLS) or nbd+unix:PATH")
+            }
             NbdAddressError::Port => write!(f, "a port is missing: {FORM}"),
             NbdAddressError::Path => {
                 f.write_str("the socket's path is missing: nbd+unix:PATH?export=EXPORT")
@@ -47,7 +52,11 @@ impl fmt::Display for NbdAddressError {
                 write!(f, "the export's name has more than {NAME_BYTES_MAX} bytes")
             }
             NbdAddressError::Query(query) => {
-                write!(f, "`{query}` is not understood: {FORM}, or nbd+unix:PATH?export=EXPORT")
+                write!(
+                    f,
+                    "`{query}` is not understood: {FORM}, or nbd+unix:PATH?export=EXPORT; only \
+                     nbds:// takes ca=FILE, fingerprint=SHA256 and name=NAME, separated by `&`"
+                )
             }
         }
     }
@@ -63,9 +72,14 @@ impl FromStr for NbdAddress {
             Some((place, query)) => (place, Some(query)),
             None => (text, None),
         };
-        let (place, export) = if let Some(place) = place.strip_prefix("nbd://") {
-            if let Some(query) = query {
-                return Err(NbdAddressError::Query(query.to_owned()));
+        let over_tls = place.strip_prefix("nbds://");
+        let mut trust = over_tls.map(|_| Trust::default());
+        let (place, export) = if let Some(place) = over_tls.or(place.strip_prefix("nbd://")) {
+            for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                if !trust.as_mut().is_some_and(|trust| trust.take(key, value)) {
+                    return Err(NbdAddressError::Query(pair.to_owned()));
+                }
             }
             let (place, export) = place.split_once('/').unwrap_or((place, ""));
             match place.rsplit_once(':') {
@@ -87,7 +101,7 @@ impl FromStr for NbdAddress {
         };
         match export.len() > NAME_BYTES_MAX {
             true => Err(NbdAddressError::Name),
-            false => Ok(NbdAddress { place, export: export.to_owned() }),
+            false => Ok(NbdAddress { place, export: export.to_owned(), trust }),
         }
     }
 }
@@ -101,6 +115,12 @@ mod tests {
         let address: NbdAddress = "nbd://[::1]:10809/first".parse().unwrap();
         assert_eq!(address.place, ServerEndpoint::Network("[::1]:10809".to_owned()));
         assert_eq!(address.export, "first");
+        let address: NbdAddress = "nbds://a:1/x?ca=/c&name=b".parse().unwrap();
+        assert_eq!(
+            (&*address.export, &address.place),
+            ("x", &ServerEndpoint::Network("a:1".into()))
+        );
+        assert_eq!(address.trust.unwrap().certified_name(&address.place), "b");
         assert_eq!("nbd://a:1".parse::<NbdAddress>().unwrap().export, "");
         let address: NbdAddress = "nbd+unix:/run/a.sock?export=x".parse().unwrap();
         assert_eq!(address.place, ServerEndpoint::Unix("/run/a.sock".into()));
@@ -116,6 +136,8 @@ mod tests {
         assert_eq!(error("nbd+unix:"), NbdAddressError::Path);
         assert_eq!(error("nbd+unix:/a?x=1"), NbdAddressError::Query("x=1".to_owned()));
         assert_eq!(error("nbd://a:1/x?y"), NbdAddressError::Query("y".to_owned()));
+        assert_eq!(error("nbd://a:1/x?ca=f"), NbdAddressError::Query("ca=f".to_owned()));
+        assert_eq!(error("nbds://a/x"), NbdAddressError::Port);
         assert_eq!(error(&format!("nbd://a:1/{}", "x".repeat(4097))), NbdAddressError::Name);
     }
 }

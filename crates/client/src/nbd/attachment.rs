@@ -40,6 +40,17 @@ pub struct AttachmentOptions {
     pub connections: usize,
     /// The most requests in flight on a connection.
     pub queue_depth: usize,
+    /// The transport's connections are over TLS, for which they have begun to negotiate.
+    pub over_tls: bool,
+}
+
+impl AttachmentOptions {
+    fn session(&self) -> NbdClient {
+        match self.over_tls {
+            true => NbdClient::secured(&self.export, self.queue_depth),
+            false => NbdClient::new(&self.export, self.queue_depth),
+        }
+    }
 }
 
 /// The state of an attachment. The cycle is: Resting → Rising → Up → Falling → Resting.
@@ -104,7 +115,7 @@ impl<T: Dial> Attachment<T> {
     pub fn new(transport: T, options: AttachmentOptions) -> Self {
         let line = |_| Line {
             conn: None,
-            session: NbdClient::new(&options.export, options.queue_depth),
+            session: options.session(),
             flights: (0..options.queue_depth).map(|_| None).collect(),
             vacant: (0..options.queue_depth).rev().collect(),
             lent: VecDeque::with_capacity(options.queue_depth),
@@ -146,8 +157,12 @@ impl<T: Dial> Attachment<T> {
 
     fn handle(&mut self, now: Instant, event: NetEvent) {
         match event {
-            // The server speaks first.
-            NetEvent::Opened { .. } => {}
+            // The server speaks first, except behind a negotiation that has begun.
+            NetEvent::Opened { conn, .. } => {
+                if let Some(line) = self.line_of(conn) {
+                    self.speak(now, line);
+                }
+            }
             NetEvent::Received { conn, buf, len } => {
                 if let Some(line) = self.line_of(conn)
                     && !matches!(self.phase, Phase::Falling { .. })
@@ -186,14 +201,19 @@ impl<T: Dial> Attachment<T> {
                 ClientEvent::Ended { cookie, status } => self.answer(line, cookie as usize, status),
             }
         }
-        if let Line { conn: Some(conn), session, .. } = &mut self.lines[line]
-            && !matches!(self.phase, Phase::Up)
-        {
+        if !matches!(self.phase, Phase::Up) {
+            self.speak(now, line);
+        }
+        Ok(())
+    }
+
+    /// Sends what a session says by itself.
+    fn speak(&mut self, now: Instant, line: usize) {
+        if let Line { conn: Some(conn), session, .. } = &mut self.lines[line] {
             for head in session.speech() {
                 self.transport.send(now, *conn, Frame::bare(head));
             }
         }
-        Ok(())
     }
 
     /// Returns the buffer for a read's data, unless the read discards its data.
@@ -281,7 +301,7 @@ impl<T: Dial> Attachment<T> {
             Phase::Resting { until } if until <= now => {
                 self.phase = Phase::Rising { until: now + SILENCE_MAX };
                 for line in &mut self.lines {
-                    line.session = NbdClient::new(&self.options.export, self.options.queue_depth);
+                    line.session = self.options.session();
                     line.conn = Some(self.transport.dial(now));
                 }
             }

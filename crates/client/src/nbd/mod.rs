@@ -15,3 +15,8 @@ pub use address::{NbdAddress, NbdAddressError};
 pub use attachment::{Attachment, AttachmentOptions};
 pub use proto::nbd::{Found, NbdRefusal};
 pub use report::{NbdLoss, NbdReport};
+
+/// Returns what a connection over TLS says before its handshake.
+pub fn prelude() -> Box<dyn contract::Prelude> {
+    Box::new(proto::nbd::ClientPrelude::default())
+}

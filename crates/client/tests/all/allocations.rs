@@ -27,7 +27,7 @@ impl Streams for Echo {
     fn poll(&mut self, _now: Instant, events: &mut Vec<NetEvent>, _max: usize) {
         let conn = self.conn;
         if std::mem::take(&mut self.dialled) {
-            events.push(NetEvent::Opened { conn, peer: Peer::Local { uid: 0 }, listener: None });
+            events.push(NetEvent::opened(conn, Peer::Local { uid: 0 }, None));
             return;
         }
         while let Some(buf) = self.sent.pop_front() {

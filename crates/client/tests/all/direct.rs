@@ -154,7 +154,7 @@ impl Dial for Net {
         let (said, coming) = (Vec::new(), VecDeque::new());
         wire.lines.push(Line { conn, is_open: true, said, coming, target: None });
         let peer = Peer::Local { uid: 0 };
-        wire.events.push_back(NetEvent::Opened { conn, peer, listener: None });
+        wire.events.push_back(NetEvent::opened(conn, peer, None));
         conn
     }
 }

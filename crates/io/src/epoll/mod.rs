@@ -102,7 +102,7 @@ impl Epoll {
                     Ok(_turned_away) if listening.refuses => Happening::RefusedDrained.count(),
                     Ok(socket) => {
                         let listener = listening.id;
-                        let arrival = Arrival { socket, listener, secured: None };
+                        let arrival = Arrival::new(socket, listener);
                         listeners.accepted.push(arrival);
                     }
                     Err(Errno::AGAIN) => listening.is_active = false,

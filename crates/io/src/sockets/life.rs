@@ -65,7 +65,7 @@ pub(crate) trait Life: Kernel {
             Ok(()) => {
                 let peer = server.peer(socket);
                 table[index].phase = Phase::Open;
-                table.events.push(NetEvent::Opened { conn: id, peer, listener: None });
+                table.events.push(NetEvent::opened(id, peer, None));
             }
             Err(errno) => {
                 table[index].phase = Phase::Closing(CloseReason::Unreachable(errno));
@@ -85,7 +85,7 @@ pub(crate) trait Life: Kernel {
                     (found.secured, found.phase) = (Some(secured), Phase::Open);
                     let server = table.server.as_ref().expect("a dial had an address");
                     let peer = server.peer(table[id.index].socket());
-                    table.events.push(NetEvent::Opened { conn: id, peer, listener: None });
+                    table.events.push(NetEvent::opened(id, peer, None));
                     self.start(table, id.index);
                 }
                 Err(why) => self.end(table, id.index, CloseReason::Insecure(why)),

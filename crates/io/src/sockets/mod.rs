@@ -100,8 +100,8 @@ impl<K: Kernel> SocketsOver<K> {
             Ok(index) => {
                 self.table[index].secured = arrival.secured;
                 let conn = self.table.id(index);
-                let listener = Some(arrival.listener);
-                self.table.events.push(NetEvent::Opened { conn, peer, listener });
+                let (listener, opening) = (Some(arrival.listener), arrival.opening);
+                self.table.events.push(NetEvent::Opened { conn, peer, listener, opening });
                 self.kernel.start(&mut self.table, index);
             }
             Err(_refused) => {

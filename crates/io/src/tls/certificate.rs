@@ -4,29 +4,34 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, RwLock};
 
-use contract::{Insecurity, ListenerId};
+use contract::{Insecurity, ListenerId, Prelude};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::{ServerConfig, version};
 
 use super::ciphers::provider;
-use super::handshake::Side;
+use super::handshake::{Before, Side};
 use super::porter::{Answer, Porter};
 use crate::{Error, Spread};
 
 /// The use of TLS at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsPolicy {
-    /// TLS is optional: the first byte of a connection decides.
+    /// TLS is optional: the first byte of a connection decides, or its prelude.
     Allowed,
     /// Every connection must use TLS.
     Required,
 }
 
+/// Makes the server's end of a protocol's prelude, for a listener with this policy.
+pub type PreludeOf = fn(TlsPolicy) -> Box<dyn Prelude>;
+
 /// A listener's certificate and key, and the thread that does its handshakes.
 pub struct ServerTls {
     policy: TlsPolicy,
+    /// The maker of the preludes, if the protocol begins in the clear.
+    prelude: Option<PreludeOf>,
     /// The configuration, read by the handshake thread, and replaced when the files are read again.
     config: RwLock<Arc<ServerConfig>>,
     porter: Porter,
@@ -45,8 +50,21 @@ impl ServerTls {
     /// # Errors
     /// Fails with the fault, without anything of the key.
     pub fn new(policy: TlsPolicy, certificate: &[u8], key: &[u8]) -> Result<Arc<Self>, Error> {
+        ServerTls::behind(None, policy, certificate, key)
+    }
+
+    /// Returns the TLS of a listener whose protocol may begin in the clear, with a prelude.
+    ///
+    /// # Errors
+    /// Fails with the fault, without anything of the key.
+    pub fn behind(
+        prelude: Option<PreludeOf>,
+        policy: TlsPolicy,
+        certificate: &[u8],
+        key: &[u8],
+    ) -> Result<Arc<Self>, Error> {
         let config = RwLock::new(config(certificate, key)?);
-        Ok(Arc::new(ServerTls { policy, config, porter: Porter::start()? }))
+        Ok(Arc::new(ServerTls { policy, prelude, config, porter: Porter::start()? }))
     }
 
     /// Replaces certificate and key. Existing connections keep their keys.
@@ -73,6 +91,20 @@ impl ServerTls {
     /// Returns the use of TLS at the listener.
     pub fn policy(&self) -> TlsPolicy {
         self.policy
+    }
+
+    /// Returns the beginning of a connection.
+    pub(super) fn before(&self) -> Before {
+        match (self.prelude, self.policy) {
+            (Some(prelude), policy) => Before::Prelude(prelude(policy)),
+            (None, TlsPolicy::Allowed) => Before::Look,
+            (None, TlsPolicy::Required) => Before::Nothing,
+        }
+    }
+
+    /// Returns `true` if the protocol begins in the clear.
+    pub(super) fn has_prelude(&self) -> bool {
+        self.prelude.is_some()
     }
 
     /// Returns the server's side of a new handshake.

@@ -1,11 +1,12 @@
-//! A handshake on a nonblocking socket, with the messages of rustls.
+//! A handshake on a nonblocking socket, with the messages of rustls, behind the prelude of a protocol
+//! that begins in the clear.
 //!
 //! The socket is read record by record, so that bytes behind the handshake are left for the worker
 //! that gets the connection.
 
 use std::os::fd::OwnedFd;
 
-use contract::Insecurity;
+use contract::{Insecurity, Opening, Passage, Prelude};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::UnbufferedClientConnection;
@@ -19,6 +20,12 @@ use super::secured::{Next, Secured};
 /// Maximum number of a handshake's bytes that are kept at a time: more than a certificate chain.
 const KEPT_MAX: usize = 128 << 10;
 
+/// Bytes of a prelude that are received at a time at most.
+const PIECE_BYTES_MAX: usize = 512;
+
+/// Receives of a prelude in a turn at most.
+const PIECES_MAX: usize = 32;
+
 /// The type of the records that a handshake consists of.
 const HANDSHAKE: u8 = 22;
 
@@ -31,18 +38,31 @@ pub(super) enum Side {
     Client(Box<UnbufferedClientConnection>),
 }
 
+/// The part of a connection before its handshake.
+pub(super) enum Before {
+    /// The handshake begins at once.
+    Nothing,
+    /// TLS is optional: the first byte of the peer decides.
+    Look,
+    /// The protocol begins in the clear.
+    Prelude(Box<dyn Prelude>),
+}
+
 /// The state of a handshake after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// For bytes of the peer.
+    /// The handshake waits for bytes of the peer.
     Reads,
-    /// For the socket to accept bytes.
+    /// The handshake waits until the socket accepts bytes.
     Writes,
-    /// Ended well.
+    /// The handshake has ended well.
     Done,
     /// The peer does not speak TLS, and TLS is optional.
     Plain,
 }
+
+/// The end of a handshake: the socket, its keys, and the outcome of a prelude.
+pub(super) type Finished = (OwnedFd, Box<Secured>, Option<Box<Opening>>);
 
 /// The next step of a handshake.
 enum Step {
@@ -55,8 +75,9 @@ enum Step {
 pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     side: Side,
-    /// `true` until it is known whether the peer speaks TLS, if TLS is optional.
-    looks: bool,
+    before: Before,
+    /// The outcome of a prelude, for the session.
+    pub(super) opening: Option<Box<Opening>>,
     incoming: Vec<u8>,
     /// Bytes of `incoming` before the record that is being read.
     whole: usize,
@@ -104,10 +125,18 @@ macro_rules! drive {
 }
 
 impl Handshake {
-    pub(super) fn new(socket: OwnedFd, side: Side, looks: bool) -> Handshake {
-        let (incoming, outgoing) = (Vec::new(), Vec::new());
-        let (is_first, has_answered) = (true, false);
-        Handshake { socket, side, looks, incoming, whole: 0, is_first, has_answered, outgoing }
+    pub(super) fn new(socket: OwnedFd, side: Side, before: Before) -> Handshake {
+        Handshake {
+            socket,
+            side,
+            before,
+            opening: None,
+            incoming: Vec::new(),
+            whole: 0,
+            is_first: true,
+            has_answered: false,
+            outgoing: Vec::new(),
+        }
     }
 
     /// Continues as far as the socket allows.
@@ -115,12 +144,8 @@ impl Handshake {
     /// # Errors
     /// Says why there is no connection over TLS. The peer has been told, if the socket took that.
     pub(super) fn advance(&mut self) -> Result<Progress, Insecurity> {
-        if self.looks {
-            match self.look()? {
-                None => return Ok(Progress::Reads),
-                Some(HANDSHAKE) => self.looks = false,
-                Some(_) => return Ok(Progress::Plain),
-            }
+        if let Some(waits) = self.begin()? {
+            return Ok(waits);
         }
         loop {
             if !self.send()? {
@@ -151,6 +176,66 @@ impl Handshake {
                 }
             }
         }
+    }
+
+    /// Continues with the part before the handshake. Returns the state after that; `None` once the
+    /// handshake may begin.
+    fn begin(&mut self) -> Result<Option<Progress>, Insecurity> {
+        match &self.before {
+            Before::Nothing => return Ok(None),
+            Before::Look => match self.look()? {
+                None => return Ok(Some(Progress::Reads)),
+                Some(HANDSHAKE) => {}
+                Some(_) => return Ok(Some(Progress::Plain)),
+            },
+            Before::Prelude(_) => {
+                if let Some(waits) = self.play()? {
+                    return Ok(Some(waits));
+                }
+            }
+        }
+        self.before = Before::Nothing;
+        Ok(None)
+    }
+
+    /// Continues with the prelude. No more bytes are received than the prelude wants.
+    fn play(&mut self) -> Result<Option<Progress>, Insecurity> {
+        let mut bytes = [0; PIECE_BYTES_MAX];
+        self.hear(&[])?;
+        for _ in 0..PIECES_MAX {
+            if !self.send()? {
+                return Ok(Some(Progress::Writes));
+            }
+            let wants = match &self.before {
+                Before::Prelude(prelude) => prelude.wants().min(PIECE_BYTES_MAX),
+                Before::Nothing | Before::Look => return Ok(None),
+            };
+            let came = match recv(&self.socket, &mut bytes[..wants], RecvFlags::DONTWAIT) {
+                Ok((_, came @ 1..)) => came,
+                Err(Errno::INTR) => 0,
+                Err(Errno::AGAIN) => return Ok(Some(Progress::Reads)),
+                Ok((_, 0)) | Err(_) => return Err(Insecurity::BrokenOff),
+            };
+            let (opening, waits) = match self.hear(&bytes[..came])? {
+                None => continue,
+                Some(Passage::Plain(opening)) => (opening, Some(Progress::Plain)),
+                Some(Passage::Secure(opening)) => (opening, None),
+            };
+            self.opening = Some(Box::new(opening));
+            return Ok(waits);
+        }
+        // Others have their turn before it goes on.
+        Ok(Some(if self.send()? { Progress::Reads } else { Progress::Writes }))
+    }
+
+    /// Passes bytes to the prelude. If the prelude fails, its last answers are sent.
+    fn hear(&mut self, bytes: &[u8]) -> Result<Option<Passage>, Insecurity> {
+        let Before::Prelude(prelude) = &mut self.before else { return Ok(None) };
+        let heard = prelude.take(bytes, &mut self.outgoing);
+        if heard.is_err() {
+            let _ = self.send();
+        }
+        heard
     }
 
     /// Peeks at the first byte, if it has come.
@@ -218,8 +303,8 @@ impl Handshake {
         }
     }
 
-    /// Returns the socket and the keys of a finished handshake.
-    pub(super) fn finish(self) -> Result<(OwnedFd, Box<Secured>), Insecurity> {
+    /// Returns the socket, the keys and the opening of a finished handshake.
+    pub(super) fn finish(self) -> Result<Finished, Insecurity> {
         if !self.incoming.is_empty() {
             return Err(Insecurity::Misbehaved);
         }
@@ -234,7 +319,7 @@ impl Handshake {
                 (secrets, Next::Client(next))
             }
         };
-        Ok((self.socket, Box::new(Secured::new(&secrets, next)?)))
+        Ok((self.socket, Box::new(Secured::new(&secrets, next)?), self.opening))
     }
 }
 

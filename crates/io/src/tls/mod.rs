@@ -19,7 +19,7 @@ mod secured;
 mod tests;
 mod trust;
 
-pub use self::certificate::{ServerTls, TlsPolicy};
+pub use self::certificate::{PreludeOf, ServerTls, TlsPolicy};
 pub use self::trust::ClientTls;
 
 pub(crate) use self::intake::{RECORD_BUFFERS_FROM, Spares};

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use contract::{ConnId, Happening, Insecurity, Instant, ListenerId, Peer};
+use contract::{ConnId, Happening, Insecurity, Instant, ListenerId, Opening, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::certificate::{ServerTls, TlsPolicy};
+use super::certificate::ServerTls;
 use super::handshake::{Handshake, Progress};
 use super::line::{Bounds, Line, Origin, Waiting};
 use super::secured::Secured;
@@ -123,13 +123,13 @@ impl Guest {
         began: Instant,
         until: Instant,
     ) -> Option<Guest> {
-        let (side, looks) = match &answer {
-            Answer::Accepted { tls, .. } => (tls.side(), tls.policy() == TlsPolicy::Allowed),
-            Answer::Dialled { tls, .. } => (tls.side(), false),
+        let (side, before) = match &answer {
+            Answer::Accepted { tls, .. } => (tls.side(), tls.before()),
+            Answer::Dialled { tls, .. } => (tls.side(), tls.before()),
         };
         match side {
             Ok(side) => Some(Guest {
-                handshake: Handshake::new(socket, side, looks),
+                handshake: Handshake::new(socket, side, before),
                 answer,
                 origin,
                 began,
@@ -146,9 +146,9 @@ impl Guest {
     /// Reports the reason that a handshake failed, and closes the socket.
     fn fail(socket: OwnedFd, answer: Answer, why: Insecurity) {
         match answer {
-            Answer::Accepted { listener, .. } => {
+            Answer::Accepted { tls, listener, .. } => {
                 Happening::insecure(why).count();
-                if why == Insecurity::Plain {
+                if why == Insecurity::Plain && !tls.has_prelude() {
                     refuse(&socket);
                 }
                 let number = listener.0 + 1;
@@ -176,9 +176,14 @@ impl Guest {
                 self.waits = waits;
                 return Some(self);
             }
-            Ok(Progress::Plain) => self.answer.reached(self.handshake.socket, None),
+            Ok(Progress::Plain) => {
+                let Handshake { socket, opening, .. } = self.handshake;
+                self.answer.reached(socket, None, opening);
+            }
             Ok(Progress::Done) => match self.handshake.finish() {
-                Ok((socket, secured)) => self.answer.reached(socket, Some(secured)),
+                Ok((socket, secured, opening)) => {
+                    self.answer.reached(socket, Some(secured), opening);
+                }
                 Err(why) => self.answer.broken(why),
             },
             Err(why) => Guest::fail(self.handshake.socket, self.answer, why),
@@ -197,7 +202,12 @@ impl Answer {
     }
 
     /// Passes a finished connection to its receiver.
-    fn reached(self, socket: OwnedFd, secured: Option<Box<Secured>>) {
+    fn reached(
+        self,
+        socket: OwnedFd,
+        secured: Option<Box<Secured>>,
+        opening: Option<Box<Opening>>,
+    ) {
         match (self, secured) {
             (Answer::Accepted { listener, spread, .. }, secured) => {
                 if secured.is_some() {
@@ -205,7 +215,7 @@ impl Answer {
                 }
                 match spread.let_in() {
                     Some(worker) => {
-                        spread.hand_over(worker, Arrival { socket, listener, secured });
+                        spread.hand_over(worker, Arrival { socket, listener, secured, opening });
                     }
                     None => turned_away(),
                 }
@@ -438,8 +448,12 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
+    use contract::{Passage, Prelude};
+
     use super::*;
     use crate::spread::Arrival;
+    use crate::tls::handshake::Before;
+    use crate::{PreludeOf, TlsPolicy};
 
     /// A server's handshakes without a thread, and those who dial it.
     struct Scene {
@@ -475,6 +489,14 @@ mod tests {
             }
         }
 
+        /// Returns a server's TLS for a protocol that begins in the clear.
+        fn behind(&self, prelude: PreludeOf) -> Arc<ServerTls> {
+            let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
+            let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+            let (pem, key) = (pem.as_bytes(), key.as_bytes());
+            ServerTls::behind(Some(prelude), TlsPolicy::Required, pem, key).unwrap()
+        }
+
         fn comes(&mut self, socket: OwnedFd, now: Instant) {
             let (tls, spread) = (self.server.clone(), self.spread.clone());
             let answer = Answer::Accepted { tls, listener: ListenerId(0), spread };
@@ -493,7 +515,8 @@ mod tests {
         /// Returns a client that sends its hello.
         fn speaking(&mut self, now: Instant) -> Handshake {
             let there = self.silent(now);
-            let mut client = Handshake::new(there.into(), self.client.side().unwrap(), false);
+            let mut client =
+                Handshake::new(there.into(), self.client.side().unwrap(), Before::Nothing);
             assert_eq!(client.advance(), Ok(Progress::Reads));
             client
         }
@@ -544,6 +567,43 @@ mod tests {
         }
         scene.turn(now);
         assert_eq!(scene.arrivals.try_iter().count(), 2);
+    }
+
+    /// A protocol that says something for each byte, and never comes to its end.
+    struct Endless;
+
+    impl Prelude for Endless {
+        fn wants(&self) -> usize {
+            1
+        }
+
+        fn take(
+            &mut self,
+            bytes: &[u8],
+            answers: &mut Vec<u8>,
+        ) -> Result<Option<Passage>, Insecurity> {
+            answers.extend(bytes);
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn what_comes_before_a_handshake_has_its_time_too() {
+        let (mut scene, mut now) = (Scene::new(4, FREE), Instant::ZERO);
+        scene.server = scene.behind(|_| Box::new(Endless));
+        let there = scene.silent(now);
+        let mut answers = [0; 64];
+        for second in 0..HANDSHAKE_MAX.as_secs() {
+            assert_eq!(send(&there, &[7; 40], SendFlags::empty()), Ok(40));
+            scene.turn(now);
+            assert_eq!(scene.hall.guests.len(), 1, "after {second} s");
+            scene.turn(now); // others would have had their turn
+            assert_eq!(recv(&there, &mut answers, RecvFlags::empty()).unwrap().1, 40);
+            now = now + Duration::from_secs(1);
+        }
+        scene.turn(now);
+        assert!(scene.hall.guests.is_empty());
+        assert_eq!(recv(&there, &mut answers, RecvFlags::empty()).unwrap().1, 0);
     }
 
     #[test]

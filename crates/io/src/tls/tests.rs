@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use contract::{Buf, Frame, FrameHead, Insecurity};
 
 use super::certificate::{ServerTls, TlsPolicy};
-use super::handshake::{Handshake, Progress};
+use super::handshake::{Before, Handshake, Progress};
 use super::intake::Spares;
 use super::seal::Stage;
 use super::secured::Secured;
@@ -28,8 +28,8 @@ static TLS: LazyLock<(Arc<ServerTls>, ClientTls)> = LazyLock::new(|| {
 fn pair() -> (Secured, Secured) {
     let (server, client) = &*TLS;
     let (here, there) = UnixStream::pair().unwrap();
-    let mut server = Handshake::new(here.into(), server.side().unwrap(), false);
-    let mut client = Handshake::new(there.into(), client.side().unwrap(), false);
+    let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
+    let mut client = Handshake::new(there.into(), client.side().unwrap(), Before::Nothing);
     loop {
         let said = client.advance().unwrap();
         let answered = server.advance().unwrap();
@@ -252,8 +252,8 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
     let (server, client) = &*TLS;
     let (here, mut at_server) = UnixStream::pair().unwrap();
     let (there, mut at_client) = UnixStream::pair().unwrap();
-    let mut server = Handshake::new(here.into(), server.side().unwrap(), false);
-    let mut client = Handshake::new(there.into(), client.side().unwrap(), false);
+    let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
+    let mut client = Handshake::new(there.into(), client.side().unwrap(), Before::Nothing);
     at_server.set_nonblocking(true).unwrap();
     at_client.set_nonblocking(true).unwrap();
     for _ in 0..100_000 {
@@ -277,7 +277,7 @@ fn a_handshake_stands_tampered_streams() {
         let (server, client) = &*TLS;
         let (here, mut there) = UnixStream::pair().unwrap();
         let (mut theirs, back) = UnixStream::pair().unwrap();
-        let mut client = Handshake::new(back.into(), client.side().unwrap(), false);
+        let mut client = Handshake::new(back.into(), client.side().unwrap(), Before::Nothing);
         assert_eq!(client.advance(), Ok(Progress::Reads));
         let mut hello = vec![0; 4096];
         let len = theirs.read(&mut hello).unwrap();
@@ -289,7 +289,7 @@ fn a_handshake_stands_tampered_streams() {
         hello.truncate(1 + dice.below(hello.len()));
         there.write_all(&hello).unwrap();
         there.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut server = Handshake::new(here.into(), server.side().unwrap(), false);
+        let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
         // It fails, or has answered and waits for an end that comes at once.
         while let Ok(progress) = server.advance() {
             assert_eq!(progress, Progress::Reads);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::Insecurity;
+use contract::{Insecurity, Prelude};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -15,7 +15,7 @@ use rustls::{
 };
 
 use super::ciphers::provider;
-use super::handshake::Side;
+use super::handshake::{Before, Side};
 use crate::Error;
 
 /// The authorities of the machine, where Debian and others have them.
@@ -26,6 +26,8 @@ const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// The maker of the preludes, if the protocol begins in the clear.
+    prelude: Option<fn() -> Box<dyn Prelude>>,
 }
 
 impl fmt::Debug for ClientTls {
@@ -66,7 +68,18 @@ impl ClientTls {
         };
         config.enable_secret_extraction = true;
         config.resumption = Resumption::disabled();
-        Ok(ClientTls { config: Arc::new(config), name })
+        Ok(ClientTls { config: Arc::new(config), name, prelude: None })
+    }
+
+    /// Returns the same trust for a protocol that begins in the clear, with a prelude.
+    #[must_use]
+    pub fn behind(self, prelude: fn() -> Box<dyn Prelude>) -> ClientTls {
+        ClientTls { prelude: Some(prelude), ..self }
+    }
+
+    /// Returns the beginning of a connection.
+    pub(super) fn before(&self) -> Before {
+        self.prelude.map_or(Before::Nothing, |prelude| Before::Prelude(prelude()))
     }
 
     /// Returns the client's side of a new handshake.

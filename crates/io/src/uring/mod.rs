@@ -113,7 +113,7 @@ impl Uring {
                 Some(table.now + ACCEPT_PAUSE)
             }
             Some(socket) => {
-                listeners.accepted.push(Arrival { socket, listener: listening.id, secured: None });
+                listeners.accepted.push(Arrival::new(socket, listening.id));
                 Some(table.now + ACCEPT_PAUSE)
             }
         };

@@ -29,10 +29,12 @@ struct Conn {
 
 impl Memory {
     pub(crate) fn new(conns: usize, depth: usize) -> Memory {
-        let open = |index| NetEvent::Opened {
-            conn: ConnId { index, generation: 0 },
-            peer: Peer::Internet(SocketAddr::new(address(index), 1)),
-            listener: Some(ListenerId(0)),
+        let open = |index| {
+            NetEvent::opened(
+                ConnId { index, generation: 0 },
+                Peer::Internet(SocketAddr::new(address(index), 1)),
+                Some(ListenerId(0)),
+            )
         };
         let mut events: Vec<NetEvent> = (0..conns as u32).map(open).collect();
         for index in 0..conns as u32 {

@@ -1,23 +1,27 @@
 //! Load on an export of a server that speaks NBD: what there is, and the way in.
 
+use client::Loss;
 use client::load::Path as _;
 use client::nbd::{Attachment, AttachmentOptions, Found, NbdLoss, NbdRefusal, NbdReport};
-use contract::{REQUEST_BYTES_MAX, Turn};
-use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
-};
+use contract::{CloseReason, REQUEST_BYTES_MAX, Turn};
+use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
 
 use super::arguments::Arguments;
 use super::job::{CONNECT_MAX, Job};
 use super::problem::Problem;
 use super::survey::hint;
+use super::target::Reach;
 use crate::report::{End, bytes_text};
 use server::listen::{Protocol, url};
+
+/// Advice where one end wants TLS that the other does not have, or not so.
+const TLS_HINT: &str =
+    "`nearflash serve` says at its start which listeners have TLS: nbds://HOST:PORT/EXPORT";
 
 /// The way in: where, and to which export.
 #[derive(Clone, Debug)]
 pub(super) struct NbdDoor {
-    endpoint: Endpoint,
+    reach: Reach,
     options: AttachmentOptions,
 }
 
@@ -41,13 +45,17 @@ impl NbdDoor {
     /// Queries the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
-        endpoint: &Endpoint,
+        reach: &Reach,
         export: &str,
     ) -> Result<(NbdDoor, u64), Problem> {
         let depth = arguments.queue_depth as usize;
-        let options =
-            AttachmentOptions { export: export.to_owned(), connections: 1, queue_depth: depth };
-        let door = NbdDoor { endpoint: endpoint.clone(), options };
+        let options = AttachmentOptions {
+            export: export.to_owned(),
+            connections: 1,
+            queue_depth: depth,
+            over_tls: reach.tls.is_some(),
+        };
+        let door = NbdDoor { reach: reach.clone(), options };
         let found = door.look().map_err(Problem::Failed)?;
         let bytes = arguments.block_size;
         let most = (found.request_bytes_max as usize).min(REQUEST_BYTES_MAX);
@@ -92,7 +100,7 @@ impl NbdDoor {
         };
         io::raise_descriptor_limit();
         let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
-        sockets.dial_to(self.endpoint.clone());
+        self.reach.dial(&mut sockets).map_err(|e| e.to_string())?;
         Ok((Attachment::new(sockets, self.options.clone()), Clock::start()))
     }
 
@@ -127,18 +135,23 @@ impl NbdDoor {
 
     /// Explains what went wrong and what to do about it.
     fn tell(&self, loss: Option<NbdLoss>) -> String {
-        let place = url(Protocol::Nbd, &self.endpoint);
+        let endpoint = &self.reach.endpoint;
+        let place = url(Protocol::Nbd, endpoint);
         let (what, advice) = match loss {
             None => ("the server does not answer in time".to_owned(), "is it an NBD server?"),
             Some(NbdLoss::Connection(loss)) => {
                 match loss.errno().map(std::io::Error::from_raw_os_error) {
-                    Some(error) => (error.to_string(), hint(&error, &self.endpoint)),
+                    Some(error) => (error.to_string(), hint(&error, endpoint)),
+                    None if matches!(loss, Loss::Network(CloseReason::Insecure(_))) => {
+                        (loss.to_string(), TLS_HINT)
+                    }
                     None => (loss.to_string(), "is it an NBD server?"),
                 }
             }
             Some(NbdLoss::Refused(refusal)) => (
                 refusal.to_string(),
                 match refusal {
+                    refusal if refusal.wants_tls() => TLS_HINT,
                     NbdRefusal::Export(_) => "`nbdinfo --list` shows a server's exports",
                     NbdRefusal::Protocol(_) => "is it an NBD server?",
                 },

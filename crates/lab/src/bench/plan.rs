@@ -124,8 +124,8 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
             let (door, bytes) = Door::find(arguments, endpoint, address, lanes)?;
             Ok((Way::Nvme(door), Some(bytes)))
         }
-        Target::Nbd { endpoint, export, .. } => {
-            let (door, bytes) = NbdDoor::find(arguments, endpoint, export)?;
+        Target::Nbd { reach, export, .. } => {
+            let (door, bytes) = NbdDoor::find(arguments, reach, export)?;
             Ok((Way::Nbd(door), Some(bytes)))
         }
         Target::Device { spec, .. } => {

@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
-use client::{Address, AddressError, ServerEndpoint, Version};
+use client::{Address, AddressError, ServerEndpoint, Trust, Version};
 use flash::Spec;
 use io::{ClientTls, Endpoint, Network, UnixPath};
 
-/// The address of a server of protocol `reflex`, and the TLS settings.
+/// The address of a server, and the TLS settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     /// The listening address.
@@ -55,8 +55,8 @@ pub(crate) enum Target {
     },
     /// An export of a server that speaks NBD.
     Nbd {
-        /// The listening address.
-        endpoint: Endpoint,
+        /// The listening address and the TLS settings.
+        reach: Reach,
         /// The export's name.
         export: String,
         /// The target as the user wrote it.
@@ -80,10 +80,11 @@ impl FromStr for Target {
             let endpoint = look_up(&address.place)?.into();
             return Ok(Target::Nvme { endpoint, address, text: text.to_owned() });
         }
-        if text.starts_with("nbd://") || text.starts_with("nbd+unix:") {
-            let NbdAddress { place, export } = text.parse().map_err(|e| format!("{e}"))?;
-            let endpoint = find(&place)?;
-            return Ok(Target::Nbd { endpoint, export, text: text.to_owned() });
+        if ["nbd://", "nbds://", "nbd+unix:"].iter().any(|scheme| text.starts_with(scheme)) {
+            let NbdAddress { place, export, trust } = text.parse().map_err(|e| format!("{e}"))?;
+            let tls = tls_of(&place, trust.as_ref())?.map(|tls| tls.behind(client::nbd::prelude));
+            let reach = Reach { endpoint: find(&place)?, tls };
+            return Ok(Target::Nbd { reach, export, text: text.to_owned() });
         }
         let server = match text.parse::<Address>() {
             Ok(server) => server,
@@ -97,7 +98,7 @@ impl FromStr for Target {
             Err(error) => return Err(error.to_string()),
         };
         let endpoint = find(&server.place)?;
-        let reach = Reach { endpoint, tls: tls_of(&server)? };
+        let reach = Reach { endpoint, tls: tls_of(&server.place, server.trust.as_ref())? };
         Ok(Target::Server { reach, version: server.version, text: text.to_owned() })
     }
 }
@@ -112,10 +113,11 @@ fn is_host_and_port(text: &str) -> bool {
 }
 
 /// Returns the TLS settings of an address that has some.
-fn tls_of(address: &Address) -> Result<Option<ClientTls>, String> {
-    let Some(trust) = &address.trust else { return Ok(None) };
+fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<ClientTls>, String> {
+    let Some(trust) = trust else { return Ok(None) };
     let authorities = trust.authorities.as_deref().map(Path::new);
-    let tls = ClientTls::new(address.certified_name(), authorities, trust.fingerprint.as_deref());
+    let name = trust.certified_name(place);
+    let tls = ClientTls::new(name, authorities, trust.fingerprint.as_deref());
     tls.map(Some).map_err(|error| error.to_string())
 }
 
@@ -168,7 +170,10 @@ mod tests {
         let nbd = "nbd://127.0.0.1:10809/first".parse();
         assert!(matches!(nbd, Ok(Target::Nbd { export, .. }) if export == "first"));
         let unix = "nbd+unix:/run/a.sock".parse();
-        assert!(matches!(unix, Ok(Target::Nbd { endpoint: Endpoint::Unix(_), .. })));
+        assert!(matches!(unix, Ok(Target::Nbd { reach, .. }) if is_unix(&reach)));
+        let pin = "ab".repeat(32);
+        let nbds = format!("nbds://127.0.0.1:1/first?fingerprint={pin}").parse();
+        assert!(matches!(nbds, Ok(Target::Nbd { reach, .. }) if reach.tls.is_some()));
         assert!(matches!("null:1GiB".parse(), Ok(Target::Device { .. })));
     }
 

@@ -94,7 +94,7 @@ impl Wire {
             sent_in: 0,
         });
         let listener = Some(ListenerId(0));
-        self.events.push_back(NetEvent::Opened { conn: id, peer: Peer::Local { uid }, listener });
+        self.events.push_back(NetEvent::opened(id, Peer::Local { uid }, listener));
         self.list(index);
         index
     }

@@ -1,7 +1,7 @@
 //! The client's end of a connection: it chooses an export, then sends requests of a device's size
 //! and takes their replies, simple or structured.
 //!
-//! Deliberately not here: listing exports, meta contexts, TLS, and requests larger than a command.
+//! Deliberately not here: listing exports, meta contexts, and requests larger than a command.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,6 +18,7 @@ use wire::nbd::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::errno;
+use super::handshake::FLAGS_BYTES;
 use super::limits::PAYLOAD_BYTES_MAX;
 use crate::carry::Carry;
 
@@ -135,6 +136,13 @@ pub enum NbdRefusal {
     Protocol(&'static str),
 }
 
+impl NbdRefusal {
+    /// Returns `true` if the server serves clients over TLS only.
+    pub fn wants_tls(self) -> bool {
+        self == NbdRefusal::Export(OptionReply::TLS_REQUIRED)
+    }
+}
+
 impl fmt::Display for NbdRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,6 +152,7 @@ impl fmt::Display for NbdRefusal {
             NbdRefusal::Export(OptionReply::UNSUPPORTED) => {
                 f.write_str("the server is too old: it does not know NBD_OPT_GO")
             }
+            NbdRefusal::Export(OptionReply::TLS_REQUIRED) => f.write_str("the server wants TLS"),
             NbdRefusal::Export(reply) => write!(f, "the server refused with reply {:#x}", reply.0),
             NbdRefusal::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
         }
@@ -169,6 +178,14 @@ impl NbdClient {
             body: Body::None,
             pending: (0..depth).map(|_| None).collect(),
         }
+    }
+
+    /// Creates such a session of a connection that is over TLS: the greeting and the flags were
+    /// [exchanged before that](super::ClientPrelude).
+    pub fn secured(export: &str, depth: usize) -> Self {
+        let mut client = NbdClient { stage: Stage::Structured, ..NbdClient::new(export, depth) };
+        client.option(OptionKind::STRUCTURED_REPLY, &[]);
+        client
     }
 
     /// Returns `true` if requests may be sent.
@@ -384,14 +401,8 @@ impl NbdClient {
             let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
             let greeting = Greeting::read_from_bytes(bytes).expect("gathered to its size");
             self.gathered.clear();
-            let is_newstyle = greeting.magic.get() == GREETING_MAGIC
-                && greeting.option_magic.get() == OPTION_MAGIC
-                && greeting.flags.get() & FLAG_FIXED_NEWSTYLE != 0;
-            if !is_newstyle {
-                return Err(NbdRefusal::Protocol("its greeting is not that of fixed newstyle NBD"));
-            }
-            let flags = greeting.flags.get() & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
-            self.outbox.extend(u32::from(flags).to_be_bytes());
+            let refusal = NbdRefusal::Protocol("its greeting is not that of fixed newstyle NBD");
+            self.outbox.extend(flags_for(&greeting).ok_or(refusal)?);
             self.option(OptionKind::STRUCTURED_REPLY, &[]);
             self.stage = Stage::Structured;
             return Ok(true);
@@ -415,6 +426,10 @@ impl NbdClient {
     fn answered(&mut self, reply: OptionReply, data: &[u8]) -> Result<(), NbdRefusal> {
         let is_error = reply.0 & REPLY_IS_ERROR != 0;
         match (self.stage, reply) {
+            // The only answer to whoever has not begun with TLS.
+            (Stage::Structured, OptionReply::TLS_REQUIRED) => {
+                return Err(NbdRefusal::Export(reply));
+            }
             (Stage::Structured, _) if is_error || reply == OptionReply::ACK => {
                 self.found.is_structured = !is_error;
                 let mut wish = Vec::from((self.export.len() as u32).to_be_bytes());
@@ -456,12 +471,7 @@ impl NbdClient {
     }
 
     fn option(&mut self, kind: OptionKind, data: &[u8]) {
-        let head = OptionHead {
-            magic: OPTION_MAGIC.into(),
-            option: kind.0.into(),
-            bytes: (data.len() as u32).into(),
-        };
-        self.outbox.extend_from_slice(head.as_bytes());
+        self.outbox.extend_from_slice(option_head(kind, data.len()).as_bytes());
         self.outbox.extend_from_slice(data);
     }
 
@@ -473,6 +483,20 @@ impl NbdClient {
         *input = rest;
         self.gathered.get(..need)
     }
+}
+
+/// Returns the flags with which a client answers a greeting; `None` if it is not of fixed newstyle.
+pub(super) fn flags_for(greeting: &Greeting) -> Option<[u8; FLAGS_BYTES]> {
+    let is_newstyle = greeting.magic.get() == GREETING_MAGIC
+        && greeting.option_magic.get() == OPTION_MAGIC
+        && greeting.flags.get() & FLAG_FIXED_NEWSTYLE != 0;
+    let flags = greeting.flags.get() & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+    is_newstyle.then_some(u32::from(flags).to_be_bytes())
+}
+
+/// Returns the head of an option, with so many bytes of data.
+pub(super) fn option_head(kind: OptionKind, bytes: usize) -> OptionHead {
+    OptionHead { magic: OPTION_MAGIC.into(), option: kind.0.into(), bytes: (bytes as u32).into() }
 }
 
 impl Pending {

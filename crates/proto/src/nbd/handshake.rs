@@ -9,7 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{
-    BLOCK_BYTES, Control, Fatal, Instant, NamespaceId, NamespaceInfo, REQUEST_BYTES_MAX, Status,
+    BLOCK_BYTES, Control, Fatal, Instant, NamespaceId, NamespaceInfo, Opening, REQUEST_BYTES_MAX,
+    Status,
 };
 use wire::nbd::{
     BASE_ALLOCATION, BlockSizeInfo, EXPORT_NAME_ZEROES, ExportInfo, ExportNameReply,
@@ -34,12 +35,25 @@ pub(super) struct Handshake {
     has_news: bool,
     /// Time of the session's first attention.
     since: Option<Instant>,
+    /// The use of TLS on the connection.
+    tls: Tls,
     /// `true` if the client omits the zeroes behind the answer to an export's name.
     no_zeroes: bool,
     /// The client asked for structured replies.
     pub(super) structured: bool,
     /// The export of which the client chose `base:allocation`.
     mapped: Option<NamespaceId>,
+}
+
+/// The use of TLS on a connection that has a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tls {
+    /// The listener has none.
+    None,
+    /// The client has begun without TLS, though the listener has it.
+    Passed,
+    /// The connection is over TLS.
+    Begun,
 }
 
 /// The next step of the negotiation, or the one that it waits for.
@@ -75,22 +89,44 @@ pub(super) struct Chosen {
 impl Handshake {
     /// Begins with the greeting.
     pub(super) fn new() -> Self {
-        let greeting = Greeting {
-            magic: GREETING_MAGIC.into(),
-            option_magic: OPTION_MAGIC.into(),
-            flags: (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).into(),
-        };
         Handshake {
             stage: Stage::Flags,
             gathered: Vec::new(),
             taken: 0,
-            outbox: greeting.as_bytes().to_vec(),
+            outbox: greeting().as_bytes().to_vec(),
+            tls: Tls::None,
             has_news: true,
             since: None,
             no_zeroes: false,
             structured: false,
             mapped: None,
         }
+    }
+
+    /// Goes on behind the greeting, the client's flags and the first bytes of its options.
+    pub(super) fn after(opening: &Opening) -> Self {
+        let (flags, options) = opening.heard.split_at(opening.heard.len().min(FLAGS_BYTES));
+        Handshake {
+            stage: Stage::Options,
+            gathered: options.to_vec(),
+            outbox: Vec::new(),
+            tls: if opening.is_secured { Tls::Begun } else { Tls::Passed },
+            no_zeroes: flags_of_client(flags).is_some_and(has_no_zeroes),
+            ..Handshake::new()
+        }
+    }
+
+    /// Returns `true` if there is something to do without further bytes of the client.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_news || self.holds_option()
+    }
+
+    /// Returns `true` if an option has come whole that can be taken now.
+    fn holds_option(&self) -> bool {
+        let head = OptionHead::read_from_prefix(&self.gathered);
+        self.stage == Stage::Options
+            && self.outbox.is_empty()
+            && head.is_ok_and(|(head, data)| data.len() >= head.bytes.get() as usize)
     }
 
     /// Returns `true` if there are new messages to send.
@@ -141,12 +177,10 @@ impl Handshake {
         while self.outbox.is_empty() {
             match self.stage {
                 Stage::Flags => {
-                    let Some(bytes) = gather(&mut self.gathered, input, 4) else { break };
-                    let flags = u32::from_be_bytes(bytes.try_into().expect("four bytes"));
-                    if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
-                        return Err(Fatal::BadField(0));
-                    }
-                    self.no_zeroes = flags & u32::from(FLAG_NO_ZEROES) != 0;
+                    let gathered = gather(&mut self.gathered, input, FLAGS_BYTES);
+                    let Some(bytes) = gathered else { break };
+                    let flags = flags_of_client(bytes).ok_or(Fatal::BadField(0))?;
+                    self.no_zeroes = has_no_zeroes(flags);
                     self.gathered.clear();
                     self.stage = Stage::Options;
                 }
@@ -222,6 +256,15 @@ impl Handshake {
             }
             OptionKind::STRUCTURED_REPLY => {
                 self.answer(option, OptionReply::INVALID, &());
+                None
+            }
+            OptionKind::STARTTLS => {
+                let reply = match self.tls {
+                    Tls::None => OptionReply::UNSUPPORTED,
+                    Tls::Passed => OptionReply::POLICY,
+                    Tls::Begun => OptionReply::INVALID,
+                };
+                self.answer(option, reply, &());
                 None
             }
             _ => {
@@ -357,13 +400,7 @@ impl Handshake {
 
     fn head(&mut self, option: OptionKind, reply: OptionReply, bytes: usize) {
         self.has_news = true;
-        let head = OptionReplyHead {
-            magic: OPTION_REPLY_MAGIC.into(),
-            option: option.0.into(),
-            reply: reply.0.into(),
-            bytes: (bytes as u32).into(),
-        };
-        self.outbox.extend_from_slice(head.as_bytes());
+        self.outbox.extend_from_slice(reply_head(option, reply, bytes).as_bytes());
     }
 
     /// Returns the flags of an export.
@@ -384,6 +421,38 @@ impl Handshake {
         };
         always | in_pieces | access
     }
+}
+
+/// The bytes of a client's flags.
+pub(super) const FLAGS_BYTES: usize = size_of::<u32>();
+
+/// Returns the first message of a server.
+pub(super) fn greeting() -> Greeting {
+    Greeting {
+        magic: GREETING_MAGIC.into(),
+        option_magic: OPTION_MAGIC.into(),
+        flags: (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).into(),
+    }
+}
+
+/// Returns the head of a reply to an option, with so many bytes of data.
+pub(super) fn reply_head(option: OptionKind, reply: OptionReply, bytes: usize) -> OptionReplyHead {
+    OptionReplyHead {
+        magic: OPTION_REPLY_MAGIC.into(),
+        option: option.0.into(),
+        reply: reply.0.into(),
+        bytes: (bytes as u32).into(),
+    }
+}
+
+/// Returns a client's flags; `None` if unknown ones are set.
+pub(super) fn flags_of_client(bytes: &[u8]) -> Option<u16> {
+    let flags = u16::try_from(u32::from_be_bytes(bytes.try_into().ok()?)).ok()?;
+    (flags & !(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) == 0).then_some(flags)
+}
+
+fn has_no_zeroes(flags: u16) -> bool {
+    flags & FLAG_NO_ZEROES != 0
 }
 
 /// Takes bytes off the front of `input` until `gathered` has `need` bytes, and returns those once

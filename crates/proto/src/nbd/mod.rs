@@ -1,6 +1,7 @@
 //! The NBD protocol (docs/reference/protocols/nbd.md): fixed newstyle negotiation (`handshake`),
 //! then requests with simple or structured replies (`server`). Requests that are larger than a
-//! command of a device are cut (`cut`). The client's end is `client`.
+//! command of a device are cut (`cut`). The client's end is `client`. Where a listener has TLS, what
+//! comes before that is exchanged beside the sessions (`prelude`).
 //!
 //! An export is a namespace. NBD has no credentials and no name of a client, so a connection has
 //! the rights and the tenant that its listener and the access rules give.
@@ -11,8 +12,10 @@ mod errno;
 mod handshake;
 mod limits;
 mod packed;
+mod prelude;
 mod server;
 
 pub use client::{ClientEvent, Found, NbdClient, NbdRefusal};
 pub use limits::{HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX, PAYLOAD_BYTES_MAX};
+pub use prelude::{ClientPrelude, ServerPrelude};
 pub use server::NbdSession;

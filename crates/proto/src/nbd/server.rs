@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use contract::{
     BLOCK_BYTES, Command, Event, Expected, Fatal, Fenced, FrameHead, Instant, Kind, Movable,
-    NamespaceId, Protocol, Range, Reply, Request, Session, Slot, Speaks, Status, Tag, Unpack,
+    NamespaceId, Opening, Protocol, Range, Reply, Request, Session, Slot, Speaks, Status, Tag,
+    Unpack,
 };
 use wire::nbd::{
     CHUNK_DONE, CHUNK_MAGIC, ChunkHead, ChunkKind, CommandKind, DataChunk, ErrorChunk,
@@ -116,6 +117,12 @@ impl NbdSession {
             running: 0,
             is_closing: false,
         }
+    }
+
+    /// Creates a session of a connection whose negotiation a [prelude](super::ServerPrelude) has
+    /// begun.
+    pub fn after(opening: &Opening) -> Self {
+        NbdSession { handshake: Some(Box::new(Handshake::after(opening))), ..NbdSession::new() }
     }
 
     /// Does a part of the negotiation. Requests behind it wait until its last message was sent.
@@ -430,7 +437,7 @@ impl Session for NbdSession {
 
     fn has_more(&self) -> bool {
         match &self.handshake {
-            Some(handshake) => handshake.has_news(),
+            Some(handshake) => handshake.has_more(),
             None => {
                 let fills = self.payload > 0 && self.source == Source::Zeroes;
                 let is_late = self.payload == 0 && matches!(self.late, Late::Held(..));

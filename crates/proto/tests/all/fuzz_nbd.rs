@@ -6,9 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use contract::Passage;
+use nearflash_proto::nbd::{NbdSession, ServerPrelude};
 use wire::nbd::{BASE_ALLOCATION, CommandKind, OptionKind};
 
 use crate::nbd_client::{hello, hello_with_status, named, option, queries, request};
+use crate::nbd_prelude::play;
 use crate::nbd_rig::{NAMES, Rig};
 use crate::support::{Chance, Damage, cut, rounds, variant_name as name};
 
@@ -24,6 +27,52 @@ const DAMAGE: Damage = Damage {
 
 /// The beginning of a block status.
 const STATUS: [u8; 8] = [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 5];
+
+/// Has the server's end before TLS take a damaged stream. Nothing is taken that is not for it, what
+/// it answers stays in bounds, and a session goes on with whatever comes out of it.
+#[test]
+fn what_comes_before_tls_stands_tampered_streams() {
+    let mut marks = BTreeSet::new();
+    rounds::rounds(ROUNDS, |seed| {
+        let chance = &mut Chance(seed);
+        let kinds = [1, 2, 3, 5, 5, 6, 7, 8, 10, 99];
+        let mut bytes = vec![0, 0, 0, chance.below(4) as u8];
+        for _ in 0..chance.below(5) {
+            let length = chance.of(&[0, 0, 0, 9, 700]);
+            let data = chance.bytes(length);
+            bytes.extend(option(OptionKind(chance.of(&kinds)), &data));
+        }
+        if chance.flip() {
+            DAMAGE.tamper(chance, &mut bytes);
+        }
+        let is_required = chance.flip();
+        let mut prelude = ServerPrelude::new(is_required);
+        let most = 1 + chance.below(800);
+        let outcome = play(&mut prelude, &bytes, most);
+        let taken = bytes.len() - outcome.left.len();
+        // An answer has 20 bytes, and an option 16 at least.
+        assert!(outcome.said.len() <= 18 + taken / 16 * 20, "{} of {taken}", outcome.said.len());
+        let opening = match outcome.end {
+            Ok(None) => return marks.extend(["waits".to_owned()]),
+            Err(why) => return marks.extend([name(&why)]),
+            Ok(Some(Passage::Secure(opening))) => opening,
+            Ok(Some(Passage::Plain(opening))) => {
+                assert!(!is_required, "whoever has to use TLS was let by");
+                opening
+            }
+        };
+        marks.insert(format!("secured: {}", opening.is_secured));
+        assert!(opening.heard.len() == if opening.is_secured { 4 } else { 20 });
+        let mut rig = Rig::of(NbdSession::after(&opening), 10 << 11);
+        for piece in cut(chance, outcome.left) {
+            rig.receive(piece);
+        }
+        while rig.answer(chance.flip()) {}
+    });
+    for mark in ["waits", "Plain", "Misbehaved", "secured: true", "secured: false"] {
+        assert!(marks.contains(mark), "no round reached {mark}: {marks:?}");
+    }
+}
 
 fn stream(chance: &mut Chance) -> Vec<u8> {
     let mut bytes = match chance.below(5) {

@@ -10,6 +10,7 @@ mod fuzz_reflex;
 mod fuzz_takeover;
 mod nbd_client;
 mod nbd_pair;
+mod nbd_prelude;
 mod nbd_rig;
 mod nbd_server;
 mod nbd_status;

@@ -47,8 +47,13 @@ pub(crate) struct Rig {
 impl Rig {
     /// Makes a server of a volume of so many blocks, which has sent its greeting.
     pub(crate) fn new(blocks: usize) -> Rig {
+        Rig::of(NbdSession::new(), blocks)
+    }
+
+    /// Makes such a server with this session.
+    pub(crate) fn of(session: NbdSession, blocks: usize) -> Rig {
         let mut rig = Rig {
-            session: NbdSession::new(),
+            session,
             volume: vec![0; blocks * BLOCK_BYTES],
             pending: VecDeque::new(),
             coming: None,
@@ -62,6 +67,7 @@ impl Rig {
             now: Instant::from_nanos(1),
         };
         rig.attend();
+        rig.go_on();
         rig
     }
 

@@ -257,7 +257,7 @@ impl Network {
             accepted.inbound.end(now, End::Reset(RESET));
         }
         let (peer, listener) = (Peer::Internet(address), Some(self.hosts[host].dials));
-        self.hosts[server].events.push_back(NetEvent::Opened { conn: id, peer, listener });
+        self.hosts[server].events.push_back(NetEvent::opened(id, peer, listener));
         self.say(server, id, &format_args!("accepts {address}"));
     }
 

@@ -77,7 +77,7 @@ impl Network {
             Ok(()) => {
                 conn.phase = Phase::Open;
                 let peer = Peer::Local { uid: 0 };
-                let opened = NetEvent::Opened { conn: id, peer, listener: None };
+                let opened = NetEvent::opened(id, peer, None);
                 self.hosts[host].events.push_back(opened);
                 self.say(host, id, &"is open");
                 self.receive(host, index);

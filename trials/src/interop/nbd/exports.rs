@@ -27,6 +27,11 @@ pub(super) struct Exports {
 
 impl Exports {
     pub(super) fn start(context: &Context) -> Result<Exports, String> {
+        Exports::start_with(context, "")
+    }
+
+    /// Starts a server whose listener on TCP has these options.
+    pub(super) fn start_with(context: &Context, options: &str) -> Result<Exports, String> {
         let (port, socket) = (free_port()?, context.folder.join("nbd.sock"));
         let config = context.folder.join("nearflash.toml");
         let text = format!(
@@ -34,7 +39,7 @@ impl Exports {
              [[namespace]]\nname = \"first\"\ndevice = \"m\"\nsize = \"{BYTES}B\"\n\
              [[namespace]]\nname = \"second\"\ndevice = \"m\"\noffset = \"64MiB\"\n\
              size = \"{BYTES}B\"\n\
-             [[listen]]\nurl = \"nbd://127.0.0.1:{port}\"\n\
+             [[listen]]\nurl = \"nbd://127.0.0.1:{port}{options}\"\n\
              [[listen]]\nurl = \"nbd+unix:{}?namespace=2\"\n",
             socket.display()
         );

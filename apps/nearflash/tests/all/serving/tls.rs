@@ -9,12 +9,12 @@ use contract::Hello;
 use nearflash::{Options, blocking};
 
 /// A folder with a certificate for 127.0.0.1, its key, and a server that they are for.
-struct Safe {
+pub(super) struct Safe {
     place: Place,
 }
 
 impl Safe {
-    fn new() -> Safe {
+    pub(super) fn new() -> Safe {
         let safe = Safe { place: Place::new() };
         safe.certify();
         safe
@@ -34,7 +34,7 @@ impl Safe {
         std::fs::set_permissions(self.place.path("key"), permissions).unwrap();
     }
 
-    fn launch(&self, scheme: &str, options: &str) -> Launch {
+    pub(super) fn launch(&self, scheme: &str, options: &str) -> Launch {
         let path = |name: &str| self.place.path(name).display().to_string();
         let listen = format!(
             "{scheme}://127.0.0.1:0?certificate={}&key={}{options}",
@@ -47,19 +47,23 @@ impl Safe {
 
     /// The URL of a server for clients that trust its certificate.
     fn url(&self, server: &Server) -> String {
-        let ca = self.place.path("certificate");
-        format!("reflexs://{}?ca={}", server.address(), ca.display())
+        format!("reflexs://{}?{}", server.address(), self.trust())
+    }
+
+    /// What the URL of a client says that trusts the certificate.
+    pub(super) fn trust(&self) -> String {
+        format!("ca={}", self.place.path("certificate").display())
     }
 }
 
-fn bench(url: &str) -> Output {
+pub(super) fn bench(url: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.args(["bench", url, "--json", "--warmup", "0", "--seconds", "0.3", "--verify"]);
     command.args(["--read-percent", "50", "--connections", "2", "--queue-depth", "8"]);
     command.stdin(Stdio::null()).output().expect("the program starts")
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

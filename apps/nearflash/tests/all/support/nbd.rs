@@ -82,6 +82,12 @@ impl Nbd {
         (OptionReply(head.reply.get()), data)
     }
 
+    /// Sends an option without data, and returns the first answer to it.
+    pub(crate) fn ask(&mut self, kind: OptionKind) -> OptionReply {
+        self.option(kind, &[]);
+        self.option_reply().0
+    }
+
     /// Returns the names of the exports.
     pub(crate) fn list(&mut self) -> Vec<String> {
         self.option(OptionKind::LIST, &[]);

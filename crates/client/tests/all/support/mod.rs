@@ -161,7 +161,7 @@ impl World {
 
     pub(crate) fn open(&mut self, conn: ConnId) {
         let peer = Peer::Local { uid: 0 };
-        let opened = NetEvent::Opened { conn, peer, listener: None };
+        let opened = NetEvent::opened(conn, peer, None);
         self.wire.borrow_mut().events.push_back(opened);
         self.servers.push((conn, ServerSession::new()));
         self.turn();

@@ -18,8 +18,9 @@ use std::time::Duration;
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence,
     Fenced, Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, Movable,
-    NamespaceId, NetEvent, Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler,
-    Session, Slot, Speaks, Status, Streams, Tag, Tell, TenantId, Ticket, Transport, Unpack,
+    NamespaceId, NetEvent, Opening, Parcel, Peer, QueueFull, Range, Reply, Report, Request,
+    Scheduler, Session, Slot, Speaks, Status, Streams, Tag, Tell, TenantId, Ticket, Transport,
+    Unpack,
 };
 use flash::Null;
 use nearflash_worker::{
@@ -353,7 +354,7 @@ pub(crate) struct Speeches {
 }
 
 impl Sessions<Speech> for Speeches {
-    fn open(&mut self, _: ConnId, _: Option<ListenerId>, _: &Peer) -> Speech {
+    fn open(&mut self, _: ConnId, _: Option<ListenerId>, _: &Peer, _: Option<&Opening>) -> Speech {
         Speech { given: self.given.clone(), ..Speech::default() }
     }
 
@@ -489,7 +490,7 @@ impl Rig {
     /// A connection of this tenant.
     pub(crate) fn connect(&mut self, index: u32, tenant: u8) {
         let (conn, peer) = (ConnId { index, generation: 0 }, Peer::Local { uid: 0 });
-        let opened = NetEvent::Opened { conn, peer, listener: Some(ListenerId(0)) };
+        let opened = NetEvent::opened(conn, peer, Some(ListenerId(0)));
         self.network.0.borrow_mut().events.push_back(opened);
         assert!(self.say(index, &[b'T', tenant]).is_empty());
     }

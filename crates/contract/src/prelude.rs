@@ -1,0 +1,40 @@
+//! The port to what a protocol says in the clear before TLS begins.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::Insecurity;
+
+/// The beginning of a negotiation, which a [`Prelude`] has exchanged. The session of the connection
+/// continues behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// The connection is over TLS from now on.
+    pub is_secured: bool,
+    /// Bytes of the peer for the session, in the protocol's form.
+    pub heard: Box<[u8]>,
+}
+
+/// The way on after a prelude.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// A TLS handshake follows, then a session that goes on from here.
+    Secure(Opening),
+    /// A session follows, without TLS.
+    Plain(Opening),
+}
+
+/// The part of a protocol's negotiation that comes before TLS, at one end of a connection: bytes in,
+/// bytes out. It does no I/O and knows no clock.
+pub trait Prelude: Send {
+    /// Returns how many bytes to receive next at most; not zero. Bytes behind them may be of the TLS
+    /// handshake.
+    fn wants(&self) -> usize;
+
+    /// Takes bytes of the peer, and appends what is to be sent to `answers`. The first call brings
+    /// no bytes, and so may others. Returns the way on once there is one, which the last answers precede.
+    ///
+    /// # Errors
+    /// Says why the connection is to end, once the answers have been sent.
+    fn take(&mut self, bytes: &[u8], answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity>;
+}

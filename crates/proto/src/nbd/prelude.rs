@@ -1,0 +1,198 @@
+//! The negotiation up to TLS (the specification's "TLS support"): greeting, the client's flags, and
+//! options until `NBD_OPT_STARTTLS`.
+//!
+//! Of what a client says in the clear, nothing but its flags is good over TLS. No byte behind
+//! `NBD_OPT_STARTTLS` is taken: what follows is of the TLS handshake, or the end.
+
+use alloc::vec::Vec;
+
+use contract::{Insecurity, Opening, Passage, Prelude};
+use wire::nbd::{
+    Greeting, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply,
+    OptionReplyHead,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::client::{flags_for, option_head};
+use super::handshake::{FLAGS_BYTES, flags_of_client, greeting, reply_head};
+use super::limits::OPTIONS_BYTES_MAX;
+
+/// The most bytes that are received at a time: of data that nobody looks at.
+const PIECE_BYTES_MAX: usize = 512;
+
+/// The bytes of an option's head.
+const HEAD: usize = size_of::<OptionHead>();
+
+/// The server's end before TLS.
+///
+/// Where TLS is required, all options but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` are answered that it
+/// is (the specification's FORCEDTLS). Where it is allowed, the first option says whether the client
+/// begins with TLS (SELECTIVETLS, with no export that needs it).
+#[derive(Debug)]
+pub struct ServerPrelude {
+    is_required: bool,
+    stage: ServerStage,
+    /// The beginning of a message that has not come whole.
+    gathered: Vec<u8>,
+    flags: [u8; FLAGS_BYTES],
+    /// Bytes of options so far.
+    taken: usize,
+}
+
+/// The message that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerStage {
+    /// Nothing: the greeting is to be said.
+    Greeting,
+    /// The client's flags.
+    Flags,
+    /// The head of an option.
+    Option,
+    /// So many bytes of an option's data, which nobody looks at.
+    Data(OptionKind, usize),
+}
+
+impl ServerPrelude {
+    /// Returns the beginning of a connection by a listener that requires TLS, or lets clients choose.
+    pub fn new(is_required: bool) -> Self {
+        let (gathered, flags) = (Vec::new(), [0; FLAGS_BYTES]);
+        ServerPrelude { is_required, stage: ServerStage::Greeting, gathered, flags, taken: 0 }
+    }
+
+    /// Takes the head of an option.
+    fn option(&mut self, answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+        let head = OptionHead::read_from_bytes(&self.gathered).expect("gathered to its size");
+        let (kind, bytes) = (OptionKind(head.option.get()), head.bytes.get() as usize);
+        if head.magic.get() != OPTION_MAGIC {
+            return Err(Insecurity::Misbehaved);
+        }
+        if !self.is_required && kind != OptionKind::STARTTLS {
+            let heard = [&self.flags[..], &self.gathered].concat().into();
+            return Ok(Some(Passage::Plain(Opening { is_secured: false, heard })));
+        }
+        self.taken = self.taken.saturating_add(HEAD).saturating_add(bytes);
+        if self.taken > OPTIONS_BYTES_MAX {
+            return Err(Insecurity::Misbehaved);
+        }
+        self.gathered.clear();
+        match bytes {
+            0 => self.answer(kind, true, answers),
+            _ => {
+                self.stage = ServerStage::Data(kind, bytes);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Answers an option whose data has been skipped, if there was any.
+    fn answer(
+        &mut self,
+        kind: OptionKind,
+        is_bare: bool,
+        answers: &mut Vec<u8>,
+    ) -> Result<Option<Passage>, Insecurity> {
+        self.stage = ServerStage::Option;
+        let mut reply = |reply| answers.extend(reply_head(kind, reply, 0).as_bytes());
+        match kind {
+            OptionKind::STARTTLS if is_bare => {
+                reply(OptionReply::ACK);
+                let heard = self.flags.into();
+                return Ok(Some(Passage::Secure(Opening { is_secured: true, heard })));
+            }
+            OptionKind::STARTTLS => reply(OptionReply::INVALID),
+            OptionKind::ABORT => {
+                reply(OptionReply::ACK);
+                return Err(Insecurity::Plain);
+            }
+            // It has no other answer than the end of the connection.
+            OptionKind::EXPORT_NAME => return Err(Insecurity::Plain),
+            _ => reply(OptionReply::TLS_REQUIRED),
+        }
+        Ok(None)
+    }
+}
+
+impl Prelude for ServerPrelude {
+    fn wants(&self) -> usize {
+        match self.stage {
+            ServerStage::Greeting | ServerStage::Flags => FLAGS_BYTES - self.gathered.len(),
+            ServerStage::Option => HEAD - self.gathered.len(),
+            ServerStage::Data(_, left) => left.min(PIECE_BYTES_MAX),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+        if self.stage == ServerStage::Greeting {
+            answers.extend(greeting().as_bytes());
+            self.stage = ServerStage::Flags;
+            return Ok(None);
+        }
+        if let ServerStage::Data(kind, left) = self.stage {
+            self.stage = ServerStage::Data(kind, left - bytes.len());
+            return match left - bytes.len() {
+                0 => self.answer(kind, false, answers),
+                _ => Ok(None),
+            };
+        }
+        self.gathered.extend_from_slice(bytes);
+        match self.stage {
+            ServerStage::Flags if self.gathered.len() == FLAGS_BYTES => {
+                flags_of_client(&self.gathered).ok_or(Insecurity::Misbehaved)?;
+                self.flags.copy_from_slice(&self.gathered);
+                self.gathered.clear();
+                self.stage = ServerStage::Option;
+                Ok(None)
+            }
+            ServerStage::Option if self.gathered.len() == HEAD => self.option(answers),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The client's end before TLS, which it insists on.
+#[derive(Debug, Default)]
+pub struct ClientPrelude {
+    /// The beginning of the message that has not come whole.
+    gathered: Vec<u8>,
+    /// The greeting has come, and TLS has been asked for.
+    has_asked: bool,
+}
+
+impl ClientPrelude {
+    fn bytes(&self) -> usize {
+        if self.has_asked { size_of::<OptionReplyHead>() } else { size_of::<Greeting>() }
+    }
+}
+
+impl Prelude for ClientPrelude {
+    fn wants(&self) -> usize {
+        self.bytes() - self.gathered.len()
+    }
+
+    fn take(&mut self, bytes: &[u8], answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() < self.bytes() {
+            return Ok(None);
+        }
+        let message = core::mem::take(&mut self.gathered);
+        if !self.has_asked {
+            let greeting = Greeting::read_from_bytes(&message).expect("gathered to its size");
+            answers.extend(flags_for(&greeting).ok_or(Insecurity::Misbehaved)?);
+            answers.extend(option_head(OptionKind::STARTTLS, 0).as_bytes());
+            self.has_asked = true;
+            return Ok(None);
+        }
+        let head = OptionReplyHead::read_from_bytes(&message).expect("gathered to its size");
+        let (reply, data) = (OptionReply(head.reply.get()), head.bytes.get());
+        if head.magic.get() != OPTION_REPLY_MAGIC || head.option.get() != OptionKind::STARTTLS.0 {
+            return Err(Insecurity::Misbehaved);
+        }
+        match (reply, data) {
+            (OptionReply::ACK, 0) => {
+                Ok(Some(Passage::Secure(Opening { is_secured: true, ..Opening::default() })))
+            }
+            (OptionReply::ACK, _) => Err(Insecurity::Misbehaved),
+            _ => Err(Insecurity::Plain),
+        }
+    }
+}
