@@ -86,6 +86,8 @@ fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
 
 fn add_attached(plan: &mut Plan, chance: &mut Chance) {
     plan.make_room(chance);
+    // Requests of attached volumes wait for tokens as long as it takes, which takes many steps.
+    plan.office.tokens = plan.office.tokens.map(|tokens| tokens.max(100_000));
     let has_big = chance.happens(0.2);
     if has_big {
         plan.make_room_for_big_ones();

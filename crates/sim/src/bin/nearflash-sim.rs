@@ -17,6 +17,10 @@ const SIEGE_EVERY: u64 = 10;
 /// Without `--only`, one seed of so many has a world of each other kind as well.
 const OTHER_EVERY: u64 = 3;
 
+/// Without `--only`, worlds of other kinds are those of the first so many seeds, all of which have
+/// been run.
+const OTHER_SEEDS: u64 = 2000;
+
 /// Runs simulated worlds and checks them.
 #[derive(Parser)]
 struct Options {
@@ -103,6 +107,10 @@ fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: 
         if !is_run(part, every) {
             continue;
         }
+        let seed = match (options.only, kind) {
+            (None, Kind::Nbd | Kind::Attached) => 1 + seed % OTHER_SEEDS,
+            _ => seed,
+        };
         let world = World::new(kind, seed, options.sabotage, arena, marks, options.trace);
         let outcome = world.run(arena);
         let total = &mut totals.worlds;
