@@ -7,7 +7,8 @@ use crate::record::{SPIN_MICROS, Volume};
 /// Options of a device to attach.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Attach {
-    /// Server with the volume, as reflex://HOST:PORT or reflex+unix:PATH
+    /// Server with the volume, as reflex://HOST:PORT, reflex+unix:PATH or, over TLS,
+    /// reflexs://HOST:PORT[?ca=FILE]
     url: String,
     /// Number of the namespace [default: the server's]
     #[arg(long, value_name = "NUMBER")]
