@@ -64,6 +64,8 @@ enum Command {
     Conn(operate::ConnArgs),
     /// Drain a running server: refuse new connections, and end when requests in flight have ended
     Drain(operate::DrainArgs),
+    /// Tell why a tenant of a running server is slow, and what to do
+    Why(operate::WhyArgs),
     /// Watch tenants, devices, workers and namespaces of a running server
     Top(top::Args),
     /// Trace single requests through a running server, for Perfetto and Chrome
@@ -117,6 +119,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),
         Command::Drain(args) => operate::drain(&args),
+        Command::Why(args) => operate::why(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -13,6 +13,7 @@ mod settings;
 mod subsystem;
 mod table;
 mod tenant;
+mod why;
 mod worker;
 
 use std::process::ExitCode;
@@ -96,15 +97,16 @@ impl From<String> for Failure {
     }
 }
 
-/// Defines commands, each by its arguments and the type that runs it.
+/// Defines commands, each by its arguments and the type that runs it: either subcommands or more
+/// arguments.
 macro_rules! commands {
-    ($($(#[$doc:meta])* $name:ident, $args:ident, $command:ty;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $args:ident, $how:ident $command:ty;)*) => {$(
         $(#[$doc])*
         #[derive(Args, Debug)]
         pub(crate) struct $args {
             #[command(flatten)]
             common: Common,
-            #[command(subcommand)]
+            #[command($how)]
             command: $command,
         }
 
@@ -116,32 +118,23 @@ macro_rules! commands {
 
 commands! {
     /// `nearflash tenant …`
-    tenant, TenantArgs, tenant::TenantCommand;
+    tenant, TenantArgs, subcommand tenant::TenantCommand;
     /// `nearflash device …`
-    device, DeviceArgs, device::DeviceCommand;
+    device, DeviceArgs, subcommand device::DeviceCommand;
     /// `nearflash worker …`
-    worker, WorkerArgs, worker::WorkerCommand;
+    worker, WorkerArgs, subcommand worker::WorkerCommand;
     /// `nearflash conn …`
-    conn, ConnArgs, conn::ConnCommand;
+    conn, ConnArgs, subcommand conn::ConnCommand;
     /// `nearflash namespace …`
-    namespace, NamespaceArgs, namespace::NamespaceCommand;
+    namespace, NamespaceArgs, subcommand namespace::NamespaceCommand;
     /// `nearflash subsystem …`
-    subsystem, SubsystemArgs, subsystem::SubsystemCommand;
+    subsystem, SubsystemArgs, subcommand subsystem::SubsystemCommand;
     /// `nearflash host …`
-    host, HostArgs, subsystem::HostCommand;
+    host, HostArgs, subcommand subsystem::HostCommand;
     /// `nearflash listener …`
-    listener, ListenerArgs, subsystem::ListenerCommand;
-}
-
-/// `nearflash drain`
-#[derive(Args, Debug)]
-pub(crate) struct DrainArgs {
-    #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    command: drain::DrainCommand,
-}
-
-pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode, String> {
-    args.common.end(args.command.run(&args.common))
+    listener, ListenerArgs, subcommand subsystem::ListenerCommand;
+    /// `nearflash drain`
+    drain, DrainArgs, flatten drain::DrainCommand;
+    /// `nearflash why`
+    why, WhyArgs, flatten why::WhyCommand;
 }

@@ -3,12 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::Value;
-
 use crate::reach::Reach;
-
-/// Seconds of tracing per query to the server.
-const PIECE: f64 = 5.0;
 
 /// Trace single requests through a running server, for https://ui.perfetto.dev
 #[derive(Debug, clap::Args)]
@@ -36,35 +31,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         return Err(format!("--seconds is {}; expected 0.1 to 600", args.seconds));
     }
     let mut client = args.reach.client().map_err(|error| error.to_string())?;
-    let (mut left, mut all) = (args.seconds, None::<Value>);
-    while left > 0.0 {
-        let piece =
-            client.trace(left.min(PIECE), args.sample).map_err(|error| error.to_string())?;
-        left -= PIECE;
-        match &mut all {
-            None => all = Some(piece),
-            Some(all) => join(all, piece)?,
-        }
-    }
-    let all = all.expect("there was time for one piece");
-    let count = events(&all).map_or(0, |events| {
+    let all = client.trace(args.seconds, args.sample).map_err(|error| error.to_string())?;
+    let count = all["traceEvents"].as_array().map_or(0, |events| {
         events.iter().filter(|event| event["args"]["tenant"].is_string()).count()
     });
     std::fs::write(&args.output, all.to_string())
         .map_err(|error| format!("cannot write {}: {error}", args.output.display()))?;
     outln!("{count} requests are in {}; open it at https://ui.perfetto.dev", args.output.display());
     Ok(ExitCode::SUCCESS)
-}
-
-fn events(trace: &Value) -> Option<&Vec<Value>> {
-    trace["traceEvents"].as_array()
-}
-
-fn join(all: &mut Value, mut piece: Value) -> Result<(), String> {
-    let broken = || "the server's answer is no trace".to_owned();
-    let more = piece["traceEvents"].as_array_mut().ok_or_else(broken)?;
-    all["traceEvents"].as_array_mut().ok_or_else(broken)?.append(more);
-    Ok(())
 }
 
 #[cfg(test)]

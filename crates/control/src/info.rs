@@ -122,7 +122,7 @@ pub enum Refusal {
 pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
 
 /// Returns a latency with the unit in which it is a short number.
-fn time(us: u32) -> String {
+pub(crate) fn time(us: u32) -> String {
     match us {
         0..10_000 => format!("{us} µs"),
         10_000..10_000_000 => format!("{} ms", f64::from(us) / 1e3),

@@ -6,6 +6,7 @@ mod clash;
 mod doors;
 mod draft;
 mod duty;
+pub mod preview;
 mod reload;
 pub mod state_file;
 

@@ -53,6 +53,7 @@ const WALK: &[(&str, Expected)] = &[
     ("tenant apply DIR/changes.json", Done("")),
     ("tenant show gold", Done("gold")),
     ("tenant list", Done("gold")),
+    ("why gold --seconds 1", Done("connected")),
     ("tenant rm gold", Done("gold")),
     ("namespace add logs 16MiB --device more", Done("logs")),
     ("namespace resize logs 32MiB", Done("logs")),

@@ -21,6 +21,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::AdminAddress;
 use super::inventory::{DrainListener, ListenerStatus};
 use super::model::{TenantStatus, Tenants, Workers};
+use super::operations::TRACE_SECONDS_MAX;
 use super::problem::{Code, Failure, Problem};
 use super::resource::{Document, Request};
 use super::tls::Pass;
@@ -260,14 +261,31 @@ impl Client {
         self.call(Method::POST, &path, None::<&()>)
     }
 
-    /// Traces one request in `one_in` for `seconds`, at most five seconds. Returns trace events in
-    /// JSON.
+    /// Traces one request in `one_in` for `seconds`. Returns trace events in JSON. Traces that are
+    /// longer than the server's maximum are made of several.
     ///
     /// # Errors
     /// Fails if another trace is running.
     pub fn trace(&mut self, seconds: f64, one_in: u32) -> Result<serde_json::Value, ClientError> {
+        let mut all = self.trace_once(seconds.min(TRACE_SECONDS_MAX), one_in)?;
+        let mut left = seconds - TRACE_SECONDS_MAX;
+        while left > 0.0 {
+            let mut piece = self.trace_once(left.min(TRACE_SECONDS_MAX), one_in)?;
+            let (all, piece) = (&mut all["traceEvents"], &mut piece["traceEvents"]);
+            if let (Some(all), Some(more)) = (all.as_array_mut(), piece.as_array_mut()) {
+                all.append(more);
+            }
+            left -= TRACE_SECONDS_MAX;
+        }
+        Ok(all)
+    }
+
+    fn trace_once(&mut self, seconds: f64, one_in: u32) -> Result<serde_json::Value, ClientError> {
         let path = format!("/v1/trace?seconds={seconds}&one_in={one_in}");
-        self.call(Method::GET, &path, None::<&()>)
+        let trace: serde_json::Value = self.call(Method::GET, &path, None::<&()>)?;
+        let broken = || ClientError::Broken("the server's answer is no trace".to_owned());
+        trace["traceEvents"].is_array().then_some(()).ok_or_else(broken)?;
+        Ok(trace)
     }
 
     /// Returns the HTTP status of the answer to a request without a body, whatever the answer says.

@@ -39,6 +39,7 @@ mod tls;
 mod tokens;
 mod warning;
 mod watch;
+mod why;
 mod workers;
 
 pub use axum::Router;
@@ -77,6 +78,7 @@ pub use terms::{parse_iops, parse_latency, parse_percentile};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
 pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages};
+pub use why::{Cause, Diagnosis, Evidence, StageTime};
 pub use workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
 
 pub use crate::commands::WorkerState;

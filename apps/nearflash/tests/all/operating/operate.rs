@@ -227,6 +227,30 @@ fn a_tenant_keeps_to_its_rate_and_the_list_says_so() {
 }
 
 #[test]
+fn a_tenant_is_told_why_it_is_slow() {
+    let place = Place::new();
+    let server = place.launch("").start();
+    place.told(&["tenant", "add", "capped", "--cap", "500"]);
+    let idle = place.told(&["why", "capped", "--seconds", "1"]);
+    assert!(idle.starts_with("tenant capped: no client of the tenant is connected\n"), "{idle}");
+    let url = format!("reflex://{}", server.address());
+    let words = ["bench", &url, "--seconds", "60", "--warmup", "0", "--tenant", "capped"];
+    let mut load = nearflash(&words);
+    let load = load.args(["--queue-depth", "64"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut load = load.spawn().unwrap();
+    let mut told = String::new();
+    wait_until("waits for tokens", PATIENCE, || {
+        told = place.told(&["why", "capped", "--seconds", "1"]);
+        told.contains("its requests wait for tokens")
+    });
+    assert!(told.contains("its cap is 500 tokens/s"), "{told}");
+    assert_eq!(place.json(&["why", "capped", "--seconds", "1"])["tenant"], "capped");
+    let _ = load.kill(); // it may have ended
+    load.wait().unwrap();
+    assert!(place.refused(&["why", "nobody"]).contains("there is no tenant"));
+}
+
+#[test]
 fn a_thousand_tenants_come_and_go_under_load() {
     let place = Place::new();
     let device = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"a\"\n";

@@ -17,7 +17,7 @@ use crate::admin::watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows};
 use crate::traces::chrome;
 
 /// Maximum duration of a trace in seconds: a request takes at most ten.
-const SECONDS_MAX: f64 = 5.0;
+pub(crate) const TRACE_SECONDS_MAX: f64 = 5.0;
 
 /// Maximum number of requests in a trace.
 const TRACES_MAX: usize = 20_000;
@@ -81,8 +81,9 @@ pub(super) async fn get_trace(
     State(api): State<Api>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Problem> {
-    if !(0.0..=SECONDS_MAX).contains(&wanted.seconds) || wanted.one_in == 0 {
-        let message = format!("expected seconds from 0 to {SECONDS_MAX}, and one_in of at least 1");
+    if !(0.0..=TRACE_SECONDS_MAX).contains(&wanted.seconds) || wanted.one_in == 0 {
+        let message =
+            format!("expected seconds from 0 to {TRACE_SECONDS_MAX}, and one_in of at least 1");
         return Err(Problem::new(Code::Invalid, message));
     }
     let Ok(_alone) = api.tracing.try_lock() else {

@@ -13,6 +13,7 @@ mod inventory;
 mod tenants;
 mod workers;
 
+pub(crate) use activity::TRACE_SECONDS_MAX;
 use axum::http::Method;
 use axum::routing::get as on_get;
 
