@@ -5,6 +5,7 @@
 //! invalid command line).
 
 mod arguments;
+mod door;
 mod job;
 mod live;
 mod log;

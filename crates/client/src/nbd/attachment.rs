@@ -139,9 +139,9 @@ impl<T: Dial> Attachment<T> {
         options.connections * (options.queue_depth + SETUP_FRAMES)
     }
 
-    /// Drains the reports: all events except the ends of requests.
-    pub fn reports(&mut self) -> impl Iterator<Item = NbdReport> + '_ {
-        self.reports.drain(..)
+    /// Takes the next report: an event other than the end of a request.
+    pub fn next_report(&mut self) -> Option<NbdReport> {
+        self.reports.drain(..self.reports.len().min(1)).next()
     }
 
     fn report(&mut self, report: NbdReport) {

@@ -119,9 +119,9 @@ impl<T: Dial> Host<T> {
         requests * REQUEST_FRAMES + (options.queues + 1) * SETUP_FRAMES
     }
 
-    /// Drains the reports: all events except the ends of requests.
-    pub fn reports(&mut self) -> impl Iterator<Item = HostReport> + '_ {
-        self.reports.drain(..)
+    /// Takes the next report: an event other than the end of a request.
+    pub fn next_report(&mut self) -> Option<HostReport> {
+        self.reports.drain(..self.reports.len().min(1)).next()
     }
 
     /// Returns `true` if requests can be sent.

@@ -1,17 +1,16 @@
 //! Load on an export of a server that speaks NBD: what there is, and the way in.
 
 use client::Loss;
-use client::load::Path as _;
 use client::nbd::{Attachment, AttachmentOptions, Found, NbdLoss, NbdRefusal, NbdReport};
-use contract::{CloseReason, REQUEST_BYTES_MAX, Turn};
-use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
+use contract::{CloseReason, REQUEST_BYTES_MAX};
+use io::{Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::job::{CONNECT_MAX, Job};
+use super::door::{self, Door, News};
 use super::problem::Problem;
 use super::survey::hint;
 use super::target::Reach;
-use crate::report::{End, bytes_text};
+use crate::report::bytes_text;
 use server::listen::{Protocol, url};
 
 /// Advice where one end wants TLS that the other does not have, or not so.
@@ -56,7 +55,7 @@ impl NbdDoor {
             over_tls: reach.tls.is_some(),
         };
         let door = NbdDoor { reach: reach.clone(), options };
-        let found = door.look().map_err(Problem::Failed)?;
+        let found = door::look(&door).map_err(Problem::Failed)?;
         let bytes = arguments.block_size;
         let most = (found.request_bytes_max as usize).min(REQUEST_BYTES_MAX);
         if bytes > most || !bytes.is_multiple_of(found.block_bytes as usize) {
@@ -74,25 +73,18 @@ impl NbdDoor {
         }
         Ok((door, found.bytes))
     }
+}
 
-    /// Asks the server for its export.
-    fn look(&self) -> Result<Found, String> {
-        let look = |found: Result<Found, Option<NbdLoss>>| found.map_err(|loss| self.tell(loss));
-        match Ring::new() {
-            Ok(ring) => {
-                let (mut attachment, clock) = self.open::<Sockets>(&ring)?;
-                look(bring_up(&ring, &clock, &mut attachment))
-            }
-            Err(no_ring) => {
-                errln!("note: {no_ring}; using epoll, which is a little slower");
-                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
-                let (mut attachment, clock) = self.open::<EpollSockets>(&epoll)?;
-                look(bring_up(&epoll, &clock, &mut attachment))
-            }
-        }
+impl Door for NbdDoor {
+    type Client<N: Network> = Attachment<N>;
+    type Found = Found;
+    type Loss = NbdLoss;
+
+    fn set_lanes(&mut self, lanes: usize) {
+        self.options.connections = lanes;
     }
 
-    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<(Attachment<N>, Clock), String> {
+    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<Attachment<N>, String> {
         let config = SocketsConfig {
             connections_max: self.options.connections + 16,
             frames_max: Attachment::<N>::frames_max(&self.options),
@@ -101,40 +93,21 @@ impl NbdDoor {
         io::raise_descriptor_limit();
         let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
         self.reach.dial(&mut sockets).map_err(|e| e.to_string())?;
-        Ok((Attachment::new(sockets, self.options.clone()), Clock::start()))
+        Ok(Attachment::new(sockets, self.options.clone()))
     }
 
-    /// Makes load on the export.
-    pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
-        let shape = &job.shape;
-        self.options.connections = shape.lanes + usize::from(shape.probe.is_some());
-        match Ring::new() {
-            Ok(ring) => self.drive_on::<Sockets>(&ring, job),
-            // The look around has told so already.
-            Err(_) => {
-                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
-                self.drive_on::<EpollSockets>(&epoll, job)
-            }
-        }
-    }
-
-    fn drive_on<N: Network>(self, reactor: &N::Reactor, job: Job) -> Result<End, String> {
-        let (mut attachment, _) = self.open::<N>(reactor)?;
-        bring_up(reactor, &job.clock, &mut attachment).map_err(|loss| self.tell(loss))?;
-        job.drive(reactor, attachment, |attachment, losses| {
-            for report in attachment.reports() {
-                if let NbdReport::Lost(why) = report {
-                    losses(
-                        why.reached(),
-                        format!("the connections are lost: {why}; connecting again"),
-                    );
-                }
-            }
+    fn news<N: Network>(attachment: &mut Attachment<N>) -> Option<News<Found, NbdLoss>> {
+        attachment.next_report().map(|report| match report {
+            NbdReport::Up(found) => News::Up(found),
+            NbdReport::Lost(loss) => News::Lost(loss),
         })
     }
 
-    /// Explains what went wrong and what to do about it.
-    fn tell(&self, loss: Option<NbdLoss>) -> String {
+    fn note(loss: &NbdLoss) -> (bool, String) {
+        (loss.reached(), format!("the connections are lost: {loss}; connecting again"))
+    }
+
+    fn explain(&self, loss: Option<NbdLoss>) -> String {
         let endpoint = &self.reach.endpoint;
         let place = url(Protocol::Nbd, endpoint);
         let (what, advice) = match loss {
@@ -159,31 +132,4 @@ impl NbdDoor {
         };
         format!("cannot use export `{}` of {place}: {what}\n{advice}", self.options.export)
     }
-}
-
-/// Waits until all connections have chosen the export; `Err(None)` when that takes too long.
-fn bring_up<N: Network>(
-    reactor: &N::Reactor,
-    clock: &Clock,
-    attachment: &mut Attachment<N>,
-) -> Result<Found, Option<NbdLoss>> {
-    let deadline = clock.now() + CONNECT_MAX;
-    let mut outcome = Err(None);
-    let mut ended = Vec::new();
-    io::run(reactor, clock, SpinPolicy::default(), |now| {
-        let progressed = attachment.turn(now, &mut ended);
-        if let Some(report) = attachment.reports().next() {
-            outcome = match report {
-                NbdReport::Up(found) => Ok(found),
-                NbdReport::Lost(loss) => Err(Some(loss)),
-            };
-            return None;
-        }
-        if now >= deadline {
-            return None;
-        }
-        let wake_at = attachment.wake_at().map_or(deadline, |at| at.min(deadline));
-        Some(Turn { progressed, wake_at: Some(wake_at) })
-    });
-    outcome
 }

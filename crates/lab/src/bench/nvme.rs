@@ -6,20 +6,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use client::load::Path as _;
 use client::nvme::{
     Found, Host, HostLoss, HostOptions, HostReport, NvmeAddress, Patience, Refusal, Secret,
 };
-use contract::{BLOCK_BYTES, Turn};
-use io::{
-    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
-};
+use contract::BLOCK_BYTES;
+use io::{Endpoint, Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::job::{CONNECT_MAX, Job};
+use super::door::{self, Door, News};
 use super::problem::Problem;
 use super::survey::hint;
-use crate::report::{End, bytes_text};
+use crate::report::bytes_text;
 use server::host_identity::HostIdentity;
 use server::listen::{Protocol, url};
 
@@ -32,7 +29,7 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The address of the server, the host's name, and its keys.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct NvmeDoor {
     endpoint: Endpoint,
     options: HostOptions,
 }
@@ -53,14 +50,14 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-impl Door {
+impl NvmeDoor {
     /// Queries the size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,
         address: &NvmeAddress,
         queues: usize,
-    ) -> Result<(Door, u64), Problem> {
+    ) -> Result<(NvmeDoor, u64), Problem> {
         let key = |file: &Option<PathBuf>, variable| {
             secret(file.as_deref(), variable).map_err(Problem::Failed)
         };
@@ -79,13 +76,13 @@ impl Door {
             controller_key: key(&arguments.nvme.controller_key_file, CONTROLLER_KEY_VARIABLE)?,
             chance: [0; 32],
         };
-        let mut door = Door { endpoint: endpoint.clone(), options };
-        let found = door.look().map_err(Problem::Failed)?;
+        let mut door = NvmeDoor { endpoint: endpoint.clone(), options };
+        let found = door::look(&door).map_err(Problem::Failed)?;
         door.options.queues = queues;
         let granted = usize::from(found.queues);
         if queues > granted {
             let refusal = Refusal::Queues { wanted: queues, granted: found.queues };
-            return Err(Problem::Usage(door.explain(&HostLoss::Refused(refusal))));
+            return Err(Problem::Usage(door.reason(&HostLoss::Refused(refusal))));
         }
         let bytes = arguments.block_size;
         if bytes > found.request_bytes_max || !bytes.is_multiple_of(found.block_bytes as usize) {
@@ -100,72 +97,8 @@ impl Door {
         Ok((door, found.blocks * BLOCK_BYTES as u64))
     }
 
-    /// Queries the server's namespace and limits.
-    fn look(&self) -> Result<Found, String> {
-        let look = |found: Result<Found, Option<HostLoss>>| found.map_err(|loss| self.tell(loss));
-        match Ring::new() {
-            Ok(ring) => {
-                let (mut host, clock) = self.open::<Sockets>(&ring)?;
-                look(bring_up(&ring, &clock, &mut host))
-            }
-            Err(no_ring) => {
-                errln!("note: {no_ring}; using epoll, which is a little slower");
-                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
-                let (mut host, clock) = self.open::<EpollSockets>(&epoll)?;
-                look(bring_up(&epoll, &clock, &mut host))
-            }
-        }
-    }
-
-    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<(Host<N>, Clock), String> {
-        let config = SocketsConfig {
-            connections_max: self.options.queues + 16,
-            frames_max: Host::<N>::frames_max(&self.options),
-            ..SocketsConfig::default()
-        };
-        io::raise_descriptor_limit();
-        let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
-        sockets.dial_to(self.endpoint.clone());
-        let mut options = self.options.clone();
-        server::fabric::random(&mut options.chance);
-        Ok((Host::new(sockets, options, Patience::default()), Clock::start()))
-    }
-
-    /// Makes load on the subsystem.
-    pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
-        let shape = &job.shape;
-        self.options.queues = shape.lanes + usize::from(shape.probe.is_some());
-        match Ring::new() {
-            Ok(ring) => self.drive_on::<Sockets>(&ring, job),
-            // The look around has told so already.
-            Err(_) => {
-                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
-                self.drive_on::<EpollSockets>(&epoll, job)
-            }
-        }
-    }
-
-    fn drive_on<N: Network>(self, reactor: &N::Reactor, job: Job) -> Result<End, String> {
-        let (mut host, _) = self.open::<N>(reactor)?;
-        bring_up(reactor, &job.clock, &mut host).map_err(|loss| self.tell(loss))?;
-        job.drive(reactor, host, |host, losses| {
-            for report in host.reports() {
-                if let HostReport::Lost(why) = report {
-                    losses(
-                        why.reached(),
-                        format!("the controller is lost: {why}; connecting again"),
-                    );
-                }
-            }
-        })
-    }
-
-    fn tell(&self, loss: Option<HostLoss>) -> String {
-        loss.map_or_else(|| "the server does not answer in time".to_owned(), |l| self.explain(&l))
-    }
-
     /// Explains a failure and its remedy.
-    fn explain(&self, loss: &HostLoss) -> String {
+    fn reason(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {
             HostLoss::Connection(loss) => match loss.errno().map(std::io::Error::from_raw_os_error)
@@ -212,31 +145,43 @@ impl Door {
     }
 }
 
-/// Waits until all queues are connected; `Err(None)` after a time-out.
-fn bring_up<N: Network>(
-    reactor: &N::Reactor,
-    clock: &Clock,
-    host: &mut Host<N>,
-) -> Result<Found, Option<HostLoss>> {
-    let deadline = clock.now() + CONNECT_MAX;
-    let mut outcome = Err(None);
-    let mut ended = Vec::new();
-    io::run(reactor, clock, SpinPolicy::default(), |now| {
-        let progressed = host.turn(now, &mut ended);
-        if let Some(report) = host.reports().next() {
-            outcome = match report {
-                HostReport::Up(found) => Ok(found),
-                HostReport::Lost(loss) => Err(Some(loss)),
-            };
-            return None;
-        }
-        if now >= deadline {
-            return None;
-        }
-        let wake_at = host.wake_at().map_or(deadline, |at| at.min(deadline));
-        Some(Turn { progressed, wake_at: Some(wake_at) })
-    });
-    outcome
+impl Door for NvmeDoor {
+    type Client<N: Network> = Host<N>;
+    type Found = Found;
+    type Loss = HostLoss;
+
+    fn set_lanes(&mut self, lanes: usize) {
+        self.options.queues = lanes;
+    }
+
+    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<Host<N>, String> {
+        let config = SocketsConfig {
+            connections_max: self.options.queues + 16,
+            frames_max: Host::<N>::frames_max(&self.options),
+            ..SocketsConfig::default()
+        };
+        io::raise_descriptor_limit();
+        let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
+        sockets.dial_to(self.endpoint.clone());
+        let mut options = self.options.clone();
+        server::fabric::random(&mut options.chance);
+        Ok(Host::new(sockets, options, Patience::default()))
+    }
+
+    fn news<N: Network>(host: &mut Host<N>) -> Option<News<Found, HostLoss>> {
+        host.next_report().map(|report| match report {
+            HostReport::Up(found) => News::Up(found),
+            HostReport::Lost(loss) => News::Lost(loss),
+        })
+    }
+
+    fn note(loss: &HostLoss) -> (bool, String) {
+        (loss.reached(), format!("the controller is lost: {loss}; connecting again"))
+    }
+
+    fn explain(&self, loss: Option<HostLoss>) -> String {
+        loss.map_or_else(|| "the server does not answer in time".to_owned(), |l| self.reason(&l))
+    }
 }
 
 /// Reads a key from a file or from the environment. Errors never contain the key.

@@ -10,7 +10,7 @@ use contract::{BLOCK_BYTES, NamespaceId};
 
 use super::arguments::Arguments;
 use super::nbd::{self, NbdDoor};
-use super::nvme::{self, Door};
+use super::nvme::{self, NvmeDoor};
 use super::problem::Problem;
 use super::survey;
 use super::target::{Reach, Target};
@@ -49,7 +49,7 @@ pub(super) enum Way {
         /// The options of the first thread; other threads differ in `client` and `connections`.
         options: Options,
     },
-    Nvme(Door),
+    Nvme(NvmeDoor),
     Nbd(NbdDoor),
     Device(Arc<Volume>),
 }
@@ -121,7 +121,7 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
 fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
         Target::Nvme { endpoint, address, .. } => {
-            let (door, bytes) = Door::find(arguments, endpoint, address, lanes)?;
+            let (door, bytes) = NvmeDoor::find(arguments, endpoint, address, lanes)?;
             Ok((Way::Nvme(door), Some(bytes)))
         }
         Target::Nbd { reach, export, .. } => {

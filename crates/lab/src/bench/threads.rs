@@ -14,6 +14,7 @@ use io::{
     SpinPolicy,
 };
 
+use super::door;
 use super::job::{CONNECT_MAX, Desk, Job};
 use super::plan::{Plan, Way};
 use super::problem::Problem;
@@ -90,11 +91,11 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
         }
         Way::Nvme(door) => {
             let door = door.clone();
-            builder.spawn(move || door.drive(job))
+            builder.spawn(move || door::drive(door, job))
         }
         Way::Nbd(door) => {
             let door = door.clone();
-            builder.spawn(move || door.drive(job))
+            builder.spawn(move || door::drive(door, job))
         }
         Way::Device(volume) => {
             let volume = volume.clone();
