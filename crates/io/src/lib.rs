@@ -18,6 +18,7 @@ mod error;
 mod lent;
 mod link;
 mod listen;
+mod message;
 mod offloads;
 mod outer;
 mod packet_sockets;

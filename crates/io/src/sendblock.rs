@@ -2,6 +2,7 @@
 
 use contract::{Frame, Insecurity};
 
+use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::tls::{Secured, Stage};
 
 /// Maximum number of frames in one send: a worker's batch.
@@ -45,19 +46,9 @@ pub(crate) struct SendBlock {
 
 impl SendBlock {
     pub(crate) fn new() -> Box<SendBlock> {
-        const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let header = libc::msghdr {
-            msg_name: std::ptr::null_mut(),
-            msg_namelen: 0,
-            msg_iov: std::ptr::null_mut(),
-            msg_iovlen: 0,
-            msg_control: std::ptr::null_mut(),
-            msg_controllen: 0,
-            msg_flags: 0,
-        };
         Box::new(SendBlock {
-            header,
-            pieces: [NOTHING; PIECES_MAX],
+            header: EMPTY_HEADER,
+            pieces: [EMPTY_PIECE; PIECES_MAX],
             count: 0,
             stage: [0; STAGE_BYTES],
             staged: 0,

@@ -3,6 +3,7 @@
 
 use packets::Station;
 
+use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::uring::address::SocketAddress;
 
 /// Maximum bytes of a run: those of one UDP datagram.
@@ -32,18 +33,9 @@ pub(super) struct Block {
 
 impl Block {
     pub(super) fn new() -> Box<Block> {
-        let header = libc::msghdr {
-            msg_name: std::ptr::null_mut(),
-            msg_namelen: 0,
-            msg_iov: std::ptr::null_mut(),
-            msg_iovlen: 0,
-            msg_control: std::ptr::null_mut(),
-            msg_controllen: 0,
-            msg_flags: 0,
-        };
         Box::new(Block {
-            header,
-            vector: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 },
+            header: EMPTY_HEADER,
+            vector: EMPTY_PIECE,
             name: None,
             control: [0; CONTROL_WORDS],
             bytes: Vec::with_capacity(RUN_BYTES),

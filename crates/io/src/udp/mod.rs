@@ -20,6 +20,7 @@ use packets::{Arrived, Lane, Station};
 use rustix::net::SendFlags;
 
 use self::block::Block;
+use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
 use crate::{Error, Owner, Ring, RingEvent, carve, datagram};
 
@@ -103,10 +104,11 @@ impl UdpLane {
             let index = buf.index() + landings as u32;
             Buf::new(buf.into_bytes(), index)
         };
-        // SAFETY: all zeroes are a header without parts.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_namelen = NAME_BYTES as libc::socklen_t;
-        header.msg_controllen = CONTROL_BYTES as _;
+        let header = libc::msghdr {
+            msg_namelen: NAME_BYTES as libc::socklen_t,
+            msg_controllen: CONTROL_BYTES as _,
+            ..EMPTY_HEADER
+        };
         Ok(UdpLane {
             ring: ring.clone(),
             socket,

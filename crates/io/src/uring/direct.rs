@@ -1,9 +1,8 @@
 //! The memory of bounded receives: a vector for each in flight, and small buffers.
 
-use std::ptr;
-
 use contract::{Buf, SizeClass};
 
+use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::sockets::{LOOK_BYTES, Target};
 use crate::{Error, carve};
 
@@ -22,17 +21,12 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(super) fn new() -> Box<Direct> {
-        const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
-        let header = libc::msghdr {
-            msg_name: ptr::null_mut(),
-            msg_namelen: 0,
-            msg_iov: ptr::null_mut(),
-            msg_iovlen: 0,
-            msg_control: ptr::null_mut(),
-            msg_controllen: 0,
-            msg_flags: 0,
-        };
-        Box::new(Direct { target: None, look: None, header, pieces: [NOTHING; 2] })
+        Box::new(Direct {
+            target: None,
+            look: None,
+            header: EMPTY_HEADER,
+            pieces: [EMPTY_PIECE; 2],
+        })
     }
 
     /// Returns the message header of a receive of `len` bytes at `start` and of further bytes into
