@@ -85,6 +85,8 @@ fn prelude_of_nbd(policy: TlsPolicy) -> Box<dyn Prelude> {
 /// The TLS options of a listener's URL, while the URL is parsed.
 #[derive(Default)]
 struct TlsOptions {
+    /// The scheme of the URL requires TLS.
+    by_scheme: bool,
     policy: Option<&'static str>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -99,6 +101,12 @@ impl TlsOptions {
                 self.policy = Some(known.ok_or_else(|| {
                     format!("tls {value:?} is none of off, allowed and required")
                 })?);
+                if self.by_scheme && value != "required" {
+                    return Err(format!(
+                        "reflexs:// and nbds:// require TLS, which tls={value} contradicts; leave \
+                         it out, or write reflex:// or nbd://"
+                    ));
+                }
             }
             "certificate" => self.certificate = Some(PathBuf::from(value)),
             "key" => self.key = Some(PathBuf::from(value)),
@@ -165,13 +173,14 @@ impl ListenAt {
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?)
         } else if let Some(host) = place.strip_prefix("reflexs://") {
-            tls.policy = Some("required");
+            tls = TlsOptions { by_scheme: true, policy: Some("required"), ..tls };
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path, url)?.into()
         } else if let Some((scheme, host)) = nbd_host(place) {
             protocol = Protocol::Nbd;
-            tls.policy = (scheme == "nbds").then_some("required");
+            tls.by_scheme = scheme == "nbds";
+            tls.policy = tls.by_scheme.then_some("required");
             let host = host.trim_end_matches('/');
             let port = if host.ends_with(']') || !host.contains(':') { NBD_PORT } else { "" };
             look_up(&format!("{host}{port}"), url)?.into()
@@ -368,6 +377,8 @@ mod tests {
             ("reflex://127.0.0.1:7?certificate=/c&key=/k", "is for tls=required"),
             ("reflex://127.0.0.1:7?tls=maybe", "none of off, allowed and required"),
             ("nbds://127.0.0.1:7", "needs certificate=FILE and key=FILE"),
+            ("nbds://127.0.0.1:7?tls=allowed", "contradicts"),
+            ("reflexs://127.0.0.1:7?tls=off", "contradicts"),
             ("reflex+unix:/run/a?tls=required", "unknown option"),
             ("nbd+unix:/run/a?tls=required", "unknown option"),
             ("nvme-tcp://127.0.0.1:1?tls=required", "unknown option"),

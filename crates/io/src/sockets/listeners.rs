@@ -51,9 +51,13 @@ impl Listeners {
         open.filter_map(|listening| listening.listener.as_ref()).find_map(|own| own.tls.clone())
     }
 
-    /// Sets whether a listener refuses new connections.
+    /// Sets whether a listener refuses new connections, those included whose handshake has begun.
     pub(crate) fn refuse(&mut self, id: ListenerId, refuses: bool) {
-        let own = self.all.iter_mut().filter(|listening| listening.id == id);
-        own.for_each(|listening| listening.refuses = refuses);
+        for listening in self.all.iter_mut().filter(|listening| listening.id == id) {
+            listening.refuses = refuses;
+            if let Some(tls) = listening.listener.as_ref().and_then(|own| own.tls.as_ref()) {
+                tls.shut(refuses);
+            }
+        }
     }
 }

@@ -184,6 +184,9 @@ impl<K: Kernel> Network for SocketsOver<K> {
             if listening.id == id
                 && let Some(listener) = listening.listener.take()
             {
+                if let Some(tls) = &listener.tls {
+                    tls.shut(true);
+                }
                 self.kernel.unlisten(&mut self.listeners, n, &listener);
             }
         }

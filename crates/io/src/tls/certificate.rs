@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use contract::{Insecurity, ListenerId, Prelude};
@@ -34,6 +35,8 @@ pub struct ServerTls {
     prelude: Option<PreludeOf>,
     /// The configuration, read by the handshake thread, and replaced when the files are read again.
     config: RwLock<Arc<ServerConfig>>,
+    /// `true` while the listener is drained, and once it is closed: handshakes that end are refused.
+    is_shut: AtomicBool,
     porter: Porter,
 }
 
@@ -64,7 +67,8 @@ impl ServerTls {
         key: &[u8],
     ) -> Result<Arc<Self>, Error> {
         let config = RwLock::new(config(certificate, key)?);
-        Ok(Arc::new(ServerTls { policy, prelude, config, porter: Porter::start()? }))
+        let is_shut = AtomicBool::new(false);
+        Ok(Arc::new(ServerTls { policy, prelude, config, is_shut, porter: Porter::start()? }))
     }
 
     /// Replaces certificate and key. Existing connections keep their keys.
@@ -86,6 +90,16 @@ impl ServerTls {
     ) {
         let answer = Answer::Accepted { tls: self.clone(), listener, spread: spread.clone() };
         self.porter.welcome(socket, answer);
+    }
+
+    /// Sets whether connections whose handshake ends are refused.
+    pub(crate) fn shut(&self, is_shut: bool) {
+        self.is_shut.store(is_shut, Ordering::Release);
+    }
+
+    /// Returns whether connections whose handshake ends are refused.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Acquire)
     }
 
     /// Returns the use of TLS at the listener.

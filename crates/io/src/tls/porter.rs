@@ -209,6 +209,7 @@ impl Answer {
         opening: Option<Box<Opening>>,
     ) {
         match (self, secured) {
+            (Answer::Accepted { tls, .. }, _) if tls.is_shut() => Happening::RefusedDrained.count(),
             (Answer::Accepted { listener, spread, .. }, secured) => {
                 if secured.is_some() {
                     Happening::TlsDone.count();
@@ -604,6 +605,19 @@ mod tests {
         scene.turn(now);
         assert!(scene.hall.guests.is_empty());
         assert_eq!(recv(&there, &mut answers, RecvFlags::empty()).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_handshake_that_ends_at_a_shut_listener_lets_nobody_in() {
+        let (mut scene, now) = (Scene::new(4, FREE), Instant::ZERO);
+        for (is_shut, let_in) in [(true, 0), (false, 1)] {
+            let mut client = scene.speaking(now);
+            scene.turn(now);
+            scene.server.shut(is_shut);
+            assert_eq!(client.advance(), Ok(Progress::Done));
+            scene.turn(now);
+            assert_eq!(scene.arrivals.try_iter().count(), let_in);
+        }
     }
 
     #[test]

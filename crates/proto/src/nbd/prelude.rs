@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use contract::{Insecurity, Opening, Passage, Prelude};
 use wire::nbd::{
-    Greeting, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind, OptionReply,
-    OptionReplyHead,
+    FLAG_FIXED_NEWSTYLE, Greeting, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHead, OptionKind,
+    OptionReply, OptionReplyHead,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,6 +31,8 @@ const HEAD: usize = size_of::<OptionHead>();
 #[derive(Debug)]
 pub struct ServerPrelude {
     is_required: bool,
+    /// The client speaks the fixed newstyle, without which there is no TLS.
+    is_fixed: bool,
     stage: ServerStage,
     /// The beginning of a message that has not come whole.
     gathered: Vec<u8>,
@@ -56,7 +58,8 @@ impl ServerPrelude {
     /// Returns the beginning of a connection by a listener that requires TLS, or lets clients choose.
     pub fn new(is_required: bool) -> Self {
         let (gathered, flags) = (Vec::new(), [0; FLAGS_BYTES]);
-        ServerPrelude { is_required, stage: ServerStage::Greeting, gathered, flags, taken: 0 }
+        let (is_fixed, stage) = (false, ServerStage::Greeting);
+        ServerPrelude { is_required, is_fixed, stage, gathered, flags, taken: 0 }
     }
 
     /// Takes the head of an option.
@@ -66,7 +69,7 @@ impl ServerPrelude {
         if head.magic.get() != OPTION_MAGIC {
             return Err(Insecurity::Misbehaved);
         }
-        if !self.is_required && kind != OptionKind::STARTTLS {
+        if !self.is_required && (kind != OptionKind::STARTTLS || !self.is_fixed) {
             let heard = [&self.flags[..], &self.gathered].concat().into();
             return Ok(Some(Passage::Plain(Opening { is_secured: false, heard })));
         }
@@ -137,7 +140,12 @@ impl Prelude for ServerPrelude {
         self.gathered.extend_from_slice(bytes);
         match self.stage {
             ServerStage::Flags if self.gathered.len() == FLAGS_BYTES => {
-                flags_of_client(&self.gathered).ok_or(Insecurity::Misbehaved)?;
+                let flags = flags_of_client(&self.gathered).ok_or(Insecurity::Misbehaved)?;
+                self.is_fixed = flags & FLAG_FIXED_NEWSTYLE != 0;
+                // A client of the plain newstyle has no word for a refused option.
+                if self.is_required && !self.is_fixed {
+                    return Err(Insecurity::Plain);
+                }
                 self.flags.copy_from_slice(&self.gathered);
                 self.gathered.clear();
                 self.stage = ServerStage::Option;

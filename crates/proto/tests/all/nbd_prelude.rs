@@ -82,6 +82,16 @@ fn who_does_not_want_tls_ends_where_it_is_required() {
 }
 
 #[test]
+fn a_client_of_the_plain_newstyle_has_no_tls() {
+    let sent = [&[0; 4][..], &option(OptionKind::STARTTLS, &[])].concat();
+    let required = play(&mut ServerPrelude::new(true), &sent, 99);
+    assert_eq!((required.said.len(), required.end), (GREETING, Err(Insecurity::Plain)));
+    let allowed = play(&mut ServerPrelude::new(false), &sent, 99);
+    assert_eq!(allowed.said.len(), GREETING);
+    assert!(matches!(allowed.end, Ok(Some(Passage::Plain(_)))), "the session refuses it");
+}
+
+#[test]
 fn what_makes_no_sense_or_has_no_end_is_cut_off() {
     for is_required in [true, false] {
         let mut prelude = ServerPrelude::new(is_required);
