@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use client::nvme::{NvmeAddress, Secret};
 
-/// Seconds between two keep-alives, after which the host also gives up a silent server.
+/// The keep-alive timeout in seconds: the host gives a silent server up after as long.
 const KEEP_ALIVE_SECONDS: u32 = 5;
 
 /// Seconds between two attempts to reconnect.
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         outln!("{}", shown(line));
         let before = devices(Path::new(BLOCKS), &address.subsystem);
         connect(line)?;
-        fail_after(Path::new("/sys/class/nvme"), &address.subsystem, args.fail_after)?;
+        fail_after(Path::new("/sys/class/nvme"), &address.subsystem, args.fail_after)
+            .unwrap_or_else(|warning| errln!("nearflash: warning: connected, but {warning}"));
         match appeared(&address.subsystem, &before) {
             found if !found.is_empty() => {
                 for name in found {
@@ -146,14 +147,15 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
 
 /// Sets how long I/O waits, at all controllers of the subsystem: Debian 12's nvme-cli cannot.
 fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), String> {
+    let mut set = Err(format!("{} shows no controller of it", controllers.display()));
     for entry in fs::read_dir(controllers).into_iter().flatten().flatten() {
         let [name, path] = ["subsysnqn", "fast_io_fail_tmo"].map(|file| entry.path().join(file));
         if fs::read_to_string(name).is_ok_and(|name| name.trim() == subsystem) {
-            fs::write(&path, seconds.to_string())
-                .map_err(|error| format!("connected, but {}: {error}", path.display()))?;
+            let done = fs::write(&path, seconds.to_string());
+            set = done.map_err(|error| format!("{}: {error}", path.display()));
         }
     }
-    Ok(())
+    set
 }
 
 /// Returns the line as text for a shell.
@@ -312,7 +314,7 @@ mod tests {
         fs::create_dir(&controller).unwrap();
         fs::write(controller.join("subsysnqn"), "nqn.x\n").unwrap();
         fail_after(directory.path(), "nqn.x", 5).unwrap();
-        fail_after(directory.path(), "nqn.y", 6).unwrap();
+        assert!(fail_after(directory.path(), "nqn.y", 6).unwrap_err().contains("no controller"));
         assert_eq!(fs::read(controller.join("fast_io_fail_tmo")).unwrap(), b"5");
     }
 

@@ -178,7 +178,7 @@ impl Fence {
         self.running.iter().any(|running| running[device].load(Ordering::SeqCst) > 0)
     }
 
-    /// Returns `true` if requests of a superseded fence still run on this device.
+    /// Returns the counters of an epoch, by device.
     fn of(&self, epoch: u32) -> &[AtomicU32; DEVICES_MAX] {
         &self.running[(epoch & 1) as usize]
     }

@@ -50,7 +50,8 @@ pub(crate) struct Store {
     pub(crate) commands: VecDeque<Command>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) report: Report,
-    /// `true` after writes failed on several segments.
+    /// `true` after a batch found no segment to be written to, or a flush or the write of a
+    /// checkpoint failed.
     pub(crate) read_only: bool,
     /// Segments without live pages, each with the round of flushes that it waits for.
     emptied: VecDeque<(u64, u32)>,

@@ -87,7 +87,7 @@ fn print(geometry: &translation::Geometry) {
     outln!("memory in service: {}", size(geometry.memory_bytes()));
 }
 
-/// Formats bytes in a unit that needs at most one decimal place.
+/// Formats bytes in the largest unit that is not above them, rounded to one decimal place.
 fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.max(1).ilog2() / 10).min(4);

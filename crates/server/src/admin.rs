@@ -28,7 +28,7 @@ use address::default_socket;
 pub use address::where_to_look;
 pub(crate) use address::{Wanted, default_place, needs, tls_place};
 
-/// The nice value of threads that answer operators. When both want a processor, a worker gets ten
+/// The steps of `nice` by which threads that answer operators come after workers. When both want a processor, a worker gets ten
 /// times the time of an answering thread.
 const STEPS: u8 = 10;
 

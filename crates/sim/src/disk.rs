@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Buf, Command, Completion, Device, Geometry, Instant, Slot, Submission};
+use contract::{Buf, Command, Completion, Device, Geometry, Instant, Slot, Status, Submission};
 use flash::{
     Chance, Delay, Delayed, Exclusive, FaultSwitch, Faults, Faulty, MemQueue, MemVolume, RangeLocks,
 };
@@ -220,6 +220,9 @@ impl Device for Disk {
         let old = done.len();
         self.stack_mut().poll(now, done);
         for Completion { slot, status, .. } in &done[old..] {
+            if *status == Status::MediaError {
+                self.ledger.borrow_mut().media_failed();
+            }
             let inside = self.in_flight.remove(slot);
             match inside.unwrap_or_else(|| panic!("{slot:?} completed unasked")) {
                 Inside::Write(op) => self.ledger.borrow_mut().completed(op),

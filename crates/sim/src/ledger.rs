@@ -87,6 +87,8 @@ pub(crate) struct Ledger {
     lost: Vec<u32>,
     /// The time at which a device began the latest flush of those that it has carried out.
     flushed: Tick,
+    /// A device has answered a command with an error of the medium.
+    has_media_errors: bool,
     marks: Marks,
 }
 
@@ -101,8 +103,18 @@ impl Ledger {
             partings,
             lost: Vec::new(),
             flushed: 0,
+            has_media_errors: false,
             marks,
         }
+    }
+
+    /// Notes that a device answered a command with an error of the medium.
+    pub(crate) fn media_failed(&mut self) {
+        self.has_media_errors = true;
+    }
+
+    pub(crate) fn has_media_errors(&self) -> bool {
+        self.has_media_errors
     }
 
     fn advance(&mut self) -> Tick {

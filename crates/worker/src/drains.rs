@@ -58,7 +58,8 @@ pub(crate) struct Drains {
 }
 
 impl Drains {
-    /// Begins a drain of many connections, or changes the deadline of one that has begun.
+    /// Begins a drain of many connections, or begins it again with another deadline. Without a
+    /// deadline, takes the drain back.
     pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
         let which = listener.map_or(Which::All, Which::By);
         self.drains.retain(|drain| drain.which != which);

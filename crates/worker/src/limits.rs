@@ -13,9 +13,10 @@ pub struct Limits {
     pub in_flight: usize,
     /// The number of tenants that the tables have room for; tenants' numbers are below it.
     pub tenants: usize,
-    /// Requests in flight on one connection; at the limit the connection is not read from.
+    /// Requests in flight on one connection, without those whose payload is awaited; at the limit the
+    /// connection is not read from.
     pub in_flight_of_connection: usize,
-    /// Bytes of replies of one connection, unsent or still to come from requests in flight; at the
+    /// Bytes of replies of one connection, unsent or still to come from requests in flight; above the
     /// limit the connection is not read from.
     pub unsent_of_connection: usize,
     /// The bytes from which on the rest of a payload is received directly into its buffer.

@@ -28,8 +28,8 @@ impl Share {
     }
 
     /// Returns the share after a connection with so many messages has left, or `None` if it should
-    /// stay. A connection may exceed the wanted load by less than the load: a larger one would
-    /// overload the receiving worker.
+    /// stay: because it has no load, or because more than one and a half times the wanted load would
+    /// leave, which would overload the receiving worker.
     fn with(self, messages: u32) -> Option<Share> {
         let taken = self.taken + u64::from(messages);
         let goes = messages > 0 && self.is_left() && 2 * taken <= 3 * self.wanted;

@@ -37,8 +37,9 @@ impl WhyCommand {
 fn text(found: &Diagnosis, seconds: u64) -> String {
     let tail = |us: Option<f64>| us.map_or("-".to_owned(), |us| time_text(us * 1e3));
     let (reads, p95) = (number_text(found.reads as f64), tail(found.p95_us));
-    let mut lines = vec![("reads", format!("{reads} in {seconds} s, p95 at most {p95}"))];
-    lines.extend(found.stages.iter().filter(|_| found.reads > 0).map(|stage| {
+    let reads = format!("{reads} in {seconds} s, p95 at most {p95}, {} sampled", found.sampled);
+    let mut lines = vec![("reads", reads)];
+    lines.extend(found.stages.iter().filter(|_| found.sampled > 0).map(|stage| {
         let (share, p95) = (format!("{:.0} %", stage.percent), tail(stage.p95_us));
         (stage.stage.as_str(), format!("{share:>5} of the time, p95 at most {p95}"))
     }));

@@ -34,6 +34,8 @@ pub enum Cause {
     Device,
     /// The network or the client takes replies late.
     Client,
+    /// No stage of a read was measured.
+    Unknown,
 }
 
 /// A stage of reads, with the time that it took.
@@ -61,6 +63,8 @@ pub struct Diagnosis {
     pub advice: Option<String>,
     /// Reads answered between the two readings.
     pub reads: u64,
+    /// Reads of which the stages were measured: one request in 64 is.
+    pub sampled: u64,
     /// p95 of these reads in microseconds, the upper edge of a bucket; `null` without reads.
     pub p95_us: Option<f64>,
     /// The stages in the order in which a read goes through them.
@@ -91,6 +95,7 @@ impl Evidence<'_> {
             verdict,
             advice,
             reads: self.stages.latency.iter().sum(),
+            sampled: self.stages.device.iter().sum(),
             p95_us: self.stages.p95_us(&self.stages.latency),
             stages,
         }
@@ -102,15 +107,16 @@ impl Evidence<'_> {
         if !is_active && self.tenant.in_flight == 0 {
             return self.idle();
         }
-        match self.standing() {
-            Standing::Over => self.over_its_slo(),
-            Standing::Kept => self.kept(stages),
+        // The first of equals: a read waits in the scheduler before the device has it.
+        let most = stages.iter().rev().max_by(|a, b| a.percent.total_cmp(&b.percent));
+        match (self.standing(), most) {
+            (Standing::Over, _) => self.over_its_slo(),
+            (Standing::Kept, _) if has_reads => self.kept(stages),
             _ if self.waits_for_tokens(stages) => self.out_of_tokens(stages),
             _ if self.flows.overcommitted.is_some() => self.at_machine(),
-            _ => match stages.iter().max_by(|a, b| a.percent.total_cmp(&b.percent)) {
-                Some(most) if most.percent > 0.0 => self.most_of_the_time(most),
-                _ => self.at_device("its requests are not answered"),
-            },
+            (_, Some(most)) if most.percent > 0.0 => self.most_of_the_time(most),
+            _ if is_active => self.unsampled(has_reads),
+            _ => self.at_device("its requests are not answered"),
         }
     }
 
@@ -118,12 +124,30 @@ impl Evidence<'_> {
     /// an SLO; a best-effort tenant has reached its cap, or waits in the scheduler although the
     /// workers have the processors.
     fn waits_for_tokens(&self, stages: &[StageTime]) -> bool {
-        let TenantStatus { slo, share, measured, .. } = self.tenant;
-        let is_at_cap = share.cap_tokens.is_some_and(|cap| measured.tokens > 0.8 * cap as f64);
         let is_queued = stages.iter().any(|time| time.stage == "scheduler" && time.percent > 50.0);
         let has_processors = self.flows.overcommitted.is_none() && self.busy_worker().is_none();
-        let is_short = slo.is_none() && self.device.has_model && (is_at_cap || has_processors);
-        measured.throttled > THROTTLED || is_queued && is_short
+        let is_short = is_queued && has_processors && self.device.has_model;
+        match self.tenant.slo {
+            Some(_) => self.tenant.measured.throttled > THROTTLED,
+            None => self.is_at_cap() || is_short,
+        }
+    }
+
+    /// Returns whether a best-effort tenant has reached its cap, which holds on each device.
+    fn is_at_cap(&self) -> bool {
+        let devices = self.flows.devices.len().max(1) as f64;
+        let most = |cap: u64| self.tenant.measured.tokens > 0.8 * cap as f64 * devices;
+        self.tenant.share.cap_tokens.is_some_and(most)
+    }
+
+    /// Returns whether the tenant asks for more requests than it was promised, at the price that
+    /// the promise assumes.
+    fn asks_for_more(&self) -> bool {
+        let TenantStatus { slo, tokens_needed, measured, .. } = self.tenant;
+        slo.as_ref().is_some_and(|slo| {
+            let promised = *tokens_needed as f64 / f64::from(slo.iops.max(1));
+            measured.iops > 0.0 && measured.tokens / measured.iops <= 1.05 * promised
+        })
     }
 
     /// Returns the busiest worker if it has no time left.
@@ -153,8 +177,13 @@ impl Evidence<'_> {
     }
 
     fn kept(&self, stages: &[StageTime]) -> (Cause, String, Option<String>) {
-        let late = stages.iter().find(|stage| stage.stage == "reply" && stage.percent > 50.0);
-        if let Some(reply) = late {
+        // The promise ends where the reply is handed to the socket.
+        let bound = self.tenant.slo.as_ref().map_or(0.0, |slo| f64::from(slo.latency_us));
+        let before = self.tenant.measured.slo_percentile_us.unwrap_or(0.0);
+        let is_late = |stage: &&StageTime| {
+            stage.stage == "reply" && stage.p95_us.is_some_and(|us| before + us > bound)
+        };
+        if let Some(reply) = stages.iter().find(is_late) {
             return self.most_of_the_time(reply);
         }
         let promised = self.tenant.slo.as_ref().map_or_else(String::new, |slo| {
@@ -183,28 +212,50 @@ impl Evidence<'_> {
 
     fn out_of_tokens(&self, stages: &[StageTime]) -> (Cause, String, Option<String>) {
         let TenantStatus { name, share, measured, slo, .. } = self.tenant;
-        let scheduler = stages.iter().find(|time| time.stage == "scheduler");
-        let percent = scheduler.map_or(0.0, |time| time.percent);
-        let verdict = format!(
-            "its requests wait for tokens: {percent:.0} % of its reads' time; it had {:.0} tokens/s",
-            measured.tokens
-        );
+        let scheduler = stages.iter().find(|time| time.stage == "scheduler" && time.percent > 0.0);
+        let spent = scheduler
+            .map_or(String::new(), |time| format!(" for {:.0} % of its reads' time", time.percent));
+        let verdict =
+            format!("its requests wait for tokens{spent}; it had {:.0} tokens/s", measured.tokens);
         let advice = match (slo, share.cap_tokens, self.device.tokens_left) {
-            (None, Some(cap), _) => {
-                format!("its cap is {cap} tokens/s: `nearflash tenant set {name} --cap N` lifts it")
-            }
-            (None, None, Some(left)) => format!(
-                "best-effort tenants share {left} tokens/s of device {}; `nearflash tenant set \
-                 {name} --weight N` changes its share, a promise (--latency, --iops) makes it \
-                 independent",
-                self.device.name
+            (Some(_), ..) if self.asks_for_more() => format!(
+                "it asks for more than it was promised: give it a larger promise (`nearflash tenant \
+                 set {name} --iops N`), or let it ask for less"
             ),
-            _ => format!(
+            (Some(_), ..) => format!(
                 "its requests cost more than its promise assumes; `nearflash tenant show {name}` \
                  has both"
             ),
+            (None, Some(cap), _) if self.is_at_cap() => {
+                format!("its cap is {cap} tokens/s: `nearflash tenant set {name} --cap N` lifts it")
+            }
+            (None, _, left) => format!(
+                "best-effort tenants share what promises leave{}; `nearflash tenant set {name} \
+                 --weight N` changes its share, a promise (--latency, --iops) makes it independent",
+                left.map_or(String::new(), |left| {
+                    format!(", {left} tokens/s of device {}", self.device.name)
+                })
+            ),
         };
         (Cause::Tokens, verdict, Some(advice))
+    }
+
+    /// Tells that no stage of a read was measured.
+    fn unsampled(&self, has_reads: bool) -> (Cause, String, Option<String>) {
+        match has_reads {
+            true => (
+                Cause::Unknown,
+                "none of its few reads was sampled (of 64 requests, one is)".to_owned(),
+                Some(format!("watch longer: `nearflash why {} --seconds 60`", self.tenant.name)),
+            ),
+            false => (
+                Cause::Unknown,
+                "it writes, and reads are what is measured".to_owned(),
+                Some(
+                    "`nearflash device list` and `nearflash worker list` have the load".to_owned(),
+                ),
+            ),
+        }
     }
 
     fn most_of_the_time(&self, most: &StageTime) -> (Cause, String, Option<String>) {
@@ -213,6 +264,9 @@ impl Evidence<'_> {
             .map_or(String::new(), |us| format!(" (p95 at most {})", time(us.round() as u32)));
         let spent = format!("{:.0} % of its reads' time", most.percent);
         match most.stage.as_str() {
+            "device" if self.flows.devices.len() > 1 => {
+                self.at_device(&format!("its devices take {spent}{p95}"))
+            }
             "device" => self.at_device(&format!("device {} takes {spent}{p95}", self.device.name)),
             "reply" => (
                 Cause::Client,
@@ -244,31 +298,35 @@ impl Evidence<'_> {
         (Cause::Machine, verdict, Some(advice.to_owned()))
     }
 
-    /// Blames the device, with what is known of its model.
+    /// Blames the device, with what is known of its model. Of a tenant whose reads may be on several
+    /// devices, no device is named.
     fn at_device(&self, what: &str) -> (Cause, String, Option<String>) {
+        if self.flows.devices.len() > 1 {
+            let advice = "`nearflash device list` has load and drift of all devices";
+            return (Cause::Device, what.to_owned(), Some(advice.to_owned()));
+        }
         let DeviceStatus { name, drift, has_model, .. } = self.device;
         let drifted = drift.as_ref().filter(|drift| drift.state == DriftState::Drifted);
         let (known, advice) = match drifted {
-            Some(drift) => {
-                let percent = drift.percent.unwrap_or(0.0);
-                (
-                    format!("; it delivers {percent:.0} % of what its model says"),
-                    Some(format!("`nearflash device recalibrate {name}`")),
-                )
-            }
+            Some(drift) => (
+                format!(
+                    "; it delivers {:.0} % of what its model says",
+                    drift.percent.unwrap_or(0.0)
+                ),
+                format!("`nearflash device recalibrate {name}`"),
+            ),
             None if !has_model => (
                 "; it has no model".to_owned(),
-                Some(format!(
-                    "measure it with `nearflash calibrate`; `nearflash device set {name} \
-                              --model FILE` uses the result"
-                )),
+                format!(
+                    "measure it with `nearflash calibrate`; `nearflash device set {name} --model \
+                     FILE` uses the result"
+                ),
             ),
-            None => (
-                String::new(),
-                Some(format!("`nearflash device show {name}` has its load and drift")),
-            ),
+            None => {
+                (String::new(), format!("`nearflash device show {name}` has its load and drift"))
+            }
         };
-        (Cause::Device, format!("{what}{known}"), advice)
+        (Cause::Device, format!("{what}{known}"), Some(advice))
     }
 }
 
@@ -323,7 +381,7 @@ impl Stages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{Class, Drift, Measured, Origin, Share, Slo, State};
+    use crate::admin::{Class, Drift, FlowOfDevice, Measured, Origin, Share, Slo, State};
 
     fn tenant(measured: Measured) -> TenantStatus {
         TenantStatus {
@@ -434,11 +492,17 @@ mod tests {
         assert!(found.verdict.contains("1500 of 1000 tokens/s"), "{}", found.verdict);
         let slow = tenant(Measured { throttled: 0.5, ..late() });
         let found = cause(&slow, DriftState::Fits, &flows, &stages(3, 0, 0));
+        assert!(found.advice.unwrap().contains("asks for more than it was promised"));
+        let dear = tenant(Measured { throttled: 0.5, tokens: 900.0, ..late() });
+        let found = cause(&dear, DriftState::Fits, &flows, &stages(3, 0, 0));
         assert!(found.advice.unwrap().contains("cost more than its promise assumes"));
         let mut best_effort = tenant(late());
         best_effort.slo = None;
         let found = cause(&best_effort, DriftState::Fits, &flows, &stages(3, 0, 0));
-        assert!(found.advice.unwrap().contains("share 9000 tokens/s of device drive"));
+        assert!(found.advice.unwrap().contains("9000 tokens/s of device drive"));
+        best_effort.share.cap_tokens = Some(1_000_000);
+        let found = cause(&best_effort, DriftState::Fits, &flows, &stages(3, 0, 0));
+        assert!(found.advice.unwrap().contains("9000 tokens/s"), "the cap is far away");
         let starved = Flows { overcommitted: Some("overcommitted".to_owned()), ..flows };
         let found = cause(&best_effort, DriftState::Fits, &starved, &stages(3, 0, 0));
         assert_eq!(found.cause, Cause::Machine);
@@ -456,7 +520,11 @@ mod tests {
         let text = "the server keeps the promise: p95 of its reads is 120 µs, at most 500 µs is \
                     promised";
         assert_eq!(found.verdict, text);
-        let found = cause(&kept, DriftState::Fits, &flows, &stages(0, 0, 4));
+        let mut slow = stages(0, 0, 4);
+        let found = cause(&kept, DriftState::Fits, &flows, &slow);
+        assert_eq!(found.cause, Cause::Kept, "most of a time that is short");
+        slow.edges_us[3] = 400.0;
+        let found = cause(&kept, DriftState::Fits, &flows, &slow);
         assert_eq!(found.cause, Cause::Client, "kept at the server, and late at the client");
         let mut idle = tenant(Measured::default());
         (idle.in_flight, idle.connections) = (0, 0);
@@ -467,5 +535,35 @@ mod tests {
         idle.in_flight = 3;
         let found = cause(&idle, DriftState::Fits, &flows, &none);
         assert_eq!(found.verdict, "its requests are not answered");
+    }
+
+    #[test]
+    fn nothing_is_made_up_where_nothing_was_measured() {
+        let flows = Flows::default();
+        let none = stages(0, 0, 0).since(&stages(0, 0, 0));
+        let writes = Measured { iops: 1e5, tokens: 500.0, ..Measured::default() };
+        let mut writer = tenant(writes);
+        let found = cause(&writer, DriftState::Fits, &flows, &none);
+        assert_eq!((found.cause, found.reads), (Cause::Unknown, 0));
+        assert!(found.verdict.starts_with("it writes"), "{}", found.verdict);
+        writer.slo = None;
+        assert_eq!(cause(&writer, DriftState::Fits, &flows, &none).cause, Cause::Unknown);
+        writer.share.cap_tokens = Some(500);
+        let found = cause(&writer, DriftState::Fits, &flows, &none);
+        assert_eq!(found.verdict, "its requests wait for tokens; it had 500 tokens/s");
+        let few = Stages { latency: vec![40, 0, 0, 0, 0], ..none };
+        let found = cause(&tenant(late()), DriftState::Fits, &flows, &few);
+        assert_eq!((found.cause, found.reads, found.sampled), (Cause::Unknown, 40, 0));
+        assert!(found.advice.unwrap().contains("--seconds 60"));
+    }
+
+    #[test]
+    fn with_several_devices_none_is_named() {
+        let devices = vec![FlowOfDevice::default(), FlowOfDevice::default()];
+        let flows = Flows { devices, ..Flows::default() };
+        let found = cause(&tenant(late()), DriftState::Drifted, &flows, &stages(0, 3, 1));
+        assert_eq!(found.cause, Cause::Device);
+        assert!(found.verdict.starts_with("its devices take 73 %"), "{}", found.verdict);
+        assert!(found.advice.unwrap().contains("device list"));
     }
 }

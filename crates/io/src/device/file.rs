@@ -235,7 +235,8 @@ impl FileVolume {
     }
 }
 
-/// Returns whether a path names a block device, and notes a regular file below `/dev`.
+/// Returns whether a path names a block device, and notes a regular file below `/dev`, except in
+/// `/dev/shm`.
 ///
 /// # Errors
 /// Fails if it is neither a file nor a block device.

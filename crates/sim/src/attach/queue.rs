@@ -385,10 +385,10 @@ impl AttachedQueue {
     fn finish(&mut self, (tag, held, result): Ended) {
         let (op, command, is_probe) = self.works[usize::from(tag)];
         self.ended += 1;
-        if held.given > 1 {
+        let status = self.meaning(&held.request, result);
+        if held.given > 1 && status.is_ok() {
             self.marks.hit(Mark::AttachInherited);
         }
-        let status = self.meaning(&held.request, result);
         let is_read = held.request.operation == BlockOperation::Read && status.is_ok();
         self.ledger.borrow_mut().done(op, status, is_read.then_some(&held.data[..]));
         match (status, command) {
@@ -410,8 +410,12 @@ impl AttachedQueue {
                 assert!(bytes as usize == request.data_bytes(), "{request:?}: {bytes} bytes");
                 Status::Ok
             }
-            // Who waits for the server longer than a world lasts has had an answer.
-            IO if self.habits.fail_after == PATIENCE => Status::MediaError,
+            // Who waits for the server longer than a world lasts has had an answer of a device.
+            IO if self.habits.fail_after == PATIENCE => {
+                let device = self.ledger.borrow().has_media_errors();
+                assert!(device, "client {}: {request:?} failed, and no device did", self.number);
+                Status::MediaError
+            }
             IO => Status::ConnectionLost,
             NO_SPACE => Status::NoSpace,
             other => panic!("client {}: {request:?} failed with {other}", self.number),

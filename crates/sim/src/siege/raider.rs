@@ -43,7 +43,7 @@ impl Ruse {
         Ruse::Greedy,
     ];
 
-    /// Returns `true` if the connection is never read from its opening on.
+    /// Returns `true` if the connection is not read from at its opening; a slow one is read later.
     fn is_deaf(self) -> bool {
         matches!(self, Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf | Ruse::Slow)
     }

@@ -187,8 +187,8 @@ impl Greeting {
 pub(crate) struct Membership {
     /// The rights of the connection, and its tenant; `None` while no rule has admitted it.
     pub(crate) grant: Option<Arc<Grant>>,
-    /// The tenant of the grant, if the connection counts in it and the tenant can end. Tenants of
-    /// the configuration last as long as the server.
+    /// The tenant of the grant, if the connection counts in it and the tenant can end. Tenants
+    /// that access rules or listeners name cannot be removed.
     pub(crate) entered: Option<Member>,
     /// The tenants that the connection registered; handle `n` is at `n - 1`.
     pub(crate) handles: Vec<Option<Member>>,

@@ -184,7 +184,8 @@ impl<P> Connections<P> {
         self.called.len()
     }
 
-    /// Takes the next connection that was called; `None` if it is gone or no longer stalled.
+    /// Takes the next connection that was called; `None` if it is gone, or waits in the
+    /// line of starving connections.
     ///
     /// # Panics
     /// Panics if no connection is called.
