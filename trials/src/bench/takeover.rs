@@ -58,6 +58,8 @@ pub(crate) enum Crowd {
     Reflex { connections: usize },
     /// NVMe hosts with one controller each.
     Nvme { controllers: usize, queues: usize },
+    /// Connections of one NBD client.
+    Nbd { connections: usize },
 }
 
 impl Crowd {
@@ -70,7 +72,7 @@ impl Crowd {
 
     fn connections(self) -> usize {
         match self {
-            Crowd::Reflex { connections } => connections,
+            Crowd::Reflex { connections } | Crowd::Nbd { connections } => connections,
             Crowd::Nvme { controllers, queues } => controllers * (1 + queues),
         }
     }
@@ -80,13 +82,16 @@ impl Crowd {
         match self {
             Crowd::Reflex { .. } => "reflex://127.0.0.1:0",
             Crowd::Nvme { .. } => "nvme-tcp://127.0.0.1:0",
+            Crowd::Nbd { .. } => "nbd://127.0.0.1:0",
         }
     }
 
     /// Returns the arguments of the load: its URL and how it is divided.
     fn load(self, address: &str) -> [String; 5] {
         let (target, threads, connections) = match self {
-            Crowd::Reflex { connections } => (address.to_owned(), 1, connections),
+            Crowd::Reflex { connections } | Crowd::Nbd { connections } => {
+                (address.to_owned(), 1, connections)
+            }
             Crowd::Nvme { controllers, queues } => {
                 (format!("{address}/{NQN}"), controllers, controllers * queues)
             }
@@ -100,6 +105,7 @@ impl fmt::Display for Crowd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Crowd::Reflex { .. } => f.write_str("reflex"),
+            Crowd::Nbd { .. } => f.write_str("NBD"),
             Crowd::Nvme { controllers, queues } => {
                 write!(f, "NVMe/TCP, {controllers} controllers of {queues} I/O queues")
             }

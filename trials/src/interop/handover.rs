@@ -14,6 +14,11 @@ pub(super) fn nvme(context: &Context) -> Result<Verdict, String> {
     take_over(context, Crowd::Nvme { controllers: 6, queues: 3 })
 }
 
+/// Takes over connections of an NBD client.
+pub(super) fn nbd(context: &Context) -> Result<Verdict, String> {
+    take_over(context, Crowd::Nbd { connections: 16 })
+}
+
 fn take_over(context: &Context, crowd: Crowd) -> Result<Verdict, String> {
     check(&context.nearflash, &context.folder, crowd).map(Verdict::Passed)
 }
