@@ -407,17 +407,27 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// killed server's ring and its operations in flight.
 const LOCK_TRIES_OF_THE_DEAD: u32 = 1500;
 
+/// Looks in a row that may find no holder of a lock that was taken a moment before.
+const UNSEEN_MAX: u32 = 50;
+
 /// Takes the advisory lock that keeps two servers from writing to one file.
 fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> {
     let operation = match options.read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
+    // Looks in a row that found no holder: the kernel let go between the attempt and the look.
+    let mut unseen = 0;
     for tries in 1.. {
         match rustix::fs::flock(file, operation) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES => {}
-            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES_OF_THE_DEAD && holder_is_gone(file) => {
+            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES_OF_THE_DEAD => {
+                match holder_is_gone(file) {
+                    Some(true) => unseen = 0,
+                    None if unseen < UNSEEN_MAX => unseen += 1,
+                    _ => break,
+                }
                 if tries == LOCK_TRIES {
                     tracing::warn!(path = %path.display(),
                         "waiting for the kernel to let go of what a killed server had open");
@@ -431,24 +441,25 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
-/// Returns whether the process that locked the file has ended, as far as `/proc/locks` shows. This
-/// includes a process that has replaced its program (`execve(2)`), since its files are closed as
-/// after a kill.
-fn holder_is_gone(file: &OwnedFd) -> bool {
+/// Returns whether the process that locked the file has ended, as far as `/proc/locks` shows; `None`
+/// if no lock is there. An ended process includes one that has replaced its program (`execve(2)`),
+/// since its files are closed as after a kill.
+fn holder_is_gone(file: &OwnedFd) -> Option<bool> {
     let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
-        return false;
+        return Some(false);
     };
     let (inode, own) = (format!(":{}", stat.st_ino), std::process::id().to_string());
     let is_gone = |pid: &str| match pid == own {
         true => descriptors_of(stat.st_dev, stat.st_ino) <= 1,
         false => !Path::new("/proc").join(pid).exists(),
     };
-    locks.lines().any(|line| {
+    let holders = locks.lines().filter_map(|line| {
         // "1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_ours = fields.get(5).is_some_and(|place| place.ends_with(&inode));
-        is_ours && fields.get(4).is_some_and(|pid| is_gone(pid))
-    })
+        if is_ours { fields.get(4).map(|pid| is_gone(pid)) } else { None }
+    });
+    holders.reduce(|any, is_gone| any || is_gone)
 }
 
 /// Returns the number of descriptors of this process at the file of this device and inode.
@@ -515,15 +526,16 @@ mod tests {
         let (locked, asks) = (open(), OwnedFd::from(open()));
         let lock = FlockOperation::NonBlockingLockExclusive;
         rustix::fs::flock(&locked, lock).unwrap();
-        assert!(!holder_is_gone(&asks), "it is this process");
+        assert_eq!(holder_is_gone(&asks), Some(false), "it is this process");
         let (reader, writer) = std::io::pipe().unwrap();
         // The command has the file until it is dropped.
         let child = || Command::new("cat").stdin(reader).stdout(Stdio::from(locked)).spawn();
         let mut child = child().unwrap();
         assert_eq!(rustix::fs::flock(&asks, lock), Err(Errno::WOULDBLOCK));
-        assert!(holder_is_gone(&asks));
+        assert_eq!(holder_is_gone(&asks), Some(true));
         drop(writer);
         child.wait().unwrap();
+        assert_eq!(holder_is_gone(&asks), None, "the lock is gone, too");
         rustix::fs::flock(&asks, lock).unwrap();
         fs::remove_file(&path).unwrap();
     }
