@@ -1,21 +1,37 @@
-//! UDP sockets, and the kernel's knowledge of their paths.
+//! UDP sockets: groups of them at one port, and the kernel's knowledge of their paths.
 //!
 //! This module deliberately leaves out sending and receiving (`udp`).
 
 // UNSAFETY: options of the socket are read and written by pointers, and chance is drawn into an array.
 #![allow(unsafe_code)]
 
+use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use wire::packets::{PacketHead, PacketHelloBody, PacketKind};
 
 use crate::Error;
 
 /// Size of a socket's receive buffer in the kernel, in bytes.
 const SOCKET_BYTES: usize = 4 << 20;
 
-/// Returns a socket that receives packets at `address`.
+/// Offset in a packet of the number of the worker that holds the association.
+const WORKER_AT: usize = offset_of!(PacketHead, association) + 3;
+
+/// Offset in a hello of a random byte, which is the same in all hellos of an association. (The
+/// lowest bit of a cookie is always set, so this is not its first byte.)
+const CHANCE_AT: usize = size_of::<PacketHead>() + offset_of!(PacketHelloBody, cookie) + 1;
+
+/// Attempts to bind a port that is in use, and the pause between them. The kernel frees the sockets
+/// of a killed server a moment after its end, with its ring.
+const BIND_TRIES: u32 = 50;
+const BIND_PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns a socket that receives packets at `address`, the first of a group. Nobody else has the
+/// address, but sockets of this user may [join] the group.
 pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e: rustix::io::Errno| {
         let hint = match e {
@@ -27,8 +43,78 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
         Error::system(format!("cannot receive packets at {address}{hint}"), e)
     };
     let socket = socket_of(address).map_err(fail)?;
+    let mut bound = rustix::net::bind(&socket, &address);
+    for _ in 0..BIND_TRIES {
+        if bound != Err(rustix::io::Errno::ADDRINUSE) {
+            break;
+        }
+        std::thread::sleep(BIND_PAUSE);
+        bound = rustix::net::bind(&socket, &address);
+    }
+    bound.map_err(fail)?;
+    // Only now, so that another server's address was refused.
+    share(&socket).map_err(fail)?;
+    let address = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from).map_err(fail)?;
+    // The kernel makes the group when the second socket joins.
+    let second = join(address)?;
+    steer(&socket, 1)?;
+    drop(second);
+    Ok(socket)
+}
+
+/// Returns another socket at an address where a group of this user receives packets. Until the
+/// group is told to [steer] packets to it, it gets none.
+pub(crate) fn join(address: SocketAddr) -> Result<OwnedFd, Error> {
+    let fail = |e| Error::system(format!("cannot receive packets at {address} once more"), e);
+    let socket = socket_of(address).map_err(fail)?;
+    share(&socket).map_err(fail)?;
     rustix::net::bind(&socket, &address).map_err(fail)?;
     Ok(socket)
+}
+
+fn share(socket: impl AsFd) -> rustix::io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+}
+
+/// Makes the kernel distribute the packets to a group over its first `sockets` sockets: those of an
+/// association by the number of its worker, hellos by chance.
+pub(crate) fn steer(group: impl AsFd, sockets: usize) -> Result<(), Error> {
+    let mut program = steering(sockets as u32);
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel reads the program and its instructions, which outlive the call.
+    let result = unsafe {
+        let (fd, bytes) = (group.as_fd().as_raw_fd(), size_of_val(&program) as libc::socklen_t);
+        let name = libc::SO_ATTACH_REUSEPORT_CBPF;
+        libc::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const program).cast(), bytes)
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Error::system("cannot distribute packets over workers", error))
+}
+
+/// Returns what a group distributes a packet by, except for hellos. Packets for different workers
+/// may not leave as one run, of which a kernel looks at the first packet only.
+pub(crate) fn course(packet: &[u8]) -> Option<u8> {
+    let is_hello = packet.first()? & 15 == PacketKind::HELLO.0;
+    packet.get(WORKER_AT).copied().filter(|_| !is_hello)
+}
+
+/// Returns the program that finds a packet's socket. A packet that is too short goes to the first.
+fn steering(sockets: u32) -> [libc::sock_filter; 8] {
+    let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
+    let byte = |at: usize| step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, at as u32, (0, 0));
+    [
+        byte(offset_of!(PacketHead, version_kind)),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 15, (0, 0)),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, PacketKind::HELLO.0.into(), (2, 0)),
+        byte(WORKER_AT),
+        step(libc::BPF_JMP | libc::BPF_JA, 1, (0, 0)),
+        byte(CHANCE_AT),
+        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, sockets, (0, 0)),
+        step(libc::BPF_RET | libc::BPF_A, 0, (0, 0)),
+    ]
 }
 
 /// Returns a socket that is connected to `server`, so that the network's reports of an absent
@@ -112,6 +198,47 @@ pub(crate) fn secret() -> Result<[u8; 32], Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_association_has_one_worker_wherever_its_packets_come_from() {
+        let first = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
+        let group = [first, join(at).unwrap(), join(at).unwrap()].map(std::net::UdpSocket::from);
+        let receive = |socket: &std::net::UdpSocket| {
+            let mut bytes = [0; 64];
+            socket.recv(&mut bytes).map(|len| bytes[..len].to_vec()).ok()
+        };
+        for socket in &group {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let mut data = [0; 64];
+        data[0] = 16;
+        let mut hello = data;
+        hello[0] = 16 | PacketKind::HELLO.0;
+        for workers in [1, 2, 3] {
+            steer(&group[0], workers).unwrap();
+            for n in 0..30 {
+                // Each from another address.
+                let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                (data[WORKER_AT], hello[CHANCE_AT]) = (n as u8, n as u8);
+                for packet in [&data[..], &hello, &[]] {
+                    peer.send_to(packet, at).unwrap();
+                    let worker = if packet.is_empty() { 0 } else { n % workers };
+                    assert_eq!(receive(&group[worker]).as_deref(), Some(packet));
+                }
+            }
+        }
+        assert!(group.iter().all(|socket| receive(socket).is_none()));
+    }
+
+    #[test]
+    fn a_group_leaves_no_room_for_another_server() {
+        let first = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
+        let _second = join(at).unwrap();
+        let error = bind(at).unwrap_err().to_string();
+        assert!(error.contains("another server"), "{error}");
+    }
 
     #[test]
     fn a_disconnected_socket_has_no_source_address() {

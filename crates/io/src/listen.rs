@@ -62,6 +62,8 @@ pub struct Listener {
     // Before the socket: while that is open, nobody takes the file for a dead server's.
     file: Option<SocketFile>,
     pub(crate) socket: Arc<OwnedFd>,
+    /// Further sockets at the address, which share the packets with the first.
+    others: Vec<Arc<OwnedFd>>,
     endpoint: Endpoint,
     /// The TLS settings of the listener's connections; `None` without TLS.
     pub(crate) tls: Option<Arc<ServerTls>>,
@@ -132,7 +134,7 @@ impl Listener {
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
         let socket = Arc::new(listener.into());
-        Ok(Listener { file: None, socket, endpoint: address.into(), tls: None })
+        Ok(Listener { file: None, socket, others: vec![], endpoint: address.into(), tls: None })
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
@@ -143,7 +145,7 @@ impl Listener {
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
         let (socket, endpoint) = (Arc::new(socket), path.clone().into());
-        Ok(Listener { file: Some(file), socket, endpoint, tls: None })
+        Ok(Listener { file: Some(file), socket, others: vec![], endpoint, tls: None })
     }
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
@@ -155,8 +157,43 @@ impl Listener {
         let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
         let any = rustix::net::getsockname(&socket).map_err(fail)?;
         let address = SocketAddr::try_from(any).map_err(fail)?;
-        let endpoint = Endpoint::Packets(address);
-        Ok(Listener { file: None, socket: Arc::new(socket), endpoint, tls: None })
+        let (socket, endpoint) = (Arc::new(socket), Endpoint::Packets(address));
+        Ok(Listener { file: None, socket, others: vec![], endpoint, tls: None })
+    }
+
+    /// Opens a socket for each of so many workers at a listener that receives packets. Does nothing
+    /// for other listeners, at which one worker accepts for all.
+    ///
+    /// # Errors
+    /// Fails if there are too few descriptors.
+    pub fn widen(&mut self, workers: usize) -> Result<(), Error> {
+        let Endpoint::Packets(address) = self.endpoint else { return Ok(()) };
+        while 1 + self.others.len() < workers {
+            self.others.push(Arc::new(crate::datagram::join(address)?));
+        }
+        Ok(())
+    }
+
+    /// Divides the listener: each worker gets the one at its place, if there is one. From now on
+    /// the kernel gives each worker the packets of its associations.
+    ///
+    /// # Errors
+    /// Fails if the kernel refuses to distribute packets, or there are too few descriptors.
+    pub fn divide(mut self, workers: usize) -> Result<Vec<Listener>, Error> {
+        if !matches!(self.endpoint, Endpoint::Packets(_)) {
+            return Ok(vec![self]);
+        }
+        self.widen(workers)?;
+        crate::datagram::steer(&self.socket, workers)?;
+        // Sockets of more workers stay open, as those behind them would change their places.
+        let surplus = self.others.split_off(workers - 1);
+        let endpoint = self.endpoint.clone();
+        let of = |socket| {
+            let (others, endpoint) = (vec![], endpoint.clone());
+            Listener { file: None, socket, others, endpoint, tls: None }
+        };
+        let others: Vec<_> = std::mem::replace(&mut self.others, surplus);
+        Ok([self].into_iter().chain(others.into_iter().map(of)).collect())
     }
 
     /// Returns another handle to the socket, for callers with an accept loop of their own; the file
@@ -188,7 +225,7 @@ impl Listener {
             Endpoint::Unix(path) => SocketFile::of(path),
             _ => None,
         };
-        Ok(Listener { file, socket: Arc::new(socket), endpoint, tls: None })
+        Ok(Listener { file, socket: Arc::new(socket), others: vec![], endpoint, tls: None })
     }
 
     /// Sets the permissions of a Unix socket's file; does nothing for other listeners.

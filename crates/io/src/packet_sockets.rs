@@ -46,7 +46,7 @@ pub struct PacketSockets {
     streams: Sockets,
     packets: Option<Packets<UdpLane>>,
     /// The listener that receives packets.
-    listener: Option<ListenerId>,
+    listener: Option<(ListenerId, Listener)>,
     /// The server to which packet connections are dialled.
     server: Option<SocketAddr>,
     /// Events for dials that failed before they had a socket.
@@ -61,6 +61,8 @@ pub struct PacketSockets {
     refuses: bool,
     /// The number of the process that made the sockets.
     process: u32,
+    /// The worker's number, and the number of workers.
+    place: (usize, usize),
 }
 
 impl PacketSockets {
@@ -97,6 +99,8 @@ impl PacketSockets {
         };
         let settings = Settings {
             secret: datagram::secret()?,
+            worker: self.place.0 as u8,
+            workers: self.place.1 as u8,
             packet_bytes,
             control: Policy::Delay,
             local: Policy::Fixed(LOCAL_WINDOW),
@@ -132,7 +136,7 @@ impl PacketSockets {
     fn receive(
         &mut self,
         id: ListenerId,
-        listener: &Listener,
+        listener: Listener,
         address: SocketAddr,
     ) -> Result<(), Error> {
         if self.packets.is_some() {
@@ -145,7 +149,7 @@ impl PacketSockets {
         let mut packets = self.carry(listener.socket.clone(), address, false)?;
         packets.listen(Some(id));
         packets.refuse(self.is_held);
-        (self.packets, self.listener) = (Some(packets), Some(id));
+        (self.packets, self.listener) = (Some(packets), Some((id, listener)));
         Ok(())
     }
 }
@@ -181,23 +185,30 @@ impl Network for PacketSockets {
             is_held: false,
             refuses: false,
             process: std::process::id(),
+            place: (0, 1),
         })
     }
 
     fn join(&mut self, spread: Arc<Spread>, worker: usize) {
+        self.place = (worker, spread.hand_over_number());
         self.streams.join(spread, worker);
     }
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
         match listener.endpoint() {
-            Endpoint::Packets(address) => self.receive(id, &listener, *address),
+            Endpoint::Packets(address) => {
+                let address = *address;
+                self.receive(id, listener, address)
+            }
             _ => self.streams.listen(id, listener),
         }
     }
 
     fn unlisten(&mut self, id: ListenerId) {
         match &mut self.packets {
-            Some(packets) if self.listener == Some(id) => packets.listen(None),
+            Some(packets) if self.listener.as_ref().is_some_and(|(own, _)| *own == id) => {
+                packets.listen(None);
+            }
             _ => self.streams.unlisten(id),
         }
     }
@@ -212,7 +223,7 @@ impl Network for PacketSockets {
 
     fn refuse(&mut self, id: ListenerId, refuses: bool) {
         match &mut self.packets {
-            Some(packets) if self.listener == Some(id) => {
+            Some(packets) if self.listener.as_ref().is_some_and(|(own, _)| *own == id) => {
                 self.refuses = refuses;
                 packets.refuse(refuses || self.is_held);
             }
@@ -347,6 +358,10 @@ impl Transport for PacketSockets {
 }
 
 impl Migrate for PacketSockets {
+    fn moves_to(&self, conn: ConnId, to: u16) -> bool {
+        self.has(conn).is_none() && self.streams.moves_to(conn, to)
+    }
+
     fn still(&mut self, conn: ConnId) {
         match self.of(conn) {
             Some(packets) => packets.still(conn),

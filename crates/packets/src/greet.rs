@@ -255,7 +255,10 @@ impl Endpoint {
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
-        if is_known || !self.rates.resets.take(now) {
+        // It has lost its way here, and is sent again.
+        let worker = (head.association >> 24) as u8;
+        let is_anothers = worker != self.settings.worker && worker < self.settings.workers;
+        if is_known || is_anothers || !self.rates.resets.take(now) {
             return;
         }
         let reset = ResetBody {

@@ -10,6 +10,8 @@ pub struct Settings {
     pub secret: [u8; 32],
     /// The number of the worker, which peers write into byte 7 of their packets.
     pub worker: u8,
+    /// The number of workers that share the packets to one address.
+    pub workers: u8,
     /// The endpoint answers hellos.
     pub accepts: bool,
     /// The largest packet that the lanes carry both ways, in bytes.
@@ -45,6 +47,7 @@ impl Settings {
     pub const WORKER: Settings = Settings {
         secret: [0; 32],
         worker: 0,
+        workers: 1,
         accepts: true,
         packet_bytes: 1400,
         control: Policy::Delay,

@@ -435,6 +435,10 @@ impl<L: Lane> Transport for Packets<L> {
 }
 
 impl<L: Lane> Migrate for Packets<L> {
+    fn moves_to(&self, _conn: ConnId, _to: u16) -> bool {
+        false
+    }
+
     fn still(&mut self, conn: ConnId) {
         self.pause(conn);
     }

@@ -184,10 +184,22 @@ impl Orders {
         self.tell(wakers, || Order::Hold(is_held));
     }
 
-    /// Orders the accepting worker to listen at a new listener.
+    /// Orders the accepting worker to listen at a new listener, or all workers if it receives
+    /// packets.
     pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
-        let Some(worker) = self.workers.first() else { return };
-        listeners.into_iter().for_each(|(id, one)| worker.tell(Order::Listen(id, one)));
+        for (id, listener) in listeners {
+            match listener.divide(self.workers.len()) {
+                Ok(parts) => self
+                    .workers
+                    .iter()
+                    .zip(parts)
+                    .for_each(|(worker, part)| worker.tell(Order::Listen(id, part))),
+                Err(error) => {
+                    tracing::error!(%error, "the listener cannot accept connections");
+                    self.cannot_listen(id, error.to_string());
+                }
+            }
+        }
         wakers.iter().for_each(Waker::wake);
     }
 

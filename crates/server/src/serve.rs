@@ -261,7 +261,7 @@ fn serve(
     let listen_at = draft.listen.clone();
     let chosen = args.interface.choose()?;
     let (plan, mut controller, hand_over) = plan(args, &base, &config, draft, successor.as_mut())?;
-    let mut doors = Doors::bind(&listen_at, &plan.tcp, successor.as_mut())?;
+    let mut doors = Doors::bind(&listen_at, (&plan.tcp, plan.workers()), successor.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = plan.ground(&fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
@@ -442,11 +442,9 @@ fn start<N: Way>(
 ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
     let (sender, receiver) = channel();
     let workers = plan.workers();
-    let mut listeners = Some(listeners);
     let mut threads = Vec::new();
-    for number in 0..workers {
+    for (number, own) in divided(listeners, workers)?.into_iter().enumerate() {
         let (plan, sender) = (plan.clone(), sender.clone());
-        let own = listeners.take().unwrap_or_default();
         let body = move || work::<N>(&plan, number, own, &sender);
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
         threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
@@ -454,6 +452,19 @@ fn start<N: Way>(
     drop(sender);
     let wakers = await_workers(&receiver, workers)?;
     Ok((threads, wakers))
+}
+
+/// Returns the listeners of each worker: the first accepts for all, and packets come to each.
+fn divided(
+    listeners: Vec<(ListenerId, Listener)>,
+    workers: usize,
+) -> Result<Vec<Vec<(ListenerId, Listener)>>, String> {
+    let mut all: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
+    for (id, listener) in listeners {
+        let parts = listener.divide(workers).map_err(|error| error.to_string())?;
+        parts.into_iter().enumerate().for_each(|(worker, part)| all[worker].push((id, part)));
+    }
+    Ok(all)
 }
 
 /// Waits for the start of all workers. Returns their wakers by number.

@@ -24,6 +24,8 @@ pub(super) struct Block {
     control: [u64; CONTROL_WORDS],
     bytes: Vec<u8>,
     to: Option<Station>,
+    /// What the receiver's kernel distributes the run by; `None` for a packet that is sent alone.
+    course: Option<u8>,
     /// The size of each packet in bytes, except for the last.
     packet_bytes: usize,
     pub(super) count: usize,
@@ -40,6 +42,7 @@ impl Block {
             control: [0; CONTROL_WORDS],
             bytes: Vec::with_capacity(RUN_BYTES),
             to: None,
+            course: None,
             packet_bytes: 0,
             count: 0,
             is_full: false,
@@ -52,8 +55,10 @@ impl Block {
     }
 
     /// Returns `true` if a packet may be added to the run. Without `cuts`, each packet is a run.
-    pub(super) fn takes(&self, to: Station, bytes: usize, cuts: bool) -> bool {
+    pub(super) fn takes(&self, to: Station, course: Option<u8>, bytes: usize, cuts: bool) -> bool {
         let follows = self.to == Some(to)
+            && course.is_some()
+            && self.course == course
             && !self.is_full
             && cuts
             && bytes <= self.packet_bytes
@@ -66,11 +71,12 @@ impl Block {
     pub(super) fn append<'a>(
         &mut self,
         to: Station,
+        course: Option<u8>,
         bytes: usize,
         parts: impl Iterator<Item = &'a [u8]>,
     ) {
         if self.count == 0 {
-            (self.to, self.packet_bytes) = (Some(to), bytes);
+            (self.to, self.course, self.packet_bytes) = (Some(to), course, bytes);
         }
         let at = self.bytes.len();
         parts.for_each(|part| self.bytes.extend_from_slice(part));
@@ -115,17 +121,22 @@ mod tests {
     fn a_run_ends_with_a_smaller_packet_another_station_or_its_size() {
         let station = |port| Station::Internet(([127, 0, 0, 1], port).into());
         let mut block = Block::new();
-        let bytes = [7; 1400];
-        block.append(station(1), 1400, [&bytes[..]].into_iter());
-        assert!(block.takes(station(1), 1400, true) && block.takes(station(1), 60, true));
-        assert!(!block.takes(station(1), 1400, false), "nobody cuts it apart");
-        assert!(!block.takes(station(2), 1400, true) && !block.takes(station(1), 1401, true));
-        block.append(station(1), 60, [&bytes[..20], &bytes[..40]].into_iter());
-        assert!(!block.takes(station(1), 60, true));
+        let (bytes, one) = ([7; 1400], Some(1));
+        block.append(station(1), one, 1400, [&bytes[..]].into_iter());
+        assert!(block.takes(station(1), one, 1400, true) && block.takes(station(1), one, 60, true));
+        assert!(!block.takes(station(1), one, 1400, false), "nobody cuts it apart");
+        for other in [None, Some(2)] {
+            assert!(!block.takes(station(1), other, 60, true), "another worker's");
+        }
+        assert!(
+            !block.takes(station(2), one, 1400, true) && !block.takes(station(1), one, 1401, true)
+        );
+        block.append(station(1), one, 60, [&bytes[..20], &bytes[..40]].into_iter());
+        assert!(!block.takes(station(1), one, 60, true));
         block.clear();
         let mut count = 0;
-        while block.takes(station(1), 1400, true) {
-            block.append(station(1), 1400, [&bytes[..]].into_iter());
+        while block.takes(station(1), one, 1400, true) {
+            block.append(station(1), one, 1400, [&bytes[..]].into_iter());
             count += 1;
         }
         assert_eq!(count, RUN_BYTES / 1400);

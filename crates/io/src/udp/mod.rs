@@ -243,11 +243,13 @@ impl Lane for UdpLane {
     }
 
     fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
-        if self.open.as_ref().is_some_and(|open| !open.takes(to, bytes, self.cuts)) {
+        let mut parts = parts.peekable();
+        let course = parts.peek().copied().and_then(datagram::course);
+        if self.open.as_ref().is_some_and(|open| !open.takes(to, course, bytes, self.cuts)) {
             self.flush();
         }
         let open = self.open.get_or_insert_with(|| self.free.pop().expect("there is room"));
-        open.append(to, bytes, parts);
+        open.append(to, course, bytes, parts);
     }
 
     fn part(&mut self, to: Station, packet: &[u8]) {

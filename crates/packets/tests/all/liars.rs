@@ -68,6 +68,24 @@ fn at(host: u8, port: u16) -> Station {
     Station::Internet(SocketAddr::from(([10, 1, 0, host], port)))
 }
 
+/// A packet may lose its way to one of several workers, which must not end the association.
+#[test]
+fn what_is_another_workers_is_dropped_and_what_is_nobodys_is_answered() {
+    let mut arena = Arena::default();
+    let settings = Settings { worker: 1, workers: 3, ..SMALL };
+    let mut pair = Pair::new(&settings, &mut arena);
+    for (worker, answer) in [(0, false), (1, true), (2, false), (3, true)] {
+        let stray = packet(PacketKind::DATA, (worker << 24 | 5, 77), &[], 0);
+        pair.hand(1, at(1, 1), &stray, &mut arena);
+        let mut kinds = Vec::new();
+        while pair.fetch(1) {
+            let (head, _) = PacketHead::read_from_prefix(&pair.wire).unwrap();
+            kinds.push(PacketKind(head.version_kind & 15));
+        }
+        assert_eq!(kinds.contains(&PacketKind::RESET), answer, "worker {worker}: {kinds:?}");
+    }
+}
+
 #[test]
 fn a_hello_or_an_accept_without_a_cookie_is_dropped() {
     let mut arena = Arena::default();

@@ -32,17 +32,20 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Binds the listeners for clients, or takes the ones that the predecessor passed.
+    /// Binds the listeners for clients of so many workers, or takes the ones that the predecessor
+    /// passed.
     pub(super) fn bind(
         listen_at: &[ListenAt],
-        tcp: &TcpOptions,
+        (tcp, workers): (&TcpOptions, usize),
         mut successor: Option<&mut Successor>,
     ) -> Result<Doors, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for at in listen_at {
             let passed =
                 successor.as_mut().map(|successor| successor.listener(at)).transpose()?.flatten();
-            let listener = passed.map_or_else(|| at.bind(tcp), |listener| at.secure(listener))?;
+            let mut listener =
+                passed.map_or_else(|| at.bind(tcp), |listener| at.secure(listener))?;
+            listener.widen(workers).map_err(|error| error.to_string())?;
             if let Some(warning) = at.exposure(listener.endpoint()) {
                 tracing::warn!("{warning}");
             }

@@ -68,7 +68,7 @@ impl Draft {
             clash::check(config, &listen, beside.metrics, mistakes);
             check_admin(&config.admin, mistakes);
             let size = crew_size(config, mistakes);
-            check_packets(config, &listen, size.most, mistakes);
+            check_packets(config, &listen, size, mistakes);
             let limits = config.limits_or(mistakes);
             check_names(config, mistakes);
             let specs = config.specs_or(mistakes);
@@ -127,14 +127,15 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
 }
 
 /// Refuses settings that the transport of packets does not support.
-fn check_packets(config: &Config, listen: &[ListenAt], workers: usize, mistakes: &mut Mistakes) {
+fn check_packets(config: &Config, listen: &[ListenAt], size: CrewSize, mistakes: &mut Mistakes) {
     let packets = listen.iter().filter(|at| matches!(at.endpoint, Endpoint::Packets(_)));
     for (n, at) in packets.enumerate() {
         let url = url(at.protocol, &at.endpoint);
         let place = config.place_of_listener(at.number);
-        if workers > 1 {
-            let what =
-                format!("{url}: {workers} workers; expected one, which receives all packets");
+        if size.least < size.most {
+            let what = format!(
+                "{url}: {size} workers; expected a fixed number, as associations stay with theirs"
+            );
             mistakes.add(place, what);
         }
         if n > 0 {

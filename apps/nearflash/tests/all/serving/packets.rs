@@ -1,9 +1,10 @@
 //! Clients over UDP: both versions of the protocol, the bench, and what is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::support::{Launch, PATIENCE, Server, wait_until};
+use crate::support::{Launch, PATIENCE, Place, Server, wait_until};
 use nearflash::{Error, Options, blocking::Client};
 
 /// A server that receives packets and accepts streams at free ports of loopback.
@@ -52,6 +53,45 @@ fn bench_verifies_over_packets() {
     assert!(ran.status.success(), "{}", said(&ran));
 }
 
+/// Where each client's connections are: workers by the client's address.
+fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
+    let mut found = BTreeMap::<String, BTreeSet<usize>>::new();
+    for one in place.client().connections().unwrap().connections {
+        found.entry(one.peer).or_default().insert(one.worker);
+    }
+    found
+}
+
+#[test]
+fn each_association_stays_with_one_of_several_workers() {
+    const CLIENTS: usize = 24;
+    let place = Place::in_memory();
+    let server = place.crewed(launch()).start();
+    let url = packets(&server);
+    let options = Options { connections: 3, ..Options::default() };
+    let connect = |_| Client::connect(&url, options.clone()).unwrap();
+    let clients: Vec<Client> = (0..CLIENTS).map(connect).collect();
+    let write = |round: u64| {
+        for (n, client) in clients.iter().enumerate() {
+            let data = vec![n as u8 + round as u8; 256 << 10];
+            client.write(512 * n as u64, &data).unwrap();
+            assert!(client.read(512 * n as u64, data.len()).unwrap() == data);
+        }
+    };
+    write(1);
+    let mut before = BTreeMap::new();
+    wait_until("all connections", PATIENCE, || {
+        before = workers_of(&place);
+        before.len() == CLIENTS
+    });
+    assert!(before.values().all(|workers| workers.len() == 1), "{before:?}");
+    // All of them came to one worker by chance once in eight million runs.
+    let used: BTreeSet<usize> = before.values().flatten().copied().collect();
+    assert_eq!(used.len(), 2, "{before:?}");
+    write(2);
+    assert_eq!(workers_of(&place), before);
+}
+
 #[test]
 fn a_server_that_ended_is_noticed() {
     let server = launch().start();
@@ -71,8 +111,8 @@ fn what_packets_cannot_do_is_refused_with_the_reason() {
         let first = ["--device", "null:1MiB", "--listen", "reflex+udp://127.0.0.1:0"];
         Launch::new(&[&first[..], further].concat()).fail().1
     };
-    let error = start(&["--workers", "2"]);
-    assert!(error.contains("2 workers; expected one"), "{error}");
+    let error = start(&["--workers", "1..2"]);
+    assert!(error.contains("1..2 workers; expected a fixed number"), "{error}");
     let error = start(&["--listen", "reflex+udp://127.0.0.1:0"]);
     assert!(error.contains("another listener receives packets"), "{error}");
     let error = start(&["--interface", "epoll"]);
