@@ -12,7 +12,6 @@ extern crate lab;
 
 mod connect;
 mod doctor;
-mod inspect;
 mod operate;
 mod pages;
 mod reach;
@@ -47,7 +46,9 @@ enum Command {
     /// Add, change, remove and show tenants of a running server
     Tenant(operate::TenantArgs),
     /// Check and show configuration files
-    Config(inspect::Args),
+    Config(operate::ConfigArgs),
+    /// Export and import the state of a server
+    State(operate::StateArgs),
     /// Add, change, remove and show namespaces of a running server
     Namespace(operate::NamespaceArgs),
     /// Add, change, remove and show NVMe subsystems of a running server
@@ -110,7 +111,8 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Connect(args) => connect::run(&args),
         Command::Attach(args) => attach::run(&args, &|line| outln!("{line}")),
         Command::Tenant(args) => operate::tenant(&args),
-        Command::Config(args) => inspect::run(&args),
+        Command::Config(args) => operate::config(&args),
+        Command::State(args) => operate::state(&args),
         Command::Namespace(args) => operate::namespace(&args),
         Command::Subsystem(args) => operate::subsystem(&args),
         Command::Host(args) => operate::host(&args),

@@ -22,6 +22,7 @@ use clap::Args;
 use control::admin::{Client, ClientError};
 use serde::Serialize;
 use serde_json::json;
+use server::inspect::{Beside, ConfigCommand, StateCommand};
 
 use crate::reach::Reach;
 
@@ -114,6 +115,32 @@ macro_rules! commands {
             args.common.end(args.command.run(&args.common))
         }
     )*};
+}
+
+/// Defines commands of the server's library, which may do without a running server.
+macro_rules! library_commands {
+    ($($(#[$doc:meta])* $name:ident, $args:ident, $command:ty;)*) => {$(
+        $(#[$doc])*
+        #[derive(Args, Debug)]
+        pub(crate) struct $args {
+            #[command(flatten)]
+            common: Common,
+            #[command(subcommand)]
+            command: $command,
+        }
+
+        pub(crate) fn $name($args { common, command }: &$args) -> Result<ExitCode, String> {
+            let (client, print) = (|| common.client(), |line: &str| outln!("{line}"));
+            command.run(&Beside { client: &client, print: &print, json: common.json })
+        }
+    )*};
+}
+
+library_commands! {
+    /// `nearflash config …`
+    config, ConfigArgs, ConfigCommand;
+    /// `nearflash state …`
+    state, StateArgs, StateCommand;
 }
 
 commands! {

@@ -28,10 +28,12 @@ mod namespace;
 mod ranges;
 mod reading;
 pub mod schema;
+mod setup;
 
 pub(crate) use kept_model::KeptModel;
 pub use mistakes::Mistakes;
 pub(crate) use namespace::{Room, Space, exports, table};
+pub use setup::Setup;
 pub(crate) use spec::Place;
 
 /// The spec of the default device, for a configuration without devices.

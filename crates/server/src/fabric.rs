@@ -362,9 +362,7 @@ impl Plan<'_> {
             ..self.geometries[namespace.device]
         };
         // The same for the same namespace of the same machine, and of no other.
-        let uuid = space.uuid.unwrap_or_else(|| {
-            uuid_of(&[&machine_id(), subsystem, &nsid.to_string(), &id.0.to_string()])
-        });
+        let uuid = space.uuid.unwrap_or_else(|| derived_uuid(subsystem, nsid, id.0));
         Ok(Namespace {
             nsid,
             id,
@@ -393,6 +391,11 @@ fn ana_state(state: spec::AnaState) -> AnaState {
 pub fn random(bytes: &mut [u8]) {
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
     read.expect("the kernel has random bytes");
+}
+
+/// Returns the UUID of a namespace of a subsystem on this machine, for a namespace without one.
+pub(crate) fn derived_uuid(subsystem: &str, nsid: u32, number: u16) -> [u8; 16] {
+    uuid_of(&[&machine_id(), subsystem, &nsid.to_string(), &number.to_string()])
 }
 
 /// Returns a UUID derived from these words (RFC 9562, version 8).

@@ -13,6 +13,7 @@ pub mod credentials;
 mod crew_size;
 pub mod fabric;
 pub mod host_identity;
+pub mod inspect;
 pub mod interface;
 pub mod listen;
 pub mod live;

@@ -22,6 +22,7 @@ mod drain;
 mod files;
 mod ground;
 mod growth;
+mod import;
 mod inner;
 mod kept_reservation;
 mod listeners;
@@ -58,6 +59,7 @@ use crate::recalibrate::Recalibrations;
 use crate::wait;
 
 pub use changes::Changes;
+pub(crate) use changes::ListenChange;
 use drain::Drains;
 pub(crate) use ground::Ground;
 use inner::{Inner, places_of};
@@ -276,7 +278,7 @@ impl Live {
     pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
         let mut inner = self.begin()?;
         self.reconciler.check_stays()?;
-        Reload(&self.reconciler).take(&mut inner, new)
+        Reload::of_file(&self.reconciler).take(&mut inner, new)
     }
 
     /// Starts the thread that stores reservations, if they are to be kept.

@@ -680,6 +680,26 @@ class Hosts(TypedDict):
     hosts: list[Host]
 
 
+class ImportState(TypedDict):
+    """A document to import."""
+
+    #: The document, as exported. The server keeps the objects of tables that it leaves out.
+    document: str
+
+    #: `true` to return the changes without making them.
+    dry_run: NotRequired[bool]
+
+
+class Imported(TypedDict):
+    """The outcome of an import."""
+
+    #: The differences between the server and the document, one a line.
+    changes: list[str]
+
+    #: The differences that remain, with the reasons.
+    left: list[str]
+
+
 class Listener(TypedDict):
     """A listener of the server."""
 
@@ -1002,6 +1022,16 @@ class SecondOfDevice(TypedDict):
 
     #: The flow of the device's tokens.
     tokens: TokenRates
+
+
+class ServerState(TypedDict):
+    """The state of a server: its devices, namespaces, tenants, subsystems, hosts, listeners and
+    access rules.
+    """
+
+    #: The document, in the form of a configuration file (TOML). It has `(hidden)` in place of keys
+    #: and tokens.
+    document: str
 
 
 class SetAna(TypedDict):
@@ -1981,6 +2011,27 @@ class Admin(Http):
         """Lists the first tenants of an order, with their standings."""
         answer: StandingList = self._json(
             "GET", ("v1", "standing"), None, {"limit": limit, "order": order, "search": search}
+        )
+        return answer
+
+    def export_state(
+        self,
+    ) -> ServerState:
+        """Returns the state of the server as one document, without keys and tokens."""
+        answer: ServerState = self._json(
+            "GET", ("v1", "state"), None, {}
+        )
+        return answer
+
+    def import_state(
+        self,
+        body: ImportState,
+    ) -> Imported:
+        """Brings the server to the state of a document, as far as possible, or returns what would
+        change.
+        """
+        answer: Imported = self._json(
+            "PUT", ("v1", "state"), body, {}
         )
         return answer
 

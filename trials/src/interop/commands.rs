@@ -32,6 +32,8 @@ const WALK: &[(&str, Expected)] = &[
     ("config check DIR/server.toml", Done("")),
     ("config show DIR/server.toml", Done("drive")),
     ("config schema", Done("$schema")),
+    ("state export", Done("[[device]]")),
+    ("state import DIR/state.toml --dry-run", Done("would change: nothing")),
     ("doctor --no-measure", Done("")),
     ("completions bash", Done("nearflash")),
     ("man -o DIR/man", Done("")),
@@ -125,6 +127,7 @@ pub(super) fn all(context: &Context) -> Result<Verdict, String> {
     };
     write("server.toml", &CONFIG.replace("DIR", &folder.display().to_string()))?;
     write("changes.json", "{\"changes\": []}")?;
+    write("state.toml", "host = []\n")?;
     let missing = missing(&context.nearflash)?;
     if !missing.is_empty() {
         return Err(format!("no row for: {}", missing.join(", ")));

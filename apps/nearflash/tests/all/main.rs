@@ -29,6 +29,7 @@ mod serving {
 mod operating {
     mod attach;
     mod audit;
+    mod carried;
     mod checked;
     mod counted;
     mod dashboard;

@@ -13,6 +13,7 @@ use super::inventory::{
 };
 use super::problem::{Code, Problem};
 use super::settings::{DevicePatch, DeviceSettings};
+use super::state::{ImportState, Imported, ServerState};
 use crate::info::Admission;
 use crate::registry::TenantChange;
 
@@ -134,6 +135,12 @@ pub trait Inventory: Send + Sync {
 
     /// Resumes a listener, which accepts connections again.
     fn resume_listener(&self, listener: &str) -> Result<ListenerStatus, Problem>;
+
+    /// Returns the state of the server as a document.
+    fn state(&self) -> Result<ServerState, Problem>;
+
+    /// Brings the server to the state of a document, as far as possible.
+    fn import_state(&self, asked: &ImportState) -> Result<Imported, Problem>;
 
     /// Drains the server: it refuses new connections, and ends when all requests in flight have
     /// ended, or at the deadline.

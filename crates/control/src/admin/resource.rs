@@ -21,6 +21,7 @@ use super::model::{
     TenantStatus, Tenants, Verdict, Worker, Workers,
 };
 use super::settings::{DevicePatch, DeviceSettings};
+use super::state::{ImportState, Imported, ServerState};
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
 
@@ -92,6 +93,7 @@ documents! {
     Connections: "/v1/connections",
     Connection: "/v1/connections/{id}",
     Drain: "/v1/drain",
+    ServerState: "/v1/state",
 }
 
 requests! {
@@ -118,4 +120,5 @@ requests! {
     DELETE "/v1/connections/{id}": EndConnection => Connection,
     POST "/v1/connections/{id}/move": MoveTo => HasMoved,
     POST "/v1/drain": DrainServer => Drain,
+    PUT "/v1/state": ImportState => Imported,
 }

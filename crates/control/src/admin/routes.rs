@@ -50,6 +50,7 @@ mod tests {
     use super::*;
     use crate::admin::inventory::*;
     use crate::admin::{DevicePatch, DeviceSettings, Drain, DrainServer, Inventory};
+    use crate::admin::{ImportState, Imported, ServerState};
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
@@ -98,6 +99,8 @@ mod tests {
             set_ana(&str, &SetAna) -> ListenerStatus;
             drain_listener(&str, Duration) -> ListenerStatus;
             resume_listener(&str) -> ListenerStatus;
+            state() -> ServerState;
+            import_state(&ImportState) -> Imported;
             drain_server(DrainServer) -> Drain;
             drain_of_server() -> Drain;
             remove_tenant(&str) -> ();

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use control::admin::{
     self, AddDevice, AddListener, DevicePatch, DeviceSettings, Drain, DrainServer, HostPatch,
-    HostStatus, Hosts, Inventory, ListenerStatus, NamespacePatch, NamespaceStatus, NewNamespace,
-    NewSubsystem, OpenedDevice, Problem, RemoveListener, RemoveNamespace, RemovedListener, SetAna,
-    SubsystemPatch, SubsystemStatus,
+    HostStatus, Hosts, ImportState, Imported, Inventory, ListenerStatus, NamespacePatch,
+    NamespaceStatus, NewNamespace, NewSubsystem, OpenedDevice, Problem, RemoveListener,
+    RemoveNamespace, RemovedListener, ServerState, SetAna, SubsystemPatch, SubsystemStatus,
 };
 use control::{Admission, TenantChange};
 
 use super::Live;
 use super::disks::Devices;
 use super::drain::Drains;
+use super::import::Import;
 use super::listeners::Listeners;
 use super::namespaces::Namespaces;
 use super::open::find;
@@ -139,6 +140,16 @@ impl Inventory for Live {
         listeners.resume(id)?;
         tracing::info!(listener, "the listener accepts connections again");
         listeners.told_one(listener)
+    }
+
+    fn state(&self) -> Result<ServerState, Problem> {
+        Import::export(&*self.lock_for_change()?)
+    }
+
+    fn import_state(&self, asked: &ImportState) -> Result<Imported, Problem> {
+        let mut inner = self.begin()?;
+        self.reconciler.check_stays()?;
+        Import(&self.reconciler).take(&mut inner, asked)
     }
 
     fn drain_server(&self, how: DrainServer) -> Result<Drain, Problem> {

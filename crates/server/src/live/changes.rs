@@ -72,6 +72,12 @@ impl Changes {
         Changes { own_name, ..self }
     }
 
+    /// Returns what is kept besides changed objects.
+    pub(crate) fn besides(&self) -> Changes {
+        let Changes { own_name, reservations, named_models, models, disks, .. } = self.clone();
+        Changes { own_name, reservations, named_models, models, disks, ..Changes::default() }
+    }
+
     /// Returns the numbers of the listeners that were added.
     pub(crate) fn added_listeners(&self) -> Vec<u16> {
         let each = self.listeners.iter();

@@ -133,7 +133,7 @@ pub(super) fn places_of(config: &Config) -> HashMap<String, usize> {
     config.tenant.iter().enumerate().map(|(n, tenant)| (tenant.name.clone(), n)).collect()
 }
 
-fn not_kept(store: &Store, error: &std::io::Error) -> Problem {
+pub(super) fn not_kept(store: &Store, error: &std::io::Error) -> Problem {
     let path = store.path().display();
     Problem::new(Code::NotKept, format!("cannot keep the change in {path}: {error}"))
 }

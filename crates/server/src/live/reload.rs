@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use control::admin::{Code, Problem};
-use control::{Batch, Origin, TenantChange};
+use control::{Batch, Origin, TenantChange, TenantRegistry};
 use spec::{Tenant, diff};
 
 use super::disks::{Devices, keep_identities};
@@ -27,12 +27,31 @@ pub(crate) struct Reloaded {
 }
 
 /// Makes a running server use another configuration.
-pub(super) struct Reload<'a>(pub(super) &'a Reconciler);
+pub(super) struct Reload<'a> {
+    reconciler: &'a Reconciler,
+    /// The origin of new tenants.
+    origin: Origin,
+    /// Stores a configuration that is about to be served.
+    keep: Keep<'a>,
+}
 
-impl Reload<'_> {
+/// A function that stores the configuration which is about to be served.
+type Keep<'a> = &'a dyn Fn(&Config) -> Result<(), Problem>;
+
+impl<'a> Reload<'a> {
+    /// Returns the reload of a configuration file, which keeps itself.
+    pub(super) fn of_file(reconciler: &'a Reconciler) -> Reload<'a> {
+        Reload { reconciler, origin: Origin::Configured, keep: &|_| Ok(()) }
+    }
+
+    /// Returns the reload of what an operator wants, which `keep` stores.
+    pub(super) fn of_operator(reconciler: &'a Reconciler, keep: Keep<'a>) -> Reload<'a> {
+        Reload { reconciler, origin: Origin::Operator, keep }
+    }
+
     /// Applies another configuration as far as possible; returns the differences that remain.
     pub(super) fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
-        let (devices, listeners) = (Devices(self.0), Listeners(self.0));
+        let (devices, listeners) = (Devices(self.reconciler), Listeners(self.reconciler));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);
         let (before_devices, wanted) = (inner.world.config.all_devices(), base.all_devices());
@@ -46,7 +65,7 @@ impl Reload<'_> {
         match taken {
             Ok(more) => later.extend(more),
             Err(problem) => {
-                let tenants = &self.0.ground.tenants;
+                let tenants = &self.reconciler.ground.tenants;
                 begun.undo(&mut tenants.registry(), tenants.now());
                 devices.close_again(&opened);
                 return Err(problem);
@@ -57,8 +76,8 @@ impl Reload<'_> {
         devices.follow_devices(&before_devices, &inner.world.config.all_devices());
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
-        keep_identities(&self.0.ground.places, inner);
-        self.0.show(inner);
+        keep_identities(&self.reconciler.ground.places, inner);
+        self.reconciler.show(inner);
         Ok(Reloaded { later, overruled, unread })
     }
 
@@ -78,10 +97,18 @@ impl Reload<'_> {
         });
         // They may lead to namespaces that are new.
         let (ready, open) = listeners.make_ready(inner, &inner.changes.made_to(&base), plan)?;
-        let wanted =
-            |base: &Config| World::of(inner.changes.made_to(base), &self.0.ground, &open, true);
+        let wanted = |base: &Config| {
+            World::of(inner.changes.made_to(base), &self.reconciler.ground, &open, true)
+        };
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
+            if self.origin == Origin::Operator {
+                let message = format!(
+                    "namespace {name:?} would move or become smaller, which loses its data: shrink it with \
+                     `nearflash namespace resize --shrink`, or remove it first"
+                );
+                return Err(Problem::new(Code::Invalid, message));
+            }
             later.push(format!("[[namespace]] (namespace {name:?} has moved or become smaller)"));
             base.namespace = inner.base.namespace.clone();
             world = wanted(&base).map_err(invalid)?;
@@ -96,22 +123,32 @@ impl Reload<'_> {
                 ),
             ));
         }
-        self.0.clear_probes(&world)?;
+        self.reconciler.clear_probes(&world)?;
         ready.check_leads(&world)?;
-        growth::check_rests(&self.0.ground.places, &world)?;
+        growth::check_rests(&self.reconciler.ground.places, &world)?;
         let mut growth = Growth::default();
         for space in &world.spaces {
-            let volume = self.0.ground.places.get(space.place.device).expect("it was just found");
+            let volume =
+                self.reconciler.ground.places.get(space.place.device).expect("it was just found");
             if let Err(error) = growth.grow(volume, space.end()) {
                 growth.take_back(inner);
                 return Err(Problem::new(Code::NoRoom, error));
             }
         }
+        if let Err(problem) = (self.keep)(&base) {
+            growth.take_back(inner);
+            return Err(problem);
+        }
         if let Err(problem) = listeners.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));
             // Hosts are told of no listener that a worker has refused.
-            match World::of(inner.changes.made_to(&base), &self.0.ground, &inner.open, true) {
-                Ok(world) => self.0.adopt(inner, world),
+            match World::of(
+                inner.changes.made_to(&base),
+                &self.reconciler.ground,
+                &inner.open,
+                true,
+            ) {
+                Ok(world) => self.reconciler.adopt(inner, world),
                 Err(error) => later.push(format!("[[listen]] ({error})")),
             }
         }
@@ -125,7 +162,8 @@ impl Reload<'_> {
     fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Batch) {
         let (mut later, mut begun) = (Vec::new(), Batch::default());
         let mut kept: Vec<Tenant> = Vec::new();
-        let (tenants, now) = (&self.0.ground.tenants, self.0.ground.tenants.now());
+        let (tenants, now) =
+            (&self.reconciler.ground.tenants, self.reconciler.ground.tenants.now());
         let with_devices = |config: &Config| -> Vec<Tenant> {
             let first = config.device_names().into_iter().next();
             config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()
@@ -145,14 +183,16 @@ impl Reload<'_> {
                 kept.push(before.clone());
                 continue;
             }
-            let change = match before {
-                Some(_) => {
+            // The default tenant is there without an entry, too.
+            let is_there = before.is_some() || name == TenantRegistry::DEFAULT;
+            let change = match is_there {
+                true => {
                     let note = Some(tenant.note.clone().unwrap_or_default());
                     TenantChange::Set { name, to: tenant.promise.into(), note }
                 }
-                None => TenantChange::Add(tenant.clone()),
+                false => TenantChange::Add(tenant.clone()),
             };
-            match begun.add(&mut tenants.registry(), &change, Origin::Configured, now) {
+            match begun.add(&mut tenants.registry(), &change, self.origin, now) {
                 Ok(()) => kept.push(said.clone()),
                 Err(refusal) => {
                     later.push(format!("tenant {:?}: {refusal}", tenant.name));
@@ -174,9 +214,15 @@ impl Reload<'_> {
             if stay.contains(&old.name) || inner.changes.tenants.contains_key(&old.name) {
                 continue;
             }
-            let refusal = match Listeners(self.0).namer_of(inner, &old.name) {
+            let refusal = match Listeners(self.reconciler).namer_of(inner, &old.name) {
                 Some(by) => Some(format!("tenant {:?}: {by} names it", old.name)),
-                None => self.0.ground.tenants.unregister(&old.name).err().map(|r| r.to_string()),
+                None => self
+                    .reconciler
+                    .ground
+                    .tenants
+                    .unregister(&old.name)
+                    .err()
+                    .map(|r| r.to_string()),
             };
             if let Some(refusal) = refusal {
                 later.push(refusal);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::state_file;
-use crate::config::Config;
+use crate::config::{Config, Setup};
 use crate::live::Changes;
 
 /// The configuration that a server would have.
@@ -31,6 +31,11 @@ impl Preview {
         let (_, changes) = state_file::open(state.as_deref(), false)?;
         let config = changes.made_to(&base);
         Ok(Preview { base, config, changes, state })
+    }
+
+    /// Returns the set-up of the server.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup::of(&self.config)
     }
 
     /// Describes the path of the state file and whether it exists.

@@ -158,6 +158,8 @@ fn no_kind_of_change_is_without_a_line() {
     let host = host_nqn(3);
     let path = |name: &str| audited.path(name).display().to_string();
     let (batch, trace) = (path("batch.json"), path("trace.json"));
+    let state = path("state.toml");
+    std::fs::write(&state, "host = []\n").unwrap();
     std::fs::write(&batch, r#"{"changes": [{"add": {"name": "many"}}]}"#).unwrap();
     let changes: &[(&[&str], &str, &str)] = &[
         (&["conn", "move", &id, "--to", &other], "POST /v1/connections/", "/move"),
@@ -178,6 +180,7 @@ fn no_kind_of_change_is_without_a_line() {
         (&["listener", "resume", "3"], "POST /v1/listeners/3", "/resume"),
         (&["listener", "rm", "3"], "DELETE /v1/listeners/3", ""),
         (&["tenant", "apply", &batch], "PATCH /v1/tenants", ""),
+        (&["state", "import", &state], "PUT /v1/state", ""),
         (&["device", "add", "sim", "sim:a?size=16MiB"], "POST /v1/devices", ""),
         (
             &["device", "recalibrate", "sim", "--when-idle"],

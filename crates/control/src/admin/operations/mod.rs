@@ -36,6 +36,7 @@ use super::problem::Problem;
 use super::resource::{Document, Request};
 use super::scrape;
 use super::settings::DevicePatch;
+use super::state::{ImportState, ServerState};
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, DEADLINE_MS_MAX, EndConnection, MoveTo, SetWorker};
 use crate::metrics;
@@ -46,7 +47,7 @@ pub use batch::in_batch;
 pub(super) fn operations() -> Vec<Operation> {
     let parts =
         [of_tenants(), of_activity(), of_devices(), of_namespaces(), of_nvme(), of_listeners()];
-    parts.into_iter().flatten().chain(of_workers()).collect()
+    parts.into_iter().flatten().chain(of_workers()).chain(of_state()).collect()
 }
 
 fn of_tenants() -> Vec<Operation> {
@@ -439,8 +440,33 @@ fn of_workers() -> [Operation; 9] {
     ]
 }
 
+/// Maximum size of a document to import, in bytes: 65 000 namespaces in JSON.
+const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+
+fn of_state() -> [Operation; 2] {
+    [
+        of_inventory(get::<ServerState>(
+            "export_state",
+            "Returns the state of the server as one document, without keys and tokens.",
+        ))
+        .by(|call, ()| call.inventory()?.state()),
+        of_inventory(send::<ImportState>(
+            "import_state",
+            "Brings the server to the state of a document, as far as possible, or returns what \
+             would change.",
+        ))
+        .takes_bytes(DOCUMENT_BYTES_MAX)
+        .fails(&[
+            (400, "The document makes no sense"),
+            (409, "There is no room, or another process takes over"),
+            (422, "A device or a listener cannot be opened"),
+        ])
+        .by(|call, Body(asked)| call.make(|inventory, _| inventory.import_state(&asked))),
+    ]
+}
+
 /// The resources whose changes place data.
-const PLACES: [&str; 2] = ["/v1/namespaces", "/v1/devices"];
+const PLACES: [&str; 3] = ["/v1/namespaces", "/v1/devices", "/v1/state"];
 
 /// Returns the row of a GET.
 fn get<T: Document>(id: &str, summary: &'static str) -> Operation {

@@ -1,0 +1,312 @@
+//! `nearflash config` and `nearflash state`: a configuration file and the state of a server, with
+//! the server or without it.
+//!
+//! A state is exported and imported as one [document](Setup). Files of a server that does not run
+//! have all of it, keys too. A running server says and takes it by its admin API, without keys.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use control::admin::{AdminAddress, Client, ClientError, ImportState, Imported, ServerState};
+
+use crate::admin::{Wanted, default_place};
+use crate::config::{Setup, effective::Effective, exposure::exposed, schema};
+use crate::serve::{check_config, preview::Preview, state_file};
+
+/// The beginning of an exported document.
+const HEAD: &str = "# The state of a nearflash server. `nearflash state import` reads it.\n";
+
+/// Check and show configuration files
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check whether a server would start with a file, and with the live changes since
+    Check {
+        /// The configuration file.
+        #[command(flatten)]
+        file: File,
+        /// The live changes.
+        #[command(flatten)]
+        kept: Kept,
+        /// Also list what a server that runs would have to change for it
+        #[arg(long)]
+        running: bool,
+    },
+    /// Print the configuration that a server would have, with live changes and defaults, without
+    /// keys and tokens
+    Show {
+        /// The configuration file.
+        #[command(flatten)]
+        file: File,
+        /// The live changes.
+        #[command(flatten)]
+        kept: Kept,
+    },
+    /// Print the JSON Schema of configuration files, for editors
+    Schema,
+}
+
+/// Export and import the state of a server: tenants, devices, namespaces, subsystems, hosts,
+/// listeners and access rules
+#[derive(Debug, Subcommand)]
+pub enum StateCommand {
+    /// Write the state of a server as one document: of the running server, without keys and
+    /// tokens, or with --config of its files, with them
+    Export {
+        /// The server's files.
+        #[command(flatten)]
+        files: Files,
+        /// File to write, which only its owner can read [default: standard output]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Bring a server to the state of a document: the running server, or with --config one that
+    /// does not run
+    Import {
+        /// Document, as exported
+        document: PathBuf,
+        /// The server's files.
+        #[command(flatten)]
+        files: Files,
+        /// Print what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// The configuration file of a command, with or without the name of the option.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct File {
+    /// Configuration file
+    file: Option<PathBuf>,
+    /// Configuration file, as for `serve`
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl File {
+    fn path(&self) -> &Path {
+        self.file.as_deref().or(self.config.as_deref()).expect("one of them is required")
+    }
+}
+
+/// The option that names the place of live changes.
+#[derive(Args, Debug)]
+pub struct Kept {
+    /// State file, or none [default: as the configuration says; for /etc/nearflash/nearflash.toml
+    /// the service's, else beside the file]
+    #[arg(long, value_name = "FILE")]
+    state: Option<String>,
+}
+
+/// The options that name the files of a server.
+#[derive(Args, Debug)]
+pub struct Files {
+    /// Configuration file of a server that does not run [default: ask the running server]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// State file of that server [default: as for `config check`]
+    #[arg(long, value_name = "FILE", requires = "config")]
+    state: Option<String>,
+}
+
+/// The access of a command to its surroundings.
+pub struct Beside<'a> {
+    /// Connects to the running server.
+    pub client: &'a dyn Fn() -> Result<Client, ClientError>,
+    /// Prints a line.
+    pub print: &'a dyn Fn(&str),
+    /// `true` to print JSON.
+    pub json: bool,
+}
+
+impl Beside<'_> {
+    fn ask<T>(&self, ask: impl FnOnce(&mut Client) -> Result<T, ClientError>) -> Result<T, String> {
+        (self.client)().and_then(|mut client| ask(&mut client)).map_err(|error| error.to_string())
+    }
+}
+
+impl ConfigCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Fails with all mistakes of the file, or with the reason that the command cannot be run.
+    pub fn run(&self, beside: &Beside<'_>) -> Result<ExitCode, String> {
+        match self {
+            ConfigCommand::Check { file, kept, running } => {
+                let (file, all) = (file.path(), read(file.path(), kept.state.as_deref())?);
+                for warning in
+                    exposed(&all.base, file).into_iter().chain(all.changes.dormant(&all.base))
+                {
+                    (beside.print)(&format!("warning: {warning}"));
+                }
+                (beside.print)(&format!("state file: {}", all.state_text()));
+                (beside.print)(&format!("{}: a server would start", file.display()));
+                if *running {
+                    let told: ServerState = beside.ask(|client| client.read())?;
+                    let own = parse(&told.document, Path::new("the running server"))?;
+                    print_changes(
+                        beside,
+                        "the running server differs",
+                        &own.lines_to(&all.setup().hidden())?,
+                    );
+                }
+            }
+            ConfigCommand::Show { file, kept } => {
+                let all = Preview::read(file.path(), kept.state.as_deref())?;
+                (beside.print)(&format!("# state file: {}", all.state_text()));
+                let Preview { mut config, state, .. } = all;
+                config.state = Some(state.map_or("none".into(), |path| path.display().to_string()));
+                (beside.print)(Effective::of(&config)?.to_toml()?.trim_end());
+            }
+            ConfigCommand::Schema => (beside.print)(&schema::text()),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl StateCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Fails with the reason; then nothing was changed.
+    pub fn run(&self, beside: &Beside<'_>) -> Result<ExitCode, String> {
+        match self {
+            StateCommand::Export { files, output } => export(beside, files, output.as_deref()),
+            StateCommand::Import { document, files, dry_run } => {
+                let text = fs::read_to_string(document)
+                    .map_err(|error| format!("cannot read {}: {error}", document.display()))?;
+                let setup = parse(&text, document)?;
+                let done = match &files.config {
+                    Some(config) => import(&setup, config, files.state.as_deref(), *dry_run)?,
+                    None => {
+                        let asked = ImportState { document: text, dry_run: *dry_run };
+                        beside.ask(|client| client.send(&asked))?
+                    }
+                };
+                tell(beside, &done, *dry_run)
+            }
+        }
+    }
+}
+
+/// Reads a configuration file with its live changes, and checks both.
+fn read(file: &Path, state: Option<&str>) -> Result<Preview, String> {
+    let all = Preview::read(file, state)?;
+    let text = fs::read_to_string(file).unwrap_or_default();
+    check_config(&all.base, &all.config).map_err(|found| found.told(Some((file, &text))))?;
+    Ok(all)
+}
+
+fn parse(text: &str, path: &Path) -> Result<Setup, String> {
+    Setup::parse(text).map_err(|mistakes| mistakes.told(Some((path, text))))
+}
+
+fn export(beside: &Beside<'_>, files: &Files, output: Option<&Path>) -> Result<ExitCode, String> {
+    let document = match &files.config {
+        Some(config) => Preview::read(config, files.state.as_deref())?.setup().to_toml()?,
+        None => beside.ask(|client| client.read::<ServerState>())?.document,
+    };
+    let text = format!("{HEAD}{document}");
+    let Some(path) = output else {
+        (beside.print)(text.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    };
+    // Keys may be in it.
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    new.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let setup = parse(&text, path)?;
+    (beside.print)(&format!("wrote {}", path.display()));
+    for host in setup.hosts_without_their_keys() {
+        (beside.print)(&format!("without the key of host {host}: --config exports keys"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Imports a set-up into the state file of a server that does not run.
+fn import(
+    setup: &Setup,
+    file: &Path,
+    state: Option<&str>,
+    dry_run: bool,
+) -> Result<Imported, String> {
+    let all = Preview::read(file, state)?;
+    let Some(path) = &all.state else {
+        return Err(format!(
+            "{}: this server keeps no state; name a file with --state",
+            file.display()
+        ));
+    };
+    if let Some(socket) = answering(all.base.admin.listen.clone().unwrap_or_else(default_place)) {
+        return Err(format!(
+            "a server of {} runs (it answers at {}); leave out --config to import into it, or stop it",
+            file.display(),
+            socket.display()
+        ));
+    }
+    check_owner(path)?;
+    let (changes, left) = setup.changes(&all.base, &all.changes)?;
+    let wanted = changes.made_to(&all.base);
+    check_config(&all.base, &wanted).map_err(|found| found.told(None))?;
+    let lines = all.setup().lines_to(&Setup::of(&wanted))?;
+    if !dry_run && !lines.is_empty() {
+        let (store, _) = state_file::open(Some(path), false)?;
+        let mut store = store.expect("it was named");
+        let saved = store.save(&changes.of(&all.base));
+        saved.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(Imported { changes: lines, left })
+}
+
+/// Returns the path of an admin socket at which a server answers.
+fn answering(place: Wanted) -> Option<PathBuf> {
+    let Wanted::At(each) = place else { return None };
+    let sockets = each.into_iter().filter_map(|address| match address {
+        AdminAddress::Unix(path) => Some(path),
+        _ => None,
+    });
+    sockets.into_iter().find(|path| UnixStream::connect(path).is_ok())
+}
+
+/// Refuses to write a state file that its server could not read.
+fn check_owner(state: &Path) -> Result<(), String> {
+    let folder = state.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let found = fs::metadata(state).or_else(|_| fs::metadata(folder));
+    let found = found.map_err(|error| format!("cannot look at {}: {error}", folder.display()))?;
+    let (owner, own) = (found.uid(), rustix::process::geteuid().as_raw());
+    match owner == own {
+        true => Ok(()),
+        false => Err(format!(
+            "{} is of user {owner}, whose server could not read what user {own} writes; run this as that \
+             user (sudo -u '#{owner}' nearflash state import …)",
+            state.display()
+        )),
+    }
+}
+
+fn tell(beside: &Beside<'_>, done: &Imported, dry_run: bool) -> Result<ExitCode, String> {
+    if beside.json {
+        (beside.print)(&serde_json::to_string_pretty(done).expect("it has no maps"));
+    } else {
+        print_changes(beside, if dry_run { "would change" } else { "changed" }, &done.changes);
+        for left in &done.left {
+            (beside.print)(&format!("not taken: {left}"));
+        }
+    }
+    Ok(if done.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_changes(beside: &Beside<'_>, what: &str, lines: &[String]) {
+    (beside.print)(&format!(
+        "{what}: {}",
+        if lines.is_empty() { "nothing".into() } else { lines.len().to_string() }
+    ));
+    lines.iter().for_each(|line| (beside.print)(&format!("  {line}")));
+}
