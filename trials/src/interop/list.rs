@@ -82,6 +82,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "ublk-attach", kernels: NEW, list: FULL, run: ublk::devices::attach },
     Test { name: "ublk-file-system", kernels: NEW, list: FULL, run: ublk::devices::file_system },
     Test { name: "ublk-server-killed", kernels: NEW, list: FULL, run: ublk::failures::server_killed },
+    Test { name: "ublk-server-upgraded", kernels: NEW, list: FULL, run: ublk::failures::server_upgraded },
     Test { name: "ublk-process-killed", kernels: NEW, list: FULL, run: ublk::failures::process_killed },
     Test { name: "ublk-server-away", kernels: NEW, list: FULL, run: ublk::failures::server_away },
     Test { name: "vm-disk", kernels: NEW, list: HAND, run: nbd::machine::disk },

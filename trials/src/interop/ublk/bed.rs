@@ -120,25 +120,49 @@ impl<'a> Bed<'a> {
     /// Starts the server, after killing the running one if there is one.
     pub(super) fn serve(&mut self) -> Result<(), String> {
         self.kill_server();
-        let mut command = Command::new(&self.context.nearflash);
-        command.arg("serve").args(&self.arguments);
-        command.args(["--listen", &format!("reflex://127.0.0.1:{}", self.port)]);
+        let mut command = self.server_command();
         let started = Instant::now();
         loop {
-            let log = File::options().create(true).append(true).open(&self.log);
-            let log = log.map_err(|error| format!("{}: {error}", self.log.display()))?;
-            match Server::start_with(&mut command, log.into()) {
+            match Server::start_with(&mut command, self.open_log()?.into()) {
                 Ok(server) => {
                     self.server = Some(server);
                     return Ok(());
                 }
                 Err(error) if started.elapsed() > START_LIMIT => {
-                    let log = fs::read_to_string(&self.log).unwrap_or_default();
+                    let log = self.server_log().unwrap_or_default();
                     return Err(format!("{error}:\n{log}"));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
+    }
+
+    /// Starts a server that takes over from the running one, and waits until that one has ended.
+    pub(super) fn upgrade(&mut self) -> Result<(), String> {
+        let mut command = self.server_command();
+        let successor = Server::start_with(command.arg("--upgrade"), self.open_log()?.into())?;
+        let predecessor = self.server.replace(successor).ok_or("no server is running")?;
+        match predecessor.ends_in_order(SOON)? {
+            true => Ok(()),
+            false => Err("the server that was upgraded ended with an error".to_owned()),
+        }
+    }
+
+    /// Returns what all servers have logged.
+    pub(super) fn server_log(&self) -> Result<String, String> {
+        fs::read_to_string(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))
+    }
+
+    fn server_command(&self) -> Command {
+        let mut command = Command::new(&self.context.nearflash);
+        command.arg("serve").args(&self.arguments);
+        command.args(["--listen", &format!("reflex://127.0.0.1:{}", self.port)]);
+        command
+    }
+
+    fn open_log(&self) -> Result<File, String> {
+        let log = File::options().create(true).append(true).open(&self.log);
+        log.map_err(|error| format!("{}: {error}", self.log.display()))
     }
 
     /// Starts load that runs round after round in the background, and waits until it writes.

@@ -1,4 +1,5 @@
-//! Kills of the server and of the process that serves a device, and a server that stays away.
+//! Kills and upgrades of the server, kills of the process that serves a device, and a server that stays
+//! away.
 
 use std::thread;
 use std::time::Duration;
@@ -36,6 +37,36 @@ pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, Stri
     bed.end_load(&load)?;
     bed.end()?;
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
+}
+
+/// Upgrades the server under load. The connections of the device move to each successor.
+pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let (volume, admin) = (context.folder.join("volume"), context.folder.join("admin"));
+    let device = format!("file:{}?size=64MiB", volume.display());
+    let mut bed = Bed::of(context, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
+    bed.attached("")?;
+    let load = bed.start_load(ROUND)?;
+    let mut chance = Chance::new(context.seed ^ 22);
+    let upgrades = context.kills.unwrap_or(3);
+    for _ in 0..upgrades {
+        thread::sleep(Duration::from_millis(chance.below(1000)));
+        bed.upgrade()?;
+        bed.await_writes(200)?;
+    }
+    bed.end_load(&load)?;
+    let said = bed.must(&format!("cat /proc/$({PROCESS})/fd/2"))?;
+    let log = bed.server_log()?;
+    let moves = log.lines().filter(|line| line.contains("took over") && line.contains("; 0 end"));
+    if said.contains("no connection") || moves.count() as u64 != u64::from(upgrades) {
+        return Err(format!("a connection did not move:\n{said}{log}"));
+    }
+    bed.end()?;
+    Ok(Verdict::Passed(format!(
+        "{upgrades} upgrades, no new connection, and fio read back all it wrote"
+    )))
 }
 
 /// Kills the process that serves the device under load, or tells it to end. A successor takes the
