@@ -165,10 +165,14 @@ impl<'a> Bed<'a> {
         log.map_err(|error| format!("{}: {error}", self.log.display()))
     }
 
-    /// Starts load that runs round after round in the background, and waits until it writes.
+    /// Starts load that runs round after round in the background, and waits until it writes. The
+    /// device stays open between rounds: one that nobody uses is removed when its process is told to
+    /// end, and the next round would write to a file of its name.
     pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
         self.must(&format!("rm -f {ENOUGH}"))?;
-        let rounds = format!("while :; do {round} || exit 1; [ -e {ENOUGH} ] && exit 0; done");
+        let rounds = format!(
+            "exec 9</dev/ublkb0; while :; do {round} || exit 1; [ -e {ENOUGH} ] && exit 0; done"
+        );
         let load = self.guest.start(&rounds)?;
         self.await_writes(200)?;
         Ok(load)
