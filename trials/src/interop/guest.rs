@@ -18,6 +18,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::kernel::{Kernel, Qemu};
 
+/// The address at which a guest reaches the host's loopback interface, through its card `eth0`.
+pub(super) const HOST: &str = "10.0.2.2";
+
+/// The time limit of what a guest does quickly on an idle machine.
+pub(super) const SOON: Duration = Duration::from_secs(120);
+
+/// The time limit of work that keeps an emulated processor busy.
+pub(super) const LATER: Duration = Duration::from_secs(400);
+
 /// The parts of a guest.
 pub(crate) struct Machine<'a> {
     pub(crate) qemu: &'a Qemu,
@@ -27,7 +36,7 @@ pub(crate) struct Machine<'a> {
     /// The disks in order. They become `/dev/nvme0n1` or `/dev/vda` and so on.
     pub(crate) disks: Vec<Disk>,
     /// Pairs of a port on the host's loopback interface and the guest's port that it leads to. The
-    /// guest reaches the host's loopback interface at 10.0.2.2 through its network card `eth0`, and
+    /// guest reaches the host's loopback interface at [`HOST`] through its network card `eth0`, and
     /// at 10.0.3.2 through `eth1`, which a test brings up if it needs a second path.
     pub(crate) forwards: Vec<(u16, u16)>,
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::guest::Guest;
+use super::guest::{Guest, HOST, LATER, SOON};
 use super::port::free_port;
 use super::{Context, Verdict};
 use crate::bench::process::Server;
@@ -18,15 +18,6 @@ const NEEDS: &[Need] = &[
     Need { program: "nvme", package: "nvme-cli" },
     Need { program: "fio", package: "fio" },
 ];
-
-/// The address at which the guest reaches this machine's loopback interface.
-const HOST: &str = "10.0.2.2";
-
-/// The time limit of what a guest does quickly on an idle machine.
-const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-const LATER: Duration = Duration::from_secs(400);
 
 /// The time limit for the start of a server whose predecessor was killed. The predecessor's files
 /// stay locked until the kernel has freed its ring.

@@ -15,5 +15,6 @@ mod target;
 pub(super) mod upgrade;
 pub(super) mod verify;
 
-use pair::{LATER, Pair, SOON, provide};
+use super::guest::{LATER, SOON};
+use pair::{Pair, provide};
 use target::{NQN, Plan};

@@ -12,11 +12,8 @@ use super::report::Cost;
 use crate::bench::process::Server;
 use crate::interop::Context;
 use crate::interop::apt;
-use crate::interop::guest::{Guest, Machine};
+use crate::interop::guest::{Guest, HOST, LATER, Machine, SOON};
 use crate::interop::port::free_port;
-
-/// The address at which the guest reaches this machine's loopback interface.
-const HOST: &str = "10.0.2.2";
 
 /// The names by which NVMe and iSCSI know the volume.
 const NQN: &str = "nqn.2026-11.io.nearflash:doors";
@@ -24,12 +21,6 @@ const IQN: &str = "iqn.2026-11.io.nearflash:doors";
 
 /// The bytes of each volume, all of them in memory.
 const BYTES: u64 = 64 << 20;
-
-/// The time limit of what a guest does quickly on an idle machine.
-const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of a load.
-const LATER: Duration = Duration::from_secs(400);
 
 /// The time for which a load is watched, once it runs.
 const WATCH: Duration = Duration::from_secs(8);

@@ -1,8 +1,7 @@
 //! The kernel's NBD client in a guest: bare, partitioned, and with a file system, over four
 //! connections and over one.
 
-use std::time::Duration;
-
+use super::super::guest::{HOST, LATER, SOON};
 use super::super::{Context, Verdict};
 use super::exports::Exports;
 use xtask::needs::{self, Need};
@@ -13,15 +12,6 @@ const NEEDS: &[Need] = &[
     Need { program: "sfdisk", package: "fdisk" },
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
-
-/// The address at which the guest reaches this machine's loopback interface.
-const HOST: &str = "10.0.2.2";
-
-/// The time limit of what a guest does quickly on an idle machine.
-const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-const LATER: Duration = Duration::from_secs(400);
 
 /// Checksums over the whole device in requests of up to 8 MiB, which are more than a command of
 /// the server's device. Then a partition table, which the kernel reads again from the server.

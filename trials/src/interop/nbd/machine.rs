@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::guest::{Backing, Controller, Disk, Guest, Machine};
+use super::super::guest::{Backing, Controller, Disk, Guest, LATER, Machine, SOON};
 use super::super::port::free_port;
 use super::super::{Context, Verdict};
 use super::exports::run;
@@ -23,12 +23,6 @@ const NEEDS: &[Need] = &[
 
 /// The guide whose domain is checked.
 const GUIDE: &str = "docs/how-to/run-a-virtual-machine.md";
-
-/// The time limit of what a guest does quickly on an idle machine.
-const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-const LATER: Duration = Duration::from_secs(400);
 
 /// The time limit for the start of a server whose predecessor was killed.
 const START_LIMIT: Duration = Duration::from_secs(60);

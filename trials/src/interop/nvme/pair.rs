@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::guest::Guest;
+use super::super::guest::{Guest, LATER, SOON};
 use super::super::{Context, Verdict};
 use super::target::{ADDRESSES, NQN, Plan, Target};
 use xtask::needs::{self, Need};
@@ -12,12 +12,6 @@ use xtask::needs::{self, Need};
 /// The programs that the guest needs beyond those of every guest.
 const NEEDS: &[Need] =
     &[Need { program: "nvme", package: "nvme-cli" }, Need { program: "fio", package: "fio" }];
-
-/// The time limit of what a guest does quickly on an idle machine.
-pub(super) const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-pub(super) const LATER: Duration = Duration::from_secs(400);
 
 /// The file in the guest whose existence ends the load.
 const ENOUGH: &str = "/run/enough";

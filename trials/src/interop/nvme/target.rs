@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::Context;
+use super::super::guest::HOST;
 use super::super::port::free_port;
 use crate::bench::process::Server;
 use xtask::shell;
@@ -16,7 +17,7 @@ pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 
 /// The addresses at which the guest reaches the server's machine, one for each of its network
 /// cards.
-pub(super) const ADDRESSES: [&str; 2] = ["10.0.2.2", "10.0.3.2"];
+pub(super) const ADDRESSES: [&str; 2] = [HOST, "10.0.3.2"];
 
 /// The time limit for the start of a server whose predecessor was killed. The predecessor's files
 /// stay locked until the kernel has freed its ring.

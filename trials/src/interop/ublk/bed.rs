@@ -6,20 +6,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::guest::{Guest, Output};
+use super::super::guest::{Guest, HOST, LATER, Output, SOON};
 use super::super::port::free_port;
 use super::super::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::needs::{self, Need};
-
-/// The address at which the guest reaches this machine's loopback interface.
-const HOST: &str = "10.0.2.2";
-
-/// The time limit of what a guest does quickly on an idle machine.
-pub(super) const SOON: Duration = Duration::from_secs(120);
-
-/// The time limit of work that keeps an emulated processor busy.
-pub(super) const LATER: Duration = Duration::from_secs(400);
 
 /// The time limit for the start of a server whose predecessor was killed. The predecessor's files
 /// stay locked until the kernel has freed its ring.

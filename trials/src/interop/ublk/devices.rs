@@ -1,7 +1,8 @@
 //! Use of an attached volume: by programs, by a file system and by an operator.
 
+use super::super::guest::LATER;
 use super::super::{Context, Verdict};
-use super::bed::{Bed, LATER, provide};
+use super::bed::{Bed, provide};
 use xtask::needs::Need;
 
 /// The programs that [`file_system`] needs in the guest.

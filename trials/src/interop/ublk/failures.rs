@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::chance::Chance;
+use super::super::guest::SOON;
 use super::super::{Context, Verdict};
-use super::bed::{Bed, SOON, provide};
+use super::bed::{Bed, provide};
 
 /// A round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \

@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Command;
 
+use super::super::guest::{LATER, SOON};
 use super::super::{Context, Verdict};
-use super::bed::{Bed, LATER, SOON, provide};
+use super::bed::{Bed, provide};
 use xtask::needs::Need;
 use xtask::shell;
 
