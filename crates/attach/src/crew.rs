@@ -27,6 +27,8 @@ pub(crate) enum Told {
     Lost { queue: u16, why: Loss },
     /// The queue has told the kernel of lost changes.
     WritesLost { queue: u16 },
+    /// The kernel has cancelled some of the queue's commands.
+    Cut,
     /// The queue has ended, without an error if the device was stopped.
     Ended { queue: u16, outcome: Result<(), String> },
     /// Somebody asks the process to end.
@@ -50,6 +52,11 @@ pub(crate) struct Plan {
     pub(crate) spin: Duration,
 }
 
+/// The sentence about commands that the kernel has cancelled while the device goes on. A successor
+/// gives it new ones.
+pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of this process; the \
+                              device's requests wait for a successor (`nearflash attach recover`)";
+
 /// The threads that serve a device.
 pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
@@ -69,6 +76,9 @@ pub(crate) enum End {
     Stopped,
     /// Somebody asks the process to end.
     Asked,
+    /// The kernel has cancelled some commands of a queue: the device is being stopped, or requests
+    /// will come that nobody is asked to serve.
+    Cut,
 }
 
 impl Crew {
@@ -113,11 +123,13 @@ impl Crew {
         while self.connected.contains(&false) {
             let left = until.since(clock.now());
             match self.messages.recv_timeout(left) {
-                Ok(message) => {
-                    if let Some(End::Asked) = self.note(message)? {
+                Ok(message) => match self.note(message)? {
+                    Some(End::Asked) => {
                         return Err("a signal ended the wait for the server".to_owned());
                     }
-                }
+                    Some(End::Cut) => return Err(CUT.to_owned()),
+                    _ => {}
+                },
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(RecvTimeoutError::Disconnected) => return Err("all threads ended".to_owned()),
             }
@@ -169,6 +181,7 @@ impl Crew {
                 return Ok((self.open == 0).then_some(End::Stopped));
             }
             Told::Asked => return Ok(Some(End::Asked)),
+            Told::Cut => return Ok(Some(End::Cut)),
         }
         Ok(None)
     }
@@ -196,7 +209,8 @@ fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> R
     let arena = carve(&classes(plan.depth)).map_err(|e| e.to_string())?;
     let queue = BlockQueue::open(file, &ring, Owner::device(0), number, plan.depth);
     let queue = queue.map_err(|e| e.to_string())?;
-    let (queue, pool) = (KernelQueue::new(queue, plan.depth), BufPool::new(arena.bufs));
+    let queue = KernelQueue::new(queue, plan.depth, sender.clone());
+    let pool = BufPool::new(arena.bufs);
     let mut engine = Engine::new(plan.depth, plan.terms, queue, initiator, pool);
     run(&ring, &Clock::start(), SpinPolicy { spin: plan.spin }, |now| {
         let turn = engine.turn(now);

@@ -15,7 +15,7 @@ use wire::ublk::{
 };
 use zerocopy::FromZeros;
 
-use crate::crew::{Crew, End, Plan};
+use crate::crew::{CUT, Crew, End, Plan};
 use crate::notify;
 use crate::options::Attach;
 use crate::record::{Record, Right, Volume};
@@ -39,6 +39,14 @@ const BUSY: i32 = 16;
 
 /// The pause between two questions whether it has.
 const STEP: Duration = Duration::from_millis(20);
+
+/// The pause between the end of a predecessor and the first commands of its successor. The work item
+/// with which drivers before Linux 6.16 cancel a predecessor's commands may still run when they say
+/// that it has ended, and would cancel the successor's.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// The longest time from the kernel's cancelling of commands until the device is stopped.
+const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// The time that each queue of a new device has to get a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -234,6 +242,7 @@ fn take_over(
     let server = Server::find(&record.volume)?.after(record.storage_epoch);
     let plan = plan(&info, server, record.identity()?, &record.volume, is_read_only);
     start_recovery(&mut control, device)?;
+    std::thread::sleep(SETTLE);
     let (mut crew, file) = crew(&plan, device)?;
     Record { process: std::process::id(), ..record }.write(folder)?;
     if !crew.await_connections(plan.terms.fail_after)? {
@@ -332,6 +341,10 @@ fn serve(
         match crew.watch()? {
             End::Stopped => break,
             End::Epoch => continue,
+            End::Cut => {
+                await_stop(control, device)?;
+                continue;
+            }
             End::Asked => {}
         }
         let hold = match usage::hold(device) {
@@ -351,6 +364,22 @@ fn serve(
     let removed = control.delete_later(device);
     drop(file);
     removed.map_err(|e| format!("{} is not removed: {e}", name(device)))
+}
+
+/// Waits until a device of which the kernel has cancelled commands is stopped.
+///
+/// # Errors
+/// Says that it is not: a successor of this process will serve all of its requests again.
+fn await_stop(control: &mut Control, device: u32) -> Result<(), String> {
+    let mut waited = Duration::ZERO;
+    while control.info(device).is_ok_and(|info| info.state.get() == state::LIVE) {
+        if waited >= STOP_MAX {
+            return Err(CUT.to_owned());
+        }
+        std::thread::sleep(STEP);
+        waited += STEP;
+    }
+    Ok(())
 }
 
 /// Returns the kernel's parameters of a block device of this form.

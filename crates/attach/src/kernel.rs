@@ -3,21 +3,28 @@
 //!
 //! A thread with one ring serves the sockets and the block device, in one system call a turn.
 
+use std::sync::mpsc::Sender;
+
 use client::block::{Arrival, BlockError, BlockOperation, BlockRequest, Driver, Need};
 use contract::Buf;
 use io::ublk::{self, BlockQueue};
 use wire::ublk::{IoDescriptor, Operation};
 
+use crate::crew::Told;
+
 /// A queue of the kernel's.
 pub(crate) struct KernelQueue {
     queue: BlockQueue,
     arrivals: Vec<ublk::Arrival>,
+    /// The receiver of the news that the driver has cancelled commands, until it was told.
+    cut: Option<Sender<Told>>,
 }
 
 impl KernelQueue {
-    /// Returns a queue with `depth` requests.
-    pub(crate) fn new(queue: BlockQueue, depth: u16) -> KernelQueue {
-        KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)) }
+    /// Returns a queue with `depth` requests. It tells `sender` if the driver cancels some of its
+    /// commands.
+    pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<Told>) -> KernelQueue {
+        KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)), cut: Some(sender) }
     }
 }
 
@@ -32,6 +39,12 @@ impl Driver for KernelQueue {
             Arrival { tag, request: translated(&descriptor), need }
         };
         arrivals.extend(self.arrivals.drain(..).map(arrived));
+        if self.queue.is_cut()
+            && let Some(sender) = self.cut.take()
+        {
+            // The crew's end is the process's end.
+            let _ = sender.send(Told::Cut);
+        }
     }
 
     fn ask(&mut self, tag: u16, buf: Buf) {

@@ -219,6 +219,12 @@ impl BlockQueue {
         self.open == 0
     }
 
+    /// Returns `true` if the driver has cancelled commands of this queue, and has others still. So
+    /// it is for a moment when the device is stopped.
+    pub fn is_cut(&self) -> bool {
+        self.open > 0 && self.open < self.tags.len()
+    }
+
     /// Returns the first error number with which the driver refused a command.
     pub fn failure(&self) -> Option<i32> {
         self.failure
