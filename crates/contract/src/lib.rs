@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod buf;
+mod chores;
 mod command;
 mod counter;
 mod device;
@@ -45,6 +46,7 @@ mod work_meter;
 mod worker_meter;
 
 pub use buf::{Buf, BufPool, SizeClass};
+pub use chores::{ChoreRate, Chored, Chores};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
 pub use door::Door;

@@ -15,8 +15,10 @@ pub const DEVICES_MAX: usize = 64;
 pub struct Tokens {
     /// Generated for tenants or for the bucket.
     pub generated: u64,
-    /// Paid for requests.
+    /// Paid for requests, without the tax, and for the chores of the device.
     pub spent: u64,
+    /// Paid as tax on writes, for the chores of the device.
+    pub taxed: u64,
     /// Put into the bucket by tenants that had more than they could use, or on behalf of idle
     /// tenants.
     pub donated: u64,
@@ -33,6 +35,7 @@ impl Tokens {
         Tokens {
             generated: self.generated.wrapping_add(earlier.generated),
             spent: self.spent.wrapping_add(earlier.spent),
+            taxed: self.taxed.wrapping_add(earlier.taxed),
             donated: self.donated.wrapping_add(earlier.donated),
             borrowed: self.borrowed.wrapping_add(earlier.borrowed),
             expired: self.expired.wrapping_add(earlier.expired),
@@ -43,8 +46,8 @@ impl Tokens {
 /// A worker's counters of one device.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
-    /// Generated, spent, donated, borrowed and expired tokens.
-    tokens: [AtomicU64; 5],
+    /// Generated, spent, taxed, donated, borrowed and expired tokens.
+    tokens: [AtomicU64; 6],
     submitted: AtomicU32,
     queued: AtomicU32,
 }
@@ -70,15 +73,15 @@ impl DeviceMeter {
 
     /// Worker: sets the total flow of tokens.
     pub fn tell_tokens(&self, tokens: Tokens) {
-        let Tokens { generated, spent, donated, borrowed, expired } = tokens;
-        let all = [generated, spent, donated, borrowed, expired];
+        let Tokens { generated, spent, taxed, donated, borrowed, expired } = tokens;
+        let all = [generated, spent, taxed, donated, borrowed, expired];
         self.tokens.iter().zip(all).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
     }
 
     /// Adds the counters to `reading`.
     pub fn add_to(&self, reading: &mut DeviceReading) {
-        let Tokens { generated, spent, donated, borrowed, expired } = &mut reading.tokens;
-        let to = [generated, spent, donated, borrowed, expired].into_iter();
+        let Tokens { generated, spent, taxed, donated, borrowed, expired } = &mut reading.tokens;
+        let to = [generated, spent, taxed, donated, borrowed, expired].into_iter();
         to.zip(&self.tokens).for_each(|(to, from)| {
             *to = to.wrapping_add(from.load(Ordering::Relaxed));
         });
@@ -95,6 +98,7 @@ impl DeviceReading {
             tokens: Tokens {
                 generated: less(self.tokens.generated, earlier.tokens.generated),
                 spent: less(self.tokens.spent, earlier.tokens.spent),
+                taxed: less(self.tokens.taxed, earlier.tokens.taxed),
                 donated: less(self.tokens.donated, earlier.tokens.donated),
                 borrowed: less(self.tokens.borrowed, earlier.tokens.borrowed),
                 expired: less(self.tokens.expired, earlier.tokens.expired),
@@ -322,7 +326,8 @@ mod tests {
     #[test]
     fn a_reading_says_what_was_told() {
         let meter = DeviceMeter::default();
-        let tokens = Tokens { generated: u64::MAX, spent: 2, donated: 3, borrowed: 4, expired: 5 };
+        let tokens =
+            Tokens { generated: u64::MAX, spent: 2, taxed: 6, donated: 3, borrowed: 4, expired: 5 };
         meter.tell(6, 7);
         meter.tell_tokens(tokens);
         let mut before = DeviceReading::default();

@@ -209,6 +209,7 @@ impl WorkerController {
             }
         }
         registry.observe(now);
+        registry.charge_chores(now);
         let mut strain = 0.0;
         if window_ends {
             registry.measure(now);

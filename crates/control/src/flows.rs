@@ -32,8 +32,11 @@ pub struct NamespaceFlow {
 pub struct TokenFlow {
     /// Tokens generated.
     pub generated: f64,
-    /// Spent on requests.
+    /// Spent on requests, and on the chores of the device.
     pub spent: f64,
+    /// Taxed for the chores of the device.
+    #[serde(default)]
+    pub taxed: f64,
     /// Tokens that tenants with a surplus put into the bucket, also on behalf of idle tenants.
     pub donated: f64,
     /// Taken out of the bucket.
@@ -267,17 +270,19 @@ impl DeviceFlow {
 impl TokenFlow {
     /// Adds new tokens, and returns their rate per second.
     fn end(&mut self, new: &Tokens, seconds: f64) -> TokenFlow {
-        let Tokens { generated, spent, donated, borrowed, expired } = *new;
-        let [generated, spent, donated, borrowed, expired] =
-            [generated, spent, donated, borrowed, expired].map(tokens);
+        let Tokens { generated, spent, taxed, donated, borrowed, expired } = *new;
+        let [generated, spent, taxed, donated, borrowed, expired] =
+            [generated, spent, taxed, donated, borrowed, expired].map(tokens);
         self.generated += generated;
         self.spent += spent;
+        self.taxed += taxed;
         self.donated += donated;
         self.borrowed += borrowed;
         self.expired += expired;
         TokenFlow {
             generated: generated / seconds,
             spent: spent / seconds,
+            taxed: taxed / seconds,
             donated: donated / seconds,
             borrowed: borrowed / seconds,
             expired: expired / seconds,
@@ -290,6 +295,7 @@ impl TokenFlow {
     fn reach(&mut self, to: &TokenFlow) {
         self.generated = self.generated.max(to.generated);
         self.spent = self.spent.max(to.spent);
+        self.taxed = self.taxed.max(to.taxed);
         self.donated = self.donated.max(to.donated);
         self.borrowed = self.borrowed.max(to.borrowed);
         self.expired = self.expired.max(to.expired);

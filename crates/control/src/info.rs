@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use contract::{Promise, Share, TenantId};
+use contract::{Chored, Promise, Share, TenantId};
 use qos::{Adjustment, Class, Drift, Percentile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -300,6 +300,16 @@ impl TenantInfo {
     }
 }
 
+/// The work that a device does of its own accord, such as collecting garbage, and who pays for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChoreInfo {
+    /// The work since the device was opened.
+    pub done: Chored,
+    /// The present tax on a 4 KiB write, and the tax with which promises are priced, in hundredths
+    /// of a token; `None` without a model.
+    pub taxes: Option<[u32; 2]>,
+}
+
 /// The description of a device for operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
@@ -322,6 +332,8 @@ pub struct DeviceInfo {
     pub drift: Option<Drift>,
     /// `true` if the device's model is not the configured one.
     pub is_remodelled: bool,
+    /// The work that the device does of its own accord; `None` if it does none.
+    pub chores: Option<ChoreInfo>,
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub use compliance::{BURST, Compliance};
 pub use controller::{Account, GRACE, GiveBack, NOTICE_PERIOD, WINDOW, WorkerController};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow, WorkerWindow};
 pub use info::{
-    Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
+    Admission, ChoreInfo, DeviceInfo, Origin, Refusal, State, TenantInfo, UPGRADING, Verdict, Ways,
 };
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;

@@ -23,7 +23,8 @@ mod waits;
 use std::sync::Arc;
 
 use contract::{
-    Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId, Traces,
+    Chores, Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId,
+    Traces,
 };
 
 use crate::flows::DeviceFlow;
@@ -348,6 +349,18 @@ impl TenantRegistry {
         }
         let waited = self.waits.look(self.meters.all());
         self.devices.observe(waited, now).into_iter().for_each(|place| self.price_tenants(place));
+    }
+
+    /// Watches the work that the device at a place does of its own accord. With a model, writes are
+    /// taxed for it from now on, and promises reckon with it.
+    pub fn expect_chores(&mut self, place: usize, chores: Arc<dyn Chores>, now: Instant) {
+        self.devices.at_mut(place).expect_chores(chores, now);
+        self.price_tenants(place);
+    }
+
+    /// Charges the work that devices have done of their own accord since the last call.
+    pub fn charge_chores(&mut self, now: Instant) {
+        self.devices.charge_chores(now);
     }
 
     /// Returns `true` if [`observe`](TenantRegistry::observe) would do something now.

@@ -46,7 +46,7 @@ pub struct Case {
 
 impl Case {
     /// Returns the pages of the member, with those of checkpoints.
-    fn member_pages(&self) -> u64 {
+    pub(crate) fn member_pages(&self) -> u64 {
         let physical = u64::from(self.pages) * u64::from(1000 + self.spare_per_mille) / 1000;
         physical + physical / 500 + 64
     }

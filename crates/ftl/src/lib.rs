@@ -20,6 +20,7 @@ extern crate std;
 pub mod amplification;
 mod check;
 mod checkpoint;
+mod chores;
 mod collect;
 mod command;
 mod discards;

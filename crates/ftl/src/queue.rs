@@ -30,6 +30,9 @@ const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 /// Requests in flight at most.
 const DEPTH: usize = 512;
 
+/// Waiting writes from which on the volume is short of space, if it has no free segment for them.
+const BACKLOG: usize = DEPTH / 16;
+
 /// Commands that may be at the members at once.
 const SENT_MAX: usize = 1024;
 
@@ -109,10 +112,14 @@ impl<D: Device> Queue<D> {
         &self.volume
     }
 
-    /// Returns the volume if nothing is in flight, neither here nor at a member.
+    /// Returns `true` if nothing is in flight, neither here nor at a member.
+    pub fn is_at_rest(&self) -> bool {
+        self.flights.is_empty() && self.sent.is_empty() && self.held.is_none()
+    }
+
+    /// Returns the volume if the queue [is at rest](Queue::is_at_rest).
     pub fn into_volume(self) -> Option<Volume> {
-        let rests = self.flights.is_empty() && self.sent.is_empty() && self.held.is_none();
-        rests.then_some(self.volume)
+        self.is_at_rest().then_some(self.volume)
     }
 
     /// Passes waiting requests to the volume, as many as it accepts.
@@ -259,9 +266,10 @@ impl<D: Device> Queue<D> {
             self.volume.advance();
             let sent = self.send(now);
             if !(self.reap() || sent) {
-                return;
+                break;
             }
         }
+        self.volume.publish(self.writers.len() >= BACKLOG);
     }
 
     /// Returns the status to refuse a command with, if there is one.

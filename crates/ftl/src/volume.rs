@@ -3,9 +3,12 @@
 //! No method blocks, and nothing is allocated after [`open`](fn@crate::open). The parts are types
 //! of their own: the shared state (`store`), reads, discards, the collector and the checkpointer.
 
-use contract::{Slot, Status};
+use alloc::sync::Arc;
+
+use contract::{Chores, Slot, Status};
 
 use crate::checkpoint::Checkpointer;
+use crate::chores::Tally;
 use crate::collect::Collector;
 use crate::command::{Busy, Command, REQUESTS_MAX, Reply, Request, Token};
 use crate::flight::Bound;
@@ -24,12 +27,16 @@ pub struct Volume {
     reads: Reads,
     collector: Collector,
     checkpointer: Checkpointer,
+    tally: Arc<Tally>,
 }
 
 impl Volume {
     pub(crate) fn new(store: Store, checkpointer: Checkpointer) -> Volume {
         let collector = Collector::new(store.geometry.batch_pages_max() as usize);
-        Volume { store, reads: Reads::new(), collector, checkpointer }
+        let tally = Arc::new(Tally::new(&store.geometry));
+        let volume = Volume { store, reads: Reads::new(), collector, checkpointer, tally };
+        volume.publish(false);
+        volume
     }
 
     /// Returns the geometry.
@@ -42,6 +49,19 @@ impl Volume {
         let store = &self.store;
         let (wear, free) = (store.segments.wear(), store.segments.free());
         Report { free, wear, read_only: store.read_only, ..store.report }
+    }
+
+    /// Returns the work that the volume does of its own accord, for another thread.
+    pub fn chores(&self) -> Arc<dyn Chores> {
+        self.tally.clone()
+    }
+
+    /// Publishes the counters for [`chores`](Volume::chores). `writes_wait` means that hosts' writes
+    /// wait for the volume.
+    pub(crate) fn publish(&self, writes_wait: bool) {
+        let (store, free) = (&self.store, self.store.segments.free());
+        let is_short = writes_wait && free <= store.geometry.reserve();
+        self.tally.publish(&store.report, free, is_short);
     }
 
     /// Takes a request. The reply comes by [`reply`](Volume::reply), often within this call.

@@ -23,6 +23,9 @@ const PAGES_MAX: usize = REQUEST_BYTES_MAX / PAGE_BYTES;
 /// The largest price of a 4 KiB request, in units.
 pub const PRICE_MAX: u32 = 100_000;
 
+/// The largest tax on a 4 KiB write, in units: the largest price again.
+pub(crate) const TAX_MAX: u32 = PRICE_MAX;
+
 /// The largest weight of a request, in hundredths of a 4 KiB one.
 pub const WEIGHT_MAX: u32 = 100_000;
 
@@ -113,10 +116,12 @@ pub(crate) struct Priced {
     read_only: u64,
     /// The number of reads in the low half, of other requests in the high half.
     counts: u64,
+    /// Units of the price that are tax.
+    tax: u64,
 }
 
 impl Priced {
-    pub(crate) const NOTHING: Priced = Priced { mixed: 0, read_only: 0, counts: 0 };
+    pub(crate) const NOTHING: Priced = Priced { mixed: 0, read_only: 0, counts: 0, tax: 0 };
 
     /// Returns the price in units under this load.
     #[inline]
@@ -135,11 +140,22 @@ impl Priced {
         self.counts >> 32
     }
 
+    /// Returns the units of the price that are tax, under either load.
+    #[inline]
+    pub(crate) fn tax(&self) -> u64 {
+        self.tax
+    }
+
     /// Returns the price of `count` times these requests.
     pub(crate) fn times(&self, count: u32) -> Priced {
-        let Priced { mixed, read_only, counts } = *self;
+        let Priced { mixed, read_only, counts, tax } = *self;
         let count = u64::from(count);
-        Priced { mixed: mixed * count, read_only: read_only * count, counts: counts * count }
+        Priced {
+            mixed: mixed * count,
+            read_only: read_only * count,
+            counts: counts * count,
+            tax: tax * count,
+        }
     }
 }
 
@@ -149,6 +165,7 @@ impl AddAssign for Priced {
         self.mixed += other.mixed;
         self.read_only += other.read_only;
         self.counts += other.counts;
+        self.tax += other.tax;
     }
 }
 
@@ -158,6 +175,7 @@ impl SubAssign for Priced {
         self.mixed -= other.mixed;
         self.read_only -= other.read_only;
         self.counts -= other.counts;
+        self.tax -= other.tax;
     }
 }
 
@@ -166,6 +184,8 @@ impl SubAssign for Priced {
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
+    /// Units of tax on a 4 KiB write.
+    tax: u32,
     /// The prices by [`Line`]: for each number of pages those of a read, a write, an exchange, and
     /// any other request.
     prices: Box<Prices>,
@@ -203,11 +223,11 @@ impl CostModel {
             (pages, kind) if kind == Kind::Read as usize => {
                 let weight = weight(pages, curve);
                 let (mixed, read_only) = (price(TOKEN, weight), price(read_only_read, weight));
-                Priced { mixed, read_only, counts: 1 }
+                Priced { mixed, read_only, counts: 1, tax: 0 }
             }
-            _ => Priced { mixed: 0, read_only: 0, counts: 1 << 32 },
+            _ => Priced { mixed: 0, read_only: 0, counts: 1 << 32, tax: 0 },
         });
-        let mut model = CostModel { write, read_only_read, prices: Box::new(prices) };
+        let mut model = CostModel { write, read_only_read, tax: 0, prices: Box::new(prices) };
         model.set_write(write);
         Ok(model)
     }
@@ -230,7 +250,18 @@ impl CostModel {
     /// The price is at most [`PRICE_MAX`].
     pub fn set_write(&mut self, write: u32) {
         self.write = write.clamp(1, PRICE_MAX);
+        self.price_writes();
+    }
+
+    /// Sets the tax on a 4 KiB write; other sizes pay by the curve. The tax is at most [`TAX_MAX`].
+    pub fn set_tax(&mut self, tax: u32) {
+        self.tax = tax.min(TAX_MAX);
+        self.price_writes();
+    }
+
+    fn price_writes(&mut self) {
         let price = |weight: u64| (u64::from(self.write) * weight).div_ceil(100);
+        let tax = |weight: u64| (u64::from(self.tax) * weight).div_ceil(100);
         let (of_each, _) = self.prices.as_chunks_mut::<KINDS>();
         // A flush costs a write of one page, whatever the curve and its range.
         let flush = price(100);
@@ -239,7 +270,9 @@ impl CostModel {
             const { assert!(TOKEN == 100) };
             const { assert!(Kind::Read as usize == 0 && Kind::Write as usize == 1) };
             const { assert!(Kind::Exchange as usize == 2 && Kind::Other as usize == 3) };
-            let units = price(read.mixed);
+            let tax = tax(read.mixed);
+            (write.tax, exchange.tax) = (tax, tax);
+            let units = price(read.mixed) + tax;
             (write.mixed, write.read_only) = (units, units);
             // Where the load has writes, no read is cheap.
             (exchange.mixed, exchange.read_only) = (units + read.mixed, units + read.mixed);
@@ -261,6 +294,11 @@ impl CostModel {
     /// Units of a 4 KiB write.
     pub fn write(&self) -> u32 {
         self.write
+    }
+
+    /// Units of tax on a 4 KiB write.
+    pub fn tax(&self) -> u32 {
+        self.tax
     }
 
     /// Units of a 4 KiB read while the load is read-only.
@@ -353,6 +391,22 @@ mod tests {
         assert_eq!(model, CostModel::curved(1_733, 50, &curve).unwrap());
         model.set_write(u32::MAX);
         assert_eq!(model.write(), PRICE_MAX);
+    }
+
+    #[test]
+    fn a_tax_is_a_part_of_what_writes_cost() {
+        let mut model = device_a();
+        model.set_tax(7_000);
+        let tax = |kind, bytes| model.priced(Line::of(kind, bytes)).tax();
+        assert_eq!(model.cost(Kind::Write, 4096), Cost { mixed: 8_000, read_only: 8_000 });
+        assert_eq!(model.cost(Kind::Exchange, 8192), Cost { mixed: 16_200, read_only: 16_200 });
+        assert_eq!([tax(Kind::Write, 4096), tax(Kind::Exchange, 8192)], [7_000, 14_000]);
+        for kind in [Kind::Read, Kind::Other] {
+            assert_eq!(model.cost(kind, 4096), device_a().cost(kind, 4096));
+            assert_eq!(tax(kind, 4096), 0);
+        }
+        model.set_tax(0);
+        assert_eq!(model, device_a());
     }
 
     #[test]

@@ -24,8 +24,10 @@ use crate::units::{
 pub struct Totals {
     /// Generated, for tenants or for the bucket.
     pub generated: i128,
-    /// Paid for requests.
+    /// Paid for requests, without the tax, and for the chores of the device.
     pub spent: i128,
+    /// Paid as tax on writes into the account of the device's chores.
+    pub taxed: i128,
     /// Donated to the bucket: tokens that tenants cannot use, and those generated for idle tenants.
     pub donated: i128,
     /// Borrowed from the bucket by tenants, or charged to it for the short way.
@@ -36,10 +38,10 @@ pub struct Totals {
 
 impl From<Totals> for Tokens {
     fn from(totals: Totals) -> Tokens {
-        let Totals { generated, spent, donated, borrowed, expired } = totals;
-        let [generated, spent, donated, borrowed, expired] =
-            [generated, spent, donated, borrowed, expired].map(|nanos| nanos as u64);
-        Tokens { generated, spent, donated, borrowed, expired }
+        let Totals { generated, spent, taxed, donated, borrowed, expired } = totals;
+        let [generated, spent, taxed, donated, borrowed, expired] =
+            [generated, spent, taxed, donated, borrowed, expired].map(|nanos| nanos as u64);
+        Tokens { generated, spent, taxed, donated, borrowed, expired }
     }
 }
 
@@ -382,12 +384,20 @@ impl Ledger {
     }
 
     /// Refunds a released but not submitted request to the bucket, and not to its tenant, who must
-    /// not profit from leaving.
-    pub(crate) fn refund(&mut self, units: u64) {
+    /// not profit from leaving. `tax` is the part of its price that was tax.
+    pub(crate) fn refund(&mut self, units: u64, tax: u64) {
         let cost = nano(units);
+        self.tax(-nano(tax));
         self.shared.bucket.give(cost);
         self.totals.spent -= i128::from(cost);
         self.totals.donated += i128::from(cost);
+    }
+
+    /// Moves this part of what was spent to the account of the device's chores, or back.
+    fn tax(&mut self, cost: i64) {
+        self.shared.chores.add(cost);
+        self.totals.spent -= i128::from(cost);
+        self.totals.taxed += i128::from(cost);
     }
 
     /// Spends the rate of a tenant that no worker holds, if its requests may go the short way by
@@ -397,7 +407,7 @@ impl Ledger {
     pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {
         let cell = self.shared.tenant(tenant);
         let terms = cell.terms();
-        let Submitted { units, reads, writes } = ask.requests;
+        let Submitted { units, reads, writes, .. } = ask.requests;
         let now = round.now();
         if terms.holders > 0 || units > AHEAD_MAX {
             return false;
@@ -410,6 +420,7 @@ impl Ledger {
             // as it asks for more than one request, made up for no longer than by the long way.
             let longest = if ask.is_single { u64::MAX } else { ROUND_NANOS_MAX };
             terms.class == Class::BestEffort
+                && !(writes > 0 && round.is_holding_writes())
                 && nano(units) <= spare
                 && cell.cap().is_none()
                 && cell.spend_behind(now, units, round.share() * terms.rate, longest)
@@ -430,7 +441,7 @@ impl Ledger {
 
     /// Publishes the counts of the visited tenant's submitted requests.
     pub(crate) fn count(&self, tenant: u32, submitted: Submitted) {
-        let Submitted { units, reads, writes } = submitted;
+        let Submitted { units, reads, writes, .. } = submitted;
         self.tenant(tenant).count(units, reads, writes);
     }
 
@@ -486,7 +497,8 @@ impl Ledger {
     /// round. A worker without demand leaves the round set, so that others do not wait for it while
     /// it sleeps.
     pub(crate) fn close_round(&mut self, round: &Round, leaves: bool) {
-        let Submitted { units, reads, writes } = round.submitted();
+        let Submitted { units, reads, writes, tax } = round.submitted();
+        self.tax(nano(tax));
         self.shared.read_ratio.record(round.instant(), reads, writes);
         if round.is_measuring() {
             self.shared.delays.count(self.worker, reads, writes, units);

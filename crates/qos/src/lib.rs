@@ -51,6 +51,9 @@ mod scenarios;
 mod search;
 mod shared;
 mod sync;
+mod tax;
+#[cfg(all(test, not(feature = "loom")))]
+mod taxation;
 mod tenant;
 mod token_scheduler;
 pub mod units;
@@ -79,6 +82,7 @@ pub use registry::holding::Holding;
 pub use registry::{Admission, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
+pub use tax::ChoreView;
 pub use tenant::{Class, Usage};
 pub use token_scheduler::TokenScheduler;
 pub use waits::{WAITS_MAX, is_starved};

@@ -4,7 +4,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contract::{Command, Instant, Kind, Range, Scheduler, Slo, Slot, SlotTable, TenantId};
+use contract::{
+    ChoreRate, Chored, Command, Instant, Kind, Range, Scheduler, Slo, Slot, SlotTable, TenantId,
+};
 use proptest::prelude::*;
 
 use crate::admission::{Refusal, Verdict};
@@ -277,6 +279,7 @@ proptest! {
             (0..workers).map(|worker| scheduler(&registry, worker)).collect();
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
+        let mut done = Chored::default();
         for (step, (worker, most, change)) in steps.iter().zip(&choices) {
             let scheduler = &mut all[worker % workers];
             for ask in &step.asks {
@@ -328,6 +331,16 @@ proptest! {
                         }
                     }
                 }
+                18 => {
+                    let uniform = ChoreRate { read_permille: 9_000, written_permille: 8_000 };
+                    if registry.chores().is_none() {
+                        registry.expect_chores(uniform, 1 << 20, now);
+                    }
+                    done.host_pages += 10 * *worker as u64;
+                    done.written_pages += 30 * *most as u64;
+                    done.is_short = *most % 2 == 1;
+                    registry.charge_chores(done, now);
+                }
                 _ => {}
             }
             let scheduler = &mut all[worker % workers];
@@ -339,12 +352,13 @@ proptest! {
             });
             prop_assert_eq!(made, gone + registry.shared().held());
             let flows = all.iter().map(TokenScheduler::totals);
-            let put = flows.fold(registry.totals().donated, |held, totals| {
+            let own = registry.totals().donated - registry.totals().borrowed;
+            let put = flows.fold(own, |held, totals| {
                 held + totals.donated - totals.borrowed - totals.expired
             });
             prop_assert_eq!(put, i128::from(registry.shared().bucket.held()));
-            // The dearest request, with writes four times as dear: 1 MiB, compared and written.
-            let largest = nano(256 * (100 + 4 * 1_000));
+            // The dearest request, with writes four times as dear: 1 MiB, compared, written and taxed.
+            let largest = nano(256 * (100 + 4 * 1_000 + 4 * 8_900));
             for n in 0..tenants {
                 let tokens = registry.shared().balance(TenantId(n as u32));
                 prop_assert!(tokens > NEG_LIMIT - largest, "tenant {} has {}", n, tokens);

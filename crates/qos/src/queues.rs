@@ -376,6 +376,7 @@ impl Queues {
     #[cold]
     fn set_prices(&mut self, prices: Prices) {
         self.cost.set_write(prices.write);
+        self.cost.set_tax(prices.tax);
         self.cost.set_read_only_read(prices.read_only_read);
         for local in self.locals.iter_mut().filter(|local| local.queue.len > 0) {
             self.requests.reprice(&mut local.queue, &self.cost);

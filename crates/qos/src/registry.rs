@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use contract::{Instant, Slo, TenantId};
+use contract::{ChoreRate, Chored, Instant, Slo, TenantId};
 
 use crate::admission;
 use crate::admission::{
@@ -28,6 +28,7 @@ use crate::drift::Drift;
 use crate::ledger::Totals;
 use crate::queues::QueueLimits;
 use crate::shared::{Prices, ROUND_NANOS, Shared};
+use crate::tax::{ChoreView, Treasury};
 use crate::tenant::{Class, Terms};
 use crate::token_scheduler::TokenScheduler;
 use crate::units::generated;
@@ -74,8 +75,11 @@ impl Default for Portion {
 pub struct Registry {
     shared: Arc<Shared>,
     model: DeviceModel,
-    /// The model's prices, corrected.
+    /// The model's prices, corrected, with the tax on writes.
     cost: CostModel,
+    /// The prices that promises reckon with.
+    promised_cost: CostModel,
+    treasury: Treasury,
     adjustment: Adjustment,
     probe: Probe,
     table: Table,
@@ -97,6 +101,8 @@ impl Registry {
         Registry {
             shared,
             cost: model.cost().clone(),
+            promised_cost: model.cost().clone(),
+            treasury: Treasury::new(model.cost()),
             model,
             adjustment: Adjustment::NONE,
             probe: Probe::default(),
@@ -143,7 +149,7 @@ impl Registry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
-        let device = (&self.model, &self.cost);
+        let device = (&self.model, &self.promised_cost);
         let permille = self.adjustment.rate_permille;
         let entry = judge(slo, self.table.standing(), device, permille)?;
         let n = tenant.0 as usize;
@@ -165,7 +171,8 @@ impl Registry {
     ) -> Result<Admission, Refusal> {
         let n = self.table.registered(tenant)?;
         // What it was promised is free for what it asks.
-        let (device, permille) = ((&self.model, &self.cost), self.adjustment.rate_permille);
+        let device = (&self.model, &self.promised_cost);
+        let permille = self.adjustment.rate_permille;
         let judge = |table: &Table| judge(slo, table.standing(), device, permille);
         let entry = self.table.beside(n, judge)?;
         Ok(self.install(n, entry, now))
@@ -244,14 +251,14 @@ impl Registry {
             let device = scaled(others.device_rate(&self.model), permille);
             return Verdict::Admitted { needed: 0, left: device.saturating_sub(others.promised()) };
         };
-        let asked = match claim(&slo, &self.model, &self.cost) {
+        let asked = match claim(&slo, &self.model, &self.promised_cost) {
             Err(refusal) => return Verdict::Refused { refusal, ways: Ways::default() },
             Ok(asked) => asked,
         };
         match admit(asked, others, permille) {
             Ok(left) => Verdict::Admitted { needed: asked.rate, left },
             Err(refusal) => {
-                let ways = ways(&slo, asked, others, &self.model, &self.cost, permille);
+                let ways = ways(&slo, asked, others, &self.model, &self.promised_cost, permille);
                 Verdict::Refused { refusal, ways }
             }
         }
@@ -421,13 +428,48 @@ impl Registry {
         self.settle(now.as_nanos());
         self.adjustment = adjustment;
         let write = u64::from(self.model.cost().write());
-        self.cost.set_write((write * u64::from(adjustment.write_permille) / 1_000) as u32);
+        let write = (write * u64::from(adjustment.write_permille) / 1_000) as u32;
+        let mut untaxed = self.model.cost().clone();
+        untaxed.set_write(write);
+        (self.cost, self.promised_cost) = self.treasury.price(untaxed);
         self.shared.set_prices(Prices::of(&self.cost));
-        let (model, cost) = (&self.model, &self.cost);
+        let (model, cost) = (&self.model, &self.promised_cost);
         self.table.reprice(|slo| claim(slo, model, cost).ok());
         let share = self.lower_share(now.as_nanos());
         self.grant_all(now);
         self.raise_share(share, now.as_nanos());
+    }
+
+    /// Prices the chores of the device from now on: those of uniform writes in promises, the
+    /// measured ones in each write. The device has so many pages.
+    pub fn expect_chores(&mut self, uniform: ChoreRate, pages: u64, now: Instant) {
+        self.treasury.expect(uniform, pages);
+        self.adjust(self.adjustment, now);
+    }
+
+    /// Pays the device's work since the last call from the account of its chores, and has the tax
+    /// on writes follow the measured work. While writes wait in the device for space, more writes
+    /// of best-effort tenants wait here.
+    pub fn charge_chores(&mut self, done: Chored, now: Instant) {
+        let rate = self.device_rate();
+        let tax = self.treasury.charge(done, rate, &self.shared, &mut self.totals);
+        if tax != self.cost.tax() {
+            self.settle(now.as_nanos());
+            self.cost.set_tax(tax);
+            self.shared.set_prices(Prices::of(&self.cost));
+        }
+    }
+
+    /// Turns the tax off or on again. Without it nobody pays for the chores, and promises do not
+    /// reckon with them. On by default.
+    pub fn tax_writes(&mut self, on: bool, now: Instant) {
+        self.treasury.turn(on);
+        self.adjust(self.adjustment, now);
+    }
+
+    /// Returns the chores of the device; `None` for a device without any.
+    pub fn chores(&self) -> Option<ChoreView> {
+        self.treasury.view(&self.cost, &self.promised_cost)
     }
 
     /// Returns the tokens that the registry generated by settling the idle pools before changes,

@@ -89,6 +89,8 @@ pub(crate) struct Submitted {
     pub(crate) reads: u64,
     /// Requests of other kinds.
     pub(crate) writes: u64,
+    /// Units of those paid that are tax.
+    pub(crate) tax: u64,
 }
 
 impl AddAssign for Submitted {
@@ -97,6 +99,7 @@ impl AddAssign for Submitted {
         self.units += other.units;
         self.reads += other.reads;
         self.writes += other.writes;
+        self.tax += other.tax;
     }
 }
 
@@ -154,6 +157,8 @@ pub(crate) struct Round {
     is_measuring: bool,
     /// `true` if requests that would miss their latency are refused.
     is_failing_fast: bool,
+    /// `true` if writes of best-effort tenants wait for space in the device.
+    is_holding_writes: bool,
     /// Requests of this worker that should be at the device at a time.
     depth_max: usize,
 }
@@ -173,6 +178,7 @@ impl Round {
             short: 0,
             is_measuring: false,
             is_failing_fast: false,
+            is_holding_writes: false,
             depth_max: usize::MAX,
         }
     }
@@ -182,6 +188,7 @@ impl Round {
         self.clock.tick(now);
         self.is_measuring = shared.measuring();
         self.is_failing_fast = shared.failing_fast();
+        self.is_holding_writes = shared.holding_writes();
         self.depth_max = match shared.depth() {
             None => usize::MAX,
             // Each worker that takes part has its part of the device.
@@ -268,7 +275,12 @@ impl Round {
     /// Returns the price of requests under this round's load, and their number.
     #[inline]
     pub(crate) fn sum_of(&self, priced: &Priced) -> Submitted {
-        Submitted { units: priced.under(self.load), reads: priced.reads(), writes: priced.writes() }
+        Submitted {
+            units: priced.under(self.load),
+            reads: priced.reads(),
+            writes: priced.writes(),
+            tax: priced.tax(),
+        }
     }
 
     /// Shortens the time until the first blocked tenant can submit.
@@ -379,6 +391,19 @@ impl Round {
         self.is_measuring
     }
 
+    /// Returns `true` if the visited tenant may not submit all of these requests, because writes of
+    /// best-effort tenants wait for space in the device.
+    #[inline]
+    pub(crate) fn holds(&self, requests: &Priced) -> bool {
+        let is_best_effort = matches!(self.visit.means, Means::Share(_));
+        self.is_holding_writes && is_best_effort && requests.writes() > 0
+    }
+
+    /// Returns `true` while writes of best-effort tenants wait for space in the device.
+    pub(crate) fn is_holding_writes(&self) -> bool {
+        self.is_holding_writes
+    }
+
     #[inline]
     pub(crate) fn is_failing_fast(&self) -> bool {
         self.is_failing_fast
@@ -438,9 +463,15 @@ mod tests {
         round.start(Phase::Critical, 0, 1);
         round.add_paid(Paid::NONE, one.times(3));
         round.take_back(one);
-        assert_eq!(round.count_visit(), Submitted { units: 2_000, reads: 0, writes: 2 });
+        assert_eq!(
+            round.count_visit(),
+            Submitted { units: 2_000, writes: 2, ..Submitted::default() }
+        );
         assert_eq!(round.count_visit(), Submitted::default());
-        assert_eq!(round.submitted(), Submitted { units: 2_000, reads: 0, writes: 2 });
+        assert_eq!(
+            round.submitted(),
+            Submitted { units: 2_000, writes: 2, ..Submitted::default() }
+        );
     }
 
     #[test]

@@ -7,7 +7,9 @@ use alloc::boxed::Box;
 
 use contract::TenantId;
 
+use crate::balance::Balance;
 use crate::bucket::Bucket;
+use crate::cost_model::{PRICE_MAX, TAX_MAX};
 use crate::idle_pool::IdlePool;
 use crate::loan::Loan;
 use crate::rounds::Rounds;
@@ -20,6 +22,9 @@ use crate::{Class, CostModel, Delays, ReadRatio};
 /// (paper, section 3.2.2: 0.5 to 100 µs).
 pub const ROUND_NANOS: u64 = 100_000;
 
+/// The bits of a price in the word of the prices.
+const PRICE_BITS: u32 = 20;
+
 /// The prices that may change while workers use them, in units of a request of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
@@ -27,15 +32,25 @@ pub struct Prices {
     pub write: u32,
     /// A read while the load is read-only.
     pub read_only_read: u32,
+    /// The tax on a write, which pays what the device does because of it.
+    pub tax: u32,
 }
 
 impl Prices {
     pub(crate) fn of(cost: &CostModel) -> Prices {
-        Prices { write: cost.write(), read_only_read: cost.read_only_read() }
+        Prices { write: cost.write(), read_only_read: cost.read_only_read(), tax: cost.tax() }
     }
 
     fn word(self) -> u64 {
-        u64::from(self.read_only_read) << 32 | u64::from(self.write)
+        const { assert!(PRICE_MAX < 1 << PRICE_BITS && TAX_MAX < 1 << (64 - 2 * PRICE_BITS)) };
+        let read = u64::from(self.read_only_read) << PRICE_BITS;
+        u64::from(self.tax) << (2 * PRICE_BITS) | read | u64::from(self.write)
+    }
+
+    fn of_word(word: u64) -> Prices {
+        let price = |word: u64| (word & ((1 << PRICE_BITS) - 1)) as u32;
+        let (write, read_only_read) = (price(word), price(word >> PRICE_BITS));
+        Prices { write, read_only_read, tax: (word >> (2 * PRICE_BITS)) as u32 }
     }
 }
 
@@ -58,20 +73,29 @@ pub struct Shared {
     /// Units a second that a best-effort tenant gets for each point of its weight.
     share: AtomicU64,
     population: Population,
-    /// The corrected price of a 4 KiB write in units, in the low half; in the high half the price
-    /// of a 4 KiB read of a read-only load.
+    /// The corrected [`Prices`]: the write in the low bits, then the read, then the tax.
     prices: AtomicU64,
+    /// The account of the device's chores: taxes come in, and what the chores cost goes out.
+    pub(crate) chores: Balance,
     /// Maximum number of requests at the device, over all workers; the largest number for no bound.
     depth: AtomicU32,
-    /// `true` if requests that would miss their latency are refused.
-    failing_fast: AtomicBool,
-    /// `true` while workers record delays.
-    measuring: AtomicBool,
+    flags: Flags,
     pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
     round_nanos: AtomicU64,
     /// The upper bound of the loan, in nano-units.
     loan_max: AtomicI64,
+}
+
+/// Switches that workers read once a round.
+#[derive(Debug)]
+struct Flags {
+    /// `true` if requests that would miss their latency are refused.
+    failing_fast: AtomicBool,
+    /// `true` while workers record delays.
+    measuring: AtomicBool,
+    /// `true` while the device has no space for more writes of best-effort tenants.
+    holding_writes: AtomicBool,
 }
 
 /// The tenants of each class.
@@ -96,9 +120,13 @@ impl Shared {
             share: AtomicU64::new(0),
             population: Population { best_effort: AtomicU64::new(0), critical: AtomicU32::new(0) },
             prices: AtomicU64::new(prices.word()),
+            chores: Balance::new(),
             depth: AtomicU32::new(u32::MAX),
-            failing_fast: AtomicBool::new(false),
-            measuring: AtomicBool::new(false),
+            flags: Flags {
+                failing_fast: AtomicBool::new(false),
+                measuring: AtomicBool::new(false),
+                holding_writes: AtomicBool::new(false),
+            },
             delays: Delays::new(),
             round_nanos: AtomicU64::new(ROUND_NANOS),
             loan_max: AtomicI64::new(0),
@@ -137,8 +165,7 @@ impl Shared {
 
     /// Returns the present prices.
     pub fn prices(&self) -> Prices {
-        let word = self.prices.load(Acquire);
-        Prices { write: word as u32, read_only_read: (word >> 32) as u32 }
+        Prices::of_word(self.prices.load(Acquire))
     }
 
     pub(crate) fn set_prices(&self, prices: Prices) {
@@ -157,20 +184,29 @@ impl Shared {
 
     /// Returns `true` if requests that would miss their latency are refused at once.
     pub fn failing_fast(&self) -> bool {
-        self.failing_fast.load(Acquire)
+        self.flags.failing_fast.load(Acquire)
     }
 
     pub(crate) fn set_failing_fast(&self, on: bool) {
-        self.failing_fast.store(on, Release);
+        self.flags.failing_fast.store(on, Release);
+    }
+
+    /// Returns `true` while writes of best-effort tenants wait for space in the device.
+    pub fn holding_writes(&self) -> bool {
+        self.flags.holding_writes.load(Acquire)
+    }
+
+    pub(crate) fn set_holding_writes(&self, on: bool) {
+        self.flags.holding_writes.store(on, Release);
     }
 
     /// Returns `true` if workers record how long reads are at the device.
     pub fn measuring(&self) -> bool {
-        self.measuring.load(Acquire)
+        self.flags.measuring.load(Acquire)
     }
 
     pub(crate) fn set_measuring(&self, on: bool) {
-        self.measuring.store(on, Release);
+        self.flags.measuring.store(on, Release);
     }
 
     /// Returns the counts of read delays, while they are [measured](Shared::measuring).
@@ -244,11 +280,12 @@ impl Shared {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }
 
-    /// Returns the nano-units in the bucket and in every balance (debts count as negative), less
-    /// the loan.
+    /// Returns the nano-units in the bucket, in every balance and in the account of the chores (debts
+    /// count as negative), less the loan.
     pub fn held(&self) -> i128 {
         let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
-        balances.sum::<i128>() + i128::from(self.bucket.held()) - i128::from(self.loan.owed())
+        let owned = balances.sum::<i128>() + i128::from(self.chores.tokens());
+        owned + i128::from(self.bucket.held()) - i128::from(self.loan.owed())
     }
 
     /// Generates the tokens of idle tenants until `now` (nanoseconds) into the bucket, and returns

@@ -139,12 +139,12 @@ impl TokenScheduler {
         }
         let (load, means) = (self.round.load(), self.round.means());
         let all = *self.queues.sum(tenant);
-        if self.ledger.pay_all(tenant, all.under(load), means) {
+        if !self.round.holds(&all) && self.ledger.pay_all(tenant, all.under(load), means) {
             self.round.add_paid(self.queues.take_all(tenant), all);
             return true;
         }
         let Some(&one) = self.queues.first(tenant) else { return false };
-        if !self.ledger.pay(tenant, one.under(load), means) {
+        if self.round.holds(&one) || !self.ledger.pay(tenant, one.under(load), means) {
             return false;
         }
         self.round.add_paid(self.queues.take_first(tenant, &one), one);
@@ -184,6 +184,9 @@ impl TokenScheduler {
             self.give_up(tenant);
             return;
         };
+        if self.round.holds(first) {
+            return;
+        }
         let units = first.under(self.round.load());
         let wait = self.ledger.wait_of_best_effort(tenant, weight, units, &self.round);
         self.round.wait_for(wait);
@@ -335,7 +338,8 @@ impl Scheduler for TokenScheduler {
     }
 
     fn refund(&mut self, kind: Kind, bytes: usize) {
-        self.ledger.refund(self.queues.price(kind, bytes).under(self.round.load()));
+        let price = self.queues.price(kind, bytes);
+        self.ledger.refund(price.under(self.round.load()), price.tax());
     }
 
     fn discard(&mut self) -> Option<Slot> {

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use contract::{Promise, TenantId};
+use contract::{Chores, Promise, TenantId};
 use control::{
     Batch, Clock, DeviceSetup, Origin, Refusal, Switches, TenantChange, TenantRegistry, Tenants,
 };
@@ -257,6 +258,34 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
         })
     });
     (setups.collect(), are_known)
+}
+
+/// Watches the work that the device at a place does of its own accord.
+///
+/// # Errors
+/// The promises on the device do not fit beside this work.
+pub(crate) fn expect_chores(
+    tenants: &Tenants,
+    (place, name): (usize, &str),
+    chores: Arc<dyn Chores>,
+) -> Result<(), String> {
+    let mut registry = tenants.registry();
+    registry.expect_chores(place, chores, tenants.now());
+    let device = registry.devices().infos().into_iter().find(|device| device.name == name);
+    let Some((device, most)) = device.and_then(|device| Some((device.clone(), device.tokens?)))
+    else {
+        return Ok(());
+    };
+    let (promised, taxes) = (device.tokens_promised, device.chores.and_then(|work| work.taxes));
+    match taxes {
+        Some([_, tax]) if promised > most => Err(format!(
+            "device {name:?}: the SLOs of its tenants need {promised} tokens a second, with {} for \
+             each write of 4 KiB that its collection may cost, and it makes {most}; ask for fewer \
+             writes, or make the volume with more spare space",
+            tax / 100
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the setup of a device, with its model read.

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{BLOCK_BYTES, Buf, Device, Geometry, SizeClass};
+use contract::{BLOCK_BYTES, Buf, Chores, Device, Geometry, SizeClass};
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
     Decorated, Decorations, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec,
@@ -152,6 +152,14 @@ impl Volume {
     /// Returns `true` if only a single worker can serve the device.
     pub(crate) fn is_of_one_worker(spec: &Spec) -> bool {
         matches!(spec.source, Source::Ftl { .. })
+    }
+
+    /// Returns the work that the device does of its own accord; `None` if it does none.
+    pub(crate) fn chores(&self) -> Option<Arc<dyn Chores>> {
+        match &self.storage {
+            Storage::Ftl(volume) => Some(volume.chores()),
+            _ => None,
+        }
     }
 
     /// Closes a device in order, once no worker has a queue to it, so that the next start needs no

@@ -1462,8 +1462,11 @@ class TokenRates(TypedDict):
     #: Tokens generated.
     generated: float
 
-    #: Spent on requests.
+    #: Spent on requests, and on the chores of the device.
     spent: float
+
+    #: Taxed for the chores of the device.
+    taxed: NotRequired[float]
 
 
 class Verdict(TypedDict):

@@ -111,12 +111,13 @@ families! {
         => |snapshot, out|
             of_devices(snapshot, |name, _, flow| out.gauge([name], flow.queued.into()));
     device_tokens: Counter["device", "flow"]
-        "Tokens of the device: `generated`; `spent` on requests; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it."
+        "Tokens of the device: `generated`; `spent` on requests and on the chores of the device; `taxed`, for its chores; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it."
         => |snapshot, out| {
             of_devices(snapshot, |name, _, flow| {
                 let tokens = &flow.tokens;
                 out.sum([name, "generated"], tokens.generated)?;
                 out.sum([name, "spent"], tokens.spent)?;
+                out.sum([name, "taxed"], tokens.taxed)?;
                 out.sum([name, "donated"], tokens.donated)?;
                 out.sum([name, "borrowed"], tokens.borrowed)?;
                 out.sum([name, "expired"], tokens.expired)
@@ -163,6 +164,27 @@ families! {
                 out.some([name], info.drift.map(|drift| f64::from(u8::from(is_drifted(drift)))))
             })
         };
+    device_chore_pages: Counter["device", "op"]
+        "Pages of 4 KiB of a device that does work of its own accord, such as collecting garbage, since it was opened: `host`, written by hosts; `read` of its own accord; `written` beside those of hosts."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            let Some(chores) = info.chores else { return Ok(()) };
+            out.count([name, "host"], chores.done.host_pages)?;
+            out.count([name, "read"], chores.done.read_pages)?;
+            out.count([name, "written"], chores.done.written_pages)
+        });
+    device_free_ratio: Gauge["device"]
+        "The share of such a device's space that is free to write to."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            out.some([name], info.chores.map(|chores| f64::from(chores.done.free_permille) / 1e3))
+        });
+    device_write_tax: Gauge["device", "what"]
+        "Tokens that a write of 4 KiB pays beside its price for such work: `charged` at present; `promised`, with which promises are priced. None without a device model."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            let taxes = info.chores.and_then(|chores| chores.taxes);
+            let Some([charged, promised]) = taxes else { return Ok(()) };
+            out.gauge([name, "charged"], f64::from(charged) / 100.0)?;
+            out.gauge([name, "promised"], f64::from(promised) / 100.0)
+        });
     worker_requests: Counter["worker", "op"]
         "Requests carried out."
         => |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.requests));

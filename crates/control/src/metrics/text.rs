@@ -38,13 +38,39 @@ mod tests {
     use std::time::Duration;
 
     use contract::{
-        CoarseBucket, DEVICES_MAX, Instant, Kind, NamespaceId, Part, Promise, Protocol, Slo, Stage,
-        Status,
+        ChoreRate, Chored, Chores, CoarseBucket, DEVICES_MAX, Instant, Kind, NamespaceId, Part,
+        Promise, Protocol, Slo, Stage, Status,
     };
     use qos::DeviceModel;
 
     use crate::metrics::{Shape, TENANTS_DEFAULT, snapshot::REST};
     use crate::{DeviceSetup, Origin, Switches, TenantRegistry, Tenants};
+
+    /// A device that moves two pages for each page of hosts.
+    #[derive(Debug)]
+    struct Collecting;
+
+    impl Chores for Collecting {
+        fn done(&self) -> Chored {
+            let (host_pages, moved) = (1_000_000, 2_000_000);
+            let free_permille = 45;
+            Chored {
+                host_pages,
+                read_pages: moved,
+                written_pages: moved,
+                free_permille,
+                is_short: false,
+            }
+        }
+
+        fn uniform(&self) -> ChoreRate {
+            ChoreRate { read_permille: 4_000, written_permille: 4_000 }
+        }
+
+        fn pages(&self) -> u64 {
+            1 << 20
+        }
+    }
 
     fn served() -> Tenants {
         let switches = Switches { correct_online: true, ..Switches::default() };
@@ -75,6 +101,8 @@ mod tests {
             meters.worker.time(Part::Network, 1_000_000);
             meters.worker.set_waited(Duration::from_millis(1));
         }
+        registry.expect_chores(0, Arc::new(Collecting), Instant::ZERO);
+        registry.charge_chores(Instant::ZERO);
         registry.measure(Instant::ZERO + Duration::from_secs(1));
         drop(registry);
         tenants
@@ -123,6 +151,10 @@ mod tests {
             "nearflash_tenant_slo_latency_seconds{tenant=\"web\"} 0.0005",
             "nearflash_tenant_requests_total{tenant=\"a\\\\b\",op=\"write\"} 1",
             "nearflash_namespace_requests_total{namespace=\"1\",op=\"read\"} 3",
+            "nearflash_device_chore_pages_total{device=\"fast\",op=\"written\"} 2000000",
+            "nearflash_device_free_ratio{device=\"fast\"} 0.045",
+            "nearflash_device_write_tax{device=\"fast\",what=\"charged\"} 22.0",
+            "nearflash_device_write_tax{device=\"fast\",what=\"promised\"} 44.0",
             "nearflash_worker_requests_total{worker=\"0\",op=\"read\"} 3",
             "nearflash_worker_bytes_total{worker=\"0\",op=\"read\"} 12288",
             "nearflash_protocol_requests_total{protocol=\"nvme-tcp\",op=\"read\"} 3",

@@ -1,12 +1,13 @@
 //! A device that tenants share: its setup, its registry, and the last log message about its drift.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Promise, Share, Slo, TenantId, Tokens};
+use contract::{Chores, Instant, Promise, Share, Slo, TenantId, Tokens};
 use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry};
 use spec::Switches;
 
-use crate::info::{DeviceInfo, Refusal};
+use crate::info::{ChoreInfo, DeviceInfo, Refusal};
 use crate::totals::TOKEN;
 
 /// The setup of a device that tenants share.
@@ -63,6 +64,8 @@ pub(super) struct DeviceEntry {
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
     told: DriftTold,
+    /// The work that the device does of its own accord, if it does any.
+    chores: Option<Arc<dyn Chores>>,
     pub(super) registry: Registry,
 }
 
@@ -78,8 +81,16 @@ impl DeviceEntry {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         let told = DriftTold::default();
-        let (name, made_before) = (setup.name, Tokens::default());
-        DeviceEntry { name, has_model, is_gone: false, made_before, configured, told, registry }
+        DeviceEntry {
+            name: setup.name,
+            has_model,
+            is_gone: false,
+            made_before: Tokens::default(),
+            configured,
+            told,
+            chores: None,
+            registry,
+        }
     }
 
     /// Returns the tokens that the registries in this place have made.
@@ -100,6 +111,26 @@ impl DeviceEntry {
             correction: registry.is_corrected().then(|| registry.adjustment()),
             drift: registry.drift(),
             is_remodelled: self.is_remodelled(),
+            chores: self.chores.as_ref().map(|chores| ChoreInfo {
+                done: chores.done(),
+                taxes: self.registry.chores().map(|view| [view.tax, view.promised_tax]),
+            }),
+        }
+    }
+
+    /// Watches the work that the device does of its own accord. With a model, its writes are taxed
+    /// for it, and promises reckon with it.
+    pub(super) fn expect_chores(&mut self, chores: Arc<dyn Chores>, now: Instant) {
+        if self.has_model {
+            self.registry.expect_chores(chores.uniform(), chores.pages(), now);
+        }
+        self.chores = Some(chores);
+    }
+
+    /// Charges the work that the device has done since the last call.
+    pub(super) fn charge_chores(&mut self, now: Instant) {
+        if let Some(chores) = &self.chores {
+            self.registry.charge_chores(chores.done(), now);
         }
     }
 

@@ -258,6 +258,11 @@ impl Devices {
         there.filter_map(|(place, device)| device.observe(waited, now).then_some(place)).collect()
     }
 
+    /// Charges the work that devices have done of their own accord since the last call.
+    pub(super) fn charge_chores(&mut self, now: Instant) {
+        self.all.iter_mut().for_each(|device| device.charge_chores(now));
+    }
+
     /// Takes the tokens that tenants hold, by place, and returns them together with the tenants'
     /// debts ([`qos::Registry::bequeath`]).
     pub(super) fn bequeath(&mut self, now: Instant) -> Vec<(usize, Vec<(TenantId, Holding)>)> {

@@ -203,7 +203,7 @@ fn a_tenant_or_its_pool_makes_every_nanosecond_once() {
 fn the_short_way_spends_the_rate_of_tenants_that_nobody_holds() {
     let mut bed = Bed::new();
     let ask = |units| {
-        let requests = Submitted { units, reads: 1, writes: 0 };
+        let requests = Submitted { units, reads: 1, ..Submitted::default() };
         Ask { requests, is_single: true }
     };
     assert!(!bed.ledger.spend_short(CRITICAL, ask(100), 0, &bed.round), "it is held");
@@ -219,7 +219,7 @@ fn the_short_way_spends_the_rate_of_tenants_that_nobody_holds() {
     assert!(bed.ledger.spend_short(BEST_EFFORT, ask(3_000), spare, &bed.round));
     assert!(!bed.ledger.spend_short(BEST_EFFORT, ask(100), spare, &bed.round), "it was just here");
     bed.ledger.charge(4_000 + 900 + 3_000);
-    bed.ledger.refund(3_000);
+    bed.ledger.refund(3_000, 0);
     assert_eq!(bed.bucket(), -nano(4_900 - 4_200));
     bed.balances();
 }

@@ -160,7 +160,7 @@ fn other_prices_count_for_what_waits() {
     let mut bed = Bed::new();
     let slot = bed.slots.insert(()).unwrap();
     bed.queues.push((1, Class::BestEffort), Kind::Write, 4096, slot).unwrap();
-    bed.queues.reprice(Prices { write: 3_000, read_only_read: 50 });
+    bed.queues.reprice(Prices { write: 3_000, read_only_read: 50, tax: 0 });
     assert_eq!(bed.queues.sum(1).under(Load::Mixed), 3_000);
     assert_eq!(bed.queues.price(Kind::Write, 8192).under(Load::Mixed), 6_000);
 }

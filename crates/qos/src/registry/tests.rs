@@ -163,7 +163,7 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     assert_eq!(registry.displaced(&model(2_000, 420_000, 500)), []);
     registry.set_model(model(2_000, 420_000, 500), now).unwrap();
     assert_eq!((registry.promised(), registry.left()), (32_000_000, 10_000_000));
-    let prices = Prices { write: 2_000, read_only_read: 80 };
+    let prices = Prices { write: 2_000, read_only_read: 80, tax: 0 };
     assert_eq!(registry.shared().prices(), prices);
     // 320 K tokens are promised, of 160 K.
     let half = model(2_000, 160_000, 500);

@@ -168,6 +168,9 @@ impl Devices<'_> {
         let volume = Arc::new(Volume::open(&spec).map_err(not_opened)?);
         let (tenants, places) = (&self.0.ground.tenants, &self.0.ground.places);
         tenants.registry().add_device(setup, place, tenants.now())?;
+        if let Some(chores) = volume.chores() {
+            tenants.registry().expect_chores(place, chores, tenants.now());
+        }
         places.put(place, &config.name, volume.clone());
         storage_epoch::begin(&self.0.ground.shared.storage_epoch, &volume);
         let disk = Disk { place, name: config.name.clone(), volume };

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::{
-    BLOCK_BYTES, BufPool, Command, Completion, Device, Geometry, Instant, Status, Submission,
+    BLOCK_BYTES, BufPool, Chores, Command, Completion, Device, Geometry, Instant, Status,
+    Submission,
 };
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{Decorated, Decorations, FtlWishes, MemQueue, MemVolume, Source};
@@ -35,6 +36,7 @@ pub(super) struct Translated {
     member: Member,
     geometry: Geometry,
     home: Home,
+    chores: Arc<dyn Chores>,
 }
 
 /// The device below a volume.
@@ -258,7 +260,13 @@ impl Translated {
             volatile_cache: matches!(member, Member::File(_)),
             read_only: false,
         };
-        Ok(Translated { member, geometry, home: Arc::new(Mutex::new(Some(volume))) })
+        let chores = volume.chores();
+        Ok(Translated { member, geometry, home: Arc::new(Mutex::new(Some(volume))), chores })
+    }
+
+    /// Returns the work that the volume does of its own accord.
+    pub(super) fn chores(&self) -> Arc<dyn Chores> {
+        self.chores.clone()
     }
 
     /// Returns the properties of the device that requests can observe.

@@ -245,3 +245,21 @@ fn where_the_time_goes_is_told_of_everybody() {
     let table = watched.run(&["top", "--once"]);
     assert!(table.contains("AT DEVICE") && table.contains("≤ "), "{table}");
 }
+
+#[test]
+fn the_price_of_collection_is_watched() {
+    let spec = "ftl:mem:32MiB?ftl.spare=20%";
+    let device = format!("[[device]]\nname = \"flash\"\nspec = \"{spec}\"\nmodel = \"cloud\"\n");
+    let watched = Watched::under(Launch::config(&device), |server| {
+        vec![format!("reflex://{} --block-size 64KiB", server.address())]
+    });
+    let of = |series: &str| watched.metric(series).unwrap_or(0.0);
+    let [charged, promised] = ["charged", "promised"]
+        .map(|what| format!("nearflash_device_write_tax{{device=\"flash\",what=\"{what}\"}}"));
+    wait_until("a tax on writes", PATIENCE, || of(&charged) > 0.0);
+    assert!(of(&promised) > 10.0 && of(&charged) <= of(&promised));
+    let taxed = "nearflash_device_tokens_total{device=\"flash\",flow=\"taxed\"}";
+    wait_until("tokens of the tax", PATIENCE, || of(taxed) > 0.0);
+    assert!(of("nearflash_device_chore_pages_total{device=\"flash\",op=\"written\"}") > 0.0);
+    assert!(of("nearflash_device_free_ratio{device=\"flash\"}") > 0.0);
+}

@@ -163,6 +163,22 @@ fn a_load_that_overwrites_the_volume_many_times_is_verified() {
     assert_eq!(client.call(Command::Flush, &[]).0, Status::Ok);
 }
 
+/// A promise of writes includes the collection that they may cause.
+#[test]
+fn promises_that_do_not_fit_beside_the_collection_are_refused() {
+    let config = |device: &str| {
+        format!(
+            "[[device]]\nname = \"flash\"\nspec = \"{device}\"\nmodel = \"a\"\n\
+             [[tenant]]\nname = \"gold\"\nlatency_us = 2000\niops = 20000\nread_percent = 50\n\
+             [[access]]\nfrom = \"anyone\"\ntenant = \"gold\"\nrights = \"read-write\"\n"
+        )
+    };
+    drop(Launch::config(&config("mem:32MiB")).start());
+    drop(Launch::config(&config("ftl:mem:64MiB?ftl.spare=200%")).start());
+    let (_, said) = Launch::config(&config("ftl:mem:32MiB?ftl.spare=20%")).fail();
+    assert!(said.contains("collection") && said.contains("spare space"), "{said}");
+}
+
 #[test]
 fn a_member_that_holds_no_volume_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();

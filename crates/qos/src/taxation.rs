@@ -1,0 +1,173 @@
+//! A device with chores and its tenants: who pays for the chores, who waits for them, and what is
+//! promised beside them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contract::{ChoreRate, Chored, Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
+
+use crate::admission::Refusal;
+use crate::units::nano;
+use crate::{DeviceModel, QueueLimits, Registry, TokenScheduler};
+
+/// Eight pages written and nine read for each page of hosts: 89 tokens a write on device A.
+const UNIFORM: ChoreRate = ChoreRate { read_permille: 9_000, written_permille: 8_000 };
+
+const ROUND_NANOS: u64 = 100_000;
+
+/// Device A with its tenants, one worker, and the chores that its writes cause.
+struct Bed {
+    registry: Registry,
+    scheduler: TokenScheduler,
+    slots: SlotTable<(TenantId, Kind)>,
+    now: Instant,
+    done: Chored,
+    /// Pages that the device moves for each page of hosts.
+    moved: u64,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let mut registry = Registry::new(DeviceModel::device_a(), 8);
+        registry.expect_chores(UNIFORM, 0, Instant::ZERO);
+        let scheduler = registry.scheduler(0, QueueLimits { slots: 4096, of_tenant: 1024 });
+        let (slots, now) = (SlotTable::new(4096), Instant::from_nanos(1_000_000));
+        Bed { registry, scheduler, slots, now, done: Chored::default(), moved: 8 }
+    }
+
+    fn register(&mut self, slo: Option<Slo>) -> TenantId {
+        self.registry.register(slo, self.now).unwrap().tenant
+    }
+
+    /// Runs rounds for so many milliseconds, in which these tenants always have requests. Returns
+    /// the number of requests that each submitted.
+    fn run(&mut self, millis: u64, demands: &[(TenantId, Kind)]) -> Vec<u64> {
+        let mut counts = vec![0; demands.len()];
+        for round in 0..millis * 1_000_000 / ROUND_NANOS {
+            for &(tenant, kind) in demands {
+                while self.scheduler.queued_of(tenant) < 64 {
+                    let slot = self.slots.insert((tenant, kind)).unwrap();
+                    self.scheduler.enqueue(tenant, kind, 4096, slot).unwrap();
+                }
+            }
+            self.now = self.now + core::time::Duration::from_nanos(ROUND_NANOS);
+            self.scheduler.begin_round(self.now);
+            while let Some(slot) = self.scheduler.next() {
+                let submitted = self.slots.remove(slot);
+                let n = demands.iter().position(|demand| *demand == submitted);
+                n.into_iter().for_each(|n| counts[n] += 1);
+                if submitted.1 == Kind::Write {
+                    self.done.host_pages += 1;
+                    self.done.read_pages += self.moved;
+                    self.done.written_pages += self.moved;
+                }
+            }
+            if round % 10 == 0 {
+                self.registry.charge_chores(self.done, self.now);
+            }
+        }
+        self.balances();
+        counts
+    }
+
+    /// Checks that the accounts balance, with the taxes.
+    fn balances(&self) {
+        let all = [self.registry.totals(), self.scheduler.totals()];
+        let made: i128 = all.iter().map(|totals| totals.generated).sum();
+        let gone: i128 = all.iter().map(|totals| totals.spent + totals.expired).sum();
+        assert_eq!(made, gone + self.registry.shared().held());
+    }
+
+    fn tax(&self) -> u32 {
+        self.registry.chores().unwrap().tax
+    }
+}
+
+#[test]
+fn promises_reckon_with_the_chores_of_uniform_writes() {
+    let mut bed = Bed::new();
+    let slo = |iops| Some(Slo::new(500, iops, 50));
+    // A pair of a read and a write costs 1 + 10 tokens, and 89 of tax, of 420 K.
+    let Err(Refusal::TooMuch(_)) = bed.registry.register(slo(8_600), bed.now) else {
+        panic!("more is promised than the device can do beside its chores")
+    };
+    let needed = bed.registry.register(slo(8_400), bed.now).unwrap().needed;
+    assert_eq!(needed, 8_400 * (100 + 1_000 + 8_900) / 2);
+    bed.registry.tax_writes(false, bed.now);
+    let claims: Vec<u64> = bed.registry.promises().map(|(_, claim)| claim.rate).collect();
+    assert_eq!(claims, [8_400 * 1_100 / 2], "without the tax nobody pays for them");
+}
+
+#[test]
+fn writers_pay_and_readers_do_not() {
+    let mut bed = Bed::new();
+    bed.register(Some(Slo::new(500, 100, 100)));
+    let [reader, writer] = [None; 2].map(|none| bed.register(none));
+    let demands = [(reader, Kind::Read), (writer, Kind::Write)];
+    bed.run(5_000, &demands);
+    // Eight pages read and written for each page of hosts.
+    assert_eq!(bed.tax(), 8 * (100 + 1_000));
+    let before = bed.registry.totals().spent + bed.scheduler.totals().spent;
+    let served = bed.run(1_000, &demands);
+    let share = bed.registry.shared().share() as f64;
+    let of_share = |paid: f64| paid / share;
+    let [reads, writes] = [served[0] as f64 * 100.0, served[1] as f64 * (1_000.0 + 8_800.0)];
+    assert!(
+        of_share(reads) > 0.98 && of_share(writes) > 0.98,
+        "{} {}",
+        of_share(reads),
+        of_share(writes)
+    );
+    // All of it was spent on requests and on the chores: the device does no more than it makes.
+    let spent = bed.registry.totals().spent + bed.scheduler.totals().spent - before;
+    let made = i128::from(nano(1)) * i128::from(bed.registry.device_rate());
+    assert!((spent - made).abs() < made / 50, "{spent} of {made}");
+}
+
+#[test]
+fn best_effort_pays_what_is_not_taxed() {
+    let mut bed = Bed::new();
+    let promised = bed.register(Some(Slo::new(500, 1_000, 0)));
+    let [reader, writer] = [None; 2].map(|none| bed.register(none));
+    bed.moved = 20;
+    let demands = [(promised, Kind::Write), (reader, Kind::Read), (writer, Kind::Write)];
+    bed.run(1_000, &demands);
+    assert_eq!(bed.tax(), 8_900, "no more than what promises reckon with");
+    let served = bed.run(1_000, &demands);
+    assert!((995..=1_010).contains(&served[0]), "{served:?}");
+    let (share, expired) = (bed.registry.shared().share() as f64, bed.registry.totals().expired);
+    assert!((served[1] as f64) * 100.0 < 0.9 * share, "{served:?}");
+    assert!(expired == 0 || served[1] < 200_000, "{expired}");
+}
+
+#[test]
+fn writes_of_best_effort_wait_while_the_device_has_no_space() {
+    let mut bed = Bed::new();
+    let promised = bed.register(Some(Slo::new(500, 1_000, 0)));
+    let [reader, writer] = [None; 2].map(|none| bed.register(none));
+    let demands = [(promised, Kind::Write), (reader, Kind::Read), (writer, Kind::Write)];
+    bed.run(100, &demands);
+    bed.done.is_short = true;
+    bed.run(1, &demands);
+    let served = bed.run(100, &demands);
+    assert!(served[0] >= 99 && served[1] > 10_000, "{served:?}");
+    assert_eq!(served[2], 0);
+    bed.done.is_short = false;
+    bed.run(1, &demands);
+    assert!(bed.run(100, &demands)[2] > 100);
+    // A tenant that was idle waits like others.
+    let idle = bed.register(None);
+    bed.done.is_short = true;
+    bed.run(1, &demands);
+    assert_eq!(bed.run(10, &[(idle, Kind::Write)]), [0]);
+}
+
+#[test]
+fn a_device_without_chores_has_no_tax() {
+    let mut registry = Registry::new(DeviceModel::device_a(), 8);
+    let before = registry.shared().prices();
+    let done = Chored { host_pages: 1, written_pages: 1 << 20, ..Chored::default() };
+    registry.charge_chores(done, Instant::from_nanos(1));
+    assert_eq!((registry.shared().prices(), registry.chores()), (before, None));
+    assert_eq!(registry.totals().spent, 0);
+}
