@@ -40,6 +40,7 @@ mod status;
 #[cfg(test)]
 mod steps;
 mod time;
+mod tls_use;
 mod traces;
 mod transport;
 mod work_meter;
@@ -76,6 +77,7 @@ pub use slot::{Slot, SlotTable};
 pub use stages::{Coarse, Stage, StageMeter, Staged};
 pub use status::Status;
 pub use time::Instant;
+pub use tls_use::{TlsOpen, TlsUse};
 pub use traces::{Seam, Trace, Traces};
 pub use transport::{
     CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, FrameHead, HEAD_BYTES_MAX, ListenerId,

@@ -63,7 +63,7 @@ impl TlsFiles {
     fn open(&self, protocol: Protocol) -> Result<Arc<ServerTls>, String> {
         let (certificate, key) = self.contents()?;
         let prelude = (protocol == Protocol::Nbd).then_some(prelude_of_nbd as PreludeOf);
-        ServerTls::behind(prelude, self.policy, certificate.as_bytes(), key.as_bytes())
+        ServerTls::behind(protocol, prelude, self.policy, certificate.as_bytes(), key.as_bytes())
             .map_err(|error| self.say(&error))
     }
 

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use contract::{End, Happening, Insecurity};
+use contract::{End, Happening, Insecurity, Protocol, TlsUse};
 
+use super::of_server::protocol_word;
 use super::series::{Series, families};
 
 /// Writes the counts of a label's values.
@@ -55,6 +56,23 @@ families! {
             out.count(["done"], Happening::TlsDone.so_far())?;
             let failed = Insecurity::WORDS.into_iter().zip(Happening::INSECURE);
             failed.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
+        };
+    tls_connections: Gauge["protocol"]
+        "Connections of clients over TLS that are open, by protocol."
+        => |_, out| {
+            Protocol::ALL.into_iter().try_for_each(|protocol| {
+                out.gauge([protocol_word(protocol)], TlsUse::of(protocol).opened() as f64)
+            })
+        };
+    tls_choices: Counter["protocol", "choice"]
+        "Connections that came to listeners with `tls=allowed` and went on over TLS (`tls`), or without it (`plain`)."
+        => |_, out| {
+            Protocol::ALL.into_iter().try_for_each(|protocol| {
+                let mut each = ["tls", "plain"].into_iter().zip(TlsUse::of(protocol).chosen());
+                each.try_for_each(|(choice, count)| {
+                    out.count([protocol_word(protocol), choice], count)
+                })
+            })
         };
     audit_records: Counter["outcome"]
         "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."

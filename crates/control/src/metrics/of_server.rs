@@ -23,7 +23,7 @@ pub(super) fn part_word(part: Part) -> &'static str {
     }
 }
 
-fn protocol_word(protocol: Protocol) -> &'static str {
+pub(super) fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Reflex => "reflex",
         Protocol::NvmeTcp => "nvme-tcp",

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-use contract::{Insecurity, ListenerId, Prelude};
+use contract::{Insecurity, ListenerId, Prelude, Protocol, TlsUse};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
@@ -14,6 +14,7 @@ use rustls::{ServerConfig, version};
 use super::ciphers::provider;
 use super::handshake::{Before, Side};
 use super::porter::{Answer, Porter};
+use super::secured::Secured;
 use crate::{Error, Spread};
 
 /// The use of TLS at a listener.
@@ -31,6 +32,8 @@ pub type PreludeOf = fn(TlsPolicy) -> Box<dyn Prelude>;
 /// A listener's certificate and key, and the thread that does its handshakes.
 pub struct ServerTls {
     policy: TlsPolicy,
+    /// The counters of the listener's protocol.
+    uses: &'static TlsUse,
     /// The maker of the preludes, if the protocol begins in the clear.
     prelude: Option<PreludeOf>,
     /// The configuration, read by the handshake thread, and replaced when the files are read again.
@@ -48,19 +51,21 @@ impl fmt::Debug for ServerTls {
 }
 
 impl ServerTls {
-    /// Returns the TLS of a listener with this certificate chain and private key, both in PEM.
+    /// Returns the TLS of a listener of `reflex` with this certificate chain and private key, both
+    /// in PEM.
     ///
     /// # Errors
     /// Fails with the fault, without anything of the key.
     pub fn new(policy: TlsPolicy, certificate: &[u8], key: &[u8]) -> Result<Arc<Self>, Error> {
-        ServerTls::behind(None, policy, certificate, key)
+        ServerTls::behind(Protocol::Reflex, None, policy, certificate, key)
     }
 
-    /// Returns the TLS of a listener whose protocol may begin in the clear, with a prelude.
+    /// Returns the TLS of a listener of a protocol that may begin in the clear, with a prelude.
     ///
     /// # Errors
     /// Fails with the fault, without anything of the key.
     pub fn behind(
+        protocol: Protocol,
         prelude: Option<PreludeOf>,
         policy: TlsPolicy,
         certificate: &[u8],
@@ -68,7 +73,8 @@ impl ServerTls {
     ) -> Result<Arc<Self>, Error> {
         let config = RwLock::new(config(certificate, key)?);
         let is_shut = AtomicBool::new(false);
-        Ok(Arc::new(ServerTls { policy, prelude, config, is_shut, porter: Porter::start()? }))
+        let (uses, porter) = (TlsUse::of(protocol), Porter::start()?);
+        Ok(Arc::new(ServerTls { policy, uses, prelude, config, is_shut, porter }))
     }
 
     /// Replaces certificate and key. Existing connections keep their keys.
@@ -100,6 +106,16 @@ impl ServerTls {
     /// Returns whether connections whose handshake ends are refused.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::Acquire)
+    }
+
+    /// Counts a connection that is let in.
+    pub(super) fn count(&self, secured: Option<&mut Secured>) {
+        if self.policy == TlsPolicy::Allowed {
+            self.uses.chose(secured.is_some());
+        }
+        if let Some(secured) = secured {
+            secured.counted = Some(self.uses.open());
+        }
     }
 
     /// Returns the use of TLS at the listener.

@@ -248,6 +248,11 @@ impl Handshake {
         }
     }
 
+    /// Returns `true` if TLS is optional and the peer has sent nothing yet.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.before, Before::Look) && self.look() == Ok(None)
+    }
+
     /// Sends the outgoing bytes; returns `false` if the socket does not take all of them now.
     fn send(&mut self) -> Result<bool, Insecurity> {
         while !self.outgoing.is_empty() {

@@ -169,6 +169,16 @@ impl Guest {
         is_idle.then(|| self.began + IDLE_MAX)
     }
 
+    /// Gives the handshake's place to others. A client that has said nothing, where TLS is optional,
+    /// goes on without it: clients over TLS speak first, and at once.
+    fn give_up(self, why: Insecurity) {
+        let Guest { handshake, answer, .. } = self;
+        match handshake.is_silent() {
+            true => answer.reached(handshake.socket, None, None),
+            false => Guest::fail(handshake.socket, answer, why),
+        }
+    }
+
     /// Continues the handshake as far as possible. Returns it if it has to wait.
     fn advance(mut self) -> Option<Guest> {
         match self.handshake.advance() {
@@ -210,12 +220,13 @@ impl Answer {
     ) {
         match (self, secured) {
             (Answer::Accepted { tls, .. }, _) if tls.is_shut() => Happening::RefusedDrained.count(),
-            (Answer::Accepted { listener, spread, .. }, secured) => {
+            (Answer::Accepted { tls, listener, spread }, mut secured) => {
                 if secured.is_some() {
                     Happening::TlsDone.count();
                 }
                 match spread.let_in() {
                     Some(worker) => {
+                        tls.count(secured.as_deref_mut());
                         spread.hand_over(worker, Arrival { socket, listener, secured, opening });
                     }
                     None => turned_away(),
@@ -347,7 +358,7 @@ impl Hall {
         let Some(oldest) = self.guests.iter().position(is_idle) else { return false };
         let oldest = self.guests.remove(oldest);
         self.line.leave(oldest.origin);
-        Guest::fail(oldest.handshake.socket, oldest.answer, Insecurity::Crowd);
+        oldest.give_up(Insecurity::Crowd);
         true
     }
 
@@ -358,7 +369,7 @@ impl Hall {
             let origin = guest.origin;
             if guest.until <= now {
                 self.line.leave(origin);
-                Guest::fail(guest.handshake.socket, guest.answer, Insecurity::Late);
+                guest.give_up(Insecurity::Late);
             } else if *is_ready {
                 match guest.advance() {
                     Some(guest) => self.guests.push(guest),
@@ -449,7 +460,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
-    use contract::{Passage, Prelude};
+    use contract::{Passage, Prelude, Protocol, TlsUse};
 
     use super::*;
     use crate::spread::Arrival;
@@ -495,7 +506,7 @@ mod tests {
             let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
             let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
             let (pem, key) = (pem.as_bytes(), key.as_bytes());
-            ServerTls::behind(Some(prelude), TlsPolicy::Required, pem, key).unwrap()
+            ServerTls::behind(Protocol::Nbd, Some(prelude), TlsPolicy::Required, pem, key).unwrap()
         }
 
         fn comes(&mut self, socket: OwnedFd, now: Instant) {
@@ -618,6 +629,49 @@ mod tests {
             scene.turn(now);
             assert_eq!(scene.arrivals.try_iter().count(), let_in);
         }
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_goes_on_without_tls_where_it_may() {
+        let (mut scene, now) = (Scene::new(1, FREE), Instant::ZERO);
+        let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
+        let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let (pem, key) = (pem.as_bytes(), key.as_bytes());
+        let print = ring::digest::digest(&ring::digest::SHA256, made.cert.der());
+        let print: String = print.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+        scene.client = ClientTls::new("server", None, Some(&print)).unwrap();
+        // No other test's protocol here.
+        scene.server =
+            ServerTls::behind(Protocol::NvmeTcp, None, TlsPolicy::Allowed, pem, key).unwrap();
+        let uses = TlsUse::of(Protocol::NvmeTcp);
+        let silent = scene.silent(now);
+        scene.turn(now);
+        assert_eq!(scene.arrivals.try_iter().count(), 0, "it may be about to say hello");
+        scene.turn(now + HANDSHAKE_MAX);
+        let arrival = scene.arrivals.try_recv().unwrap();
+        assert!(arrival.secured.is_none() && scene.hall.guests.is_empty());
+        let mut byte = [0];
+        assert_eq!(recv(&silent, &mut byte, RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN));
+        assert_eq!((uses.chosen(), uses.opened()), ([0, 1], 0));
+        // In a crowd it makes room earlier, and whoever has begun a handshake does not.
+        let _silent = scene.silent(now);
+        scene.turn(now);
+        let mut other = scene.speaking(now);
+        scene.turn(now + IDLE_MAX);
+        assert!(scene.arrivals.try_recv().unwrap().secured.is_none());
+        assert_eq!(other.advance(), Ok(Progress::Done));
+        scene.turn(now + IDLE_MAX);
+        let arrival = scene.arrivals.try_recv().unwrap();
+        assert_eq!((uses.chosen(), uses.opened()), ([1, 2], 1));
+        drop(arrival);
+        assert_eq!(uses.opened(), 0);
+        // One that breaks a hello off is late.
+        let half = scene.silent(now);
+        send(&half, &[22, 3, 1], SendFlags::empty()).unwrap();
+        scene.turn(now);
+        scene.turn(now + HANDSHAKE_MAX);
+        assert_eq!(scene.arrivals.try_iter().count(), 0);
+        assert_eq!(recv(&half, &mut byte, RecvFlags::DONTWAIT).map(|(_, came)| came), Ok(0));
     }
 
     #[test]

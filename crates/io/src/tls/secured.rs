@@ -1,6 +1,6 @@
 //! The state of one connection over TLS, once its handshake is done.
 
-use contract::{Buf, Insecurity};
+use contract::{Buf, Insecurity, TlsOpen};
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
@@ -63,6 +63,8 @@ pub(crate) struct Secured {
     pub(super) owes_update: bool,
     /// The count of records without data, less those with data.
     idle: u8,
+    /// The count of the connection, if a client made it.
+    pub(super) counted: Option<TlsOpen>,
 }
 
 impl std::fmt::Debug for Secured {
@@ -84,6 +86,7 @@ impl Secured {
             gone: 0,
             owes_update: false,
             idle: 0,
+            counted: None,
         })
     }
 

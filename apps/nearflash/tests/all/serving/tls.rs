@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Place, Server, V2};
+use crate::support::{Launch, PATIENCE, Place, Server, V2, wait_until};
 use contract::Hello;
 use nearflash::{Options, blocking};
 
@@ -111,11 +111,23 @@ fn whoever_does_not_get_in_by_tls_is_told_why_on_both_sides() {
 fn a_listener_may_let_clients_choose() {
     let safe = Safe::new();
     let server = safe.launch("reflex", "&tls=allowed").start();
+    let mut clients = Vec::new();
     for url in [format!("reflex://{}", server.address()), safe.url(&server)] {
         let client = blocking::Client::connect(&url, Options::default()).unwrap();
         client.write(0, &[7; 512]).unwrap();
         assert_eq!(client.read(0, 512).unwrap(), [7; 512]);
+        clients.push(client);
     }
+    // A client makes a connection of its own to ask, and keeps another.
+    let choices = |choice: &str| {
+        let label = format!("{{protocol=\"reflex\",choice=\"{choice}\"}}");
+        safe.place.metric(&format!("nearflash_tls_choices_total{label}"))
+    };
+    assert!(choices("tls") >= 1.0 && choices("plain") >= 1.0);
+    let open = "nearflash_tls_connections{protocol=\"reflex\"}";
+    assert!(safe.place.metric(open) >= 1.0);
+    drop(clients);
+    wait_until("the end of the connection over TLS", PATIENCE, || safe.place.metric(open) == 0.0);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A directory for the files of the servers of one test, and their admin API there.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client};
@@ -111,6 +113,17 @@ impl Place {
 
     pub(crate) fn client(&self) -> Client {
         Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+
+    /// Returns the value of a series of the server's metrics.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        let head = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(series));
+        value.unwrap_or_else(|| panic!("no {series} in {text}")).trim().parse().unwrap()
     }
 
     /// Waits for the connections of a load, so many of which carry requests, and returns their
