@@ -24,7 +24,7 @@ pub(super) struct Block {
     control: [u64; CONTROL_WORDS],
     bytes: Vec<u8>,
     to: Option<Station>,
-    /// What the receiver's kernel distributes the run by; `None` for a packet that is sent alone.
+    /// The number by which the receiver's kernel distributes the run; `None` for a single packet.
     course: Option<u8>,
     /// The size of each packet in bytes, except for the last.
     packet_bytes: usize,
