@@ -158,7 +158,8 @@ impl Log {
 
     /// Returns `true` if these additions fit into the batch that fills. The first addition decides
     /// whether the batch goes to the open segment, or to a new one, for which `may_open` must be
-    /// true.
+    /// true. Without it, nothing joins a batch of others that goes to a new segment: hosts' writes
+    /// in the collector's batches would use up the reserve.
     pub(crate) fn takes(&mut self, data: usize, records: usize, may_open: bool) -> bool {
         if self.filling.is_empty() {
             let fits_here = self.filling.pages_with(data, records) <= self.left() as usize;
@@ -167,6 +168,8 @@ impl Log {
                 false if may_open => self.segment_pages as usize,
                 false => 0,
             };
+        } else if !may_open && self.filling.limit > self.left() as usize {
+            return false;
         }
         self.filling.fits(data, records)
     }

@@ -120,6 +120,10 @@ impl Volume {
         if store.discards.overlaps(page, end) || !store.flusher.has_room() {
             return Err(Busy);
         }
+        // What the collector has opened of its reserve is the collector's, to the last page.
+        if store.segments.free() < store.geometry.reserve() {
+            return Err(Busy);
+        }
         let stream = match store.flight.bound(page, pages) {
             Bound::Split => return Err(Busy),
             Bound::To(stream) => stream,

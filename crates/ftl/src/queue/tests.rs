@@ -310,3 +310,43 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
         }
     }
 }
+
+/// Hosts' writes that joined the collector's batches used up the free segments that collection
+/// needs, and the volume took no more writes.
+#[test]
+fn deep_writes_leave_the_reserve_to_the_collector() {
+    for policy in [Policy::of_streams(1), Policy::HEAT3] {
+        let shape = Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 100, policy };
+        let bed = Bed { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
+        create(&mut bed.media(), &shape).unwrap();
+        let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();
+        let pool = pool(&volume.geometry());
+        let mut queue = Queue::new(volume, vec![bed.memory.open_queue()], pool);
+        let pages = queue.geometry().blocks / PAGE_BLOCKS;
+        let mut chance = flash::Chance::new(1);
+        let (mut slots, mut done) = (SlotTable::new(128), Vec::new());
+        let mut bufs: Vec<_> = (0..128).map(|index| leak_buf(PAGE_BYTES, index)).collect();
+        let (mut begun, mut ended, mut turns) = (0, 0, 0);
+        while ended < 3 * pages {
+            turns += 1;
+            assert!(turns < 200_000, "{policy:?}: no progress: {:?}", queue.volume.report());
+            while slots.room() > 0 {
+                // All pages once, and then any.
+                let page = if begun < pages { begun } else { chance.within(0..=pages - 1) };
+                begun += 1;
+                let range = Range::new(page * PAGE_BLOCKS, PAGE_BLOCKS as u32);
+                let (command, buf) = (Asked::Write { range, fua: false }, bufs.pop());
+                let slot = slots.insert(()).unwrap();
+                queue.submit(Instant::ZERO, Submission { slot, command, buf });
+            }
+            queue.kick(Instant::ZERO);
+            queue.poll(Instant::ZERO, &mut done);
+            for Completion { slot, status, buf } in done.drain(..) {
+                assert_eq!(status, Status::Ok);
+                slots.remove(slot);
+                bufs.extend(buf);
+                ended += 1;
+            }
+        }
+    }
+}
