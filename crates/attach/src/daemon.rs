@@ -40,11 +40,6 @@ const BUSY: i32 = 16;
 /// The pause between two questions whether it has.
 const STEP: Duration = Duration::from_millis(20);
 
-/// The pause between the end of a predecessor and the first commands of its successor. The work item
-/// with which drivers before Linux 6.16 cancel a predecessor's commands may still run when they say
-/// that it has ended, and would cancel the successor's.
-const SETTLE: Duration = Duration::from_millis(100);
-
 /// The longest time from the kernel's cancelling of commands until the device is stopped.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -242,7 +237,6 @@ fn take_over(
     let server = Server::find(&record.volume)?.after(record.storage_epoch);
     let plan = plan(&info, server, record.identity()?, &record.volume, is_read_only);
     start_recovery(&mut control, device)?;
-    std::thread::sleep(SETTLE);
     let (mut crew, file) = crew(&plan, device)?;
     Record { process: std::process::id(), ..record }.write(folder)?;
     if !crew.await_connections(plan.terms.fail_after)? {
