@@ -72,6 +72,16 @@ pub(crate) fn join(address: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
+/// Checks that a socket of another process receives packets at `address`.
+pub(crate) fn check(socket: impl AsFd, address: SocketAddr) -> Result<(), Error> {
+    let is_of_packets = sockopt::socket_type(&socket) == Ok(SocketType::DGRAM);
+    let own = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from);
+    if is_of_packets && own == Ok(address) {
+        return Ok(());
+    }
+    Err(Error::new(format!("what was passed for {address} does not receive packets there")))
+}
+
 fn share(socket: impl AsFd) -> rustix::io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
@@ -209,7 +219,7 @@ mod tests {
             socket.recv(&mut bytes).map(|len| bytes[..len].to_vec()).ok()
         };
         for socket in &group {
-            socket.set_nonblocking(true).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         }
         let mut data = [0; 64];
         data[0] = 16;
@@ -228,7 +238,10 @@ mod tests {
                 }
             }
         }
-        assert!(group.iter().all(|socket| receive(socket).is_none()));
+        for socket in &group {
+            socket.set_nonblocking(true).unwrap();
+            assert!(receive(socket).is_none(), "more than was sent");
+        }
     }
 
     #[test]

@@ -69,18 +69,19 @@ pub struct Listener {
     pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
-/// A handle to a listener's socket for another process, which does not keep the listener open.
+/// A handle to a listener's sockets for another process, which does not keep the listener open.
 #[derive(Debug)]
 pub struct Kept {
-    socket: Weak<OwnedFd>,
+    sockets: Vec<Weak<OwnedFd>>,
     endpoint: Endpoint,
     stays: Option<Arc<AtomicBool>>,
 }
 
 impl Kept {
-    /// Returns the socket; `None` if the listener is closed.
-    pub fn socket(&self) -> Option<Arc<OwnedFd>> {
-        self.socket.upgrade()
+    /// Returns the sockets; `None` if the listener is closed. There are several if workers receive
+    /// packets.
+    pub fn sockets(&self) -> Option<Vec<Arc<OwnedFd>>> {
+        self.sockets.iter().map(Weak::upgrade).collect()
     }
 
     /// Returns the address that the listener listens on.
@@ -212,10 +213,14 @@ impl Listener {
     /// Fails if the socket does not listen, or is none.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
         if let Endpoint::Packets(address) = endpoint {
-            return Err(Error::new(format!(
-                "connections over packets at {address} cannot be taken over: stop the server that \
-                 runs, and start the new one"
-            )));
+            crate::datagram::check(&socket, address)?;
+            return Ok(Listener {
+                file: None,
+                socket: Arc::new(socket),
+                others: vec![],
+                endpoint,
+                tls: None,
+            });
         }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
@@ -226,6 +231,21 @@ impl Listener {
             _ => None,
         };
         Ok(Listener { file, socket: Arc::new(socket), others: vec![], endpoint, tls: None })
+    }
+
+    /// Adds the further sockets that another process had at the address, in their order there.
+    ///
+    /// # Errors
+    /// Fails if they do not receive packets there.
+    pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
+        for socket in sockets {
+            let Endpoint::Packets(address) = self.endpoint else {
+                return Err(Error::new(format!("{} has one socket", self.endpoint)));
+            };
+            crate::datagram::check(&socket, address)?;
+            self.others.push(Arc::new(socket));
+        }
+        Ok(())
     }
 
     /// Sets the permissions of a Unix socket's file; does nothing for other listeners.
@@ -240,7 +260,8 @@ impl Listener {
     /// listener was moved.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
-        Kept { socket: Arc::downgrade(&self.socket), endpoint: self.endpoint.clone(), stays }
+        let sockets = [&self.socket].into_iter().chain(&self.others).map(Arc::downgrade).collect();
+        Kept { sockets, endpoint: self.endpoint.clone(), stays }
     }
 
     /// Returns the listener with TLS for its connections, or without.

@@ -57,8 +57,6 @@ pub struct PacketSockets {
     /// `true` if the next poll takes packets first; alternates.
     packets_first: bool,
     is_held: bool,
-    /// `true` if the listener of packets refuses new connections.
-    refuses: bool,
     /// The number of the process that made the sockets.
     process: u32,
     /// The worker's number, and the number of workers.
@@ -148,7 +146,7 @@ impl PacketSockets {
         }
         let mut packets = self.carry(listener.socket.clone(), address, false)?;
         packets.listen(Some(id));
-        packets.refuse(self.is_held);
+        packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
         Ok(())
     }
@@ -183,7 +181,6 @@ impl Network for PacketSockets {
             frames_max,
             packets_first: false,
             is_held: false,
-            refuses: false,
             process: std::process::id(),
             place: (0, 1),
         })
@@ -217,15 +214,14 @@ impl Network for PacketSockets {
         self.is_held = is_held;
         self.streams.hold(is_held);
         if let Some(packets) = &mut self.packets {
-            packets.refuse(is_held || self.refuses);
+            packets.hold(is_held);
         }
     }
 
     fn refuse(&mut self, id: ListenerId, refuses: bool) {
         match &mut self.packets {
             Some(packets) if self.listener.as_ref().is_some_and(|(own, _)| *own == id) => {
-                self.refuses = refuses;
-                packets.refuse(refuses || self.is_held);
+                packets.refuse(refuses);
             }
             _ => self.streams.refuse(id, refuses),
         }
@@ -351,9 +347,13 @@ impl Transport for PacketSockets {
 
     fn stop_listening(&mut self) {
         self.streams.stop_listening();
-        if let Some(packets) = &mut self.packets {
-            packets.stop_listening();
+        let Some(packets) = &mut self.packets else { return };
+        if self.is_held {
+            // Another process has the socket from now on. It hears what comes for us.
+            packets.lane().cease();
+            packets.abandon();
         }
+        packets.stop_listening();
     }
 }
 

@@ -66,7 +66,9 @@ pub trait Network: Dial + Transport + Sized {
     /// Closes a listener. Connections that came by the listener stay.
     fn unlisten(&mut self, id: ListenerId);
 
-    /// Stops or resumes accepting. Meanwhile arrivals wait in the kernel.
+    /// Stops or resumes accepting. Meanwhile arrivals wait in the kernel, or try again. A
+    /// [`stop_listening`](Transport::stop_listening) meanwhile leaves the sockets to another
+    /// process; so connections over packets end.
     fn hold(&mut self, is_held: bool);
 
     /// Refuses new connections of a listener, or accepts them again.

@@ -234,10 +234,10 @@ mod tests {
         let listener = Listener::bind_unix(&path, 0o600).unwrap();
         let kept = listener.keep();
         kept.give_away(true);
-        let socket = kept.socket().unwrap().try_clone().unwrap();
+        let socket = kept.sockets().unwrap()[0].try_clone().unwrap();
         let other = Listener::adopt(socket, path.clone().into()).unwrap();
         drop(listener);
-        assert!(kept.socket().is_none());
+        assert!(kept.sockets().is_none());
         UnixStream::connect(path.as_path()).unwrap();
         drop(other);
         assert!(!path.as_path().exists());

@@ -29,6 +29,10 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(5);
 /// The silence of a peer after which a keep-alive packet is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
+/// The silence after our last message from which the end that dialled asks its peer. It waits for
+/// answers, and a killed server says nothing. The time doubles up to [`KEEP_ALIVE`].
+const ASK_AFTER: Duration = Duration::from_millis(50);
+
 /// The time without a channel after which an association ends. The end that opened it waits for
 /// this time, the other end somewhat longer, so that a new channel seldom meets the end.
 const IDLE_OPENER: Duration = Duration::from_secs(5);
@@ -74,6 +78,8 @@ pub(crate) struct Association {
     /// The time since which the peer has left a request for an acknowledgement unanswered.
     pub waits_since: Option<Instant>,
     pub heard_at: Instant,
+    /// The number of questions after silences since our last message.
+    pub asked: u8,
     /// `true` if the association is in the queue of those with something to send.
     pub is_busy: bool,
 }
@@ -104,6 +110,7 @@ impl Association {
             opened: Seen::default(),
             waits_since: Some(now),
             heard_at: now,
+            asked: 0,
             is_busy: false,
         }
     }
@@ -185,8 +192,17 @@ impl Association {
                 self.shrink(pools, now, place, secret.cookie());
             }
         }
-        if self.is_up() && now - self.heard_at >= KEEP_ALIVE && self.waits_since.is_none() {
+        if self.is_up() && now - self.heard_at >= self.patience() && self.waits_since.is_none() {
             self.words.pings = true;
+            self.asked = self.asked.saturating_add(1);
+        }
+    }
+
+    /// Returns the silence after which the peer is asked whether it is there.
+    fn patience(&self) -> Duration {
+        match self.words.is_initiator {
+            true => (ASK_AFTER * (1 << self.asked.min(9))).min(KEEP_ALIVE),
+            false => KEEP_ALIVE,
         }
     }
 
@@ -211,7 +227,7 @@ impl Association {
                     [path.wake_at(), paced].into_iter().flatten().min()
                 });
                 let is_quiet = self.waits_since.is_none() && !self.words.pings;
-                let alive = is_quiet.then(|| self.heard_at + KEEP_ALIVE);
+                let alive = is_quiet.then(|| self.heard_at + self.patience());
                 times.chain([dead, alive, self.idle_until()]).flatten().min()
             }
         }

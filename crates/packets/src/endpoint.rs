@@ -198,6 +198,7 @@ impl Endpoint {
             return self.pools.events.push_back(Event::Sent { conn, buf });
         };
         let association = self.pools.channels[place].association;
+        self.associations[association].asked = 0;
         self.associations[association].words.queue(
             &mut self.pools,
             place,
@@ -272,6 +273,16 @@ impl Endpoint {
         if let Some(place) = self.find(association) {
             self.associations[place].end(&mut self.pools, Down::Local);
             self.refresh(place);
+        }
+    }
+
+    /// Ends all associations and their channels, without a message to the peers.
+    pub(crate) fn hang_up_all(&mut self) {
+        for place in 0..self.associations.max() as u32 {
+            if let Some(association) = self.associations.get_mut(place) {
+                association.end(&mut self.pools, Down::Reset);
+                self.refresh(place);
+            }
         }
     }
 
@@ -356,6 +367,12 @@ impl Endpoint {
     /// Starts or stops answering hellos.
     pub fn accept(&mut self, accepts: bool) {
         self.settings.accepts = accepts;
+    }
+
+    /// Leaves hellos and opens of channels unanswered, so that they come again, or answers them
+    /// again.
+    pub fn hold(&mut self, is_held: bool) {
+        self.pools.is_held = is_held;
     }
 
     /// Returns the bytes of a delivery.

@@ -127,7 +127,9 @@ impl Endpoint {
         packet: &[u8],
     ) {
         let is_known = match head.kind {
-            PacketKind::HELLO if packet.len() >= HELLO_BYTES && self.settings.accepts => {
+            PacketKind::HELLO
+                if packet.len() >= HELLO_BYTES && self.settings.accepts && !self.pools.is_held =>
+            {
                 body(packet).map(|hello| self.hello(now, lane, from, &hello))
             }
             PacketKind::RETRY => body(packet).map(|retry| self.retried(now, head, retry)),
@@ -384,7 +386,9 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
         };
         packet.begin(lane, to, endpoint.settings.packet_bytes);
         packet.append(reset.as_bytes());
-        packet.finish(without_number(PacketKind::RESET, (0, 0), 0), &endpoint.pools.messages);
+        // The number, so that it comes to the peer's worker.
+        let head = without_number(PacketKind::RESET, (association.peer_place, 0), 0);
+        packet.finish(head, &endpoint.pools.messages);
         return true;
     }
     false

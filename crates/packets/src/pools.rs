@@ -71,6 +71,8 @@ pub(crate) struct Pools {
     /// The number of queued events from which on no piece is accepted, until the user fetches some.
     events_room: usize,
     pub returned: VecDeque<Buf>,
+    /// `true` while hellos and opens have to come again.
+    pub is_held: bool,
     pub counters: Counters,
     /// The path where the last search for an idle window ended, and where the next one starts.
     hand: u32,
@@ -97,6 +99,7 @@ impl Pools {
             events: VecDeque::with_capacity(ends + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
             events_room: ends + settings.holds_max,
+            is_held: false,
             counters: Counters::default(),
             hand: 0,
         }

@@ -123,12 +123,18 @@ impl<L: Lane> Packets<L> {
         self.refuses = refuses;
     }
 
+    /// Leaves new connections unanswered, so that their peers try again, or accepts them again.
+    pub fn hold(&mut self, is_held: bool) {
+        self.endpoint.hold(is_held);
+    }
+
     /// Makes [`Dial::dial`] connect to the endpoint at `server`.
     pub fn dial_to(&mut self, server: Station) {
         self.caller.server = Some(server);
     }
 
-    /// Tells the peers that all associations are over. The transport cannot be used afterwards.
+    /// Tells the peers that all associations are over. Nothing that arrives for them may be passed
+    /// on afterwards.
     pub fn leave(&mut self) {
         let mut bytes = Vec::with_capacity(crate::packet::RESET_BYTES);
         let mut at = 0;
@@ -137,6 +143,12 @@ impl<L: Lane> Packets<L> {
             self.endpoint.slices(&self.packet).for_each(|part| bytes.extend_from_slice(part));
             self.lane.part(self.packet.to, &bytes);
         }
+    }
+
+    /// Ends all connections at once, and tells the peers.
+    pub fn abandon(&mut self) {
+        self.leave();
+        self.endpoint.hang_up_all();
     }
 
     /// Returns the endpoint's counters.
@@ -281,8 +293,8 @@ impl<L: Lane> Packets<L> {
         if self.caller.association != Some(association) {
             return;
         }
-        if why == Down::Idle {
-            // Dials that wait begin another one.
+        if why == Down::Idle || why == Down::Reset && self.caller.is_up {
+            // Dials that wait came too late for it, and begin another one.
             self.caller.association = None;
             return;
         }

@@ -52,6 +52,7 @@ mod operating {
 mod upgrading {
     mod numbers;
     mod nvme_upgrade;
+    mod packets_upgrade;
     mod random_kills;
     mod upgrade;
     mod upgrade_kills;

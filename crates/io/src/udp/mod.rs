@@ -38,8 +38,10 @@ const PACKET_AT: usize = 16 + NAME_BYTES + CONTROL_BYTES;
 /// Bytes of a receive buffer: a datagram has less than 64 KiB.
 const LANDING_BYTES: usize = (64 << 10) + 4096;
 
-/// The number of the receive's completions. A send has the number of its block plus one.
+/// The number of the receive's completions, and of the end of its cancellation. A send has the
+/// number of its block plus one.
 const RECEIVE: u64 = 0;
+const CANCEL: u64 = u32::MAX as u64;
 
 /// The numbers of buffers and blocks of a lane.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +63,9 @@ enum Receive {
     Idle,
     /// The receive is in flight. Its last completion ends the state.
     Armed,
-    /// The kernel does not support this kind of receive.
-    Broken,
+    /// Nothing is received any more: the kernel does not support this kind of receive, or another
+    /// process receives.
+    Over,
 }
 
 /// A lane over a UDP socket.
@@ -138,20 +141,33 @@ impl UdpLane {
         unsafe { self.ring.push(Owner::PACKETS, RECEIVE, entry) };
     }
 
+    /// Stops receiving: from now on, packets are for another process with the same socket.
+    pub(crate) fn cease(&mut self) {
+        if std::mem::replace(&mut self.receive, Receive::Over) == Receive::Armed {
+            let receive = types::CancelBuilder::user_data(Owner::PACKETS.bits() | RECEIVE);
+            let entry = opcode::AsyncCancel2::new(receive).build();
+            // SAFETY: the entry points to nothing.
+            unsafe { self.ring.push(Owner::PACKETS, CANCEL, entry) };
+        }
+    }
+
     /// Processes a completion of the receive. Returns the error of an absent peer.
     fn received(&mut self, event: RingEvent, arrived: &mut Vec<Arrived>) -> Option<i32> {
-        if !cqueue::more(event.flags) {
+        if !cqueue::more(event.flags) && self.receive == Receive::Armed {
             self.receive = Receive::Idle;
         }
         match (event.result, cqueue::buffer_select(event.flags)) {
             (bytes @ 0.., Some(id)) => {
                 let buf = self.provided.take(id);
-                self.land(buf, bytes as usize, arrived);
+                match self.receive {
+                    Receive::Over => self.provided.give(buf),
+                    Receive::Idle | Receive::Armed => self.land(buf, bytes as usize, arrived),
+                }
             }
             (error, _) if error == -libc::ENOBUFS => self.provided.ran_dry(),
             (error, _) if error == -libc::ECONNREFUSED => return Some(libc::ECONNREFUSED),
             (error, _) if error == -libc::EINVAL || error == -libc::EOPNOTSUPP => {
-                self.receive = Receive::Broken;
+                self.receive = Receive::Over;
                 let error = std::io::Error::from_raw_os_error(-error);
                 tracing::error!(%error, "cannot receive packets (Linux 6.0 can)");
             }
@@ -221,6 +237,7 @@ impl Lane for UdpLane {
         for event in completions.drain(..) {
             let refused = match event.data {
                 RECEIVE => self.received(event, arrived),
+                CANCEL => None,
                 place => self.sent(place as usize - 1, event.result),
             };
             refusal = refusal.or(refused);

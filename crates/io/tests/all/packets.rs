@@ -142,6 +142,47 @@ fn ends_are_noticed_at_the_other_end() {
     assert!(turns.count() < 1_000, "silence would be noticed much later");
 }
 
+/// In a take-over, the older process and the newer one have one socket.
+#[test]
+fn another_process_goes_on_with_the_socket() {
+    let mut server = end();
+    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (kept, endpoint) = (listener.keep(), listener.endpoint().clone());
+    server.sockets.listen(ListenerId(7), listener).unwrap();
+    let mut client = client(endpoint.internet().unwrap());
+    let mut seen = <[Seen; 2]>::default();
+    client.sockets.dial(client.clock.now());
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
+    server.sockets.hold(true);
+    client.sockets.dial(client.clock.now());
+    for _ in 0..20 {
+        seen[0].follow(&mut server);
+        seen[1].follow(&mut client);
+    }
+    assert!(seen.iter().all(|end| end.opened.len() == 1 && end.closed.is_empty()), "it waits");
+    let mut heir = end();
+    let socket = kept.sockets().unwrap()[0].try_clone().unwrap();
+    heir.sockets.listen(ListenerId(7), Listener::adopt(socket, endpoint).unwrap()).unwrap();
+    contract::Transport::stop_listening(&mut server.sockets);
+    until(&mut server, &mut client, &mut seen, |seen| {
+        seen[0].closed.len() == 1 && seen[1].closed.len() == 2
+    });
+    let conn = client.sockets.dial(client.clock.now());
+    let mut after = <[Seen; 2]>::default();
+    until(&mut heir, &mut client, &mut after, |seen| seen.iter().all(|end| end.opened.len() == 1));
+    for round in 1..=20 {
+        client.send(conn, Frame::bare(FrameHead::new(&[7; 16])));
+        // The older one still turns, and takes nothing.
+        seen[0].follow(&mut server);
+        while after[0].bytes.values().map(Vec::len).sum::<usize>() < round * 16 {
+            after[0].follow(&mut heir);
+            after[1].follow(&mut client);
+        }
+    }
+    drop(server);
+    assert!(seen[0].opened.len() == 1 && after.iter().all(|end| end.closed.is_empty()));
+}
+
 #[test]
 fn nobody_at_the_address_is_an_error_at_once() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();

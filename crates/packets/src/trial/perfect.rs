@@ -91,12 +91,32 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
     run(&mut world, &mut talks, Duration::from_secs(1));
     // A channel that says nothing.
     world.nodes[0].endpoint.connect(talks.up[0].1).unwrap();
-    run(&mut world, &mut talks, Duration::from_secs(1));
+    // The first questions come sooner.
+    run(&mut world, &mut talks, Duration::from_secs(60));
     let (before, steps) = (sent(&world), world.steps);
     run(&mut world, &mut talks, Duration::from_secs(1000));
     // A question and its answer each time.
     assert!((90..=102).contains(&(sent(&world) - before)), "{}", sent(&world) - before);
     assert!(world.steps - steps < 500, "endpoints sleep: {} steps", world.steps - steps);
+}
+
+/// The server was killed after it had acknowledged the requests of a client, so nothing is in flight.
+#[test]
+fn a_client_that_waits_for_a_killed_server_asks_soon() {
+    let mut arena = Arena::new(16 << 10);
+    let (mut world, mut talks) = acquainted(&mut arena);
+    talks.manner.messages = 10;
+    let mut run = |world: &mut World, talks: &mut Talks, over| {
+        let until = world.now + over;
+        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    };
+    run(&mut world, &mut talks, Duration::from_millis(1));
+    // As the one that is started next does.
+    let client = talks.up[0];
+    world.nodes[1].endpoint.hang_up_all();
+    run(&mut world, &mut talks, Duration::from_millis(100));
+    let is_ours = |down: &(usize, crate::AssociationId, crate::Down)| (down.0, down.1) == client;
+    assert!(talks.down.iter().any(is_ours), "{:?}", talks.down);
 }
 
 #[test]

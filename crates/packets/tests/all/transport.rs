@@ -35,6 +35,8 @@ struct Air {
     evil: u64,
     now: Instant,
     ways: [Vec<(Instant, Vec<u8>)>; 2],
+    /// Packets of ends that said that they leave.
+    parted: Vec<Vec<u8>>,
 }
 
 impl Air {
@@ -104,6 +106,7 @@ impl Lane for End {
     }
 
     fn part(&mut self, to: Station, packet: &[u8]) {
+        self.air.borrow_mut().parted.push(packet.to_vec());
         self.put(to, packet.len(), [packet].into_iter());
     }
 
@@ -125,7 +128,8 @@ fn bufs(count: usize, bytes: usize) -> Vec<Buf> {
 }
 
 fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
-    let base = if me == 0 { Settings::WORKER } else { Settings::CLIENT };
+    let worker = Settings { worker: 2, workers: 3, ..Settings::WORKER };
+    let base = if me == 0 { worker } else { Settings::CLIENT };
     let endpoint = Settings {
         secret: [me as u8 + 1; 32],
         channels_max: 32,
@@ -142,7 +146,7 @@ fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
 /// Returns a server and a client of it in air without faults, and the time.
 fn calm_ends() -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
     let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0), transport(&air, 1)];
     ends[0].listen(Some(ListenerId(1)));
@@ -213,7 +217,7 @@ impl Seen {
 
 fn run(seed: u64, evil: u64) {
     let (chance, now) = (Chance(seed), Instant::ZERO + Duration::from_secs(1));
-    let air = Air { chance, evil, now, ways: Default::default() };
+    let air = Air { chance, evil, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0), transport(&air, 1)];
     let mut seen = [Seen::default(), Seen::default()];
@@ -283,7 +287,7 @@ fn sessions_see_their_bytes_in_order_whatever_the_network_does() {
 #[test]
 fn a_dial_to_nobody_ends() {
     let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default() };
+    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut end = transport(&air, 1);
     end.dial_to(station(0));
@@ -304,7 +308,7 @@ fn a_dial_to_nobody_ends() {
 /// Turns both ends for a while, and returns the events of the client.
 fn turns(
     air: &Rc<RefCell<Air>>,
-    ends: &mut [Packets<End>; 2],
+    ends: &mut [Packets<End>],
     count: usize,
 ) -> (Vec<NetEvent>, Vec<NetEvent>) {
     let mut events = (Vec::new(), Vec::new());
@@ -355,6 +359,26 @@ fn a_dial_does_not_overtake_the_end_of_the_channel_before_it() {
 }
 
 #[test]
+fn a_dial_at_the_end_of_an_association_begins_another() {
+    let (air, mut ends, now) = calm_ends();
+    let first = ends[1].dial(now);
+    turns(&air, &mut ends, 40);
+    ends[0].abandon();
+    // The client knows of its end, and has not followed all of it.
+    let mut events = Vec::new();
+    while closed(&events) != [first] {
+        assert!(events.len() < 2, "{events:?}");
+        turns(&air, &mut ends[..1], 1);
+        let now = air.borrow().now;
+        ends[1].poll(now, &mut events, 64);
+    }
+    let second = ends[1].dial(air.borrow().now);
+    let (_, events) = turns(&air, &mut ends, 40);
+    let [NetEvent::Opened { conn, .. }] = events[..] else { panic!("{events:?}") };
+    assert_eq!(conn, second);
+}
+
+#[test]
 fn each_association_looks_for_the_way_anew() {
     let (air, mut ends, _) = calm_ends();
     for round in 1..=3 {
@@ -368,4 +392,53 @@ fn each_association_looks_for_the_way_anew() {
         air.borrow_mut().now = later;
         turns(&air, &mut ends, 2);
     }
+}
+
+fn closed(events: &[NetEvent]) -> Vec<ConnId> {
+    let closed = |event: &NetEvent| match event {
+        NetEvent::Closed { conn, .. } => Some(*conn),
+        _ => None,
+    };
+    events.iter().filter_map(closed).collect()
+}
+
+#[test]
+fn what_is_held_comes_again_and_what_is_abandoned_is_noticed() {
+    let (air, mut ends, now) = calm_ends();
+    ends[0].hold(true);
+    let first = ends[1].dial(now);
+    let (served, dialled) = turns(&air, &mut ends, 400);
+    assert!(served.is_empty() && dialled.is_empty(), "the hellos are not answered");
+    ends[0].hold(false);
+    let (served, dialled) = turns(&air, &mut ends, 40_000);
+    assert_eq!((served.len(), dialled.len()), (1, 1));
+    // Another channel of an association that is up.
+    ends[0].hold(true);
+    let second = ends[1].dial(air.borrow().now);
+    let (served, dialled) = turns(&air, &mut ends, 400);
+    assert!(served.is_empty() && dialled.is_empty(), "the open is not answered");
+    ends[0].hold(false);
+    let (served, dialled) = turns(&air, &mut ends, 40_000);
+    assert_eq!((served.len(), dialled.len()), (1, 1));
+    // Both ends notice at once.
+    ends[0].abandon();
+    let (served, dialled) = turns(&air, &mut ends, 40);
+    assert_eq!(closed(&served).len(), 2);
+    assert_eq!(closed(&dialled), [first, second]);
+    let again = ends[1].dial(air.borrow().now);
+    let (_, dialled) = turns(&air, &mut ends, 40);
+    let [NetEvent::Opened { conn, .. }] = dialled[..] else { panic!("{dialled:?}") };
+    assert_eq!(conn, again);
+}
+
+#[test]
+fn who_leaves_tells_the_worker_of_each_association() {
+    let (air, mut ends, now) = calm_ends();
+    ends[1].dial(now);
+    turns(&air, &mut ends, 40);
+    ends[1].leave();
+    let (served, _) = turns(&air, &mut ends[..1], 40);
+    assert_eq!(closed(&served).len(), 1);
+    let [packet] = &air.borrow().parted[..] else { panic!("one association, one word") };
+    assert_eq!(packet[7], 2, "byte 7 is where a kernel finds the worker");
 }

@@ -113,6 +113,8 @@ impl<'a> Departures<'a> {
             let is_late = stops || now.since(began) >= GIVING_MAX;
             if !grounds.spread.has_any() {
                 grounds.commands.hand_over(0);
+                // Those over packets, which no other process can have.
+                self.kept = grounds.commands.connection_count();
                 return Ok(());
             }
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;

@@ -367,6 +367,10 @@ impl ServerInventory {
         let mut taken = vec![false; own.len()];
         for socket in &self.sockets {
             let Role::Listener(number) = socket.role else { continue };
+            if found.contains_key(&number) {
+                // One that receives packets has a socket for each worker.
+                continue;
+            }
             let is_it = |(n, at): (usize, &ListenAt)| !taken[n] && wanted(at) == socket.wanted;
             let Some(at) = own.iter().enumerate().position(is_it) else {
                 return Err(format!(

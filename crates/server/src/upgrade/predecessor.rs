@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -123,9 +124,13 @@ impl<'a> Predecessor<'a> {
             is_at: place(socket.kept.endpoint()),
         };
         let listening = grounds.all_sockets();
-        let sockets = listening.iter().map(|one| socket(one)).collect();
+        let sockets: Option<Vec<_>> = listening.iter().map(|s| s.kept.sockets()).collect();
+        let sockets = sockets.ok_or("this server has stopped to listen")?;
+        let each = |(one, sockets): (&Arc<Socket>, &Vec<_>)| vec![socket(one); sockets.len()];
+        let sockets_at = listening.iter().zip(&sockets).flat_map(each).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
-        let mut inventory = ServerInventory::of(&grounds.places.all(), &spaces, sockets, &tenants)?;
+        let mut inventory =
+            ServerInventory::of(&grounds.places.all(), &spaces, sockets_at, &tenants)?;
         inventory.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
         inventory.set_removals(&grounds.live.removals());
         inventory.state = grounds.live.state_at();
@@ -137,9 +142,7 @@ impl<'a> Predecessor<'a> {
         let disks = grounds.places.all();
         let files = open_files(&disks)?;
         self.send_descriptors(Kind::Files, &files)?;
-        let sockets: Option<Vec<_>> = listening.iter().map(|s| s.kept.socket()).collect();
-        let sockets = sockets.ok_or("this server has stopped to listen")?;
-        let sockets: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
+        let sockets: Vec<_> = sockets.iter().flatten().map(|socket| socket.as_fd()).collect();
         self.send_descriptors(Kind::Listeners, &sockets)
     }
 

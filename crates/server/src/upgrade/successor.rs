@@ -147,12 +147,15 @@ impl Successor {
     ) -> Result<Option<Listener>, String> {
         let found = self
             .sockets
-            .iter_mut()
+            .iter()
             .find(|(at, socket)| is_it(&at.role) && at.wanted == wanted && socket.is_some());
-        let Some((at, socket)) = found else { return Ok(None) };
-        let socket = socket.take().expect("it was just seen");
-        let adopted = Listener::adopt(socket, inventory::endpoint(&at.is_at)?);
-        let listener = adopted.map_err(|error| error.to_string())?;
+        let Some(at) = found.map(|(at, _)| at.clone()) else { return Ok(None) };
+        let all = self.sockets.iter_mut().filter(|(one, _)| *one == at);
+        let mut sockets = all.filter_map(|(_, socket)| socket.take());
+        let first = sockets.next().expect("it was just seen");
+        let adopted = Listener::adopt(first, inventory::endpoint(&at.is_at)?);
+        let mut listener = adopted.map_err(|error| error.to_string())?;
+        listener.adopt_others(sockets.collect()).map_err(|error| error.to_string())?;
         listener.keep().give_away(true);
         Ok(Some(listener))
     }

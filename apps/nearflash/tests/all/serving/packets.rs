@@ -90,6 +90,9 @@ fn each_association_stays_with_one_of_several_workers() {
     assert_eq!(used.len(), 2, "{before:?}");
     write(2);
     assert_eq!(workers_of(&place), before);
+    // Each client tells the worker that has its association.
+    drop(clients);
+    wait_until("the end of all connections", PATIENCE, || workers_of(&place).is_empty());
 }
 
 #[test]
