@@ -27,6 +27,7 @@ mod latency;
 mod mailbox;
 mod meters;
 mod namespace;
+mod packet_meter;
 mod parcel;
 mod prelude;
 mod promise;
@@ -63,6 +64,7 @@ pub use mailbox::{
 };
 pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
+pub use packet_meter::PacketReading;
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};

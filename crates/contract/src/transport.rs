@@ -26,6 +26,8 @@ pub struct ListenerId(pub u16);
 pub enum Peer {
     /// A host on the network.
     Internet(SocketAddr),
+    /// A host on the network, in packets instead of a stream.
+    Packets(SocketAddr),
     /// A process of this machine, through a Unix socket.
     Local {
         /// The user identifier of the process.
@@ -33,10 +35,29 @@ pub enum Peer {
     },
 }
 
+impl Peer {
+    /// Returns the network address, unless the peer is a process of this machine.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Peer::Internet(address) | Peer::Packets(address) => Some(*address),
+            Peer::Local { .. } => None,
+        }
+    }
+
+    /// Returns the name of the transport by which the peer came.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Peer::Internet(_) => "tcp",
+            Peer::Packets(_) => "udp",
+            Peer::Local { .. } => "unix",
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Peer::Internet(address) => address.fmt(f),
+            Peer::Internet(address) | Peer::Packets(address) => address.fmt(f),
             Peer::Local { uid } => write!(f, "local uid {uid}"),
         }
     }

@@ -51,7 +51,8 @@ impl Endpoint {
     /// Returns the peer of a dialled connection.
     pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
         match self {
-            Endpoint::Internet(address) | Endpoint::Packets(address) => Peer::Internet(*address),
+            Endpoint::Internet(address) => Peer::Internet(*address),
+            Endpoint::Packets(address) => Peer::Packets(*address),
             // What listens has a user; a socket that cannot say which is not connected any more.
             Endpoint::Unix(_) => Peer::Local { uid: peer_uid(socket).unwrap_or(u32::MAX) },
         }
@@ -142,10 +143,7 @@ pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
 
 /// Returns the network address of a peer, unless it came over a Unix socket.
 pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
-    match peer {
-        Peer::Internet(address) => Some(*address),
-        Peer::Local { .. } => None,
-    }
+    peer.address()
 }
 
 /// Returns the user at the other end of a Unix stream, as of the time of `connect` or `listen`, for

@@ -288,6 +288,9 @@ impl Streams for PacketSockets {
         self.streams.kick(now);
         if let Some(packets) = &mut self.packets {
             packets.kick(now);
+            if self.listener.is_some() {
+                packets.reading().tell(self.place.0);
+            }
         }
     }
 

@@ -78,8 +78,6 @@ pub(crate) struct Association {
     /// The time since which the peer has left a request for an acknowledgement unanswered.
     pub waits_since: Option<Instant>,
     pub heard_at: Instant,
-    /// The number of questions after silences since our last message.
-    pub asked: u8,
     /// `true` if the association is in the queue of those with something to send.
     pub is_busy: bool,
 }
@@ -110,7 +108,6 @@ impl Association {
             opened: Seen::default(),
             waits_since: Some(now),
             heard_at: now,
-            asked: 0,
             is_busy: false,
         }
     }
@@ -194,14 +191,14 @@ impl Association {
         }
         if self.is_up() && now - self.heard_at >= self.patience() && self.waits_since.is_none() {
             self.words.pings = true;
-            self.asked = self.asked.saturating_add(1);
+            self.words.asked = self.words.asked.saturating_add(1);
         }
     }
 
     /// Returns the silence after which the peer is asked whether it is there.
     fn patience(&self) -> Duration {
         match self.words.is_initiator {
-            true => (ASK_AFTER * (1 << self.asked.min(9))).min(KEEP_ALIVE),
+            true => (ASK_AFTER * (1 << self.words.asked.min(9))).min(KEEP_ALIVE),
             false => KEEP_ALIVE,
         }
     }

@@ -198,14 +198,9 @@ impl Endpoint {
             return self.pools.events.push_back(Event::Sent { conn, buf });
         };
         let association = self.pools.channels[place].association;
-        self.associations[association].asked = 0;
-        self.associations[association].words.queue(
-            &mut self.pools,
-            place,
-            Kind::Data,
-            frame,
-            strict,
-        );
+        let words = &mut self.associations[association].words;
+        words.asked = 0;
+        words.queue(&mut self.pools, place, Kind::Data, frame, strict);
         self.refresh(association);
     }
 
@@ -273,16 +268,6 @@ impl Endpoint {
         if let Some(place) = self.find(association) {
             self.associations[place].end(&mut self.pools, Down::Local);
             self.refresh(place);
-        }
-    }
-
-    /// Ends all associations and their channels, without a message to the peers.
-    pub(crate) fn hang_up_all(&mut self) {
-        for place in 0..self.associations.max() as u32 {
-            if let Some(association) = self.associations.get_mut(place) {
-                association.end(&mut self.pools, Down::Reset);
-                self.refresh(place);
-            }
         }
     }
 
@@ -367,12 +352,6 @@ impl Endpoint {
     /// Starts or stops answering hellos.
     pub fn accept(&mut self, accepts: bool) {
         self.settings.accepts = accepts;
-    }
-
-    /// Leaves hellos and opens of channels unanswered, so that they come again, or answers them
-    /// again.
-    pub fn hold(&mut self, is_held: bool) {
-        self.pools.is_held = is_held;
     }
 
     /// Returns the bytes of a delivery.
@@ -505,5 +484,15 @@ impl Endpoint {
             }
         }
         self.pools.events.push_back(Event::Down(id, why));
+    }
+}
+
+/// Ends all associations and their channels, without a message to the peers.
+pub(crate) fn hang_up_all(endpoint: &mut Endpoint) {
+    for place in 0..endpoint.associations.max() as u32 {
+        if let Some(association) = endpoint.associations.get_mut(place) {
+            association.end(&mut endpoint.pools, Down::Reset);
+            endpoint.refresh(place);
+        }
     }
 }

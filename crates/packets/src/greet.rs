@@ -128,7 +128,9 @@ impl Endpoint {
     ) {
         let is_known = match head.kind {
             PacketKind::HELLO
-                if packet.len() >= HELLO_BYTES && self.settings.accepts && !self.pools.is_held =>
+                if packet.len() >= HELLO_BYTES
+                    && self.settings.accepts
+                    && !self.pools.gate.is_held =>
             {
                 body(packet).map(|hello| self.hello(now, lane, from, &hello))
             }

@@ -168,7 +168,7 @@ impl Association {
         if self.opened.has(serial) || serial as u16 != record.channel {
             return Addressee::Past;
         }
-        if kind != Kind::Open || pools.is_held || pools.messages.free() == 0 {
+        if kind != Kind::Open || pools.gate.is_held || pools.messages.free() == 0 {
             return Addressee::Unknown;
         }
         let Some(place) = pools.make(self.place, serial as u32, ChannelState::Open) else {

@@ -52,6 +52,14 @@ pub struct Counters {
     pub hellos_dropped: u64,
 }
 
+/// The conditions under which what arrives is taken in.
+pub(crate) struct Gate {
+    /// The number of queued events from which on no piece is accepted, until the user fetches some.
+    events_room: usize,
+    /// `true` while hellos and opens have to come again.
+    pub is_held: bool,
+}
+
 /// The tables of an endpoint.
 pub(crate) struct Pools {
     pub paths: Slab<Path>,
@@ -68,11 +76,8 @@ pub(crate) struct Pools {
     pub channels_of: Vec<u32>,
     generations: Vec<u32>,
     pub events: VecDeque<Event>,
-    /// The number of queued events from which on no piece is accepted, until the user fetches some.
-    events_room: usize,
     pub returned: VecDeque<Buf>,
-    /// `true` while hellos and opens have to come again.
-    pub is_held: bool,
+    pub gate: Gate,
     pub counters: Counters,
     /// The path where the last search for an idle window ended, and where the next one starts.
     hand: u32,
@@ -98,8 +103,7 @@ impl Pools {
             generations: vec![0; settings.channels_max],
             events: VecDeque::with_capacity(ends + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
-            events_room: ends + settings.holds_max,
-            is_held: false,
+            gate: Gate { events_room: ends + settings.holds_max, is_held: false },
             counters: Counters::default(),
             hand: 0,
         }
@@ -213,7 +217,7 @@ impl Pools {
     /// pieces that are delivered at once.
     pub(crate) fn has_room(&self, is_due: bool) -> bool {
         let is_plenty = self.holds.free() > 1 && self.chunks.free() > 0;
-        self.events.len() < self.events_room && (is_due || is_plenty)
+        self.events.len() < self.gate.events_room && (is_due || is_plenty)
     }
 
     /// Returns the credits that an association may be granted now.

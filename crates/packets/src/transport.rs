@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, Peer, Streams,
-    TenantId, Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, PacketReading,
+    Peer, Streams, TenantId, Ticket, Transport,
 };
 
 use crate::conns::{Conns, State};
-use crate::endpoint::{Arrived, Endpoint};
+use crate::endpoint::{Arrived, Endpoint, hang_up_all};
 use crate::event::{AssociationId, Delivery, Down, Event};
 use crate::greet::farewell;
 use crate::lane::Lane;
@@ -125,7 +125,7 @@ impl<L: Lane> Packets<L> {
 
     /// Leaves new connections unanswered, so that their peers try again, or accepts them again.
     pub fn hold(&mut self, is_held: bool) {
-        self.endpoint.hold(is_held);
+        self.endpoint.pools.gate.is_held = is_held;
     }
 
     /// Makes [`Dial::dial`] connect to the endpoint at `server`.
@@ -148,12 +148,23 @@ impl<L: Lane> Packets<L> {
     /// Ends all connections at once, and tells the peers.
     pub fn abandon(&mut self) {
         self.leave();
-        self.endpoint.hang_up_all();
+        hang_up_all(&mut self.endpoint);
     }
 
-    /// Returns the endpoint's counters.
-    pub fn counters(&self) -> crate::Counters {
-        self.endpoint.counters()
+    /// Returns what was counted so far.
+    pub fn reading(&self) -> PacketReading {
+        let counted = self.endpoint.counters();
+        PacketReading {
+            received: counted.arrived,
+            sent: counted.sent,
+            resent: counted.resent,
+            malformed: counted.malformed,
+            unknown: counted.unknown,
+            repeated: counted.repeated,
+            no_room: counted.refused,
+            too_many: counted.hellos_dropped,
+            associations: self.endpoint.associations.taken() as u64,
+        }
     }
 
     /// Returns the lane that carries the packets.
@@ -228,7 +239,7 @@ impl<L: Lane> Packets<L> {
 
     fn opened(&mut self, channel: ConnId, peer: Station) {
         let Station::Internet(address) = peer else { return self.endpoint.close(channel) };
-        let peer = Peer::Internet(address);
+        let peer = Peer::Packets(address);
         if let Some(place) = self.conns.of_channel(channel) {
             if self.conns.at(place).state == State::Dialling {
                 self.conns.at(place).state = State::Open;

@@ -65,6 +65,8 @@ pub(crate) struct Words {
     pub idle_since: Option<Instant>,
     /// `true` if a ping is to be sent.
     pub pings: bool,
+    /// The number of questions after silences since our last message.
+    pub asked: u8,
     /// `true` if this end opened the association, and so may open channels.
     pub is_initiator: bool,
 }
@@ -79,6 +81,7 @@ impl Words {
             opens: Opens::NONE,
             idle_since: None,
             pings: false,
+            asked: 0,
             is_initiator,
         }
     }

@@ -75,9 +75,9 @@ impl Sessions<AnySession> for ByListener {
                     true => ControllerSession::new(desk.clone(), port, conn),
                     false => ControllerSession::refusing(desk.clone(), port, conn),
                 };
-                AnySession::NvmeTcp(match peer {
-                    Peer::Internet(address) => session.from_address(address.ip()),
-                    Peer::Local { .. } => session,
+                AnySession::NvmeTcp(match peer.address() {
+                    Some(address) => session.from_address(address.ip()),
+                    None => session,
                 })
             }
             (Protocol::Nbd, _) => {

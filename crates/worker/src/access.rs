@@ -41,7 +41,7 @@ impl Who {
     fn matches(&self, peer: &Peer, token: &[u8]) -> bool {
         match (self, peer) {
             (Who::Anyone, _) => true,
-            (Who::Network { address, prefix }, Peer::Internet(from)) => {
+            (Who::Network { address, prefix }, Peer::Internet(from) | Peer::Packets(from)) => {
                 in_network(from.ip().to_canonical(), address.to_canonical(), *prefix)
             }
             (Who::Token(expected), _) => bool::from(expected.as_slice().ct_eq(token)),

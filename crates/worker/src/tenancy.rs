@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use contract::{
     Answer, Ask, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
-    NamespaceId, NamespaceInfo, Notice, Peer, REQUEST_BYTES_MAX, Register, Reply, Scheduler,
-    Session, Slo, Status, Tag, TenantId, TenantReply, Transport, Wish,
+    NamespaceId, NamespaceInfo, Notice, REQUEST_BYTES_MAX, Register, Reply, Scheduler, Session,
+    Slo, Status, Tag, TenantId, TenantReply, Transport, Wish,
 };
 
 use crate::connections::{Client, Greeting, Membership, Place, Welcome};
@@ -376,7 +376,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let conn = front.conns.get(id);
         let peer = conn.peer;
         // Processes of this machine are known by their users.
-        let Peer::Internet(address) = peer else { return self.hello(id, &hello) };
+        let Some(address) = peer.address() else { return self.hello(id, &hello) };
         if hello.token.is_empty() || !front.shared.access.has_tokens() {
             return self.hello(id, &hello);
         }

@@ -276,6 +276,9 @@ class Connection(TypedDict):
     #: The connection's tenant; `null` while it has no rights.
     tenant: NotRequired[str | None]
 
+    #: The transport by which the peer came: `tcp` (with TLS or without), `udp` or `unix`.
+    transport: NotRequired[str]
+
     #: Number of the worker that serves the connection.
     worker: int
 

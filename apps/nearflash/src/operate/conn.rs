@@ -68,23 +68,28 @@ fn ends(one: &Connection, deadline: u64) -> String {
     }
 }
 
+/// Returns the state in words, and in short for a table.
+fn state(one: &Connection) -> (&'static str, &'static str) {
+    match (one.ending, one.can_move) {
+        (true, _) => ("ends: no more requests are taken from it", "ends"),
+        (false, true) => ("open, can move to other workers", ""),
+        (false, false) => ("open, cannot move to other workers", "cannot move"),
+    }
+}
+
 fn show(one: &Connection) -> String {
     let number = |n: u32| number_text(f64::from(n));
-    let state = match (one.ending, one.can_move) {
-        (true, _) => "ends: no more requests are taken from it",
-        (false, true) => "open, can move to other workers",
-        (false, false) => "open, cannot move to other workers",
-    };
     facts(
         &format!("connection {}", one.id),
         &[
             ("peer", one.peer.clone()),
+            ("transport", one.transport.clone()),
             ("listener", one.listener.to_string()),
             ("worker", one.worker.to_string()),
             ("tenant", one.tenant.clone().unwrap_or_else(|| "none yet".to_owned())),
             ("in flight", number(one.in_flight)),
             ("messages", number(one.messages)),
-            ("state", state.to_owned()),
+            ("state", state(one).0.to_owned()),
         ],
     )
 }
@@ -95,6 +100,7 @@ fn list(connections: &[Connection]) -> String {
         ("CONNECTION", Left),
         ("WORKER", Right),
         ("PEER", Left),
+        ("BY", Left),
         ("TENANT", Left),
         ("IN FLIGHT", Right),
         ("MESSAGES", Right),
@@ -106,15 +112,11 @@ fn list(connections: &[Connection]) -> String {
             connection.id.clone(),
             connection.worker.to_string(),
             connection.peer.clone(),
+            connection.transport.clone(),
             connection.tenant.clone().unwrap_or_else(|| "-".to_owned()),
             number(connection.in_flight),
             number(connection.messages),
-            match (connection.ending, connection.can_move) {
-                (true, _) => "ends",
-                (false, true) => "",
-                (false, false) => "cannot move",
-            }
-            .to_owned(),
+            state(connection).1.to_owned(),
         ]);
     }
     text(&table)
@@ -130,6 +132,7 @@ mod tests {
             id: id.to_owned(),
             worker: 1,
             peer: "127.0.0.1:4000".to_owned(),
+            transport: "tcp".to_owned(),
             tenant: tenant.map(str::to_owned),
             listener: 1,
             in_flight: 32,
@@ -140,7 +143,7 @@ mod tests {
         let ending = Connection { ending: true, ..connection("1:9.0", Some("gold"), true) };
         assert_eq!(
             show(&ending),
-            "connection 1:9.0\n  peer       127.0.0.1:4000\n  listener   1\n  worker     1\n  \
+            "connection 1:9.0\n  peer       127.0.0.1:4000\n  transport  tcp\n  listener   1\n  worker     1\n  \
              tenant     gold\n  in flight  32\n  messages   12 345\n  \
              state      ends: no more requests are taken from it"
         );
@@ -152,9 +155,9 @@ mod tests {
             list(&[connection("1:0.0", Some("gold"), true), connection("1:17.3", None, false)]);
         assert_eq!(
             text,
-            "CONNECTION  WORKER  PEER            TENANT  IN FLIGHT  MESSAGES\n\
-             1:0.0            1  127.0.0.1:4000  gold           32    12 345\n\
-             1:17.3           1  127.0.0.1:4000  -              32    12 345  cannot move"
+            "CONNECTION  WORKER  PEER            BY   TENANT  IN FLIGHT  MESSAGES\n\
+             1:0.0            1  127.0.0.1:4000  tcp  gold           32    12 345\n\
+             1:17.3           1  127.0.0.1:4000  tcp  -              32    12 345  cannot move"
         );
     }
 }

@@ -14,6 +14,9 @@ pub struct Connection {
     pub worker: usize,
     /// Address of the peer.
     pub peer: String,
+    /// The transport by which the peer came: `tcp` (with TLS or without), `udp` or `unix`.
+    #[serde(default)]
+    pub transport: String,
     /// The connection's tenant; `null` while it has no rights.
     pub tenant: Option<String>,
     /// Number of the listener that accepted the connection.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use contract::{End, Happening, Insecurity, Protocol, TlsUse};
+use contract::{End, Happening, Insecurity, PacketReading, Protocol, TlsUse};
 
 use super::of_server::protocol_word;
 use super::series::{Series, families};
@@ -74,6 +74,29 @@ families! {
                 })
             })
         };
+    packets_received: Counter[]
+        "Packets that arrived at listeners `reflex+udp://`."
+        => |_, out| out.count([], PacketReading::of_process().received);
+    packets_sent: Counter[]
+        "Packets that left by listeners `reflex+udp://`."
+        => |_, out| out.count([], PacketReading::of_process().sent);
+    packets_resent_pieces: Counter[]
+        "Pieces of messages that were sent to clients again, because their packets were lost or refused: beside `packets_sent`, how much the network or the clients lose."
+        => |_, out| out.count([], PacketReading::of_process().resent);
+    packets_refused: Counter["reason"]
+        "Packets that changed nothing: `malformed`, or damaged on the way; `unknown`: of no association, with a wrong cookie, or from another address; `repeated`: they had arrived before; `no_room`: memory for what had come was used up, and the client sends them again; `too_many`: strangers said hello too often."
+        => |_, out| {
+            let read = PacketReading::of_process();
+            let PacketReading { malformed, unknown, repeated, no_room, too_many, .. } = read;
+            out.count(["malformed"], malformed)?;
+            out.count(["unknown"], unknown)?;
+            out.count(["repeated"], repeated)?;
+            out.count(["no_room"], no_room)?;
+            out.count(["too_many"], too_many)
+        };
+    packets_associations: Gauge[]
+        "Associations with clients over packets: one for each process of a client, however many connections it has."
+        => |_, out| out.gauge([], PacketReading::of_process().associations as f64);
     audit_records: Counter["outcome"]
         "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."
         => |_, out| each(out, [("kept", Happening::AuditKept), ("owed", Happening::AuditOwed)]);

@@ -113,7 +113,7 @@ fn a_client_that_waits_for_a_killed_server_asks_soon() {
     run(&mut world, &mut talks, Duration::from_millis(1));
     // As the one that is started next does.
     let client = talks.up[0];
-    world.nodes[1].endpoint.hang_up_all();
+    crate::endpoint::hang_up_all(&mut world.nodes[1].endpoint);
     run(&mut world, &mut talks, Duration::from_millis(100));
     let is_ours = |down: &(usize, crate::AssociationId, crate::Down)| (down.0, down.1) == client;
     assert!(talks.down.iter().any(is_ours), "{:?}", talks.down);

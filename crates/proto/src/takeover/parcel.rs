@@ -195,12 +195,12 @@ fn put_names(to: &mut Writer, names: &Names) -> Result<(), Unfit> {
 fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit> {
     to.put(age(now, parcel.paused_at));
     match parcel.peer {
-        Peer::Internet(SocketAddr::V4(address)) => {
+        Peer::Internet(SocketAddr::V4(address)) | Peer::Packets(SocketAddr::V4(address)) => {
             to.put([0]);
             to.put(address.ip().octets());
             to.put(address.port().to_le_bytes());
         }
-        Peer::Internet(SocketAddr::V6(address)) => {
+        Peer::Internet(SocketAddr::V6(address)) | Peer::Packets(SocketAddr::V6(address)) => {
             to.put([1]);
             to.put(address.ip().octets());
             to.put(address.port().to_le_bytes());

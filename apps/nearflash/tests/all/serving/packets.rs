@@ -1,6 +1,8 @@
 //! Clients over UDP: both versions of the protocol, the bench, and what is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -57,9 +59,22 @@ fn bench_verifies_over_packets() {
 fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
     let mut found = BTreeMap::<String, BTreeSet<usize>>::new();
     for one in place.client().connections().unwrap().connections {
+        assert_eq!(one.transport, "udp");
         found.entry(one.peer).or_default().insert(one.worker);
     }
     found
+}
+
+/// The value of the series that begins with these words.
+fn metric(place: &Place, words: &str) -> f64 {
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(words));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {words:?}: {text}"))
 }
 
 #[test]
@@ -90,6 +105,12 @@ fn each_association_stays_with_one_of_several_workers() {
     assert_eq!(used.len(), 2, "{before:?}");
     write(2);
     assert_eq!(workers_of(&place), before);
+    wait_until("the associations in the metrics", PATIENCE, || {
+        metric(&place, "nearflash_packets_associations ") == CLIENTS as f64
+    });
+    let [sent, received] =
+        ["sent", "received"].map(|way| metric(&place, &format!("nearflash_packets_{way}_total ")));
+    assert!(sent > 100.0 && received > 100.0, "{sent} {received}");
     // Each client tells the worker that has its association.
     drop(clients);
     wait_until("the end of all connections", PATIENCE, || workers_of(&place).is_empty());

@@ -161,6 +161,7 @@ fn shown(info: commands::ConnectionInfo, numbers: &[(u16, u16)]) -> Connection {
         id: name(info.worker, info.listed.conn),
         worker: info.worker,
         peer: info.listed.peer.to_string(),
+        transport: info.listed.peer.transport().to_owned(),
         tenant: info.tenant,
         listener: other.map_or(listener + 1, |(_, number)| *number),
         in_flight: info.listed.in_flight,
