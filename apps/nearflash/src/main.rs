@@ -14,7 +14,6 @@ mod connect;
 mod doctor;
 mod operate;
 mod pages;
-mod reach;
 mod top;
 mod trace;
 

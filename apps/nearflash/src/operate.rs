@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use server::inspect::{Beside, ConfigCommand, StateCommand};
 
-use crate::reach::Reach;
+use server::reach::Reach;
 
 /// The options that all operator commands take.
 #[derive(Args, Clone, Debug)]
@@ -119,8 +119,7 @@ macro_rules! commands {
 
 /// Defines commands of the server's library, which may do without a running server.
 macro_rules! library_commands {
-    ($($(#[$doc:meta])* $name:ident, $args:ident, $command:ty;)*) => {$(
-        $(#[$doc])*
+    ($($name:ident, $args:ident, $command:ty;)*) => {$(
         #[derive(Args, Debug)]
         pub(crate) struct $args {
             #[command(flatten)]
@@ -137,9 +136,7 @@ macro_rules! library_commands {
 }
 
 library_commands! {
-    /// `nearflash config …`
     config, ConfigArgs, ConfigCommand;
-    /// `nearflash state …`
     state, StateArgs, StateCommand;
 }
 

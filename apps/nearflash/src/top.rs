@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use control::admin::{Client, ClientError, Devices, Flows, Stages};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::reach::Reach;
+use server::reach::Reach;
 use state::{Data, State};
 
 /// Watch tenants, devices, workers and namespaces of a running server

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::reach::Reach;
+use server::reach::Reach;
 
 /// Trace single requests through a running server, for https://ui.perfetto.dev
 #[derive(Debug, clap::Args)]

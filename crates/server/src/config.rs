@@ -28,12 +28,10 @@ mod namespace;
 mod ranges;
 mod reading;
 pub mod schema;
-mod setup;
 
 pub(crate) use kept_model::KeptModel;
 pub use mistakes::Mistakes;
 pub(crate) use namespace::{Room, Space, exports, table};
-pub use setup::Setup;
 pub(crate) use spec::Place;
 
 /// The spec of the default device, for a configuration without devices.
@@ -72,7 +70,7 @@ pub struct Config {
     pub(crate) namespace: Vec<Namespace>,
     /// Rules that say which clients may connect and what they may do. By default all may do all.
     #[serde(default)]
-    access: Vec<AccessRule>,
+    pub(crate) access: Vec<AccessRule>,
     /// Tenants, to which requests are charged, with their SLOs.
     #[serde(default)]
     pub tenant: Vec<Tenant>,

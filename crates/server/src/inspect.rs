@@ -15,7 +15,8 @@ use clap::{Args, Subcommand};
 use control::admin::{AdminAddress, Client, ClientError, ImportState, Imported, ServerState};
 
 use crate::admin::{Wanted, default_place};
-use crate::config::{Setup, effective::Effective, exposure::exposed, schema};
+use crate::config::{effective::Effective, exposure::exposed, schema};
+use crate::live::Setup;
 use crate::serve::{check_config, preview::Preview, state_file};
 
 /// The beginning of an exported document.

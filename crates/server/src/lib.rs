@@ -21,6 +21,7 @@ pub mod log;
 mod machine;
 mod orders;
 mod places;
+pub mod reach;
 mod recalibrate;
 pub mod serve;
 mod sessions;

@@ -70,6 +70,12 @@ pub(super) struct State {
     pub(super) selected: TableState,
     /// The row of the table whose details are shown, by its first word.
     opened: Option<String>,
+    /// The text that the names of shown rows contain; empty for all rows.
+    pub(super) search: String,
+    pub(super) is_searching: bool,
+    pub(super) shows_help: bool,
+    /// Number of columns that are scrolled out at the left.
+    pub(super) scrolled: usize,
     is_stale: bool,
 }
 
@@ -85,6 +91,10 @@ impl State {
             orders: [by(1), by(0), by(0), by(0)],
             selected: TableState::new().with_selected(0),
             opened: None,
+            search: String::new(),
+            is_searching: false,
+            shows_help: false,
+            scrolled: 0,
             is_stale: false,
         }
     }
@@ -125,6 +135,8 @@ impl State {
             Tab::Workers => rows::workers(&self.data.flows.workers),
             Tab::Namespaces => rows::namespaces(&self.data.flows.namespaces),
         };
+        let wanted = self.search.to_lowercase();
+        rows.rows.retain(|row| row[0].text.to_lowercase().contains(&wanted));
         let Order { column, is_reversed } = self.order();
         rows.sort(column, is_reversed);
         rows
@@ -139,12 +151,19 @@ impl State {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return ControlFlow::Break(());
             }
+            _ if self.shows_help => self.shows_help = false,
+            _ if self.is_searching => self.type_in(key.code),
             KeyCode::Char('q') => return ControlFlow::Break(()),
+            KeyCode::Char('?') => self.shows_help = true,
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Left if self.opened.is_some() => {
                 self.opened = None;
             }
+            KeyCode::Esc if !self.search.is_empty() => self.search.clear(),
             KeyCode::Esc => return ControlFlow::Break(()),
             _ if self.opened.is_some() => {}
+            KeyCode::Char('/') => self.is_searching = true,
+            KeyCode::Right => self.scrolled = (self.scrolled + 1).min(columns - 1),
+            KeyCode::Left => self.scrolled = self.scrolled.saturating_sub(1),
             KeyCode::Char(digit @ '1'..='4') => self.turn_to(digit as usize - '1' as usize),
             KeyCode::Tab => self.turn_to((self.tab as usize + 1) % Tab::ALL.len()),
             KeyCode::BackTab => self.turn_to((self.tab as usize + 3) % Tab::ALL.len()),
@@ -157,14 +176,27 @@ impl State {
             KeyCode::PageUp => self.select(|n| n.saturating_sub(20)),
             KeyCode::Home => self.select(|_| 0),
             KeyCode::End => self.select(|_| last),
-            KeyCode::Enter | KeyCode::Right if self.tab.opens().is_some() => self.open(),
+            KeyCode::Enter if self.tab.opens().is_some() => self.open(),
             _ => {}
         }
         ControlFlow::Continue(())
     }
 
+    /// Handles a key while a search is typed.
+    fn type_in(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(letter) => self.search.push(letter),
+            KeyCode::Backspace => drop(self.search.pop()),
+            KeyCode::Esc => self.search.clear(),
+            _ => {}
+        }
+        self.is_searching = matches!(code, KeyCode::Char(_) | KeyCode::Backspace);
+        self.select(|_| 0);
+    }
+
     fn turn_to(&mut self, n: usize) {
         self.tab = Tab::ALL[n];
+        self.scrolled = 0;
         self.selected = TableState::new().with_selected(0);
     }
 

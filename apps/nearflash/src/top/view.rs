@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, Wrap};
+use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table, Wrap};
 
 use super::rows::{self, Figure, Rows, Tone};
 use super::state::{State, Tab};
@@ -18,6 +18,22 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// Maximum length of a histogram's bar.
 const BAR: usize = 24;
+
+/// Width of the edges before the bars of histograms.
+const EDGE: usize = 11;
+
+/// The keys and their effects.
+const KEYS: [(&str, &str); 9] = [
+    ("1-4, Tab", "another table"),
+    ("↑ ↓, PgUp, PgDn, Home, End", "another row"),
+    ("Enter, Esc", "open the row, and back"),
+    ("← →", "other columns, where they do not all fit"),
+    ("/", "rows whose name contains a text; Esc: all rows"),
+    ("s S", "sort by the next column, or the one before"),
+    ("r", "reverse the order"),
+    ("?", "this list"),
+    ("q, Ctrl-C", "quit"),
+];
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let said = state.data.flows.overcommitted.clone().filter(|_| state.trouble.is_none());
@@ -45,17 +61,32 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
                     draw_tenant(frame, body, tenant, state.data.stages.as_ref());
                 }
             }
-            frame.render_widget(keys(&[("Esc", "back"), ("q", "quit")]), foot);
+            frame.render_widget(keys(&[("q", "quit"), ("?", "help"), ("Esc", "back")]), foot);
         }
         None => {
             frame.render_widget(tab_line(state), tabs);
-            draw_table(frame, body, state);
-            let mut help = vec![("1-4", "tables"), ("s S", "sort by"), ("r", "reverse")];
+            let hidden = draw_table(frame, body, state);
+            frame.render_widget(hidden.style(DIM).alignment(Alignment::Right), tabs);
+            let mut help = vec![("q", "quit"), ("?", "help"), ("/", "search"), ("s", "sort")];
             help.extend(state.tab.opens().map(|what| ("Enter", what)));
-            help.push(("q", "quit"));
             frame.render_widget(keys(&help), foot);
         }
     }
+    if state.shows_help {
+        draw_help(frame);
+    }
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let lines = KEYS.map(|(key, what)| {
+        Line::from(vec![Span::styled(format!(" {key:<28}"), BOLD), Span::raw(what)])
+    });
+    let all = frame.area();
+    let (width, height) = (all.width.min(80), all.height.min(KEYS.len() as u16 + 2));
+    let area = Rect::new((all.width - width) / 2, (all.height - height) / 2, width, height);
+    let block = Block::bordered().title(" keys ").border_style(DIM);
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines.to_vec()).block(block), area);
 }
 
 fn title(tab: Tab, name: &str) -> String {
@@ -84,6 +115,8 @@ fn summary(state: &State, width: u16) -> Line<'static> {
     let tenants = &state.data.tenants;
     let promised = tenants.iter().filter(|tenant| rows::is_promised(tenant)).count();
     let late = rows::tenants(tenants).rows.iter().filter(|row| row[1].text == "late").count();
+    let is_idle = |one: &&TenantStatus| rows::is_promised(one) && one.measured.iops == 0.0;
+    let idle = tenants.iter().filter(is_idle).count();
     let devices = &state.data.flows.devices;
     let sum = |of: fn(&control::admin::FlowOfDevice) -> f64| devices.iter().map(of).sum::<f64>();
     let mut spans = vec![
@@ -97,6 +130,7 @@ fn summary(state: &State, width: u16) -> Line<'static> {
         Span::raw(promised.to_string()),
         Span::raw("  "),
         match late {
+            0 if idle == promised => Span::styled("all idle", DIM),
             0 => Span::styled("all kept", style_of(Tone::Good)),
             late => Span::styled(format!("{late} late"), style_of(Tone::Bad)),
         },
@@ -128,6 +162,10 @@ fn tab_line(state: &State) -> Line<'static> {
         spans.push(Span::styled(format!(" {} {} ", n + 1, tab.title()), style));
         spans.push(Span::raw(" "));
     }
+    if state.is_searching || !state.search.is_empty() {
+        let cursor = if state.is_searching { "▏" } else { "" };
+        spans.push(Span::styled(format!("/{}{cursor}", state.search), BOLD));
+    }
     Line::from(spans)
 }
 
@@ -138,15 +176,25 @@ fn keys(keys: &[(&str, &str)]) -> Line<'static> {
     Line::from(each.collect::<Vec<_>>())
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
+/// Draws the table, and returns a text that says how many columns there are beside it.
+fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'static> {
     let (rows, order) = (state.rows(), state.order());
     if rows.rows.is_empty() {
-        let empty = Paragraph::new("nothing here yet").style(DIM).alignment(Alignment::Center);
-        return frame.render_widget(empty, area);
+        let text = match state.search.is_empty() {
+            true => "nothing here yet".to_owned(),
+            false => format!("no name contains {:?}; Esc shows all", state.search),
+        };
+        let empty = Paragraph::new(text).style(DIM).alignment(Alignment::Center);
+        frame.render_widget(empty, area);
+        return Line::default();
     }
     let is_left = |n: usize| !rows.columns[n].is_number || rows.columns[n].title == "STATUS";
     let side = |n: usize| if is_left(n) { Alignment::Left } else { Alignment::Right };
-    let shown = fitting(&rows, order.column, usize::from(area.width));
+    let fits = |scrolled| fitting(&rows, order.column, usize::from(area.width), scrolled);
+    let last = |scrolled| fits(scrolled).contains(&(rows.columns.len() - 1));
+    let most = (0..rows.columns.len()).find(|scrolled| last(*scrolled)).unwrap_or(0);
+    state.scrolled = state.scrolled.min(most);
+    let shown = fits(state.scrolled);
     let title = |n: usize| match (n == order.column, order.is_reversed) {
         (true, false) => format!("{}▾", rows.columns[n].title),
         (true, true) => format!("{}▴", rows.columns[n].title),
@@ -170,6 +218,11 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         .column_spacing(2)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, area, &mut state.selected);
+    let hidden = (0..rows.columns.len()).filter(|n| !shown.contains(n));
+    let (left, right): (Vec<usize>, Vec<usize>) = hidden.partition(|n| *n <= state.scrolled);
+    let count = |all: &[usize], text: String| if all.is_empty() { String::new() } else { text };
+    let before = count(&left, format!("← {} columns", left.len()));
+    Line::from(format!("{before}{}", count(&right, format!("  {} columns →", right.len()))))
 }
 
 /// Returns the width of a column, with a mark behind its title.
@@ -181,8 +234,9 @@ fn width(rows: &Rows, n: usize) -> usize {
 }
 
 /// Returns the columns that fit: the first, the one sorted by, and as many others as there is room
-/// for. Columns are never cut, since a figure without its first digits would mislead.
-fn fitting(rows: &Rows, sorted: usize, room: usize) -> Vec<usize> {
+/// for, without the first `scrolled` of these. Columns are never cut, since a figure without its
+/// first digits would mislead.
+fn fitting(rows: &Rows, sorted: usize, room: usize, scrolled: usize) -> Vec<usize> {
     let gap = 2;
     let needed = |n: usize| width(rows, n) + gap;
     let mut left = room + gap;
@@ -194,9 +248,11 @@ fn fitting(rows: &Rows, sorted: usize, room: usize) -> Vec<usize> {
     for n in 1..rows.columns.len() {
         if n == sorted {
             shown.push(n);
-        } else if needed(n) <= left {
+        } else if n > scrolled && needed(n) <= left {
             left -= needed(n);
             shown.push(n);
+        } else if n > scrolled {
+            left = 0;
         }
     }
     shown
@@ -214,11 +270,12 @@ fn draw_tenant(
     let block = Block::new()
         .borders(Borders::TOP)
         .border_style(DIM)
-        .title("reads since it was made, and where their time went (of one in 64)");
+        .title("reads since it was made, and where their time went (one in 64)");
     let inner = block.inner(times);
     frame.render_widget(block, times);
     if let Some(stages) = stages {
-        frame.render_widget(Paragraph::new(histograms(stages)), inner);
+        let lines = histograms(stages, inner.width.into(), inner.height.into());
+        frame.render_widget(Paragraph::new(lines), inner);
     }
 }
 
@@ -254,7 +311,7 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
         fact(
             "reads in bound",
             format!(
-                "{} of the last second, {} of the last minute; kept in {} of the seconds",
+                "last second {}, minute {}; {} of seconds kept",
                 share(compliance.second),
                 share(compliance.minute),
                 share(compliance.kept)
@@ -270,7 +327,7 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
                 measured.throttled * 100.0
             ),
         ),
-        fact("tokens", drill::tokens_of(tenant)),
+        fact("tokens/s", drill::tokens_of(tenant)),
         fact(
             "not done",
             format!(
@@ -295,35 +352,45 @@ fn bar(eighths: usize) -> String {
     bar
 }
 
-/// Returns the bars of the latency and of each stage, side by side.
-fn histograms(stages: &Stages) -> Vec<Line<'static>> {
-    let columns =
-        [&stages.latency, &stages.scheduler, &stages.device, &stages.reply].map(|column| {
-            let most = column.iter().copied().max().unwrap_or(0).max(1);
-            (column, most)
-        });
-    let title = |text: &str| Span::styled(format!("{text:<width$}", width = BAR + 2), BOLD);
-    let mut lines = vec![Line::from(vec![
-        Span::raw(format!("{:>9}  ", "")),
-        title("latency"),
-        title("scheduler"),
-        title("device"),
-        title("reply"),
-    ])];
-    let used = |n: &usize| columns.iter().any(|(column, _)| column.get(*n).is_some_and(|c| *c > 0));
-    let last = stages.latency.len();
-    let first = (0..last).find(used).unwrap_or(0);
-    let end = (0..last).rfind(used).map_or(first, |n| n + 1);
-    for n in first..end {
-        let edge = match stages.edges_us.get(n) {
-            Some(us) => format!("≤ {}", time_text(us * 1e3)),
-            None => "more".to_owned(),
-        };
+/// Returns the rows of histograms that have counts: upper edge in microseconds, and the counts. If
+/// there are more than `most`, neighbours with the fewest counts become one row.
+fn bars_of(stages: &Stages, most: usize) -> Vec<(Option<f64>, [u64; 4])> {
+    let columns = [&stages.latency, &stages.scheduler, &stages.device, &stages.reply];
+    let counts = |n: usize| columns.map(|column| column.get(n).copied().unwrap_or(0));
+    let all = (0..stages.latency.len()).map(|n| (stages.edges_us.get(n).copied(), counts(n)));
+    let all: Vec<_> = all.collect();
+    let is_used = |row: &(_, [u64; 4])| row.1.iter().any(|count| *count > 0);
+    let first = all.iter().position(is_used).unwrap_or(0);
+    let end = all.iter().rposition(is_used).map_or(first, |n| n + 1);
+    let mut rows = all[first..end].to_vec();
+    let sums = columns.map(|column| column.iter().sum::<u64>().max(1) as f64);
+    let weight =
+        |row: &(_, [u64; 4])| row.1.iter().zip(sums).map(|(n, sum)| *n as f64 / sum).sum::<f64>();
+    while rows.len() > most.max(1) {
+        let pairs = rows.windows(2).map(|pair| weight(&pair[0]) + weight(&pair[1]));
+        let least = pairs.enumerate().min_by(|one, other| one.1.total_cmp(&other.1));
+        let Some((n, _)) = least else { break };
+        let (_, fewer) = rows.remove(n);
+        rows[n].1.iter_mut().zip(fewer).for_each(|(count, more)| *count += more);
+    }
+    rows
+}
+
+/// Returns the bars of the latency and of each stage, side by side, in an area of this size.
+fn histograms(stages: &Stages, width: usize, height: usize) -> Vec<Line<'static>> {
+    let longest = (width.saturating_sub(EDGE) / 4).saturating_sub(2).clamp(4, BAR);
+    let title = |text: &str| Span::styled(format!("{text:<width$}", width = longest + 2), BOLD);
+    let mut lines = vec![Line::from(" ".repeat(EDGE))];
+    let titles = ["latency", "scheduler", "device", "reply"].map(title);
+    titles.into_iter().for_each(|title| lines[0].push_span(title));
+    let rows = bars_of(stages, height.saturating_sub(1));
+    let most = [0, 1, 2, 3].map(|n| rows.iter().map(|row| row.1[n]).max().unwrap_or(0).max(1));
+    for (edge, counts) in &rows {
+        let edge = edge.map_or("more".to_owned(), |us| format!("≤ {}", time_text(us * 1e3)));
         let mut spans = vec![Span::styled(format!("{edge:>9}  "), DIM)];
-        for (column, most) in &columns {
-            let count = column.get(n).copied().unwrap_or(0);
-            let bar = bar((count * BAR as u64 * 8).div_ceil(*most) as usize);
-            let pad = " ".repeat(BAR + 2 - bar.chars().count());
+        for (count, most) in counts.iter().zip(most) {
+            let bar = bar((count * longest as u64 * 8).div_ceil(most) as usize);
+            let pad = " ".repeat(longest + 2 - bar.chars().count());
             spans.push(Span::styled(bar, Style::new().fg(Color::Cyan)));
             spans.push(Span::raw(pad));
         }

@@ -8,7 +8,7 @@ use crate::crew_size::CrewSize;
 use crate::listen::DEFAULT_URL;
 
 /// The text that replaces a secret.
-pub(super) const HIDDEN: &str = "(hidden)";
+pub(crate) const HIDDEN: &str = "(hidden)";
 
 /// A configuration with every default filled in, and with keys and tokens hidden.
 #[derive(Debug, Serialize)]

@@ -13,7 +13,8 @@ use super::Changes;
 use super::inner::{Inner, not_kept, places_of};
 use super::reconciler::Reconciler;
 use super::reload::Reload;
-use crate::config::{Config, Setup};
+use super::setup::Setup;
+use crate::config::Config;
 
 /// Exports and imports the state of a server.
 pub(super) struct Import<'a>(pub(super) &'a Reconciler);

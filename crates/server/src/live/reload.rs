@@ -125,16 +125,7 @@ impl<'a> Reload<'a> {
         }
         self.reconciler.clear_probes(&world)?;
         ready.check_leads(&world)?;
-        growth::check_rests(&self.reconciler.ground.places, &world)?;
-        let mut growth = Growth::default();
-        for space in &world.spaces {
-            let volume =
-                self.reconciler.ground.places.get(space.place.device).expect("it was just found");
-            if let Err(error) = growth.grow(volume, space.end()) {
-                growth.take_back(inner);
-                return Err(Problem::new(Code::NoRoom, error));
-            }
-        }
+        let growth = self.enlarge(inner, &world)?;
         if let Err(problem) = (self.keep)(&base) {
             growth.take_back(inner);
             return Err(problem);
@@ -155,6 +146,21 @@ impl<'a> Reload<'a> {
         let before = std::mem::replace(&mut inner.base, base);
         later.extend(self.remove_tenants(inner, &before));
         Ok(later)
+    }
+
+    /// Enlarges devices for the namespaces of a state.
+    fn enlarge(&self, inner: &mut Inner, world: &World) -> Result<Growth, Problem> {
+        let places = &self.reconciler.ground.places;
+        growth::check_rests(places, world)?;
+        let mut growth = Growth::default();
+        for space in &world.spaces {
+            let volume = places.get(space.place.device).expect("it was just found");
+            if let Err(error) = growth.grow(volume, space.end()) {
+                growth.take_back(inner);
+                return Err(Problem::new(Code::NoRoom, error));
+            }
+        }
+        Ok(growth)
     }
 
     /// Creates and changes the tenants of the configuration, except those with live changes.

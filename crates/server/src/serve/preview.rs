@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::state_file;
-use crate::config::{Config, Setup};
-use crate::live::Changes;
+use crate::config::Config;
+use crate::live::{Changes, Setup};
 
 /// The configuration that a server would have.
 #[derive(Debug)]

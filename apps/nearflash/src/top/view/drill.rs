@@ -41,7 +41,7 @@ fn draw_both(
 pub(super) fn tokens_of(tenant: &admin::TenantStatus) -> String {
     let measured = &tenant.measured;
     format!(
-        "{} reserved, {} spent, {} donated, {} borrowed, a second",
+        "{} reserved, {} spent, {} donated, {} borrowed",
         number_text(tenant.tokens_needed as f64),
         whole(measured.tokens),
         whole(measured.donated),

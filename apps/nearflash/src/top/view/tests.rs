@@ -130,12 +130,88 @@ fn data() -> Data {
 }
 
 fn screen(state: &mut State, width: u16) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(width, 18)).unwrap();
+    screen_of(state, width, 18)
+}
+
+fn screen_of(state: &mut State, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, state)).unwrap();
     let text = terminal.backend().to_string();
     // The backend's lines stand in quotes.
     let lines = text.lines().map(|line| line.trim_matches('"').trim_end());
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+fn press(state: &mut State, codes: &[KeyCode]) {
+    for code in codes {
+        assert!(state.press(KeyEvent::new(*code, KeyModifiers::NONE)).is_continue(), "{code:?}");
+    }
+}
+
+fn typed(text: &str) -> Vec<KeyCode> {
+    text.chars().map(KeyCode::Char).collect()
+}
+
+#[test]
+fn a_search_shows_the_rows_whose_name_contains_it_and_digits_are_letters_of_it() {
+    let mut state = State::new("/run/x".to_owned(), data());
+    press(&mut state, &typed("/S"));
+    assert_eq!(state.rows().rows.len(), 1);
+    press(&mut state, &typed("4q?"));
+    assert_eq!((state.tab, state.rows().rows.len()), (Tab::Tenants, 0));
+    assert!(screen(&mut state, 80).contains("no name contains \"S4q?\"; Esc shows all"));
+    press(&mut state, &[KeyCode::Backspace; 3]);
+    press(&mut state, &[KeyCode::Enter, KeyCode::Enter]);
+    assert_eq!(state.opened(), Some("silver"));
+    press(&mut state, &[KeyCode::Esc]);
+    assert!(screen(&mut state, 80).contains("/S") && state.rows().rows.len() == 1);
+    press(&mut state, &[KeyCode::Esc]);
+    assert_eq!(state.rows().rows.len(), 4);
+    assert!(state.press(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)).is_break());
+}
+
+#[test]
+fn every_column_and_row_that_matters_can_be_seen_on_80_by_24() {
+    let mut state = State::new("/run/x".to_owned(), data());
+    for digit in ['1', '2', '3', '4'] {
+        press(&mut state, &[KeyCode::Char(digit)]);
+        let mut seen = screen_of(&mut state, 80, 24);
+        for _ in 0..12 {
+            press(&mut state, &[KeyCode::Right]);
+            seen += &screen_of(&mut state, 80, 24);
+        }
+        for column in state.rows().columns {
+            assert!(seen.contains(column.title), "{}: {seen}", column.title);
+        }
+        press(&mut state, &[KeyCode::Left; 12]);
+        assert_eq!(state.scrolled, 0);
+    }
+    press(&mut state, &typed("1"));
+    press(&mut state, &[KeyCode::Enter]);
+    // Rows of few reads become one; those of many stay.
+    let mut wide = data();
+    let stages = wide.stages.as_mut().unwrap();
+    stages.latency = vec![1, 1, 1, 1, 1, 1, 1, 1, 5, 9, 70, 900, 80_000, 9_000, 700, 3, 1, 0];
+    state.take(Ok(wide));
+    let shown = screen_of(&mut state, 80, 24);
+    assert!(
+        shown.contains("≤ 16.8 ms  ███████████████") && shown.contains("seconds kept"),
+        "{shown}"
+    );
+    assert!(shown.lines().all(|line| line.chars().count() <= 80));
+    assert!(screen_of(&mut state, 50, 12).contains("q quit"));
+}
+
+#[test]
+fn the_keys_are_explained_until_the_next_key() {
+    let mut state = State::new("/run/x".to_owned(), data());
+    press(&mut state, &[KeyCode::Char('?')]);
+    let shown = screen_of(&mut state, 80, 24);
+    for (key, _) in KEYS {
+        assert!(shown.contains(key), "{key}: {shown}");
+    }
+    press(&mut state, &[KeyCode::Char('q')]);
+    assert!(!state.shows_help && !screen_of(&mut state, 80, 24).contains("PgUp"));
 }
 
 #[test]
@@ -151,6 +227,14 @@ fn screens_look_as_they_did() {
     assert!(state.press(key(KeyCode::Char('r'))).is_continue());
     show("tenants, the least requests first", &mut state, 132);
     show("tenants on a narrow screen", &mut state, 80);
+    press(&mut state, &[KeyCode::Right; 3]);
+    show("tenants on a narrow screen, other columns", &mut state, 80);
+    press(&mut state, &[KeyCode::Left; 3]);
+    press(&mut state, &[KeyCode::Char('?')]);
+    show("the keys", &mut state, 80);
+    press(&mut state, &typed("?/l"));
+    show("a search", &mut state, 80);
+    press(&mut state, &[KeyCode::Esc]);
     for (digit, title) in [('2', "devices"), ('3', "workers"), ('4', "namespaces")] {
         assert!(state.press(key(KeyCode::Char(digit))).is_continue());
         show(title, &mut state, 132);
@@ -168,6 +252,7 @@ fn screens_look_as_they_did() {
     assert_eq!((state.opened(), state.is_stale()), (Some("gold"), true));
     state.take(Ok(data()));
     show("one tenant", &mut state, 132);
+    show("one tenant on a narrow screen", &mut state, 80);
     assert!(state.press(key(KeyCode::Esc)).is_continue());
     let mut starved = data();
     starved.flows.workers[1].waited_percent = 37.4;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client, ClientError, Pass};
 
-use server::admin::where_to_look;
-use server::credentials::{read_secret, read_text};
+use crate::admin::where_to_look;
+use crate::credentials::{read_secret, read_text};
 
 /// The options by which a command reaches the admin API of a server.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// Address of the server's admin API: path of its socket, http://127.0.0.1:PORT or
     /// https://HOST:PORT [default: the socket of this user's server, or
     /// /run/nearflash/nearflash.sock]
@@ -25,12 +25,15 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Returns the address of the server's admin API.
-    pub(crate) fn address(&self) -> AdminAddress {
+    pub fn address(&self) -> AdminAddress {
         self.admin.clone().unwrap_or_else(where_to_look)
     }
 
     /// Returns a client of the admin API.
-    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read, or makes no sense.
+    pub fn client(&self) -> Result<Client, ClientError> {
         let address = self.address();
         let pass = match (&address, &self.admin_ca, &self.admin_token) {
             (AdminAddress::Tls { .. }, Some(authorities), Some(token)) => {

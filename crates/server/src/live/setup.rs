@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use spec::{Host, Listener, Namespace, Secret, Subsystem, Tenant, diff};
 use toml::{Table, Value};
 
-use super::effective::HIDDEN;
-use super::{Config, Mistakes};
+use super::changes::{Changes, ListenChange};
+use crate::config::effective::HIDDEN;
+use crate::config::{Config, Mistakes};
 use crate::fabric::derived_uuid;
 use crate::listen::NUMBER_MAX;
-use crate::live::{Changes, ListenChange};
 
 /// The tables of a set-up, each with the noun of its entries and the key by which an entry is known.
 const TABLES: [(&str, &str, &str); 7] = [
