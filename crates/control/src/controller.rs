@@ -209,7 +209,6 @@ impl WorkerController {
             }
         }
         registry.observe(now);
-        registry.charge_chores(now);
         let mut strain = 0.0;
         if window_ends {
             registry.measure(now);

@@ -23,8 +23,7 @@ mod waits;
 use std::sync::Arc;
 
 use contract::{
-    Chores, Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId,
-    Traces,
+    Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId, Traces,
 };
 
 use crate::flows::DeviceFlow;
@@ -37,6 +36,7 @@ use crate::totals::TOKEN;
 
 pub(crate) use activity::{Activity, class_index};
 pub use batch::{Batch, TenantChange};
+pub use changes::expect_chores;
 pub use device::DeviceSetup;
 pub use devices::Devices;
 use meters::WorkerMeters;
@@ -342,25 +342,14 @@ impl TenantRegistry {
 
     /// Corrects the devices' models and bounds their depths by the measurements since the last
     /// call, if these features are [switched on](spec::Switches) and their window is over. Also
-    /// checks whether the devices have drifted from their models.
+    /// checks whether the devices have drifted from their models, and charges their chores.
     pub fn observe(&mut self, now: Instant) {
+        self.devices.charge_chores(now);
         if !self.is_observation_due(now) {
             return;
         }
         let waited = self.waits.look(self.meters.all());
         self.devices.observe(waited, now).into_iter().for_each(|place| self.price_tenants(place));
-    }
-
-    /// Watches the work that the device at a place does of its own accord. With a model, writes are
-    /// taxed for it from now on, and promises reckon with it.
-    pub fn expect_chores(&mut self, place: usize, chores: Arc<dyn Chores>, now: Instant) {
-        self.devices.at_mut(place).expect_chores(chores, now);
-        self.price_tenants(place);
-    }
-
-    /// Charges the work that devices have done of their own accord since the last call.
-    pub fn charge_chores(&mut self, now: Instant) {
-        self.devices.charge_chores(now);
     }
 
     /// Returns `true` if [`observe`](TenantRegistry::observe) would do something now.

@@ -14,7 +14,6 @@ use crate::checkpoint::{Checkpointer, Motion};
 use crate::command::{Into, Op, Token};
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, checksum};
 use crate::log::Item;
-use crate::policy::Victims;
 use crate::sabotage::Sabotage;
 use crate::segment::State;
 use crate::store::Store;
@@ -143,11 +142,7 @@ impl Collector {
         }
         let dense = store.geometry.dense_pages();
         let (written, horizon) = (store.clock.written, gate.records_below());
-        let victims = match store.segments.free() < store.geometry.reserve() {
-            // Whatever gives space soonest.
-            true => Victims::GreedyWindow { percent: 100 },
-            false => store.settings.policy.victims,
-        };
+        let victims = store.settings.policy.victims;
         let Some(victim) = store.segments.victim(victims, dense, written, horizon) else {
             // The only segments with space may be those whose records no checkpoint has.
             self.hurries = true;

@@ -79,6 +79,7 @@ pub use queues::QueueLimits;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
 pub use registry::changes::Lot;
 pub use registry::holding::Holding;
+pub use registry::taxes::Taxes;
 pub use registry::{Admission, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};

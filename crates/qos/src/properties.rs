@@ -333,13 +333,13 @@ proptest! {
                 }
                 18 => {
                     let uniform = ChoreRate { read_permille: 9_000, written_permille: 8_000 };
-                    if registry.chores().is_none() {
-                        registry.expect_chores(uniform, 1 << 20, now);
+                    if crate::Taxes::view(&registry).is_none() {
+                        registry.taxes().expect(uniform, 1 << 20, now);
                     }
                     done.host_pages += 10 * *worker as u64;
                     done.written_pages += 30 * *most as u64;
                     done.is_short = *most % 2 == 1;
-                    registry.charge_chores(done, now);
+                    registry.taxes().charge(done, now);
                 }
                 _ => {}
             }

@@ -29,7 +29,7 @@ struct Bed {
 impl Bed {
     fn new() -> Bed {
         let mut registry = Registry::new(DeviceModel::device_a(), 8);
-        registry.expect_chores(UNIFORM, 0, Instant::ZERO);
+        registry.taxes().expect(UNIFORM, 0, Instant::ZERO);
         let scheduler = registry.scheduler(0, QueueLimits { slots: 4096, of_tenant: 1024 });
         let (slots, now) = (SlotTable::new(4096), Instant::from_nanos(1_000_000));
         Bed { registry, scheduler, slots, now, done: Chored::default(), moved: 8 }
@@ -63,7 +63,7 @@ impl Bed {
                 }
             }
             if round % 10 == 0 {
-                self.registry.charge_chores(self.done, self.now);
+                self.registry.taxes().charge(self.done, self.now);
             }
         }
         self.balances();
@@ -79,7 +79,7 @@ impl Bed {
     }
 
     fn tax(&self) -> u32 {
-        self.registry.chores().unwrap().tax
+        crate::Taxes::view(&self.registry).unwrap().tax
     }
 }
 
@@ -93,7 +93,7 @@ fn promises_reckon_with_the_chores_of_uniform_writes() {
     };
     let needed = bed.registry.register(slo(8_400), bed.now).unwrap().needed;
     assert_eq!(needed, 8_400 * (100 + 1_000 + 8_900) / 2);
-    bed.registry.tax_writes(false, bed.now);
+    bed.registry.taxes().turn(false, bed.now);
     let claims: Vec<u64> = bed.registry.promises().map(|(_, claim)| claim.rate).collect();
     assert_eq!(claims, [8_400 * 1_100 / 2], "without the tax nobody pays for them");
 }
@@ -167,7 +167,7 @@ fn a_device_without_chores_has_no_tax() {
     let mut registry = Registry::new(DeviceModel::device_a(), 8);
     let before = registry.shared().prices();
     let done = Chored { host_pages: 1, written_pages: 1 << 20, ..Chored::default() };
-    registry.charge_chores(done, Instant::from_nanos(1));
-    assert_eq!((registry.shared().prices(), registry.chores()), (before, None));
+    registry.taxes().charge(done, Instant::from_nanos(1));
+    assert_eq!((registry.shared().prices(), crate::Taxes::view(&registry)), (before, None));
     assert_eq!(registry.totals().spent, 0);
 }

@@ -386,11 +386,7 @@ fn plan(
     };
     let named = config.device_names().into_iter().zip(&specs).enumerate();
     let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
-    for (place, (name, volume)) in named.iter().enumerate() {
-        if let Some(chores) = volume.chores() {
-            crate::tenancy::expect_chores(&tenants, (place, name), chores)?;
-        }
-    }
+    crate::tenancy::expect_chores(&tenants, &named)?;
     let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
     let storage_epoch = storage_epoch::of(named.iter().map(|(_, volume)| volume));
     let places = Arc::new(Places::of(named));

@@ -17,6 +17,7 @@ use worker::{Lead, Stands};
 
 use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
+use crate::volumes::Volume;
 
 /// The inputs from which tenants are built.
 pub(crate) struct Needs<'a> {
@@ -260,17 +261,27 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     (setups.collect(), are_known)
 }
 
-/// Watches the work that the device at a place does of its own accord.
+/// Watches the work that devices, by place, do of their own accord.
 ///
 /// # Errors
-/// The promises on the device do not fit beside this work.
-pub(crate) fn expect_chores(
+/// The promises on a device do not fit beside its work.
+pub(crate) fn expect_chores(tenants: &Tenants, named: &[(String, Volume)]) -> Result<(), String> {
+    let chores = named.iter().map(|(name, volume)| (name, volume.chores()));
+    for (place, (name, chores)) in chores.enumerate() {
+        if let Some(chores) = chores {
+            expect_of(tenants, (place, name), chores)?;
+        }
+    }
+    Ok(())
+}
+
+fn expect_of(
     tenants: &Tenants,
     (place, name): (usize, &str),
     chores: Arc<dyn Chores>,
 ) -> Result<(), String> {
     let mut registry = tenants.registry();
-    registry.expect_chores(place, chores, tenants.now());
+    control::expect_chores(&mut registry, place, chores, tenants.now());
     let device = registry.devices().infos().into_iter().find(|device| device.name == name);
     let Some((device, most)) = device.and_then(|device| Some((device.clone(), device.tokens?)))
     else {

@@ -101,8 +101,8 @@ mod tests {
             meters.worker.time(Part::Network, 1_000_000);
             meters.worker.set_waited(Duration::from_millis(1));
         }
-        registry.expect_chores(0, Arc::new(Collecting), Instant::ZERO);
-        registry.charge_chores(Instant::ZERO);
+        crate::expect_chores(&mut registry, 0, Arc::new(Collecting), Instant::ZERO);
+        registry.observe(Instant::ZERO);
         registry.measure(Instant::ZERO + Duration::from_secs(1));
         drop(registry);
         tenants

@@ -1,6 +1,8 @@
 //! Changes of devices and of their models while the server runs, with the tenants that are on them.
 
-use contract::{Instant, TenantId};
+use std::sync::Arc;
+
+use contract::{Chores, Instant, TenantId};
 use qos::DeviceModel;
 use spec::Switches;
 
@@ -159,4 +161,16 @@ impl TenantRegistry {
         self.devices.at_mut(place).registry.probe(on);
         Ok(())
     }
+}
+
+/// Watches the work that the device at a place does of its own accord. With a model, writes are
+/// taxed for it from now on, and promises reckon with it.
+pub fn expect_chores(
+    registry: &mut TenantRegistry,
+    place: usize,
+    chores: Arc<dyn Chores>,
+    now: Instant,
+) {
+    registry.devices.at_mut(place).expect_chores(chores, now);
+    registry.price_tenants(place);
 }

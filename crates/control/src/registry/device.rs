@@ -113,7 +113,7 @@ impl DeviceEntry {
             is_remodelled: self.is_remodelled(),
             chores: self.chores.as_ref().map(|chores| ChoreInfo {
                 done: chores.done(),
-                taxes: self.registry.chores().map(|view| [view.tax, view.promised_tax]),
+                taxes: qos::Taxes::view(&self.registry).map(|view| [view.tax, view.promised_tax]),
             }),
         }
     }
@@ -122,7 +122,7 @@ impl DeviceEntry {
     /// for it, and promises reckon with it.
     pub(super) fn expect_chores(&mut self, chores: Arc<dyn Chores>, now: Instant) {
         if self.has_model {
-            self.registry.expect_chores(chores.uniform(), chores.pages(), now);
+            self.registry.taxes().expect(chores.uniform(), chores.pages(), now);
         }
         self.chores = Some(chores);
     }
@@ -130,7 +130,7 @@ impl DeviceEntry {
     /// Charges the work that the device has done since the last call.
     pub(super) fn charge_chores(&mut self, now: Instant) {
         if let Some(chores) = &self.chores {
-            self.registry.charge_chores(chores.done(), now);
+            self.registry.taxes().charge(chores.done(), now);
         }
     }
 

@@ -1,0 +1,46 @@
+//! The registry's side of what a device does of its own accord.
+
+use contract::{ChoreRate, Chored, Instant};
+
+use super::Registry;
+use crate::shared::Prices;
+use crate::tax::ChoreView;
+
+/// The taxes of a device, to be set and charged.
+#[derive(Debug)]
+pub struct Taxes<'a>(pub(super) &'a mut Registry);
+
+impl Taxes<'_> {
+    /// Returns the chores of a registry's device; `None` for a device without any.
+    pub fn view(registry: &Registry) -> Option<ChoreView> {
+        registry.treasury.view(&registry.cost, &registry.promised_cost)
+    }
+
+    /// Prices the chores of the device from now on: those of uniform writes in promises, the
+    /// measured ones in each write. The device has so many pages.
+    pub fn expect(self, uniform: ChoreRate, pages: u64, now: Instant) {
+        self.0.treasury.expect(uniform, pages);
+        self.0.adjust(self.0.adjustment, now);
+    }
+
+    /// Pays the device's work since the last call from the account of its chores, and has the tax
+    /// on writes follow the measured work. While writes wait in the device for space, more writes
+    /// of best-effort tenants wait here.
+    pub fn charge(self, done: Chored, now: Instant) {
+        let registry = self.0;
+        let rate = registry.device_rate();
+        let tax = registry.treasury.charge(done, rate, &registry.shared, &mut registry.totals);
+        if tax != registry.cost.tax() {
+            registry.settle(now.as_nanos());
+            registry.cost.set_tax(tax);
+            registry.shared.set_prices(Prices::of(&registry.cost));
+        }
+    }
+
+    /// Turns the tax off or on again. Without it nobody pays for the chores, and promises do not
+    /// reckon with them. On by default.
+    pub fn turn(self, on: bool, now: Instant) {
+        self.0.treasury.turn(on);
+        self.0.adjust(self.0.adjustment, now);
+    }
+}
