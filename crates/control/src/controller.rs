@@ -215,7 +215,8 @@ impl WorkerController {
             tells.extend(notices(&mut registry, now));
             end_orphans(&mut registry, now);
             // More workers help nobody whose workers wait for processors.
-            strain = if registry.starvation().is_some() { 0.0 } else { strain_of(&registry) };
+            strain =
+                if registry.activity().starvation().is_some() { 0.0 } else { strain_of(&registry) };
         }
         tells.extend(registry.take_news());
         registry.settle(now);
@@ -533,7 +534,8 @@ mod tests {
         let account = move || Some(Duration::from_millis(read.load(Ordering::Relaxed)));
         controller.set_account(0, Box::new(account));
         let tenants = controller.tenants.clone();
-        let verdict = move || tenants.registry().starvation().map(|found| found.to_string());
+        let verdict =
+            move || tenants.registry().activity().starvation().map(|found| found.to_string());
         controller.serve(at(1));
         assert_eq!(verdict(), None);
         waited.store(20, Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub use info::{
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
 pub use registry::holdings::Held;
-pub use registry::{Batch, DeviceSetup, Devices, TenantChange, TenantRegistry, expect_chores};
+pub use registry::{Activity, Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;
 pub use standing::{Standing, tail_share};
 pub use starvation::Starvation;

@@ -31,12 +31,11 @@ use crate::history;
 use crate::info::{Admission, DeviceInfo, Origin, Refusal, State, TenantInfo, Verdict, Ways};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
-use crate::starvation::Starvation;
 use crate::totals::TOKEN;
 
-pub(crate) use activity::{Activity, class_index};
+pub use activity::Activity;
+pub(crate) use activity::class_index;
 pub use batch::{Batch, TenantChange};
-pub use changes::expect_chores;
 pub use device::DeviceSetup;
 pub use devices::Devices;
 use meters::WorkerMeters;
@@ -86,7 +85,7 @@ impl TenantRegistry {
     }
 
     /// Returns the activity of all tenants together.
-    pub(crate) fn activity(&self) -> &Activity {
+    pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
@@ -357,12 +356,6 @@ impl TenantRegistry {
         self.devices.is_due(now)
     }
 
-    /// Returns the worker that waited for a processor for too much of the last window.
-    pub fn starvation(&self) -> Option<Starvation> {
-        self.activity.starvation()
-    }
-
-    /// Recomputes the tokens that the SLOs of a device need, with its current prices.
     fn price_tenants(&mut self, place: usize) {
         for (tenant, claim) in self.devices.at(place).registry.promises() {
             let entry = self.tenants.get_mut(tenant);

@@ -89,23 +89,21 @@ impl Ring {
     /// # Errors
     /// Names the kernel feature that is missing, or what forbids io_uring.
     pub fn new() -> Result<Ring, Error> {
-        Ring::of(IoUring::builder().setup_defer_taskrun())
+        Ring::of(IoUring::builder().setup_defer_taskrun().setup_taskrun_flag())
     }
 
     /// Returns a ring for the calling thread and a queue of a block device
-    /// (docs/adr/0034-attach.md). The kernel may process completions in any system call of the
-    /// thread.
+    /// (docs/adr/0034-attach.md). The kernel interrupts the thread to process completions.
     ///
     /// # Errors
     /// Fails as [`Ring::new`] does.
     pub fn for_block_device() -> Result<Ring, Error> {
-        Ring::of(IoUring::builder().setup_coop_taskrun())
+        Ring::of(&mut IoUring::builder())
     }
 
     fn of(builder: &mut Builder) -> Result<Ring, Error> {
         let mut uring = builder
             .setup_single_issuer()
-            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(16384)
             .build(2048)

@@ -404,9 +404,7 @@ fn plan(
     let (mut controller, boxes, hand_over) =
         WorkerController::with_hand_over(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
-    // Of those that serve at least, each has its part; they may be all that serve.
     let room = config.connections_max().min(descriptors).max(1);
-    let connections_max = room.div_ceil(size.least);
     let spread = Spread::new(workers);
     spread.bound(room);
     let open_to = spread.clone();
@@ -424,7 +422,8 @@ fn plan(
         cpus: config.pinned().cloned(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
-        connections_max,
+        // Of those that serve at least, each has its part; they may be all that serve.
+        connections_max: room.div_ceil(size.least),
         room,
         clock,
         tenants,

@@ -281,7 +281,7 @@ fn expect_of(
     chores: Arc<dyn Chores>,
 ) -> Result<(), String> {
     let mut registry = tenants.registry();
-    control::expect_chores(&mut registry, place, chores, tenants.now());
+    registry.expect_chores(place, chores, tenants.now());
     let device = registry.devices().infos().into_iter().find(|device| device.name == name);
     let Some((device, most)) = device.and_then(|device| Some((device.clone(), device.tokens?)))
     else {

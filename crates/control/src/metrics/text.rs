@@ -101,7 +101,7 @@ mod tests {
             meters.worker.time(Part::Network, 1_000_000);
             meters.worker.set_waited(Duration::from_millis(1));
         }
-        crate::expect_chores(&mut registry, 0, Arc::new(Collecting), Instant::ZERO);
+        registry.expect_chores(0, Arc::new(Collecting), Instant::ZERO);
         registry.observe(Instant::ZERO);
         registry.measure(Instant::ZERO + Duration::from_secs(1));
         drop(registry);

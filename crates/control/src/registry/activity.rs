@@ -15,7 +15,7 @@ use crate::work::Work;
 
 /// The sums since the start, and the last windows.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub struct Activity {
     /// Work of tenants while they were latency-critical, best effort, and leaving.
     classes: [Work; 3],
     flows: Flows,
@@ -80,7 +80,7 @@ impl Activity {
     }
 
     /// Returns the worker that waited for a processor for too much of the last window.
-    pub(super) fn starvation(&self) -> Option<Starvation> {
+    pub fn starvation(&self) -> Option<Starvation> {
         Starvation::of(&self.flows.workers())
     }
 

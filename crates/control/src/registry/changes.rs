@@ -161,16 +161,10 @@ impl TenantRegistry {
         self.devices.at_mut(place).registry.probe(on);
         Ok(())
     }
-}
 
-/// Watches the work that the device at a place does of its own accord. With a model, writes are
-/// taxed for it from now on, and promises reckon with it.
-pub fn expect_chores(
-    registry: &mut TenantRegistry,
-    place: usize,
-    chores: Arc<dyn Chores>,
-    now: Instant,
-) {
-    registry.devices.at_mut(place).expect_chores(chores, now);
-    registry.price_tenants(place);
+    /// Watches the chores of the device at a place. With a model, writes are taxed for them.
+    pub fn expect_chores(&mut self, place: usize, chores: Arc<dyn Chores>, now: Instant) {
+        self.devices.at_mut(place).expect_chores(chores, now);
+        self.price_tenants(place);
+    }
 }

@@ -169,7 +169,7 @@ impl Devices<'_> {
         let (tenants, places) = (&self.0.ground.tenants, &self.0.ground.places);
         tenants.registry().add_device(setup, place, tenants.now())?;
         if let Some(chores) = volume.chores() {
-            control::expect_chores(&mut tenants.registry(), place, chores, tenants.now());
+            tenants.registry().expect_chores(place, chores, tenants.now());
         }
         places.put(place, &config.name, volume.clone());
         storage_epoch::begin(&self.0.ground.shared.storage_epoch, &volume);

@@ -317,7 +317,7 @@ impl Run<'_> {
     /// the measurement would be wrong, and the tenant needs the device.
     fn check_late(&self) -> Result<(), Ended> {
         // Then it is the machine that makes tenants late.
-        if self.tools.tenants.registry().starvation().is_some() {
+        if self.tools.tenants.registry().activity().starvation().is_some() {
             return Ok(());
         }
         let late = late(self.tools, self.order.device);

@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {
     let (devices, (_, workers, namespaces), starvation) = {
         let registry = call.api.tenants.registry();
-        (registry.device_flows(), registry.activity().flows(), registry.starvation())
+        (registry.device_flows(), registry.activity().flows(), registry.activity().starvation())
     };
     let overcommitted = starvation.map(|found| found.to_string());
     let devices = devices.into_iter().map(|(info, flow)| FlowOfDevice {

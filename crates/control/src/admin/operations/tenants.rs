@@ -17,7 +17,7 @@ use crate::registry::TenantChange;
 pub(super) fn list(call: &Call, (): ()) -> Result<Tenants, Problem> {
     let (tenants, starvation) = {
         let registry = call.api.tenants.registry();
-        (registry.list(), registry.starvation())
+        (registry.list(), registry.activity().starvation())
     };
     let tenants = tenants.into_iter().map(TenantStatus::from).collect();
     Ok(Tenants { tenants, overcommitted: starvation.map(|found| found.to_string()) })
