@@ -395,6 +395,9 @@ impl Ledger {
 
     /// Moves this part of what was spent to the account of the device's chores, or back.
     fn tax(&mut self, cost: i64) {
+        if cost == 0 {
+            return;
+        }
         self.shared.chores.add(cost);
         self.totals.spent -= i128::from(cost);
         self.totals.taxed += i128::from(cost);
