@@ -174,6 +174,11 @@ impl Log {
         self.filling.fits(data, records)
     }
 
+    /// Returns `true` if no page fits into the batch that fills.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.filling.fits(1, 0)
+    }
+
     /// Swaps the batches: the filled one goes into flight.
     pub(crate) fn launch(&mut self) {
         core::mem::swap(&mut self.filling, &mut self.flying);

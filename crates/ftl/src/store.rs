@@ -152,7 +152,7 @@ impl Store {
             return;
         }
         let waited_for = !log.filling.waiters.is_empty() || !log.filling.records.is_empty();
-        if !(waited_for || hurry || !log.takes(1, 0, false)) {
+        if !(waited_for || hurry || log.is_full()) {
             return;
         }
         if log.left() < log.filling.pages() as u32 && !self.open_segment(index) {
