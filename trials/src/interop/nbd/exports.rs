@@ -32,7 +32,9 @@ impl Exports {
 
     /// Starts a server whose listener on TCP has these options.
     pub(super) fn start_with(context: &Context, options: &str) -> Result<Exports, String> {
-        let (port, socket) = (free_port()?, context.folder.join("nbd.sock"));
+        let port = free_port()?;
+        // The kernel may hold a killed server's socket for some seconds.
+        let socket = context.folder.join(format!("nbd-{port}.sock"));
         let config = context.folder.join("nearflash.toml");
         let text = format!(
             "[[device]]\nname = \"m\"\nspec = \"mem:128MiB\"\n\
