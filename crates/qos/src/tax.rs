@@ -80,9 +80,8 @@ impl Treasury {
     /// Pays the device's work since the last call, which makes `rate` units a second. Returns the
     /// tax from now on.
     ///
-    /// What the account of the chores has beyond the tokens of 100 ms goes to the bucket. What it
-    /// lacks is paid from the bucket, then from the loan, at the cost of best-effort tenants; the
-    /// rest is written off.
+    /// Tokens of the account beyond those of 100 ms go to the bucket. Missing ones are paid from the
+    /// bucket, then from the loan, at the cost of best-effort tenants; the rest is written off.
     pub(crate) fn charge(
         &mut self,
         done: Chored,

@@ -52,6 +52,7 @@ impl FileQueue {
     /// as its `owner`: one of `Owner::device(n)` that is not otherwise used on this ring.
     pub fn open(volume: &FileVolume, ring: &Ring, owner: Owner) -> FileQueue {
         let depth = FileQueue::DEPTH;
+        ring.expect(owner, depth);
         FileQueue {
             volume: volume.clone(),
             ring: ring.clone(),

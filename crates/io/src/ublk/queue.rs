@@ -119,6 +119,7 @@ impl BlockQueue {
             events: Vec::with_capacity(usize::from(depth)),
             failure: None,
         };
+        ring.expect(owner, usize::from(depth));
         for tag in 0..depth {
             queue.push(IoCode::FETCH, tag, 0, ptr::null());
         }

@@ -27,6 +27,7 @@ use self::address::SocketAddress;
 use self::conn::{Receiving, RingPlace};
 use self::operation::{Operation, cancel};
 use self::receive::{Receiver, Table};
+use crate::ring::COMPLETIONS_MAX;
 use crate::sendblock::SendBlock;
 use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Receive, Target};
 use crate::spread::Arrival;
@@ -138,7 +139,7 @@ impl Kernel for Uring {
             ring: ring.clone(),
             receiver,
             blocks: (0..BLOCKS).map(|_| SendBlock::new()).collect(),
-            completions: Vec::with_capacity(1024),
+            completions: Vec::with_capacity(COMPLETIONS_MAX),
         })
     }
 

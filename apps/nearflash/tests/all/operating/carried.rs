@@ -8,7 +8,7 @@ const LISTENERS: &str = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
                          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const KEY: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
-/// What these tests do at a place.
+/// Steps of these tests at a place.
 trait Carries {
     /// Writes a configuration: a file as the device `disk`, and this.
     fn configure(&self, rest: &str);
