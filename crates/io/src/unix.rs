@@ -12,13 +12,19 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{PidfdFlags, pidfd_open};
 
-use crate::{Error, UnixPath};
+use crate::{Error, Process, UnixPath};
 
 /// Attempts to bind a socket that still answers, and the pause between them. The kernel frees the
 /// listeners of a killed server a moment after its end, with its ring.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
+/// Attempts, and the pause between them, while the socket answers although the process that listened
+/// has ended: on a busy machine the kernel takes seconds to free a ring. The socket is never taken
+/// away, since an upgrade may have passed it to a successor.
+const TRIES_AFTER_DEATH: u32 = 150;
+const PAUSE_AFTER_DEATH: Duration = Duration::from_millis(100);
 
 /// The file of a listening socket, removed together with the listener.
 #[derive(Debug)]
@@ -91,6 +97,9 @@ pub(crate) fn listen(
             Err(Errno::ADDRINUSE) => match occupant(path, &address)? {
                 Occupant::Nobody if attempt < TRIES => remove_stale(path)?,
                 Occupant::Server if attempt < TRIES => std::thread::sleep(PAUSE),
+                Occupant::Kernel if attempt < TRIES_AFTER_DEATH => {
+                    std::thread::sleep(PAUSE_AFTER_DEATH);
+                }
                 _ => return Err(fail(Errno::ADDRINUSE)),
             },
             Err(errno) => return Err(fail(errno)),
@@ -120,11 +129,14 @@ fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
 }
 
 /// The kind of socket at a path that is in use.
+#[derive(Debug, PartialEq, Eq)]
 enum Occupant {
     /// A socket without a listener.
     Nobody,
     /// A socket with a listener.
     Server,
+    /// A socket with a listener, whose process has ended: the kernel has yet to free it.
+    Kernel,
 }
 
 fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<Occupant, Error> {
@@ -143,9 +155,20 @@ fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<Occupant, Error
     let probe = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(said)?;
     match rustix::net::connect(&probe, address) {
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(Occupant::Nobody),
+        Ok(()) if listener_has_ended(&probe) => Ok(Occupant::Kernel),
         // A queue of arrivals that is full says so, too.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Occupant::Server),
         Err(errno) => Err(said(errno)),
+    }
+}
+
+/// Returns whether the process that listened on the other end of a connection has ended. Processes
+/// that cannot be seen from here count as running.
+fn listener_has_ended(connection: &OwnedFd) -> bool {
+    let Ok(listener) = rustix::net::sockopt::socket_peercred(connection) else { return false };
+    match pidfd_open(listener.pid, PidfdFlags::empty()) {
+        Ok(process) => Process::passed(process).has_ended(),
+        Err(errno) => errno == Errno::SRCH,
     }
 }
 
@@ -183,11 +206,14 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
+    use super::{Occupant, PAUSE, SocketAddrUnix, SocketFlags, TRIES, new_socket, occupant};
     use crate::{Listener, UnixPath};
     use std::fs;
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
 
     /// A directory that goes with its holder.
     struct Folder(PathBuf);
@@ -268,6 +294,45 @@ mod tests {
         assert!(path.as_path().exists(), "it leaves its file behind, as a killed server does");
         let _listener = Listener::bind_unix(&path, 0o600).unwrap();
         UnixStream::connect(path.as_path()).unwrap();
+    }
+
+    /// The variable that makes this program listen on its standard input, and end.
+    const LISTEN: &str = "NEARFLASH_TEST_LISTEN";
+
+    /// Returns a socket at the path that a process listened on that has ended.
+    fn socket_of_the_dead(path: &UnixPath) -> OwnedFd {
+        let socket = new_socket(SocketFlags::CLOEXEC).unwrap();
+        rustix::net::bind(&socket, &address(path)).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "unix::tests::a_killed_servers_socket_is_waited_for"]);
+        child.env(LISTEN, "1").stdin(Stdio::from(socket.try_clone().unwrap()));
+        let ran = child.output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+        socket
+    }
+
+    fn address(path: &UnixPath) -> SocketAddrUnix {
+        SocketAddrUnix::new(path.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_killed_servers_socket_is_waited_for() {
+        if std::env::var_os(LISTEN).is_some() {
+            rustix::net::listen(std::io::stdin(), 16).unwrap();
+            return;
+        }
+        let folder = Folder::new("nearflash-killed");
+        let path = folder.socket();
+        let kept = socket_of_the_dead(&path);
+        assert_eq!(occupant(&path, &address(&path)).unwrap(), Occupant::Kernel);
+        // More attempts than a live server's socket is worth.
+        let freed = std::thread::spawn(move || {
+            std::thread::sleep(PAUSE * (TRIES + 5));
+            drop(kept);
+        });
+        let _listener = Listener::bind_unix(&path, 0o600).unwrap();
+        freed.join().unwrap();
+        assert_eq!(occupant(&path, &address(&path)).unwrap(), Occupant::Server);
     }
 
     #[test]
