@@ -5,6 +5,7 @@
 //! and fails the run unless `xtask/skips.toml` allows it. No test is tried twice.
 
 mod end_to_end;
+mod failures;
 mod floor;
 mod programs;
 mod python;
@@ -48,6 +49,8 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: Vec<String>,
+    /// Failures, a line each, said once more at the end.
+    failures: Vec<String>,
     rows: Vec<Row>,
     floor: Floor,
     skips: Skips,
@@ -126,8 +129,8 @@ fn perform(step: &Step, run: &Run) -> Done {
 
 impl Tally {
     fn new(floor: Floor, skips: Skips, is_full: bool) -> Tally {
-        let (skipped, rows) = (Vec::new(), Vec::new());
-        Tally { passed: 0, failed: 0, skipped, rows, floor, skips, is_full }
+        let (skipped, failures, rows) = (Vec::new(), Vec::new(), Vec::new());
+        Tally { passed: 0, failed: 0, skipped, failures, rows, floor, skips, is_full }
     }
 
     fn add(&mut self, done: Done) {
@@ -143,7 +146,7 @@ impl Tally {
                 "skipped".to_owned()
             }
             Err(output) => {
-                self.fail(&output);
+                self.fail(name, &output);
                 "FAILED".to_owned()
             }
         };
@@ -156,7 +159,7 @@ impl Tally {
         self.passed += counts.passed;
         self.failed += counts.failed;
         if counts.failed > 0 {
-            println!("{}", counts.output);
+            self.tell(name, &counts.output);
         }
         let mut result = format!("{} passed, {} failed", counts.passed, counts.failed);
         if !counts.skipped.is_empty() {
@@ -168,7 +171,7 @@ impl Tally {
         // A test that is skipped is there; whether it may be is another question.
         let known = counts.passed + counts.failed + counts.skipped.len() as u64;
         if let Some(trouble) = self.floor.trouble(name, self.is_full, known) {
-            self.fail(&trouble);
+            self.fail(name, &trouble);
             result.push_str(", fewer than the floor");
         }
         result
@@ -178,14 +181,21 @@ impl Tally {
         let line = format!("{name}: {}", reason.trim().replace('\n', " "));
         println!("skipped: {line}");
         if !self.skips.allow(&line) {
-            self.fail(&format!("xtask/skips.toml does not allow to skip this: {line}"));
+            self.fail(name, &format!("xtask/skips.toml does not allow to skip this: {line}"));
         }
         self.skipped.push(line);
     }
 
-    fn fail(&mut self, output: &str) {
+    fn fail(&mut self, name: &str, output: &str) {
         self.failed += 1;
+        self.tell(name, output);
+    }
+
+    /// Prints the output of a step that failed, and keeps a line of each failure.
+    fn tell(&mut self, name: &str, output: &str) {
         println!("{output}");
+        let found = failures::failures(output).into_iter();
+        self.failures.extend(found.map(|failure| format!("{name}: {failure}")));
     }
 
     fn print(&self, seconds: f64) {
@@ -198,6 +208,9 @@ impl Tally {
         println!("{:<22}{seconds:>9.1}{cpu_seconds:>13.1}", "together");
         for reason in &self.skipped {
             println!("skipped: {reason}");
+        }
+        for failure in &self.failures {
+            println!("failed: {failure}");
         }
     }
 
@@ -249,6 +262,7 @@ mod tests {
         assert_eq!((tally.passed, tally.failed), (6, 3));
         assert_eq!(tally.skipped, ["many: a: no kernel", "none: no kernel"]);
         assert_eq!(tally.rows[1].result, "5 passed, 2 failed, 1 skipped");
+        assert_eq!(tally.failures, ["bad: why"]);
     }
 
     #[test]

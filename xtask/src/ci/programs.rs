@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use xtask::shell;
 
+use super::failures::without_successes;
 use super::step::Counts;
 
 /// The time limit of building everything, on two shared cores.
@@ -139,7 +140,13 @@ impl TestProgram {
             println!("    {} {} in {seconds:.0} s", self.package, self.target);
         }
         let title = format!("{} {}: {}\n", self.package, self.target, words.join(" "));
-        Ok(counts(ran.ok, title + &ran.output))
+        let mut counts = counts(ran.ok, title + &ran.output);
+        counts.output = match counts.failed {
+            // Beside the failure of another program only that is to be read.
+            0 if counts.passed > 0 => String::new(),
+            _ => without_successes(&counts.output),
+        };
+        Ok(counts)
     }
 }
 
