@@ -79,7 +79,7 @@ fn medians(all: &[Figure]) -> Figure {
 fn bench(nearflash: &Path, server: &Server, links: &str, depth: &str) -> Result<Figure, String> {
     let mut command = pinned(LOAD);
     command.arg(nearflash).args(["bench", address(server), "--json", "--warmup", "0"]);
-    command.args(["--seconds", SECONDS, "--connections", links, "--queue-depth", depth]);
+    command.args(["--seconds", SECONDS, "--connections", links, "--queue-depth", depth, "--spin"]);
     let (said, nanos) = measured(&mut command, server)?;
     let read = &said["read"];
     figure(&read["iops"], &read["latency_us"]["mean"], 1.0, &read["count"], nanos)
@@ -89,11 +89,14 @@ fn fio(engine: &Path, server: &Server, links: &str, depth: &str) -> Result<Figur
     let mut command = pinned(LOAD);
     let (links, depth) = (links.parse().unwrap_or(1), depth.parse().unwrap_or(1));
     let all: u32 = links * depth;
+    // As `bench` does, fio refills before it has run dry. Its default is to fill up at once.
+    let half = all.div_ceil(2);
     command.args(["fio", "--name=fio", "--rw=randread", "--bs=4k", "--norandommap"]);
     command.arg(format!("--ioengine=external:{}", engine.display()));
     command.arg(format!("--url={}", address(server))).arg(format!("--connections={links}"));
-    command.arg(format!("--iodepth={all}")).arg(format!("--iodepth_batch_submit={depth}"));
+    command.arg(format!("--iodepth={all}")).arg(format!("--iodepth_batch_submit={half}"));
     command.arg(format!("--iodepth_batch_complete_max={all}")).arg("--spin=1000000");
+    command.arg(format!("--iodepth_low={}", all / 2));
     command.args(["--time_based", "--output-format=json"]).arg(format!("--runtime={SECONDS}"));
     let (said, nanos) = measured(&mut command, server)?;
     let read = &said["jobs"][0]["read"];
