@@ -158,7 +158,19 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     }
     let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
     set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    keep_whole(&socket, address)?;
     Ok(socket)
+}
+
+/// Forbids the kernel and the routers to cut packets into fragments, and the kernel to hold back
+/// what routers say is too large, which anybody can forge: the core finds what a path carries.
+fn keep_whole(socket: impl AsFd, address: SocketAddr) -> rustix::io::Result<()> {
+    if address.is_ipv6() {
+        let probe = libc::IPV6_PMTUDISC_PROBE;
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+    }
+    // A socket of IPv6 may have peers of IPv4, too.
+    set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
 }
 
 /// Returns the largest packet that the kernel knows to reach the peer of a connected socket

@@ -12,7 +12,7 @@ use crate::channel::{Channel, Why};
 use crate::credits;
 use crate::event::{AssociationId, Down};
 use crate::loss::Landed;
-use crate::path::{DISTRUST_PROBES, Path, SHRINK_PROBES};
+use crate::path::{DISTRUST_PROBES, Path};
 use crate::pools::Pools;
 use crate::proof::{LEAST_BYTES, PAUSE_SILENT, Proof};
 use crate::secret::Secret;
@@ -179,13 +179,13 @@ impl Association {
             if path.probe_at().is_some_and(|at| at <= now) {
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
-            let (probes, bytes) = (path.flight.probes, path.bytes);
+            let (probes, swallows) = (path.flight.probes, path.swallows());
             self.land(pools, landed);
             let is_proven = |path: u32| pools.paths[path].is_proven;
             let has_others = self.paths().any(|path| path != place && is_proven(path));
             if probes >= DISTRUST_PROBES && is_proven(place) && has_others {
                 self.distrust(pools, now, place, secret.cookie());
-            } else if probes >= SHRINK_PROBES && bytes > LEAST_BYTES {
+            } else if swallows {
                 self.shrink(pools, now, place, secret.cookie());
             }
         }
@@ -270,6 +270,7 @@ impl Association {
     pub(crate) fn shrink(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         let path = &mut pools.paths[place];
         path.bytes = LEAST_BYTES;
+        path.flight.swallowed = 0;
         path.rtt.forget_least();
         path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
     }

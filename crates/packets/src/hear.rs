@@ -12,7 +12,7 @@ use crate::incoming::{Hold, Placed, Turn};
 use crate::loss::Landed;
 use crate::piece::Kind;
 use crate::pools::{Pools, let_go};
-use crate::proof::LEAST_BYTES;
+use crate::proof::{LEAST_BYTES, PAUSE_RAISE};
 use crate::receipt::Debt;
 use crate::record::{Record, Records};
 use crate::slab::NONE;
@@ -286,11 +286,12 @@ impl Association {
         }
         let echo = body.echo.get();
         if echo != 0 && echo == path.proof.challenge {
-            path.bytes = path.proof.bytes.clamp(LEAST_BYTES, self.packet_bytes);
-            path.rtt.forget_least();
-            path.control.restart();
+            path.carries(path.proof.bytes.clamp(LEAST_BYTES, self.packet_bytes));
             (path.is_proven, path.flight.probes) = (true, 0);
-            path.proof.ask(0, 0, None);
+            match path.bytes < self.packet_bytes {
+                true => path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_RAISE)),
+                false => path.proof.ask(0, 0, None),
+            }
         }
         self.heard(pools, now, head, place);
     }

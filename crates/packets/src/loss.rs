@@ -8,6 +8,7 @@ use crate::control::Signal;
 use crate::head::Ack;
 use crate::path::Path;
 use crate::piece::Piece;
+use crate::proof::LEAST_BYTES;
 use crate::sent::{Fate, SentWindow};
 use crate::slab::{Queue, Slab};
 
@@ -51,6 +52,10 @@ impl Path {
                 continue;
             }
             let Some(sent) = window.get(highest - back) else { continue };
+            if sent.fate != Fate::Done && sent.bytes > LEAST_BYTES {
+                self.flight.suspect = self.flight.suspect.max(highest - back + 1);
+                self.flight.swallowed = 0;
+            }
             match sent.fate {
                 Fate::Done => {}
                 Fate::Lost => (sent.fate, was_not_lost) = (Fate::Done, true),
@@ -154,6 +159,10 @@ impl Path {
     ) {
         let Some(sent) = window.get(number) else { return };
         self.flight.doubted = self.flight.doubted.max(number + 1);
+        if sent.bytes > LEAST_BYTES && number >= self.flight.suspect {
+            self.flight.swallowed = self.flight.swallowed.saturating_add(1);
+            self.flight.suspect = self.flight.next;
+        }
         self.flight.bytes -= u32::from(sent.bytes);
         self.flight.packets -= 1;
         landed.packets += 1;

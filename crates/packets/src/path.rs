@@ -18,6 +18,10 @@ use crate::station::Station;
 pub(crate) const SHRINK_PROBES: u8 = 3;
 pub(crate) const DISTRUST_PROBES: u8 = 2;
 
+/// The number of round trips in which large packets are lost and none arrives after which packets
+/// become small, though small ones are acknowledged.
+const SWALLOWED_MAX: u8 = 5;
+
 /// The packets that were sent by a path and are not acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
@@ -39,6 +43,11 @@ pub(crate) struct Flight {
     pub loss_at: Option<Instant>,
     /// Probes that were sent since the last acknowledgement.
     pub probes: u8,
+    /// Losses of packets of more than the least size, at most one a round trip, since one of them
+    /// arrived.
+    pub swallowed: u8,
+    /// The number from which on such a loss counts.
+    pub suspect: u64,
     /// `true` if a probe may be sent although the window is full.
     pub probes_now: bool,
 }
@@ -81,6 +90,8 @@ impl Path {
                 asked_at: Instant::ZERO,
                 loss_at: None,
                 probes: 0,
+                swallowed: 0,
+                suspect: 0,
                 probes_now: false,
             },
             lane,
@@ -89,6 +100,24 @@ impl Path {
             proof: Proof::default(),
             paced_until: Instant::ZERO,
         }
+    }
+
+    /// Returns `true` if the path seems to carry small packets only (RFC 8899, section 4.3).
+    pub(crate) fn swallows(&self) -> bool {
+        let is_silent = self.flight.probes >= SHRINK_PROBES;
+        self.bytes > LEAST_BYTES && (is_silent || self.flight.swallowed >= SWALLOWED_MAX)
+    }
+
+    /// Sets the size of packets to one that the path was found to carry. On a path in use, a
+    /// smaller one than before is nothing new.
+    pub(crate) fn carries(&mut self, bytes: u16) {
+        if self.is_proven && bytes <= self.bytes {
+            return;
+        }
+        self.bytes = bytes;
+        self.flight.swallowed = 0;
+        self.rtt.forget_least();
+        self.control.restart();
     }
 
     /// Returns `true` if the window has room for a packet of these bytes. On a paced path the last
@@ -113,7 +142,9 @@ impl Path {
             Debt::By(at) => Some(at),
             Debt::Nothing | Debt::Now => None,
         };
-        [debt, self.flight.loss_at, self.probe_at(), self.proof.next].into_iter().flatten().min()
+        let shrinks = self.swallows().then_some(Instant::ZERO);
+        let times = [debt, self.flight.loss_at, self.probe_at(), self.proof.next, shrinks];
+        times.into_iter().flatten().min()
     }
 
     /// Returns the time at which a probe is sent if the peer stays silent.

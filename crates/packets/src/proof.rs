@@ -24,6 +24,10 @@ const TRIES_EACH: u8 = 3;
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// The pause before a path that carries less than full packets is probed for them again, since its
+/// route may have changed (RFC 8899, section 5.1.1).
+pub(crate) const PAUSE_RAISE: Duration = Duration::from_secs(600);
+
 /// The pause before a path that fell silent is probed again.
 pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
 
@@ -48,18 +52,27 @@ impl Proof {
         (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
     }
 
+    /// Returns `true` if a probe that leaves now asks for an answer.
+    pub(crate) fn asks(&self, now: Instant) -> bool {
+        self.challenge != 0 && self.next.is_none_or(|at| at <= now)
+    }
+
     /// Returns `true` if a probe has to leave now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.echo != 0 || self.challenge != 0 && self.next.is_some_and(|at| at <= now)
     }
 
     /// Plans the next probe after an unanswered one: later, and of a smaller size after
-    /// [`TRIES_EACH`] tries.
-    pub(crate) fn retry(&mut self, now: Instant) {
+    /// [`TRIES_EACH`] tries. On a path that is silent altogether, the size is kept, since nothing
+    /// was learned about it.
+    pub(crate) fn retry(&mut self, now: Instant, is_silent: bool) {
         if self.next.is_none_or(|at| at > now) {
             return;
         }
-        self.tries = self.tries.saturating_add(1);
+        let next = self.tries.saturating_add(1);
+        if !is_silent || !next.is_multiple_of(TRIES_EACH) {
+            self.tries = next;
+        }
         let pause = PAUSE_FIRST * (1 << self.tries.min(11));
         self.next = Some(now + pause.min(PAUSE_MAX));
         self.bytes = match self.tries / TRIES_EACH {

@@ -149,15 +149,17 @@ impl Association {
         let due = |path: &u32| pools.paths[*path].proof.is_due(now);
         let Some(place) = self.paths().find(due) else { return false };
         let path = &mut pools.paths[place];
-        let challenge = path.proof.challenge;
         let echo = core::mem::take(&mut path.proof.echo);
+        // The peer's probe is answered by a small packet: the way back may carry less.
+        let asks = path.proof.asks(now) && (echo == 0 || !path.is_proven);
+        let challenge = if asks { path.proof.challenge } else { 0 };
         packet.begin(path.lane, path.to, usize::from(self.packet_bytes));
         let body = ProbeBody { challenge: challenge.into(), echo: echo.into() };
         packet.append(body.as_bytes());
-        if challenge != 0 {
+        if asks {
             packet.pad(usize::from(path.proof.bytes.min(self.packet_bytes)));
+            path.proof.retry(now, path.is_proven && path.flight.probes > 0);
         }
-        path.proof.retry(now);
         self.finish(pools, now, (place, credits), packet, (PacketKind::PROBE, false));
         true
     }

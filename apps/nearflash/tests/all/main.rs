@@ -17,6 +17,7 @@ mod serving {
     mod no_alloc;
     mod overload;
     mod packets;
+    mod packets_path;
     mod queue;
     mod requests;
     mod strangers;

@@ -151,3 +151,122 @@ fn a_path_that_begins_to_swallow_large_packets_is_noticed() {
     let after = stream.run(500 * MILLI);
     assert!(after > 0.7 * before, "{after} of {before}");
 }
+
+/// A client with one connection to a server.
+struct Caller {
+    world: World,
+    arena: Arena,
+    conn: ConnId,
+    /// Messages that the server has.
+    delivered: usize,
+    said: usize,
+}
+
+impl Caller {
+    /// A caller of a server that is reached by packets of up to `largest` bytes.
+    fn new(largest: usize) -> Caller {
+        let mut arena = Arena::new(16 << 10);
+        let mut world = World::new(1);
+        for largest in [9000, largest] {
+            world.add(LARGE, [Port { largest, ..Port::FAST }].into(), &mut arena);
+        }
+        let endpoint = &mut world.nodes[0].endpoint;
+        let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
+        let conn = endpoint.connect(association).unwrap();
+        Caller { world, arena, conn, delivered: 0, said: 0 }
+    }
+
+    fn say(&mut self, bytes: usize) {
+        let mut body = self.arena.take(bytes);
+        body.prefix_mut(bytes);
+        let frame = Frame { head: FrameHead::new(&[0; 8]), body: Some(body), body_len: bytes };
+        self.world.nodes[0].endpoint.send(self.conn, frame, false);
+        self.said += 1;
+    }
+
+    fn wait(&mut self, over: Duration) {
+        let Caller { world, arena, delivered, .. } = self;
+        world.run(world.now + over, |endpoint, _, event| match event {
+            Event::Received { delivery, .. } => endpoint.give(delivery),
+            Event::Sent { buf, .. } => {
+                *delivered += 1;
+                arena.give(buf.expect("every message has a body").0);
+            }
+            Event::Opened { .. } | Event::Up(_) => {}
+            other => panic!("nothing ends: {other:?}"),
+        });
+    }
+
+    /// Returns the number of packets that the client sends for 64 messages of 4 KiB, and for
+    /// nothing else in the second after them.
+    fn packets_needed(&mut self) -> u64 {
+        let before = self.world.nodes[0].endpoint.counters().sent;
+        (0..64).for_each(|_| self.say(4096));
+        self.wait(1_000 * MILLI);
+        assert_eq!(self.delivered, self.said, "every message arrives");
+        self.world.nodes[0].endpoint.counters().sent - before
+    }
+
+    fn has_small_packets(&mut self) -> bool {
+        let count = self.packets_needed();
+        assert!((32..60).contains(&count) || (190..260).contains(&count), "{count}");
+        count > 60
+    }
+}
+
+#[test]
+fn a_path_that_carries_large_packets_again_is_found() {
+    let mut caller = Caller::new(1400);
+    caller.packets_needed();
+    caller.wait(10_000 * MILLI);
+    assert!(caller.has_small_packets());
+    // Another route. It is found within ten minutes, and not at once.
+    caller.world.nodes[1].ports[0].largest = 9000;
+    caller.wait(60_000 * MILLI);
+    assert!(caller.has_small_packets());
+    caller.wait(600_000 * MILLI);
+    assert!(!caller.has_small_packets());
+    // And the first one again.
+    caller.world.nodes[1].ports[0].largest = 1400;
+    caller.packets_needed();
+    caller.wait(10_000 * MILLI);
+    assert!(caller.has_small_packets());
+}
+
+#[test]
+fn a_path_that_stays_small_keeps_its_size_through_every_later_probe() {
+    let mut caller = Caller::new(1400);
+    caller.packets_needed();
+    for _ in 0..3 {
+        caller.wait(599_000 * MILLI);
+        assert!(caller.has_small_packets());
+    }
+}
+
+#[test]
+fn large_packets_that_vanish_beside_small_ones_are_noticed() {
+    let mut caller = Caller::new(9000);
+    assert!(!caller.has_small_packets());
+    caller.world.nodes[1].ports[0].largest = 1400;
+    caller.say(4096);
+    // Small messages arrive all the time, so the path is never silent.
+    for _ in 0..200 {
+        caller.say(8);
+        caller.wait(MILLI / 10);
+    }
+    assert_eq!(caller.delivered, caller.said);
+    caller.wait(10_000 * MILLI);
+    assert!(caller.has_small_packets());
+}
+
+#[test]
+fn an_outage_does_not_count_as_a_path_for_small_packets() {
+    let mut caller = Caller::new(9000);
+    assert!(!caller.has_small_packets());
+    caller.world.nodes[1].ports[0].is_cut = true;
+    caller.say(4096);
+    caller.wait(4_000 * MILLI);
+    caller.world.nodes[1].ports[0].is_cut = false;
+    caller.wait(2_000 * MILLI);
+    assert!(!caller.has_small_packets());
+}
