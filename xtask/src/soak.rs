@@ -35,6 +35,9 @@ const SOAKS: &[Soak] = &[
     Soak { name: "worlds", about: "Simulated worlds of 100 000 seeds.", commands: &[
         (&[], "run --release --package nearflash-sim --bin nearflash-sim -- --seed 1 --count 100000"),
     ] },
+    Soak { name: "packets", about: "Simulated worlds over packets, of 20 000 seeds.", commands: &[
+        (&[], "run --release --package nearflash-sim --bin nearflash-sim -- --seed 1 --count 20000 --only packets"),
+    ] },
     Soak { name: "fuzz", about: "Each fuzz target for an hour.", commands: &[
         (&[("FUZZ_SECONDS", "3600")], "test --release --package nearflash-proto --test all fuzz_"),
         (&[("FUZZ_SECONDS", "3600")], "test --release --package nearflash-packets --test all fuzz_"),

@@ -68,6 +68,11 @@ impl Conns {
         }
     }
 
+    /// Returns the number of places that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
     /// Takes a free place, or returns `None` if every place is taken.
     pub(crate) fn take(&mut self, state: State) -> Option<u32> {
         let place = self.free.pop()?;

@@ -167,6 +167,23 @@ impl<L: Lane> Packets<L> {
         }
     }
 
+    /// Returns the number of connections, also of such as still end.
+    pub fn connections(&self) -> usize {
+        self.conns.taken()
+    }
+
+    /// Returns `true` if there are no connections, and nothing is sent or held.
+    pub fn is_at_rest(&self) -> bool {
+        let has_events = !self.events.is_empty() || self.endpoint.has_events();
+        let holds = has_events || self.partly.is_some() || !self.endpoint.is_at_rest();
+        !holds && self.connections() == 0
+    }
+
+    /// Takes the buffers for received bytes out of a transport that is not used any more.
+    pub fn take_apart(&mut self) -> Vec<Buf> {
+        core::mem::take(&mut self.bufs)
+    }
+
     /// Returns the lane that carries the packets.
     pub fn lane(&mut self) -> &mut L {
         &mut self.lane

@@ -5,8 +5,8 @@ use contract::{BufPool, Instant};
 
 use crate::attach::AttachedQueue;
 use crate::nbd::NbdPeer;
-use crate::network::Port;
 use crate::nvme::NvmeHost;
+use crate::port::Port;
 use crate::steady::Steady;
 
 /// A well-behaved peer of the server.

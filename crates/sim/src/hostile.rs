@@ -9,7 +9,7 @@ use flash::Chance;
 
 use crate::layout::HOSTILE_BLOCKS;
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
+use crate::port::Port;
 
 /// The behaviour of a hostile client on its present connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

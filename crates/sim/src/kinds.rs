@@ -7,6 +7,8 @@ use client::Options;
 use contract::{DIRECT_BYTES_MIN, SizeClass};
 use flash::Chance;
 
+use crate::marks::Mark;
+use crate::network::PacketWeather;
 use crate::plan::{Happening, Kind, Plan, any};
 use crate::{attach, nbd};
 
@@ -18,6 +20,7 @@ impl Plan {
             Kind::Hosts => {}
             Kind::Nbd => add_nbd(&mut plan, &mut Chance::new(seed ^ 0x004e_4264)),
             Kind::Attached => add_attached(&mut plan, &mut Chance::new(seed ^ 0x7562_6c6b)),
+            Kind::Packets => turn_to_packets(&mut plan, &mut Chance::new(seed ^ 0x0075_6470)),
         }
         plan
     }
@@ -25,10 +28,15 @@ impl Plan {
     /// Reduces the clients of `reflex`, raises the limits for others, and schedules kills of the
     /// server.
     fn make_room(&mut self, chance: &mut Chance) {
-        self.hosts.clear();
         self.clients.truncate(any(chance, &[0, 1, 2]));
         self.clients.iter_mut().for_each(|client| client.quota = client.quota.min(100));
         self.hostile = self.hostile.min(1);
+        self.replace_hosts(chance);
+    }
+
+    /// Removes NVMe hosts, makes room for connections, and schedules kills of the server.
+    fn replace_hosts(&mut self, chance: &mut Chance) {
+        self.hosts.clear();
         for worker in &mut self.workers {
             worker.sizes.connections_max = 64;
         }
@@ -54,7 +62,7 @@ impl Plan {
 
 fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
     plan.make_room(chance);
-    plan.office.negotiates = true;
+    plan.office.stays = Some(Mark::MovedTooEarly);
     let has_big = chance.happens(0.4);
     if has_big {
         plan.make_room_for_big_ones();
@@ -124,6 +132,19 @@ fn add_attached(plan: &mut Plan, chance: &mut Chance) {
         let queues = (0..queues).map(queue).collect();
         plan.attached.push(attach::Attachment { queues, deaths: deaths(chance) });
     }
+}
+
+fn turn_to_packets(plan: &mut Plan, chance: &mut Chance) {
+    plan.replace_hosts(chance);
+    plan.office.stays = Some(Mark::MovedNoPackets);
+    let base = any(chance, &[5_000, 20_000, 200_000]);
+    plan.packets = Some(PacketWeather {
+        latency: base..=any(chance, &[base, 2 * base, 10 * base]),
+        late: any(chance, &[0.0, 0.01, 0.2]),
+        lost: any(chance, &[0.0, 0.001, 0.02, 0.1]),
+        doubled: any(chance, &[0.0, 0.01, 0.2]),
+        damaged: any(chance, &[0.0, 0.0, 0.01, 0.05]),
+    });
 }
 
 /// Returns the deaths of a device's processes, each with the time of the successor.

@@ -12,7 +12,8 @@
 //! - a buffer or slot that does not come back, or a world that does not come to rest.
 //!
 //! A [`Kind`] of worlds has NVMe hosts, clients of NBD, or attached volumes, beside the clients of
-//! `reflex`. A seed has one of each kind.
+//! `reflex`. In worlds of packets, clients of `reflex` are alone, over real endpoints of packets. A
+//! seed has one of each kind.
 //!
 //! A [siege](besiege) has no faults, but tenants that hold all they can get, and checks that nobody
 //! else waits for it.
@@ -43,6 +44,7 @@ mod nvme;
 mod office;
 mod partings;
 mod plan;
+mod port;
 mod server;
 mod siege;
 mod site;

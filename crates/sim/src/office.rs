@@ -125,10 +125,9 @@ impl Office {
                 Ok(_) => self.marks.hit(Mark::MovedLanded),
                 Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),
                 Err(Stays::Gone) => self.marks.hit(Mark::MovedGone),
-                Err(Stays::Session) if self.plan.negotiates => {
-                    self.marks.hit(Mark::MovedTooEarly);
+                Err(Stays::Session) => {
+                    self.marks.hit(self.plan.stays.expect("every session moves"));
                 }
-                Err(Stays::Session) => panic!("every session moves"),
                 Err(Stays::TooMany | Stays::NoRoom | Stays::Elsewhere { .. }) => {}
             }
         }

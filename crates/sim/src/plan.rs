@@ -11,8 +11,9 @@ use worker::Limits;
 
 use crate::attach;
 use crate::disk::{self, Lateness};
+use crate::marks::Mark;
 use crate::nbd;
-use crate::network::{Sizes, Weather};
+use crate::network::{PacketWeather, Sizes, Weather};
 use crate::nvme;
 use crate::steady;
 use crate::tenants::TENANTS;
@@ -55,6 +56,8 @@ pub enum Kind {
     Nbd,
     /// Attached volumes.
     Attached,
+    /// Nobody; all speak in packets.
+    Packets,
 }
 
 /// The capacity that the control plane assumes for the device.
@@ -63,8 +66,8 @@ pub(crate) struct OfficePlan {
     /// Tokens a second at 500 µs; `None` means first come, first served.
     pub(crate) tokens: Option<u64>,
     pub(crate) seed: u64,
-    /// `true` if there are sessions that do not move while they negotiate.
-    pub(crate) negotiates: bool,
+    /// The mark of moves that a session refuses; `None` if every session moves.
+    pub(crate) stays: Option<Mark>,
 }
 
 /// The sizes of a worker.
@@ -106,6 +109,8 @@ pub(crate) enum Happening {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) weather: Weather,
+    /// The behaviour of the network of packets that replaces that of streams.
+    pub(crate) packets: Option<PacketWeather>,
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) clients: Vec<steady::Habits>,
     pub(crate) hosts: Vec<nvme::Habits>,
@@ -152,6 +157,7 @@ impl Plan {
         let count = workers.len();
         Plan {
             weather,
+            packets: None,
             workers,
             hosts,
             nbd: Vec::new(),
@@ -173,7 +179,7 @@ impl Plan {
 fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
-    OfficePlan { tokens, seed: chance.number(), negotiates: false }
+    OfficePlan { tokens, seed: chance.number(), stays: None }
 }
 
 fn weather(chance: &mut Chance) -> Weather {

@@ -17,10 +17,10 @@ use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
 use crate::nvme::Controllers;
 use crate::office::Office;
 use crate::plan::{Sabotage, WorkerPlan};
+use crate::port::Port;
 use crate::spoken::{Speakers, Spoken};
 use crate::tenants::HOSTILE;
 
@@ -116,6 +116,11 @@ impl Site {
 
     pub(crate) fn worker(&mut self) -> &mut Served {
         self.worker.as_mut().expect("it is not being made")
+    }
+
+    /// Returns `true` if the worker has no connections any more, and nothing for them is under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.served().is_drained() && self.port.is_settled()
     }
 
     /// Starts a drained worker again: in the same server, which keeps its line, or in a new one.

@@ -16,7 +16,7 @@ use flash::Chance;
 use crate::layout::{self, ATOMIC, COMPARED, HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
+use crate::port::Port;
 use crate::stamp::{self, Content};
 use crate::tenants::{self, HOSTILE};
 

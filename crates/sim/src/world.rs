@@ -19,9 +19,10 @@ use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::nbd::{self, NbdPeer};
-use crate::network::{Network, Port, Shared, Sizes};
+use crate::network::{Network, PacketNetwork, Shared, Sizes, StreamPort};
 use crate::nvme::{self, NvmeHost};
 use crate::plan::{Happening, Kind, Plan, Sabotage};
+use crate::port::Port;
 use crate::server::Server;
 use crate::site::Site;
 use crate::stamp;
@@ -100,6 +101,10 @@ impl World {
             eprintln!("{plan:#?}");
         }
         let network = Network::new(plan.weather.clone(), seed ^ 0x4e7, marks.clone(), trace);
+        network.borrow_mut().packets = plan
+            .packets
+            .clone()
+            .map(|weather| PacketNetwork::new(weather, seed ^ 0x7061_636b, marks.clone()));
         let volume = Volume {
             data: MemVolume::new(layout::VOLUME_BLOCKS),
             locks: Arc::new(RangeLocks::new()),
@@ -141,7 +146,9 @@ impl World {
                 volume.locks = Arc::new(RangeLocks::new());
             }
             let address = ([10, 1, 0, n as u8], 7420);
-            let port = self.host(address.into(), worker.sizes, worker.receive_buffers, true, arena);
+            let place = Some((n, plan.workers.len()));
+            let port =
+                self.host(address.into(), worker.sizes, worker.receive_buffers, place, arena);
             let common = self.server.common_of_one();
             let (plan, sabotage) = (worker.clone(), self.server.sabotage());
             let office = &mut self.server.office;
@@ -152,7 +159,7 @@ impl World {
         let buffers = SizeClass { bytes: 16 << 10, count: 8 };
         for (n, habits) in plan.clients.iter().enumerate() {
             let address = ([10, 0, 0, n as u8], 1000);
-            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let port = self.host(address.into(), sizes, buffers, None, arena);
             let pool = client_pool(habits.options.in_flight_max, habits.huge, arena);
             let ledger = self.volume.ledger.clone();
             let marks = self.marks.clone();
@@ -161,7 +168,7 @@ impl World {
         }
         for (n, habits) in plan.hosts.iter().enumerate() {
             let address = ([10, 2, 0, n as u8], 1000);
-            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let port = self.host(address.into(), sizes, buffers, None, arena);
             self.network.borrow_mut().dial_to(port.host(), nvme::LISTENER);
             let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
             let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
@@ -173,7 +180,7 @@ impl World {
         }
         for (n, habits) in plan.nbd.iter().enumerate() {
             let address = ([10, 3, 0, n as u8], 1000);
-            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let port = self.host(address.into(), sizes, buffers, None, arena);
             self.network.borrow_mut().dial_to(port.host(), nbd::LISTENER);
             let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
             let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
@@ -185,7 +192,7 @@ impl World {
         let sizes = Sizes { connections_max: 4, frames_max: 4096 };
         for n in 0..plan.hostile {
             let address = ([10, 9, 0, n as u8], 1000);
-            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let port = self.host(address.into(), sizes, buffers, None, arena);
             let seed = seed.wrapping_mul(31) ^ n as u64;
             self.hostile.push(Hostile::new(port, seed, self.marks.clone()));
         }
@@ -202,7 +209,7 @@ impl World {
             let crew = Crew::new(device, forgets);
             for (queue, habits) in device.queues.iter().enumerate() {
                 let address = ([10, 4, n as u8, queue as u8], 1000);
-                let port = self.host(address.into(), sizes, buffers, false, arena);
+                let port = self.host(address.into(), sizes, buffers, None, arena);
                 let mut classes = vec![
                     SizeClass { bytes: 4096, count: habits.options.in_flight_max.div_ceil(2) },
                     SizeClass { bytes: 64 << 10, count: 2 },
@@ -225,12 +232,16 @@ impl World {
         address: SocketAddr,
         sizes: Sizes,
         buffers: SizeClass,
-        listening: bool,
+        worker: Option<(usize, usize)>,
         arena: &mut Arena,
     ) -> Port {
         let buffers = (0..buffers.count).map(|n| arena.take(buffers.bytes, n as u32)).collect();
+        if let Some(packets) = &mut self.network.borrow_mut().packets {
+            return Port::Packets(packets.add(address, sizes, buffers, worker, arena));
+        }
+        let listening = worker.is_some();
         let host = self.network.borrow_mut().add_host(address, sizes, buffers, listening);
-        Port::new(self.network.clone(), host)
+        Port::Streams(StreamPort::new(self.network.clone(), host))
     }
 
     /// Runs the world to its end and checks everything.
@@ -254,8 +265,7 @@ impl World {
         }
         self.desert();
         let drained = |world: &mut World| {
-            !world.server.is_restarting
-                && world.sites.iter_mut().all(|site| site.worker().is_drained())
+            !world.server.is_restarting && world.sites.iter().all(Site::is_drained)
         };
         if !self.run_until(DRAIN, arena, drained) {
             panic!("the workers do not come to rest");
@@ -326,12 +336,12 @@ impl World {
         true
     }
 
-    fn host_of(&mut self, party: usize) -> usize {
+    fn port_of(&mut self, party: usize) -> &Port {
         let (sites, clients) = (self.sites.len(), self.clients.len());
         match party {
-            n if n < sites => self.sites[n].port.host(),
-            n if n < sites + clients => self.clients[n - sites].port().host(),
-            n => self.hostile[n - sites - clients].port().host(),
+            n if n < sites => &self.sites[n].port,
+            n if n < sites + clients => self.clients[n - sites].port(),
+            n => self.hostile[n - sites - clients].port(),
         }
     }
 
@@ -343,8 +353,7 @@ impl World {
         if self.drives[party].hot {
             return Some(self.now);
         }
-        let host = self.host_of(party);
-        let network = self.network.borrow().wake_at(host);
+        let network = self.port_of(party).arrives_at();
         let stall = self.sites.get(party).and_then(|site| site.stalled_until);
         [self.drives[party].wake_at, network, stall].into_iter().flatten().min()
     }
@@ -400,8 +409,7 @@ impl World {
                 self.marks.hit(Mark::Killed);
                 self.server.is_restarting = true;
                 for worker in 0..self.sites.len() {
-                    let host = self.sites[worker].port.host();
-                    self.network.borrow_mut().kill(host, self.now);
+                    self.sites[worker].port.kill(self.now);
                     self.drain(worker);
                 }
             }
@@ -448,8 +456,7 @@ impl World {
     /// Starts drained workers again.
     fn restart_drained(&mut self, arena: &mut Arena) {
         let count = self.sites.len();
-        let drained: Vec<usize> =
-            (0..count).filter(|&n| self.sites[n].worker().is_drained()).collect();
+        let drained: Vec<usize> = (0..count).filter(|&n| self.sites[n].is_drained()).collect();
         if drained.is_empty() || self.is_deserted && !self.server.is_restarting {
             return;
         }
@@ -466,12 +473,11 @@ impl World {
         for worker in drained {
             self.marks.hit(Mark::Drained);
             let common = self.server.common_of_one();
-            let host = self.sites[worker].port.host();
-            let rests = self.network.borrow().is_at_rest(host);
+            let rests = self.sites[worker].port.is_at_rest();
             assert!(rests, "a drained worker's network is not at rest");
             let office = is_new.then_some(&mut self.server.office);
             self.sites[worker].restart(&common, office, arena);
-            self.network.borrow_mut().listen(host);
+            self.sites[worker].port.listen(is_new);
             self.drives[worker] = Drive { hot: true, ..Drive::default() };
             if self.is_deserted {
                 self.drain(worker);
@@ -489,8 +495,7 @@ impl World {
         }
         for n in 0..self.hostile.len() {
             self.hostile[n].retire();
-            let host = self.hostile[n].port().host();
-            self.network.borrow_mut().kill(host, self.now);
+            self.hostile[n].port().bury(self.now);
         }
         self.drives.iter_mut().for_each(|drive| drive.hot = true);
     }
@@ -498,8 +503,7 @@ impl World {
     /// Removes the clients, and drains the workers.
     fn desert(&mut self) {
         for n in 0..self.clients.len() {
-            let host = self.clients[n].port().host();
-            self.network.borrow_mut().kill(host, self.now);
+            self.clients[n].port().bury(self.now);
         }
         self.is_deserted = true;
         (0..self.sites.len()).for_each(|worker| self.drain(worker));
@@ -507,17 +511,15 @@ impl World {
 
     fn check_rest(&mut self) {
         for n in 0..self.sites.len() {
-            let host = self.sites[n].port.host();
             let rests = self.sites[n].worker().is_at_rest()
                 && self.sites[n].worker().load().carried == 0
-                && self.network.borrow().is_at_rest(host)
-                && self.network.borrow().connections(host) == 0;
+                && self.sites[n].port.is_at_rest()
+                && self.sites[n].port.connections() == 0;
             assert!(rests, "worker {n} is not at rest");
         }
         for n in 0..self.hostile.len() + self.clients.len() {
-            let host = self.host_of(self.sites.len() + n);
-            let connections = self.network.borrow().connections(host);
-            assert!(connections == 0, "host {host} has connections");
+            let port = self.port_of(self.sites.len() + n);
+            assert!(port.connections() == 0, "host {} has connections", port.host());
         }
     }
 
@@ -544,7 +546,10 @@ impl World {
             requests += client.ended();
             arena.give(client.into_pool().into_bufs());
         }
-        arena.give(self.network.borrow_mut().take_buffers());
+        let mut network = self.network.borrow_mut();
+        arena.give(network.packets.iter_mut().flat_map(PacketNetwork::take_buffers));
+        arena.give(network.take_buffers());
+        drop(network);
         Outcome { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
     }
 
@@ -558,10 +563,10 @@ impl World {
         lines.extend(self.sites.iter_mut().map(Site::describe));
         lines.extend(self.clients.iter().map(Good::describe));
         for party in 0..self.drives.len() {
-            let host = self.host_of(party);
-            let (drive, network) = (self.drives[party], self.network.borrow());
-            lines.push(format!("{drive:?}, network {:?}", network.wake_at(host)));
-            lines.push(network.describe(host));
+            let drive = self.drives[party];
+            let port = self.port_of(party);
+            lines.push(format!("{drive:?}, network {:?}", port.arrives_at()));
+            lines.push(port.describe());
         }
         lines.join("\n")
     }

@@ -23,6 +23,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-control",
             "nearflash-client",
             "nearflash-flash",
+            "nearflash-packets",
             "nearflash-proto",
             "nearflash-qos",
             "nearflash-contract",

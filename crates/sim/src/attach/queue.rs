@@ -17,7 +17,7 @@ use crate::agenda::Agenda;
 use crate::layout::{HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
+use crate::port::Port;
 use crate::stamp;
 use crate::steady::{PROBE_PAUSE, PROBES};
 

@@ -1,5 +1,5 @@
 //! Runs the simulated worlds and sieges of some seeds:
-//! `nearflash-sim --seed N [--count M] [--only worlds|nbd|attached|sieges] [--trace]`.
+//! `nearflash-sim --seed N [--count M] [--only worlds|nbd|attached|packets|sieges] [--trace]`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -51,6 +51,8 @@ enum Part {
     Nbd,
     /// The worlds with attached volumes.
     Attached,
+    /// The worlds with clients over packets.
+    Packets,
     /// The sieges, in which nobody may wait for an attacker.
     Sieges,
 }
@@ -102,14 +104,15 @@ fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: 
         (Part::Worlds, Kind::Hosts, 1),
         (Part::Nbd, Kind::Nbd, OTHER_EVERY),
         (Part::Attached, Kind::Attached, OTHER_EVERY),
+        (Part::Packets, Kind::Packets, OTHER_EVERY),
     ];
     for (part, kind, every) in kinds {
         if !is_run(part, every) {
             continue;
         }
         let seed = match (options.only, kind) {
-            (None, Kind::Nbd | Kind::Attached) => 1 + seed % OTHER_SEEDS,
-            _ => seed,
+            (_, Kind::Hosts) | (Some(_), _) => seed,
+            (None, _) => 1 + seed % OTHER_SEEDS,
         };
         let world = World::new(kind, seed, options.sabotage, arena, marks, options.trace);
         let outcome = world.run(arena);

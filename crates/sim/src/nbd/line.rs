@@ -5,7 +5,7 @@ use proto::nbd::NbdClient;
 use wire::nbd::{CommandKind, REQUEST_MAGIC, RequestHead};
 use zerocopy::IntoBytes;
 
-use crate::network::Port;
+use crate::port::Port;
 
 /// A request in progress.
 #[derive(Clone, Debug)]

@@ -1,13 +1,15 @@
 //! The simulated network: hosts, connections between them, and their faults.
 //!
-//! A host's [`Port`] keeps the promises of the real sockets (`io`): each connection has one
+//! A host's [`StreamPort`] keeps the promises of the real sockets (`io`): each connection has one
 //! coalesced send in flight; `Sent` comes for each body before `Closed`; places are reused with
 //! another generation; bytes that arrived before a pause are still delivered. Deliberately left
-//! out: packets, retransmission, congestion. A connection is two pipes of bytes.
+//! out: packets, retransmission, congestion. A connection is two pipes of bytes. In worlds of packets,
+//! the hosts have [endpoints](PacketNetwork) instead.
 
 mod conn;
 mod host;
 mod motion;
+mod packets;
 mod pipe;
 mod port;
 mod rack;
@@ -24,8 +26,9 @@ use flash::Chance;
 use self::conn::{Conn, Phase};
 use self::host::Host;
 pub(crate) use self::host::Sizes;
+pub(crate) use self::packets::{PacketNetwork, PacketPort, PacketWeather};
 use self::pipe::End;
-pub(crate) use self::port::Port;
+pub(crate) use self::port::StreamPort;
 use crate::marks::{Mark, Marks};
 use crate::partings::Partings;
 
@@ -80,6 +83,8 @@ pub(crate) struct Network {
     hosts: Vec<Host>,
     dialled: Vec<Dialled>,
     partings: Partings,
+    /// The network that hosts have instead, in a world of packets.
+    pub(crate) packets: Option<PacketNetwork>,
     marks: Marks,
     trace: bool,
 }
@@ -97,6 +102,7 @@ impl Network {
             hosts: Vec::new(),
             dialled: Vec::new(),
             partings: Partings::default(),
+            packets: None,
             marks,
             trace,
         }));
@@ -136,6 +142,7 @@ impl Network {
     /// Adds no more faults; earlier ones take their course.
     pub(crate) fn calm_down(&mut self) {
         self.calm = true;
+        self.packets.iter_mut().for_each(PacketNetwork::calm_down);
     }
 
     fn happens(&mut self, share: f64) -> bool {
@@ -198,6 +205,7 @@ impl Network {
     /// Delivers the dials that are due.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.now = now;
+        self.packets.iter_mut().for_each(|packets| packets.settle(now));
         while let Some(n) = self.dialled.iter().position(|dialled| dialled.at <= now) {
             let Dialled { host, conn, .. } = self.dialled.remove(n);
             self.arrive(host, conn);
@@ -269,6 +277,9 @@ impl Network {
     /// Resets, ends or silences an open connection, if there is one.
     pub(crate) fn strike(&mut self, now: Instant) {
         self.now = now;
+        if let Some(packets) = &mut self.packets {
+            return packets.strike(now);
+        }
         let mut victims = Vec::new();
         for (host, owner) in self.hosts.iter().enumerate() {
             let live = (0..owner.conns.len()).filter(|&n| owner.conns[n].is_live());

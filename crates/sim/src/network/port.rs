@@ -1,4 +1,4 @@
-//! A host's end of the network, behind the ports of `contract`.
+//! A host's end of the network of streams, behind the ports of `contract`.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::marks::Mark;
 /// The time that the peer has to close a connection which this host has finished.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
-/// The network as one host sees it.
+/// The network of streams as one host sees it.
 #[derive(Clone)]
-pub(crate) struct Port {
+pub(crate) struct StreamPort {
     network: Shared,
     host: usize,
 }
 
-impl Port {
+impl StreamPort {
     pub(crate) fn new(network: Shared, host: usize) -> Self {
-        Port { network, host }
+        StreamPort { network, host }
     }
 
     /// Returns the time of the last event.
@@ -32,8 +32,31 @@ impl Port {
     }
 
     /// Kills the host's process.
-    pub(crate) fn kill(&mut self, now: Instant) {
+    pub(crate) fn kill(&self, now: Instant) {
         self.network.borrow_mut().kill(self.host, now);
+    }
+
+    /// Returns when the network has something for the host.
+    pub(crate) fn arrives_at(&self) -> Option<Instant> {
+        self.network.borrow().wake_at(self.host)
+    }
+
+    /// Accepts connections again.
+    pub(crate) fn listen(&self) {
+        self.network.borrow_mut().listen(self.host);
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.network.borrow().connections(self.host)
+    }
+
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.network.borrow().is_at_rest(self.host)
+    }
+
+    /// Describes why the host is not at rest, for a failure's message.
+    pub(crate) fn describe(&self) -> String {
+        self.network.borrow().describe(self.host)
     }
 
     /// Returns the host's number.
@@ -42,13 +65,13 @@ impl Port {
     }
 }
 
-impl std::fmt::Debug for Port {
+impl std::fmt::Debug for StreamPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Port of host {}", self.host)
     }
 }
 
-impl Streams for Port {
+impl Streams for StreamPort {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let mut network = self.network.borrow_mut();
         network.settle(now);
@@ -143,7 +166,7 @@ impl Streams for Port {
     }
 }
 
-impl Transport for Port {
+impl Transport for StreamPort {
     fn pause(&mut self, conn: ConnId) {
         let mut network = self.network.borrow_mut();
         let Some(found) = network.find(self.host, conn) else { return };
@@ -203,7 +226,7 @@ impl Transport for Port {
     }
 }
 
-impl Migrate for Port {
+impl Migrate for StreamPort {
     fn still(&mut self, conn: ConnId) {
         self.pause(conn);
     }
@@ -221,7 +244,7 @@ impl Migrate for Port {
     }
 }
 
-impl Dial for Port {
+impl Dial for StreamPort {
     fn dial(&mut self, now: Instant) -> ConnId {
         self.network.borrow_mut().dial(self.host, now)
     }

@@ -33,7 +33,7 @@ use crate::agenda::Agenda;
 use crate::layout::{self, COMPARED, HOT};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
+use crate::port::Port;
 use crate::stamp::{self, Content};
 use crate::steady::{PROBE_PAUSE, PROBES};
 

@@ -4,7 +4,7 @@ use contract::{BufPool, ConnId, Frame, FrameHead, Instant, Streams};
 use proto::nvme_tcp::{Carried, Digests, HostSession, Ready};
 use wire::nvme::{CommandId, Submission};
 
-use crate::network::Port;
+use crate::port::Port;
 
 /// The purpose of a command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

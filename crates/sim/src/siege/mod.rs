@@ -25,10 +25,11 @@ use crate::arena::Arena;
 use crate::disk::Volume;
 use crate::ledger::Ledger;
 use crate::marks::Marks;
-use crate::network::{Network, Port, Shared, Sizes};
+use crate::network::{Network, Shared, Sizes, StreamPort};
 use crate::nvme::Controllers;
 use crate::office::Office;
 use crate::plan::Sabotage;
+use crate::port::Port;
 use crate::site::{Common, Site};
 
 /// The longest time that a read of a neighbour may take.
@@ -203,7 +204,7 @@ impl Siege {
         let buffers = (0..buffers.count).map(|n| arena.take(buffers.bytes, n as u32)).collect();
         let address = (address, 1000).into();
         let host = self.network.borrow_mut().add_host(address, sizes, buffers, listening);
-        Port::new(self.network.clone(), host)
+        Port::Streams(StreamPort::new(self.network.clone(), host))
     }
 
     /// Runs the siege to its end.

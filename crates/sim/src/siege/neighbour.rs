@@ -9,7 +9,7 @@ use contract::{BLOCK_BYTES, BufPool, Command, Instant, Range};
 use flash::Chance;
 
 use super::plan::{NeighbourPlan, VOLUME_BLOCKS};
-use crate::network::Port;
+use crate::port::Port;
 
 /// The most requests of a neighbour in flight.
 const IN_FLIGHT_MAX: usize = 16;

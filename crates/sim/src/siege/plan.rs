@@ -68,7 +68,7 @@ impl SiegePlan {
             workers,
             raiders,
             neighbours,
-            office: OfficePlan { tokens, seed: chance.number(), negotiates: false },
+            office: OfficePlan { tokens, seed: chance.number(), stays: None },
             lasts: Duration::from_millis(any(chance, &[3_000, 5_000])),
         }
     }

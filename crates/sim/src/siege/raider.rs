@@ -11,7 +11,7 @@ use flash::Chance;
 
 use super::plan::{LARGE_BLOCKS, RaiderPlan, VOLUME_BLOCKS};
 use crate::marks::{Mark, Marks};
-use crate::network::Port;
+use crate::port::Port;
 
 /// The behaviour of one attacking connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, Toll, World, besiege};
 
 /// The kinds of worlds.
-const KINDS: [Kind; 3] = [Kind::Hosts, Kind::Nbd, Kind::Attached];
+const KINDS: [Kind; 4] = [Kind::Hosts, Kind::Nbd, Kind::Attached, Kind::Packets];
 
 /// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
@@ -130,6 +130,24 @@ fn faithful_servers_of_attached_volumes_pass() {
             panic!("seed {seed}: {what}");
         }
     }
+}
+
+#[test]
+fn faithful_servers_of_packets_pass() {
+    for seed in 1..=40 {
+        if let Err(what) = run(Kind::Packets, seed, Sabotage::None) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_that_orders_nothing_shows_over_packets() {
+    first_failure(
+        Kind::Packets,
+        Sabotage::ScatteredStreams,
+        &["across a barrier", "had been carried out"],
+    );
 }
 
 #[test]
