@@ -45,6 +45,7 @@ pub use info::{
 };
 pub use mailboxes::{Wake, WorkerMailbox};
 pub use measured::Measured;
+pub use registry::foresight::foresee;
 pub use registry::holdings::Held;
 pub use registry::{Activity, Batch, DeviceSetup, Devices, TenantChange, TenantRegistry};
 pub use spec::Switches;

@@ -13,6 +13,7 @@ mod batch;
 mod changes;
 mod device;
 mod devices;
+pub(crate) mod foresight;
 pub(crate) mod holdings;
 mod meters;
 mod news;

@@ -78,6 +78,7 @@ pub use pass_through::PassThrough;
 pub use queues::QueueLimits;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
 pub use registry::changes::Lot;
+pub use registry::foresight::Foresight;
 pub use registry::holding::Holding;
 pub use registry::taxes::Taxes;
 pub use registry::{Admission, Portion, Registry};

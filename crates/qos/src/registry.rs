@@ -5,6 +5,7 @@
 //! deliberately leaves out names, access rules and files.
 
 pub(crate) mod changes;
+pub(crate) mod foresight;
 mod grants;
 pub(crate) mod holding;
 mod probe;

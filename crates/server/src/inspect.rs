@@ -156,6 +156,7 @@ impl ConfigCommand {
                         "the running server differs",
                         &own.lines_to(&all.setup().hidden())?,
                     );
+                    return ask_of_promises(beside, &all.setup());
                 }
             }
             ConfigCommand::Show { file, kept } => {
@@ -292,13 +293,36 @@ fn check_owner(state: &Path) -> Result<(), String> {
     }
 }
 
+/// Asks the running server whether it would take the tenants of a set-up while it runs.
+fn ask_of_promises(beside: &Beside<'_>, setup: &Setup) -> Result<ExitCode, String> {
+    let document = setup.clone().of_tenants().to_toml()?;
+    let asked = ImportState { document, dry_run: true };
+    match (beside.client)().and_then(|mut client| client.send(&asked)) {
+        Ok(Imported { left, .. }) if left.is_empty() => {
+            (beside.print)("the running server would take its tenants");
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Imported { left, .. }) => {
+            for left in left {
+                (beside.print)(&format!("the running server would not take: {left}"));
+            }
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => {
+            (beside.print)(&format!("whether its promises fit was not checked: {error}"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
 fn tell(beside: &Beside<'_>, done: &Imported, dry_run: bool) -> Result<ExitCode, String> {
     if beside.json {
         (beside.print)(&serde_json::to_string_pretty(done).expect("it has no maps"));
     } else {
         print_changes(beside, if dry_run { "would change" } else { "changed" }, &done.changes);
+        let what = if dry_run { "would not be taken" } else { "not taken" };
         for left in &done.left {
-            (beside.print)(&format!("not taken: {left}"));
+            (beside.print)(&format!("{what}: {left}"));
         }
     }
     Ok(if done.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

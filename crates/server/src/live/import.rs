@@ -12,7 +12,7 @@ use control::admin::{Code, ImportState, Imported, Problem, ServerState};
 use super::Changes;
 use super::inner::{Inner, not_kept, places_of};
 use super::reconciler::Reconciler;
-use super::reload::Reload;
+use super::reload::{self, Reload};
 use super::setup::Setup;
 use crate::config::Config;
 
@@ -35,7 +35,9 @@ impl Import<'_> {
         let now = inner.changes.made_to(&inner.base);
         let wanted = changes.made_to(&inner.base);
         let changes = Setup::of(&now).lines_to(&Setup::of(&wanted)).map_err(invalid)?;
-        if !asked.dry_run && !changes.is_empty() {
+        if asked.dry_run {
+            left.extend(reload::foresee(&self.0.ground.tenants, &now, &wanted));
+        } else if !changes.is_empty() {
             left.extend(self.reload(inner, now, wanted)?);
         }
         Ok(Imported { changes, left })

@@ -4,16 +4,19 @@
 use std::collections::{HashMap, HashSet};
 
 use control::admin::{Code, Problem};
-use control::{Batch, Origin, TenantChange, TenantRegistry};
+use control::{Batch, Origin, Refusal, TenantChange, TenantRegistry, Tenants};
+use flash::Spec;
 use spec::{Tenant, diff};
 
 use super::disks::{Devices, keep_identities};
 use super::growth::{self, Growth};
 use super::listeners::Listeners;
 use super::reconciler::Reconciler;
+use super::setup::located;
 use super::world::World;
 use super::{Inner, overruled};
 use crate::config::Config;
+use crate::tenancy;
 
 /// The differences in the file that a reload did not apply.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -170,11 +173,7 @@ impl<'a> Reload<'a> {
         let mut kept: Vec<Tenant> = Vec::new();
         let (tenants, now) =
             (&self.reconciler.ground.tenants, self.reconciler.ground.tenants.now());
-        let with_devices = |config: &Config| -> Vec<Tenant> {
-            let first = config.device_names().into_iter().next();
-            config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()
-        };
-        let (old, new) = (with_devices(&inner.base), with_devices(base));
+        let (old, new) = (located(&inner.base), located(base));
         let different = diff(&old, &new, |one| one.name.clone());
         let old: HashMap<&str, &Tenant> = old.iter().map(|old| (old.name.as_str(), old)).collect();
         for (tenant, said) in new.iter().zip(&base.tenant) {
@@ -184,24 +183,14 @@ impl<'a> Reload<'a> {
                 continue;
             }
             let before = old.get(name.as_str()).copied();
-            if let Some(before) = before.filter(|before| before.device != tenant.device) {
-                later.push(format!("tenant {name:?} (its device would be another)"));
-                kept.push(before.clone());
-                continue;
-            }
-            // The default tenant is there without an entry, too.
-            let is_there = before.is_some() || name == TenantRegistry::DEFAULT;
-            let change = match is_there {
-                true => {
-                    let note = Some(tenant.note.clone().unwrap_or_default());
-                    TenantChange::Set { name, to: tenant.promise.into(), note }
-                }
-                false => TenantChange::Add(tenant.clone()),
-            };
-            match begun.add(&mut tenants.registry(), &change, self.origin, now) {
+            let made = change_of(before, tenant).and_then(|change| {
+                let made = begun.add(&mut tenants.registry(), &change, self.origin, now);
+                made.map_err(|refusal| refused(&name, &refusal))
+            });
+            match made {
                 Ok(()) => kept.push(said.clone()),
-                Err(refusal) => {
-                    later.push(format!("tenant {:?}: {refusal}", tenant.name));
+                Err(why) => {
+                    later.push(why);
                     kept.extend(before.cloned());
                 }
             }
@@ -239,6 +228,59 @@ impl<'a> Reload<'a> {
         inner.refresh_config();
         later
     }
+}
+
+/// Returns the change by which a configuration's tenant becomes another configuration's.
+///
+/// # Errors
+/// Fails if only a restart can make the change.
+fn change_of(before: Option<&Tenant>, tenant: &Tenant) -> Result<TenantChange, String> {
+    let name = tenant.name.clone();
+    if before.is_some_and(|before| before.device != tenant.device) {
+        return Err(format!("tenant {name:?} (its device would be another)"));
+    }
+    // The default tenant is there without an entry, too.
+    let is_there = before.is_some() || name == TenantRegistry::DEFAULT;
+    Ok(match is_there {
+        true => {
+            let note = Some(tenant.note.clone().unwrap_or_default());
+            TenantChange::Set { name, to: tenant.promise.into(), note }
+        }
+        false => TenantChange::Add(tenant.clone()),
+    })
+}
+
+fn refused(name: &str, refusal: &Refusal) -> String {
+    format!("tenant {name:?}: {refusal}")
+}
+
+/// Returns a line for each tenant of a configuration that a server would not take as it is. `now` is
+/// the configuration that the server has.
+pub(super) fn foresee(tenants: &Tenants, now: &Config, wanted: &Config) -> Vec<String> {
+    let (mut lines, mut changes, mut new) = (Vec::new(), Vec::new(), Vec::new());
+    let known = now.device_names();
+    for device in wanted.all_devices().iter().filter(|device| !known.contains(&device.name)) {
+        let spec = device.spec.parse::<Spec>().map_err(|error| error.to_string());
+        match spec.and_then(|spec| tenancy::setup(device, &spec)) {
+            Ok(setup) => new.push(setup),
+            Err(why) => lines.push(format!("device {:?}: {why}", device.name)),
+        }
+    }
+    let (old, all) = (located(now), located(wanted));
+    let old: HashMap<&str, &Tenant> = old.iter().map(|old| (old.name.as_str(), old)).collect();
+    for tenant in &all {
+        let before = old.get(tenant.name.as_str()).copied();
+        if before == Some(tenant) {
+            continue;
+        }
+        match change_of(before, tenant) {
+            Ok(change) => changes.push(change),
+            Err(why) => lines.push(why),
+        }
+    }
+    let foreseen = control::foresee(&tenants.registry(), &new, &changes);
+    lines.extend(foreseen.iter().map(|(n, refusal)| refused(changes[*n].name(), refusal)));
+    lines
 }
 
 /// Returns the name of a namespace that the configuration would move or shrink without saying so.

@@ -87,6 +87,13 @@ impl Setup {
         self
     }
 
+    /// Returns the set-up with the devices and the tenants alone.
+    #[must_use]
+    pub(crate) fn of_tenants(mut self) -> Setup {
+        self.tables.retain(|table| ["device", "tenant"].contains(table));
+        self
+    }
+
     /// Returns the document of the set-up.
     ///
     /// # Errors
@@ -301,7 +308,7 @@ impl Changes {
 }
 
 /// Returns the tenants of a configuration, each with its device.
-fn located(config: &Config) -> Vec<Tenant> {
+pub(super) fn located(config: &Config) -> Vec<Tenant> {
     let first = config.device_names().into_iter().next();
     config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()
 }
