@@ -320,7 +320,7 @@ impl Plan<'_> {
             }
         };
         Some(Subsystem {
-            serial: hex(&digest(&[&machine_id(), &name])[..10]),
+            serial: hex(&digest(&[machine_id(), &name])[..10]),
             hosts: hosts.unwrap_or(Hosts::Any),
             ports: Vec::new(),
             namespaces,
@@ -395,7 +395,7 @@ pub fn random(bytes: &mut [u8]) {
 
 /// Returns the UUID of a namespace of a subsystem on this machine, for a namespace without one.
 pub(crate) fn derived_uuid(subsystem: &str, nsid: u32, number: u16) -> [u8; 16] {
-    uuid_of(&[&machine_id(), subsystem, &nsid.to_string(), &number.to_string()])
+    uuid_of(&[machine_id(), subsystem, &nsid.to_string(), &number.to_string()])
 }
 
 /// Returns a UUID derived from these words (RFC 9562, version 8).

@@ -28,7 +28,7 @@ impl HostIdentity {
 
     fn from(name: Option<&str>, nqn: Option<String>, id: Option<String>) -> HostIdentity {
         let own = || {
-            let uuid = uuid_of(&[&machine_id(), "nearflash host"]);
+            let uuid = uuid_of(&[machine_id(), "nearflash host"]);
             format!("nqn.2014-08.org.nvmexpress:uuid:{}", spec::Namespace::uuid_text(&uuid))
         };
         let configured = nqn.as_deref().map(str::trim).filter(|nqn| nqn.starts_with("nqn."));
@@ -38,7 +38,7 @@ impl HostIdentity {
             (name, configured, _) => {
                 let nqn = name.or(configured).map_or_else(own, str::to_owned);
                 let id = nqn.rsplit_once(":uuid:").and_then(|(_, uuid)| parse(uuid));
-                let id = id.unwrap_or_else(|| uuid_of(&[&machine_id(), &nqn]));
+                let id = id.unwrap_or_else(|| uuid_of(&[machine_id(), &nqn]));
                 HostIdentity { nqn, id }
             }
         }

@@ -1,6 +1,7 @@
 //! The machine that a server runs on: its name, its identifier, and the names derived from them.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// The prefix of the qualified names of this program's subsystems.
 const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
@@ -19,8 +20,12 @@ fn machine_name() -> String {
     }
 }
 
-/// Returns the machine's identifier, or its name if it has none.
-pub(crate) fn machine_id() -> String {
-    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
+/// Returns the machine's identifier, or its name if it has none. It is read once: each namespace has
+/// an identifier that is derived from it.
+pub(crate) fn machine_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| {
+        let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
+    })
 }

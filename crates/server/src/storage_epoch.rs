@@ -39,7 +39,7 @@ fn number(words: &[&str]) -> u32 {
 }
 
 fn boot() -> String {
-    fs::read_to_string(BOOT_ID).unwrap_or_else(|_| machine_id())
+    fs::read_to_string(BOOT_ID).unwrap_or_else(|_| machine_id().to_owned())
 }
 
 /// Returns a unique name of this process: its number, and its start time in clock ticks since the

@@ -1,5 +1,7 @@
 //! `[[subsystem]]`: the NVMe subsystems that hosts connect to.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,13 +106,14 @@ impl Subsystem {
         let Some(listed) = &self.namespaces else {
             return Ok(named.iter().map(|(number, _)| ((*number).into(), *number)).collect());
         };
+        let by_name: HashMap<&str, u16> =
+            named.iter().rev().map(|(number, name)| (*name, *number)).collect();
         let each = listed.iter().zip(1..).map(|(exported, position)| match exported {
             Exported::Number(number) => Ok((position, *number)),
             Exported::As { nsid, namespace } => Ok((*nsid, *namespace)),
             Exported::Name(name) => {
-                let found = named.iter().find(|(_, own)| own == name);
                 let unknown = || format!("there is no namespace {name:?}");
-                Ok((position, found.ok_or_else(unknown)?.0))
+                Ok((position, *by_name.get(name.as_str()).ok_or_else(unknown)?))
             }
         });
         each.collect()

@@ -98,7 +98,8 @@ impl World {
 /// newly writable ones), then removals. A namespace with both is in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
-        list.iter().find(|space| space.number == number)
+        let found = list.binary_search_by_key(&number, |space| space.number);
+        found.ok().map(|at| &list[at])
     }
     let (mut more, mut less) = (Vec::new(), Vec::new());
     for number in diff(before, after, |space| space.number).into_keys() {
