@@ -276,7 +276,7 @@ pub struct Listed {
     pub peer: Peer,
     /// The connection's tenant; `None` while the connection has no rights.
     pub tenant: Option<TenantId>,
-    /// The listener that accepted the connection.
+    /// The place of the listener that accepted the connection.
     pub listener: u16,
     /// Number of its requests in flight.
     pub in_flight: u32,

@@ -17,9 +17,28 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// The number of a listener, in the order of configuration.
+/// The identifier of a listener for workers: its place in the low 16 bits, and above them the number
+/// of listeners that had the place before. At the start a listener's place is its position in the
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(pub u16);
+pub struct ListenerId(pub u32);
+
+impl ListenerId {
+    /// Returns the identifier of a place's listener that had `generation` predecessors there.
+    pub fn new(place: u16, generation: u16) -> ListenerId {
+        ListenerId(u32::from(generation) << 16 | u32::from(place))
+    }
+
+    /// Returns the listener's place: small, given again when the listener is gone.
+    pub fn place(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// Returns the number of listeners that had the place before.
+    pub fn generation(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+}
 
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

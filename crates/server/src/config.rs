@@ -293,7 +293,7 @@ impl Config {
                     ),
                 );
             } else {
-                all.push(ListenAt { number, id: ListenerId(number - 1), ..at });
+                all.push(ListenAt { number, id: ListenerId::new(number - 1, 0), ..at });
             }
         }
         all.sort_by_key(|at| at.number);

@@ -265,7 +265,7 @@ impl Plan<'_> {
                     IpAddr::V6(_) => AddressFamily::IPV6,
                 };
                 Some(Port {
-                    id: PortId(open.at.id.0),
+                    id: PortId(open.at.id.place()),
                     family,
                     address: address.ip().to_string(),
                     service: address.port().to_string(),
@@ -340,7 +340,7 @@ impl Plan<'_> {
         let each = config.ana.iter().filter_map(|ana| {
             match self.listeners.iter().find(|open| open.at.number == ana.listener) {
                 Some(open) if open.at.protocol == Protocol::NvmeTcp => {
-                    Some((PortId(open.at.id.0), ana.group, ana_state(ana.state)))
+                    Some((PortId(open.at.id.place()), ana.group, ana_state(ana.state)))
                 }
                 _ => {
                     mistaken("ana", format!("ana: listener {} is none of NVMe's", ana.listener));

@@ -25,6 +25,7 @@ mod growth;
 mod import;
 mod inner;
 mod kept_reservation;
+mod listen_plan;
 mod listeners;
 mod models;
 mod namespaces;

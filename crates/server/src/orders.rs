@@ -15,7 +15,7 @@ use crate::complaints::{Complaints, Subject};
 use crate::listen::NUMBER_MAX;
 use crate::volumes::Volume;
 
-/// A bit for each possible listener.
+/// A bit for each place of a listener.
 #[derive(Debug)]
 pub(crate) struct Marks(Box<[AtomicU64]>);
 
@@ -27,7 +27,7 @@ impl Marks {
     }
 
     fn set(&self, id: ListenerId, is_set: bool) {
-        let (word, bit) = (&self.0[usize::from(id.0) / 64], 1 << (id.0 % 64));
+        let (word, bit) = (&self.0[usize::from(id.place()) / 64], 1 << (id.place() % 64));
         match is_set {
             true => word.fetch_or(bit, Ordering::AcqRel),
             false => word.fetch_and(!bit, Ordering::AcqRel),
@@ -36,7 +36,8 @@ impl Marks {
 
     /// Returns true if the listener's mark is set.
     pub(crate) fn has(&self, id: ListenerId) -> bool {
-        self.0[usize::from(id.0) / 64].load(Ordering::Acquire) >> (id.0 % 64) & 1 == 1
+        let word = self.0[usize::from(id.place()) / 64].load(Ordering::Acquire);
+        word >> (id.place() % 64) & 1 == 1
     }
 }
 
@@ -211,6 +212,7 @@ impl Orders {
 
     /// Orders a listener to be closed for good.
     pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
+        self.turning.set(listener, false);
         self.tell(wakers, || Order::Close(listener));
     }
 
@@ -348,18 +350,21 @@ mod tests {
     #[test]
     fn each_change_of_a_listener_is_told_in_order() {
         let (orders, mut inboxes) = Orders::new(1);
-        let (first, last) = (ListenerId(0), ListenerId(NUMBER_MAX - 1));
+        let (first, last) = (ListenerId(0), ListenerId::new(NUMBER_MAX - 1, 0));
         orders.turn_away(last, true, &[]);
         assert!(orders.turning().has(last) && !orders.turning().has(first));
         orders.turn_away(first, true, &[]);
         orders.turn_away(last, false, &[]);
         orders.close(last, &[]);
+        orders.close(first, &[]);
         let told = std::iter::from_fn(|| inboxes[0].next(&orders, 0));
         let told: Vec<String> = told.map(|order| format!("{order:?}")).collect();
-        let all = ["Refuse(L, true)", "Refuse(F, true)", "Refuse(L, false)", "Close(L)"];
+        let all =
+            ["Refuse(L, true)", "Refuse(F, true)", "Refuse(L, false)", "Close(L)", "Close(F)"];
         let all = all.map(|one| one.replace('L', &format!("{last:?}")));
         let all = all.map(|one| one.replace('F', &format!("{first:?}")));
         assert_eq!(told, all);
         assert!(!orders.turning().has(last) && !orders.are_done());
+        assert!(!orders.turning().has(first), "its place is for another listener");
     }
 }

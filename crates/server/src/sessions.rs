@@ -70,7 +70,7 @@ impl Sessions<AnySession> for ByListener {
         let lets_in = self.lets_in(listener, peer);
         match (protocol, self.desk()) {
             (Protocol::NvmeTcp, Some(desk)) => {
-                let port = PortId(listener.0);
+                let port = PortId(listener.place());
                 let session = match lets_in {
                     true => ControllerSession::new(desk.clone(), port, conn),
                     false => ControllerSession::refusing(desk.clone(), port, conn),

@@ -1,12 +1,15 @@
-//! The listeners of a server by number, with the namespaces and tenants that they lead to. A
-//! connection carries its listener's number, which is looked up when the connection opens and at
+//! The listeners of a server by place, with the namespaces and tenants that they lead to. A
+//! connection carries its listener's identifier, which is looked up when the connection opens and at
 //! its hello.
 //!
-//! Listeners come and go while workers run, without a lock. So each place is written once, before
-//! the first connection comes by it, and its number is never used for another listener: connections
-//! of the earlier one may still be there.
+//! Listeners come and go while workers run, without a lock: what a listener leads to is written once,
+//! before the first connection comes by it, into a cell that only its identifier names. A place is
+//! given again, with the next generation, when its listener is closed and no connection of it is left,
+//! as far as known. A connection that was on its way all the time has an identifier of an earlier
+//! generation, which leads nowhere.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::{ListenerId, NamespaceId, Protocol};
 
@@ -31,27 +34,42 @@ impl Lead {
     }
 }
 
-/// The listeners of a server, each in a place that is written once.
+/// The number of listeners that a place has at most, one after the other.
+const GENERATIONS: usize = 1 << 10;
+
+/// The listeners of a server, each in a place.
 #[derive(Debug)]
 pub struct Listeners {
-    /// The listeners' leads, by number.
-    leads: Box<[OnceLock<Lead>]>,
+    /// By place, the number of listeners that had it before the present one, or before the next.
+    generations: Box<[AtomicU32]>,
+    /// The leads by generation and place. A row is made when a place needs it.
+    rows: Box<[OnceLock<Row>]>,
 }
 
+/// The leads of one generation, by place.
+type Row = Box<[OnceLock<Lead>]>;
+
 impl Listeners {
-    /// Returns listeners with these leads, numbered from 0.
+    /// Returns listeners with these leads, in places from 0.
     pub fn of(leads: impl IntoIterator<Item = Lead>) -> Listeners {
-        Listeners { leads: leads.into_iter().map(OnceLock::from).collect() }
+        let row: Row = leads.into_iter().map(OnceLock::from).collect();
+        let listeners = Listeners::with_places(row.len() as u16);
+        assert!(listeners.rows[0].set(row).is_ok(), "nobody else knows them");
+        listeners
     }
 
     /// Returns `places` places without a listener.
     pub fn with_places(places: u16) -> Listeners {
-        Listeners { leads: (0..places).map(|_| OnceLock::new()).collect() }
+        Listeners {
+            generations: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            rows: (0..GENERATIONS).map(|_| OnceLock::new()).collect(),
+        }
     }
 
-    /// Returns the lead of a listener, if a listener of this number ever existed.
+    /// Returns the lead of a listener that has its place.
     pub fn find(&self, id: ListenerId) -> Option<&Lead> {
-        self.leads.get(usize::from(id.0))?.get()
+        let row = self.rows.get(usize::from(id.generation()))?.get()?;
+        row.get(usize::from(id.place()))?.get().filter(|_| !self.is_gone(id))
     }
 
     /// Returns the listener's own tenant, if it has one, for clients that get no other tenant from
@@ -60,20 +78,39 @@ impl Listeners {
         self.find(id)?.stands.as_ref()
     }
 
-    /// Sets the lead of a number, once and for good.
-    ///
-    /// # Errors
-    /// Fails if the place is taken, or if there is no such place.
-    pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
-        match self.leads.get(usize::from(id.0)) {
-            Some(place) => place.set(lead),
-            None => Err(lead),
-        }
+    /// Returns true if a listener is gone and its place was given away.
+    pub fn is_gone(&self, id: ListenerId) -> bool {
+        let generation = self.generations.get(usize::from(id.place()));
+        generation.is_some_and(|now| now.load(Ordering::Acquire) > u32::from(id.generation()))
     }
 
-    /// Returns whether there is a place of this number that no listener ever used.
-    pub fn is_vacant(&self, id: ListenerId) -> bool {
-        self.leads.get(usize::from(id.0)).is_some_and(|place| place.get().is_none())
+    /// Returns the identifier of the next listener in a place, if the place is free.
+    pub fn vacant(&self, place: u16) -> Option<ListenerId> {
+        let generation = self.generations.get(usize::from(place))?.load(Ordering::Acquire);
+        let id = ListenerId::new(place, generation as u16);
+        let is_free = (generation as usize) < GENERATIONS && self.find(id).is_none();
+        is_free.then_some(id)
+    }
+
+    /// Puts a listener with its lead into the place that its identifier names.
+    ///
+    /// # Errors
+    /// Fails if the place is taken, if it is of another generation, or if there is no such place.
+    pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
+        if self.vacant(id.place()) != Some(id) {
+            return Err(lead);
+        }
+        let row = || self.generations.iter().map(|_| OnceLock::new()).collect();
+        self.rows[usize::from(id.generation())].get_or_init(row)[usize::from(id.place())].set(lead)
+    }
+
+    /// Frees the place of a closed listener that has no connections, for another listener.
+    pub fn free(&self, id: ListenerId) {
+        if let Some(generation) = self.generations.get(usize::from(id.place())) {
+            let (now, next) = (u32::from(id.generation()), u32::from(id.generation()) + 1);
+            // It may have been freed before.
+            let _ = generation.compare_exchange(now, next, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 }
 
@@ -82,15 +119,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_written_once() {
+    fn a_place_has_one_listener_at_a_time() {
         let listeners = Listeners::with_places(2);
         let (first, second, beyond) = (ListenerId(0), ListenerId(1), ListenerId(2));
-        assert!(listeners.find(first).is_none() && listeners.is_vacant(first));
+        assert_eq!((listeners.find(first), listeners.vacant(0)), (None, Some(first)));
         assert_eq!(listeners.set(first, Lead::to(NamespaceId(3))), Ok(()));
         assert!(listeners.set(first, Lead::to(NamespaceId(4))).is_err(), "it is taken");
         assert_eq!(listeners.find(first).unwrap().namespace, NamespaceId(3));
-        assert!(listeners.is_vacant(second) && !listeners.is_vacant(first));
+        assert_eq!((listeners.vacant(0), listeners.vacant(1)), (None, Some(second)));
         assert!(listeners.set(beyond, Lead::to(NamespaceId(1))).is_err(), "there is no such place");
-        assert!(!listeners.is_vacant(beyond) && listeners.find(beyond).is_none());
+        assert_eq!((listeners.vacant(2), listeners.find(beyond)), (None, None));
+        listeners.free(beyond);
+        assert!(!listeners.is_gone(beyond) && !listeners.is_gone(first));
+    }
+
+    #[test]
+    fn an_identifier_leads_nowhere_when_its_place_was_given_away() {
+        let listeners = Listeners::of([Lead::to(NamespaceId(1))]);
+        let before = ListenerId(0);
+        listeners.free(before);
+        assert!(listeners.is_gone(before) && listeners.find(before).is_none());
+        listeners.free(before);
+        let next = listeners.vacant(0).unwrap();
+        assert_eq!((next.place(), next.generation()), (0, 1), "it was freed once");
+        assert!(listeners.set(before, Lead::to(NamespaceId(2))).is_err());
+        assert_eq!(listeners.set(next, Lead::to(NamespaceId(2))), Ok(()));
+        assert!(listeners.find(before).is_none() && listeners.is_gone(before));
+        assert_eq!(listeners.find(next).unwrap().namespace, NamespaceId(2));
+    }
+
+    #[test]
+    fn a_place_rests_for_good_after_its_last_generation() {
+        let listeners = Listeners::with_places(1);
+        for _ in 0..GENERATIONS {
+            let id = listeners.vacant(0).unwrap();
+            assert_eq!(listeners.set(id, Lead::to(NamespaceId(1))), Ok(()));
+            listeners.free(id);
+        }
+        assert_eq!(listeners.vacant(0), None);
+        assert!(listeners.is_gone(ListenerId::new(0, GENERATIONS as u16 - 1)));
     }
 }

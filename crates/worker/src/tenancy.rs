@@ -165,7 +165,8 @@ pub(crate) fn attach<T: Transport, P: Session>(
         Some(tenant) => conn.membership.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
         None => {
             let own = front.shared.listeners.stands(conn.listener);
-            front.shared.access.open(&conn.peer, b"", "", own).ok()
+            let granted = front.shared.access.open(&conn.peer, b"", "", own).ok();
+            granted.filter(|_| !front.shared.listeners.is_gone(conn.listener))
         }
     };
     set_grant(front, id, granted);
@@ -440,6 +441,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let front = &mut self.engine.front;
         let conn = front.conns.get(id);
         let (peer, shared) = (conn.peer, front.shared.clone());
+        if shared.listeners.is_gone(conn.listener) {
+            tracing::warn!(%peer, "hello refused: its listener was closed");
+            return front.finish(id);
+        }
         let own = shared.listeners.stands(conn.listener);
         if let Ok(grant) = shared.access.open(&peer, &hello.token, &hello.tenant, own) {
             set_grant(front, id, Some(grant));

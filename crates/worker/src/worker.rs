@@ -269,19 +269,21 @@ where
         let front = &mut self.engine.front;
         conn.sight = Sight::new(NamespaceId(1), removals);
         conn.sight.follows = conn.session.protocol() == Protocol::NvmeTcp;
-        if let Some(listener) = listener {
-            let lead = front.shared.listeners.find(listener);
-            conn.sight.namespace = lead.map_or(NamespaceId(1), |lead| lead.namespace);
-            conn.listener = listener;
+        conn.listener = listener.unwrap_or(conn.listener);
+        let lead = front.shared.listeners.find(conn.listener);
+        // Its listener was closed while it was on its way, and another one has the place.
+        let is_late = front.shared.listeners.is_gone(conn.listener);
+        if let Some(lead) = lead.filter(|_| listener.is_some()) {
+            conn.sight.namespace = lead.namespace;
         }
-        let own = front.shared.listeners.stands(conn.listener);
+        let own = lead.and_then(|lead| lead.stands.as_ref());
         // What it may do without saying who it is: all that version 1 ever may.
-        let grant = front.shared.access.open(&peer, b"", "", own).ok();
+        let grant = front.shared.access.open(&peer, b"", "", own).ok().filter(|_| !is_late);
         conn.membership.set_grant(grant, front.gauges.meters());
         front.conns.seat(conn, front.gauges.meters());
         front.settle_account(id);
         tracing::debug!(%peer, "connection opened");
-        if front.is_draining() {
+        if front.is_draining() || is_late {
             front.finish(id);
         } else if listener.is_some_and(|listener| self.drains.includes(listener)) {
             // It was on its way already.

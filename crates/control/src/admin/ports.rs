@@ -120,8 +120,8 @@ pub trait Inventory: Send + Sync {
         how: RemoveListener,
     ) -> Result<RemovedListener, Problem>;
 
-    /// Returns pairs of the workers' identifier of a listener and its number, for listeners whose
-    /// number is not the identifier plus one.
+    /// Returns pairs of a listener's place and its number, for listeners whose number is not the
+    /// place plus one.
     fn listener_numbers(&self) -> Vec<(u16, u16)> {
         Vec::new()
     }

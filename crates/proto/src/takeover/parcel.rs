@@ -124,7 +124,7 @@ pub fn decode(
         names.push(member(name).ok_or_else(|| name.to_string()));
     }
     let paused_age = input.u64()?;
-    let (peer, listener) = (take_peer(input)?, ListenerId(input.u16()?));
+    let (peer, listener) = (take_peer(input)?, ListenerId::new(input.u16()?, 0));
     let (sight, session) = (take_sight(input)?, input.string()?.to_vec());
     let grant = take_grant(input, &names)?;
     let entered = take_member(input, &names)?.map(|known| known.ok_or(Unfit::Value("tenant")));
@@ -212,7 +212,7 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
             to.put(uid.to_le_bytes());
         }
     }
-    to.put(parcel.listener.0.to_le_bytes());
+    to.put(parcel.listener.place().to_le_bytes());
     put_sight(to, &parcel.sight)?;
     to.string(&parcel.session)
 }

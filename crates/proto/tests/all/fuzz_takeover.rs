@@ -146,7 +146,7 @@ impl Chance {
             from: self.word() as u16,
             ticket: Ticket(0),
             peer: self.peer(),
-            listener: ListenerId(self.word() as u16),
+            listener: ListenerId::new(self.word() as u16, 0),
             sight: self.sight(),
             session: self.bytes(60),
             grant: self.happens().then_some(grant),

@@ -112,7 +112,8 @@ impl Inventory for Live {
     ) -> Result<RemovedListener, Problem> {
         let listeners = Listeners(&self.reconciler);
         let gone = listeners.close(&mut *self.lock_thawed()?, listener, how)?;
-        let connections = listeners.counts_of().map(|counts| counts[usize::from(gone.at.id.0)]);
+        let connections =
+            listeners.counts_of().map(|counts| counts[usize::from(gone.at.id.place())]);
         Ok(RemovedListener { number: gone.at.number, removed: gone.url(), connections })
     }
 

@@ -15,8 +15,21 @@ use crate::listen::{ListenAt, Protocol};
 pub(crate) enum ListenChange {
     /// The listener was added; holds its URL with the bound address.
     Added(String),
-    /// The listener was removed; holds its URL in the configuration.
+    /// The listener was removed; holds its URL in the configuration. Without a URL it was an added
+    /// one, whose number no listener of the configuration gets.
     Removed(String),
+}
+
+impl ListenChange {
+    /// Returns the change of a removed listener whose number stays unused.
+    pub(super) fn reserved() -> ListenChange {
+        ListenChange::Removed(String::new())
+    }
+
+    /// Returns true if only a number is kept of a removed listener.
+    pub(super) fn is_reserved(&self) -> bool {
+        matches!(self, ListenChange::Removed(url) if url.is_empty())
+    }
 }
 
 /// The live changes to a configuration.
@@ -78,12 +91,13 @@ impl Changes {
         Changes { own_name, reservations, named_models, models, disks, ..Changes::default() }
     }
 
-    /// Returns the numbers of the listeners that were added.
+    /// Returns the numbers that listeners of the configuration without a number leave alone: those
+    /// of listeners that were added, and the ones kept of such listeners.
     pub(crate) fn added_listeners(&self) -> Vec<u16> {
-        let each = self.listeners.iter();
-        each.filter(|(_, change)| matches!(change, ListenChange::Added(_)))
-            .map(|(n, _)| *n)
-            .collect()
+        let is_added = |change: &ListenChange| {
+            matches!(change, ListenChange::Added(_)) || change.is_reserved()
+        };
+        self.listeners.iter().filter(|(_, one)| is_added(one)).map(|(n, _)| *n).collect()
     }
 
     /// Returns a line for each namespace access state that names a listener which the configuration

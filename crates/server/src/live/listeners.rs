@@ -2,8 +2,9 @@
 //!
 //! A new listener is bound first, since that may fail and shows its port. Connections wait in the
 //! kernel until the change is stored and the accepting worker has the listener. A removed listener
-//! is closed when the removal is stored. Its connections stay, and its identifier is not used again
-//! while this process lives, so they are not mistaken for those of another listener.
+//! is closed when the removal is stored. Its connections stay, and its place is given to no other
+//! listener as long as there are any. The next listener there has an identifier of its own, so that
+//! a straggler is not mistaken for one of its connections.
 //!
 //! A drained listener refuses new connections, and its existing connections end. A server that
 //! restarts, or another process that takes over, accepts connections at all of its listeners.
@@ -15,10 +16,10 @@ use control::admin::{
     self, AddListener, AnaState, Code, ListenerState, Problem, RemoveListener, SetAna,
 };
 use io::Listener;
-use spec::diff;
 use worker::Lead;
 
 use super::changes::ListenChange;
+use super::listen_plan::Plan;
 use super::open::{Open, find};
 use super::reconciler::Reconciler;
 use super::world::World;
@@ -40,19 +41,12 @@ struct Bound {
     listener: Listener,
 }
 
-/// The changes that a reload makes to listeners.
-#[derive(Default)]
-pub(super) struct Plan {
-    new: Vec<ListenAt>,
-    /// The numbers of the listeners that close.
-    gone: Vec<u16>,
-}
-
-/// Listeners of a reload that are bound.
+/// The changes of a reload, whose new listeners are bound.
 #[derive(Default)]
 pub(super) struct Ready {
     bound: Vec<Bound>,
-    gone: Vec<u16>,
+    gone: Vec<ListenerId>,
+    renumbered: Vec<(ListenerId, u16)>,
 }
 
 /// Opens and closes the listeners of a server.
@@ -90,10 +84,10 @@ impl Listeners<'_> {
         open.sort_by_key(|open| open.at.number);
         let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
-        let ready = Ready { bound: vec![bound], gone: Vec::new() };
+        let ready = Ready { bound: vec![bound], ..Ready::default() };
         let served = self.serve(inner, world, ready);
         if let Err(problem) = served {
-            self.undo(inner, number);
+            self.undo(inner, number, id);
             return Err(problem);
         }
         let open = inner.open.iter().find(|open| open.at.id == id).expect("it was just opened");
@@ -116,7 +110,7 @@ impl Listeners<'_> {
         let open: Vec<Open> = open.collect();
         let world = self.0.world(inner, &changes, &open)?;
         inner.keep(changes)?;
-        self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
+        self.serve(inner, world, Ready { gone: vec![id], ..Ready::default() })?;
         if let Some(limit_ms) = how.drain_ms {
             let until = self.0.ground.clock.now() + Duration::from_millis(limit_ms);
             gate.commands.drain(id, Some(until));
@@ -129,29 +123,17 @@ impl Listeners<'_> {
     ///
     /// # Errors
     /// Only a restart can make the changes, for the reason returned.
-    pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
-        // What workers call a listener is this process's own.
-        let plain = |at: &ListenAt| ListenAt { id: ListenerId(0), ..at.clone() };
+    pub(super) fn listeners_to(&self, inner: &mut Inner, base: &Config) -> Result<Plan, String> {
         let wanted = inner.changes.made_to(base).listeners()?;
-        let wanted: Vec<ListenAt> = wanted.iter().map(plain).collect();
-        let open: Vec<ListenAt> = inner.open.iter().map(|open| plain(&open.at)).collect();
-        let mut plan = Plan::default();
-        for (number, at) in diff(&open, &wanted, |at| at.number) {
-            match (at, inner.open.iter().find(|open| open.at.number == number)) {
-                (None, _) => plan.gone.push(number),
-                (Some(_), Some(open)) => {
-                    return Err(format!(
-                        "listener {number} would be another than {}; new ones go behind the others, or \
-                         get a `number` that no other has",
-                        open.url()
-                    ));
-                }
-                (Some(at), None) => {
-                    let taken: Vec<ListenerId> = plan.new.iter().map(|at| at.id).collect();
-                    let id = self.vacant_id(number, &taken).map_err(|problem| problem.message)?;
-                    plan.new.push(ListenAt { id, ..at });
-                }
-            }
+        let open: Vec<ListenAt> = inner.open.iter().map(|open| open.at.clone()).collect();
+        let mut plan = Plan::of(&open, &wanted, |number| inner.changes.names_way(number))?;
+        if !plan.new.is_empty() {
+            self.forget_departed(inner);
+        }
+        let mut taken = Vec::new();
+        for at in &mut plan.new {
+            at.id = self.vacant_id(at.number, &taken).map_err(|problem| problem.message)?;
+            taken.push(at.id);
         }
         Ok(plan)
     }
@@ -165,7 +147,7 @@ impl Listeners<'_> {
     ) -> Result<(Ready, Vec<Open>), Problem> {
         let bound = plan.new.into_iter().map(|at| self.bind(config, at));
         let bound = bound.collect::<Result<Vec<Bound>, _>>()?;
-        let ready = Ready { bound, gone: plan.gone };
+        let ready = Ready { bound, gone: plan.gone, renumbered: plan.renumbered };
         let open = ready.apply(&inner.open);
         Ok((ready, open))
     }
@@ -180,13 +162,13 @@ impl Listeners<'_> {
         let open = ready.apply(&inner.open);
         for Bound { open, lead, .. } in &ready.bound {
             let set = self.0.ground.shared.listeners.set(open.at.id, lead.clone());
-            assert!(set.is_ok(), "its number was vacant");
+            assert!(set.is_ok(), "its place was vacant");
         }
         self.0.adopt(inner, world);
         let before = std::mem::replace(&mut inner.open, open);
         let gone: Vec<ListenAt> = before
             .into_iter()
-            .filter(|open| ready.gone.contains(&open.at.number))
+            .filter(|open| ready.gone.contains(&open.at.id))
             .map(|open| open.at)
             .collect();
         let gone_ids: Vec<ListenerId> = gone.iter().map(|at| at.id).collect();
@@ -212,8 +194,10 @@ impl Listeners<'_> {
         self.0.await_orders()?;
         let complaint = |id: ListenerId| Some((id, gate.orders.take_complaint(id)?));
         let refused: Vec<(ListenerId, String)> = new.into_iter().filter_map(complaint).collect();
-        // Nobody has come by them, and nobody will.
-        inner.open.retain(|open| refused.iter().all(|(id, _)| *id != open.at.id));
+        // Nobody has come by them, and nobody will, so that their places are free soon.
+        let is_refused = |open: &Open| refused.iter().any(|(id, _)| *id == open.at.id);
+        let closed = inner.open.extract_if(.., |open| is_refused(open)).map(|open| open.at);
+        inner.departed.extend(closed);
         self.0.show(inner);
         match refused.into_iter().next() {
             Some((_, why)) => Err(Problem::new(Code::NotOpened, why)),
@@ -222,13 +206,13 @@ impl Listeners<'_> {
     }
 
     /// Removes a new listener again, because a worker could not take it.
-    fn undo(&self, inner: &mut Inner, number: u16) {
+    fn undo(&self, inner: &mut Inner, number: u16, id: ListenerId) {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
         let open: Vec<Open> = open.collect();
         let undone = self.0.world(inner, &changes, &open).and_then(|world| {
             inner.keep(changes)?;
-            self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })
+            self.serve(inner, world, Ready { gone: vec![id], ..Ready::default() })
         });
         if let Err(problem) = undone {
             tracing::error!(error = problem.message, "a listener that failed is not taken back");
@@ -255,22 +239,23 @@ impl Listeners<'_> {
         Ok(Bound { open, lead, listener })
     }
 
-    /// Returns a free identifier for a listener of this number: never used, nor in `taken`.
+    /// Returns the identifier of a listener of this number in a free place that is not in `taken`.
     fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
-        let all = (0..NUMBER_MAX).rev().map(ListenerId);
-        let is_free =
-            |id: &ListenerId| self.0.ground.shared.listeners.is_vacant(*id) && !taken.contains(id);
-        [ListenerId(number - 1)].into_iter().chain(all).find(is_free).ok_or_else(|| {
+        let vacant = |place: u16| self.0.ground.shared.listeners.vacant(place);
+        let all = (0..NUMBER_MAX).rev().filter_map(vacant).filter(|id| !taken.contains(id));
+        // As few generations as possible, since each is memory.
+        let first = |id: &ListenerId| (id.generation(), id.place() + 1 != number);
+        all.min_by_key(first).ok_or_else(|| {
             let message = format!(
-                "this process has had {NUMBER_MAX} listeners, which is as many as can be; an upgrade or \
-                 a restart of the server begins anew"
+                "all {NUMBER_MAX} places of listeners are taken, by listeners or by connections that \
+                 came by closed ones: end some of these with `nearflash conn end`"
             );
             Problem::new(Code::TableFull, message)
         })
     }
 
     /// Forgets the closed listeners that have no connections left, as far as known. Their numbers
-    /// become free, and a successor is not told of them.
+    /// and places become free, and a successor is not told of them.
     fn forget_departed(&self, inner: &mut Inner) {
         if inner.departed.is_empty() || self.0.has_older() {
             return;
@@ -278,10 +263,12 @@ impl Listeners<'_> {
         // Two looks, as in `is_used`.
         let looks = [self.counts_of(), self.counts_of()];
         let is_left = |at: &ListenAt| {
-            let count = |look: &Vec<usize>| look[usize::from(at.id.0)];
+            let count = |look: &Vec<usize>| look[usize::from(at.id.place())];
             looks.iter().any(|look| look.as_ref().is_none_or(|look| count(look) > 0))
         };
-        inner.departed.retain(is_left);
+        for gone in inner.departed.extract_if(.., |at| !is_left(at)) {
+            self.0.ground.shared.listeners.free(gone.id);
+        }
     }
 
     /// Returns a free number: no open or configured listener has it, and no closed listener with
@@ -292,7 +279,7 @@ impl Listeners<'_> {
             inner.open.iter().all(|open| open.at.number != *number)
                 && inner.departed.iter().all(|at| at.number != *number)
                 && configured.iter().all(|one| one.number != Some(*number))
-                && !inner.changes.listeners.contains_key(number)
+                && inner.changes.listeners.get(number).is_none_or(ListenChange::is_reserved)
                 // What was said of the ways through another would be said of this one.
                 && !inner.changes.names_way(*number)
         };
@@ -301,7 +288,7 @@ impl Listeners<'_> {
             return is_free(&number).then_some(number).ok_or_else(taken);
         }
         (1..=NUMBER_MAX).find(is_free).ok_or_else(|| {
-            let message = format!("all {NUMBER_MAX} numbers of listeners were used");
+            let message = format!("all {NUMBER_MAX} numbers of listeners are taken");
             Problem::new(Code::TableFull, message)
         })
     }
@@ -321,7 +308,7 @@ impl Listeners<'_> {
     /// Returns true if connections of a listener may exist. The second look finds a connection that
     /// moved between workers during the first.
     fn is_used(&self, at: &ListenAt) -> bool {
-        let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.0)] > 0);
+        let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.place())] > 0);
         look() || look()
     }
 
@@ -345,7 +332,7 @@ impl Listeners<'_> {
         self.0.await_orders()
     }
 
-    /// Returns the number of connections by listener identifier, if any listener refuses
+    /// Returns the number of connections by the listener's place, if any listener refuses
     /// connections.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
         let gate = self.0.gate().ok()?;
@@ -370,7 +357,7 @@ impl Listeners<'_> {
     ) -> (ListenerState, Option<usize>) {
         let id = open.at.id;
         let turns = self.0.gate().is_ok_and(|gate| gate.orders.turning().has(id));
-        match (turns, counts.map(|counts| counts[usize::from(id.0)])) {
+        match (turns, counts.map(|counts| counts[usize::from(id.place())])) {
             (false, _) => (ListenerState::Open, None),
             (true, Some(0)) => (ListenerState::Drained, Some(0)),
             (true, own) => (ListenerState::Draining, own),
@@ -450,9 +437,13 @@ impl Ready {
 
     /// Returns the listeners after the change.
     fn apply(&self, open: &[Open]) -> Vec<Open> {
-        let stays = |open: &&Open| !self.gone.contains(&open.at.number);
+        let stays = |open: &&Open| !self.gone.contains(&open.at.id);
         let new = self.bound.iter().map(|bound| bound.open.clone());
         let mut all: Vec<Open> = open.iter().filter(stays).cloned().chain(new).collect();
+        for open in &mut all {
+            let other = self.renumbered.iter().find(|(id, _)| *id == open.at.id);
+            open.at.number = other.map_or(open.at.number, |(_, number)| *number);
+        }
         all.sort_by_key(|open| open.at.number);
         all
     }
@@ -464,6 +455,13 @@ impl Inner {
         let mut changes = self.changes.clone();
         let configured = self.base.numbered_listeners(&changes.added_listeners());
         changes.listeners.remove(&number);
+        let numbers = changes.added_listeners();
+        if self.base.numbered_listeners(&numbers)
+            != self.base.numbered_listeners(&[numbers, vec![number]].concat())
+        {
+            // A listener of the configuration would take its number, and so change its own.
+            changes.listeners.insert(number, ListenChange::reserved());
+        }
         if let Some(one) = configured.into_iter().find(|one| one.number == Some(number)) {
             changes.listeners.insert(number, ListenChange::Removed(one.url));
         }

@@ -22,7 +22,7 @@ pub(crate) struct Open {
 
 impl Open {
     pub(crate) fn of(listener: &Listener, at: ListenAt) -> Open {
-        let socket = Socket::of(listener, Role::Listener(at.id.0), wanted(&at));
+        let socket = Socket::of(listener, Role::Listener(at.id.place()), wanted(&at));
         Open { at, socket: Arc::new(socket), tls: listener.tls().cloned() }
     }
 

@@ -27,15 +27,14 @@ impl Seen {
         self.open.iter().map(|open| &open.at).chain(&self.departed)
     }
 
-    /// Returns the number of the listener with an identifier of the workers.
-    pub(super) fn number_of(&self, id: u16) -> u16 {
-        self.all().find(|at| at.id.0 == id).map_or(id + 1, |at| at.number)
+    /// Returns the number of the listener in a place.
+    pub(super) fn number_of(&self, place: u16) -> u16 {
+        self.all().find(|at| at.id.place() == place).map_or(place + 1, |at| at.number)
     }
 
-    /// Returns the identifiers and numbers of the listeners whose identifier is not one less than
-    /// the number.
+    /// Returns the places and numbers of the listeners whose place is not one less than the number.
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
-        let others = self.all().filter(|at| at.number != at.id.0 + 1);
-        others.map(|at| (at.id.0, at.number)).collect()
+        let others = self.all().filter(|at| at.number != at.id.place() + 1);
+        others.map(|at| (at.id.place(), at.number)).collect()
     }
 }

@@ -1,11 +1,12 @@
 //! Changes without workers.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use contract::ListenerId;
-use control::admin::{Code, DrainServer, Inventory, NewNamespace};
+use control::admin::{Code, DrainServer, Inventory, NewNamespace, RemoveListener};
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use flash::Spec;
 use io::{Clock, TcpOptions};
@@ -92,7 +93,13 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
 
 /// Opens its gate, behind which nobody is: what is ordered is done at once.
 pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
-    let (controller, boxes) = WorkerController::new(live.reconciler.ground.tenants.clone(), 1);
+    open_gate_of(live, 1)
+}
+
+/// Opens its gate, behind which so many workers are silent.
+fn open_gate_of(live: &Live, workers: usize) -> (Arc<Orders>, Vec<WorkerMailbox>) {
+    let tenants = live.reconciler.ground.tenants.clone();
+    let (controller, boxes) = WorkerController::new(tenants, workers);
     let orders = Arc::new(Orders::new(0).0);
     let gate = Gate { orders: orders.clone(), wakers: Vec::new(), commands: controller.commands() };
     live.set_gate(gate);
@@ -319,7 +326,7 @@ fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), Reloaded::default());
     let listed = live.listeners().unwrap().listeners;
     assert_eq!(listed.iter().map(|one| one.number).collect::<Vec<_>>(), [1]);
-    assert!(live.lock().open[0].at.id != ListenerId(0) && live.open_sockets().1.is_empty());
+    assert!(live.lock().open[0].at.id != ListenerId(0));
 }
 
 #[test]
@@ -334,6 +341,61 @@ fn a_listener_gets_the_number_that_it_asks_for() {
     assert_eq!(add(Some(7)), Ok(7));
     assert_eq!((add(Some(7)), add(Some(0))), (Err(Code::Taken), Err(Code::Invalid)));
     assert_eq!(add(None), Ok(2), "the configuration has the first");
+}
+
+/// A process had places for 4 096 listeners in its life.
+#[test]
+fn places_of_listeners_are_given_again_and_their_identifiers_are_not() {
+    let live = live(DISK);
+    open_gate_of(&live, 0);
+    let mut ids = HashSet::new();
+    for _ in 0..=NUMBER_MAX {
+        let listener = spec::Listener::from_argument("reflex://127.0.0.1:0");
+        let added = live.add_listener(&listener).unwrap();
+        assert_eq!(added.number, 2);
+        assert!(ids.insert(live.lock().open[0].at.id), "an identifier comes again");
+        live.remove_listener("2", RemoveListener::default()).unwrap();
+    }
+    assert!(live.lock().departed.len() < 2, "they are forgotten");
+}
+
+#[test]
+fn the_numbers_of_a_file_hold_after_a_reload_and_when_an_added_listener_goes() {
+    let live = live(DISK);
+    open_gate_of(&live, 0);
+    let folder = tempfile::tempdir().unwrap();
+    let config = |names: &[&str]| {
+        let path = |name: &&str| folder.path().join(name).display().to_string();
+        let listen = |name| format!("[[listen]]\nurl = \"reflex+unix:{}\"\n", path(name));
+        Config::parse(&format!("{DISK}{}", names.iter().map(listen).collect::<String>())).unwrap()
+    };
+    let listed = || {
+        let all = live.listeners().unwrap().listeners.into_iter();
+        let each = all.map(|one| (one.number, one.url.rsplit('/').next().unwrap().to_owned()));
+        each.collect::<Vec<_>>()
+    };
+    let is = |all: &[(u16, &str)]| {
+        assert_eq!(listed(), all.iter().map(|(n, s)| (*n, (*s).to_owned())).collect::<Vec<_>>());
+    };
+    live.reload(config(&["a", "b", "c"])).unwrap();
+    let id_of =
+        |number: u16| live.lock().open.iter().find(|open| open.at.number == number).unwrap().at.id;
+    let of_c = id_of(3);
+    // As a restart would number them.
+    assert_eq!(live.reload(config(&["a", "c"])).unwrap(), Reloaded::default());
+    is(&[(1, "a"), (2, "c")]);
+    assert_eq!(id_of(2), of_c, "it is the same listener");
+    let url = format!("reflex+unix:{}", folder.path().join("x").display());
+    live.add_listener(&spec::Listener::from_argument(&url)).unwrap();
+    live.reload(config(&["a", "c", "d"])).unwrap();
+    is(&[(1, "a"), (2, "c"), (3, "x"), (4, "d")]);
+    live.remove_listener("3", RemoveListener::default()).unwrap();
+    is(&[(1, "a"), (2, "c"), (4, "d")]);
+    assert_eq!(live.reload(config(&["a", "c", "d"])).unwrap(), Reloaded::default());
+    is(&[(1, "a"), (2, "c"), (4, "d")]);
+    // The number that is left out is free for another that is added.
+    live.add_listener(&spec::Listener::from_argument(&url)).unwrap();
+    is(&[(1, "a"), (2, "c"), (3, "x"), (4, "d")]);
 }
 
 /// A device that has become slower since makes less than was promised on it.

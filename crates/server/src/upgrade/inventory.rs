@@ -104,7 +104,13 @@ pub(super) struct DepartedAt {
 impl DepartedAt {
     pub(super) fn of(at: &ListenAt) -> DepartedAt {
         let (namespace, tenant) = (at.namespace.0, at.tenant.clone());
-        DepartedAt { listener: at.id.0, number: at.number, url: wanted(at), namespace, tenant }
+        DepartedAt {
+            listener: at.id.place(),
+            number: at.number,
+            url: wanted(at),
+            namespace,
+            tenant,
+        }
     }
 
     fn at(&self) -> Option<ListenAt> {
@@ -399,8 +405,7 @@ impl ServerInventory {
             // One whose tenant is gone has no connections.
             let Some(mut at) = departed.at() else { continue };
             let Ok(lead) = lead(&at, registry) else { continue };
-            let mut ids = (0..NUMBER_MAX).rev().map(ListenerId);
-            let vacant = ids.find(|id| listeners.is_vacant(*id));
+            let vacant = (0..NUMBER_MAX).rev().find_map(|place| listeners.vacant(place));
             at.id = vacant.ok_or("the server that runs had too many listeners")?;
             assert!(listeners.set(at.id, lead).is_ok(), "it was vacant");
             found.push((departed.listener, at));

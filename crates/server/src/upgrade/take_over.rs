@@ -341,7 +341,7 @@ impl TakeOver<'_> {
             ExportedController::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
         let cntlid = exported.cntlid();
         let listener = self.listeners.get(&exported.port_mut().0);
-        let port = PortId(listener.ok_or("its listener is not known")?.0);
+        let port = PortId(listener.ok_or("its listener is not known")?.place());
         *exported.port_mut() = port;
         if exported.queues() != parcels.len() {
             return Err("some of its connections are missing".to_owned());
@@ -403,7 +403,7 @@ impl TakeOver<'_> {
         };
         let session = unpack(&mut parcel.session).ok_or("its session makes no sense")?;
         check_payload(&parcel, &session)?;
-        let listener = self.listeners.get(&parcel.listener.0);
+        let listener = self.listeners.get(&parcel.listener.place());
         parcel.listener = *listener.ok_or("its listener is not known")?;
         if self.requires_tls(parcel.listener) {
             return Err(WANTS_TLS.to_owned());

@@ -302,7 +302,7 @@ impl<P: Session> Connection<P> {
             conn: self.id,
             peer: self.peer,
             tenant: self.membership.grant.as_ref().map(|grant| grant.tenant),
-            listener: self.listener.0,
+            listener: self.listener.place(),
             in_flight: self.outstanding.count as u32,
             messages: self.progress.messages,
             can_move: moves_to(worker),

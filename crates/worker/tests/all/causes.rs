@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, End, Instant, ListenerId, Tell};
+use contract::{ConnId, End, Instant, ListenerId, NamespaceId, Tell};
+use nearflash_worker::Lead;
 
 /// An act that ends a connection.
 type Act<'a> = &'a dyn Fn(&mut Rig);
@@ -41,6 +42,18 @@ fn one_that_leaves_for_another_worker_has_not_ended() {
     rig.tell(Tell::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
     assert!(rig.departed().is_some());
     assert_eq!(rig.meters.worker.read().ends, [0; End::ALL.len()]);
+}
+
+#[test]
+fn a_straggler_of_a_listener_whose_place_was_given_away_is_not_let_in() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.listeners().free(ListenerId(0));
+    let next = rig.listeners().vacant(0).unwrap();
+    rig.listeners().set(next, Lead::to(NamespaceId(1))).unwrap();
+    rig.connect(1, 1);
+    assert_eq!(rig.meters.worker.read().ends[End::NotLetIn as usize], 1);
+    assert_eq!(rig.worker.connections(), 1, "who was let in before stays");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
     assert_eq!(server.listener(1), at, "it says so when it is ready");
 }
 
-/// Listeners that nobody knows any more must not use up the numbers of a process.
+/// Listeners that nobody knows any more must not use up the numbers and places of a process.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
     let place = Place::with("");
@@ -313,11 +313,22 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
     assert_eq!(V2::connect(there).call(READ, &[]).0, Status::Ok);
     let numbers: Vec<u64> = place.listed().iter().map(|one| one.0).collect();
     assert_eq!(numbers, [1, 2, 3], "the one that was added keeps its number");
-    // The first would be another now.
-    place.configure(&listen(&[two]));
+    // At the address of the first would be another now.
+    let url = format!("reflex://127.0.0.1:{one}?tenant=default");
+    place.configure(&format!("[[listen]]\nurl = \"{url}\"\n{}", listen(&[two])));
     server.hang_up();
-    server.await_log("these need an upgrade or a restart: [[listen]] (listener 1 would be another");
+    server.await_log("these need an upgrade or a restart: [[listen]] (listener 1 at");
     assert_eq!(V2::connect(server.address()).call(READ, &[]).0, Status::Ok);
+    // The second is the first in the file, and is numbered so.
+    place.configure(&listen(&[two, one]));
+    server.hang_up();
+    let numbered = |port: u16| {
+        let all = place.listed().into_iter();
+        all.filter(|(_, url)| url.ends_with(&format!(":{port}"))).map(|(n, _)| n).next()
+    };
+    wait_until("the other numbers", PATIENCE, || numbered(two) == Some(1));
+    assert_eq!((numbered(one), numbered(added.port())), (Some(3), Some(2)));
+    assert_eq!(client.call(READ, &[]).0, Status::Ok);
     place.configure(&listen(&[one]));
     server.hang_up();
     wait_until("its end", PATIENCE, || is_closed(there));

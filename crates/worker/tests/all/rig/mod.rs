@@ -419,6 +419,11 @@ impl Rig {
         &self.parts.fences
     }
 
+    /// Returns the listeners, which all workers share.
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.parts.listeners
+    }
+
     /// Requests that the scheduler let go, and that were not given back to it.
     pub(crate) fn paid(&self) -> usize {
         *self.paid.borrow()
