@@ -1,5 +1,4 @@
-//! `nearflash`: shares NVMe flash over an ordinary network. This program is wiring only: it joins
-//! the worker, the devices and the sockets, and talks to the user at the terminal.
+//! `nearflash`: shares NVMe flash over an ordinary network. This program is wiring only.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::print_stderr,
@@ -79,7 +78,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = log::parsed();
     let (form, filter) = match &cli.command {
         Command::Serve(args) => args.log(),
         _ => (log::Form::Text, None),

@@ -121,6 +121,19 @@ pub enum Refusal {
 /// The message while another process takes over.
 pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
 
+/// Returns a number with blanks between its thousands, as commands print numbers.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Returns a latency with the unit in which it is a short number.
 pub(crate) fn time(us: u32) -> String {
     match us {
@@ -187,16 +200,16 @@ impl fmt::Display for Refusal {
                 percentile,
                 limited_by,
             } => {
+                let [needed, available, device] =
+                    [tokens_needed, tokens_available, tokens_device].map(|n| grouped(*n));
+                let latency = time(*latency_us);
+                let bound = limited_by.as_ref().map(|name| format!("tenant {name:?}"));
+                let bound = bound.unwrap_or_else(|| "this SLO itself".to_owned());
                 write!(
                     f,
-                    "needs {tokens_needed} tokens/s of {tokens_available} available; the device \
-                     makes {tokens_device} at {percentile} ≤ {}, the bound of ",
-                    time(*latency_us)
-                )?;
-                match limited_by {
-                    Some(name) => write!(f, "tenant {name:?}"),
-                    None => f.write_str("this SLO itself"),
-                }
+                    "needs {needed} tokens/s of {available} available; the device makes {device} at \
+                     {percentile} ≤ {latency}, the bound of {bound}"
+                )
             }
         }
     }

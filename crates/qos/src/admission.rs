@@ -73,7 +73,8 @@ impl fmt::Display for Refusal {
             Refusal::NoTenant => f.write_str("there is no such tenant"),
             Refusal::TooTight { latency_us, tightest_us, percentile } => write!(
                 f,
-                "{percentile} ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is known for"
+                "{percentile} ≤ {latency_us} µs is below the lowest latency of the device's model, \
+                 {tightest_us} µs"
             ),
             Refusal::TooMuch(shortage) => {
                 let Shortage { latency_us, percentile, limited_by, .. } = shortage;

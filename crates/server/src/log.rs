@@ -109,6 +109,21 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
+/// Parses the command line. If it makes no sense, the process ends with a message in the form of all
+/// others.
+pub fn parsed<C: clap::Parser>() -> C {
+    C::try_parse().unwrap_or_else(|error| match error.to_string().strip_prefix("error: ") {
+        Some(why) => {
+            say(why.trim_end());
+            std::process::exit(USAGE)
+        }
+        None => error.exit(),
+    })
+}
+
+/// The exit code of a command line that makes no sense.
+const USAGE: i32 = 2;
+
 /// Writes a line without waiting for the reader of standard error: a thread waits instead. Lines
 /// beyond [`TOLD_MAX`] are dropped.
 pub(crate) fn tell(line: String) {

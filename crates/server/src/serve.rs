@@ -211,6 +211,9 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     }
     log::tell_what_is_left_out();
     tell_why_anew();
+    if let Some(made) = args::told_of_defaults(&base).filter(|_| !args.check) {
+        log::say(made);
+    }
     if let Some(exposed) = args.config.as_ref().and_then(|file| exposed(&base, file)) {
         log::say(format_args!("warning: {exposed}"));
     }

@@ -454,8 +454,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
         // An operator may have made the tenant, which then no rule names.
         let plain = shared.access.open(&peer, &hello.token, "", own).ok();
+        let why = match (&plain, hello.token.is_empty()) {
+            (Some(_), _) => "no access rule gives it the tenant that it asks for",
+            (None, true) => "no access rule lets in who comes from there without a token",
+            (None, false) if shared.access.knows(&hello.token) => {
+                "the access rule of its token does not let it in"
+            }
+            (None, false) => "its token is that of no access rule",
+        };
         if let Err(status) = self.ask_to_enter(id, hello, plain, reply) {
-            tracing::warn!(%peer, "hello refused: no access rule lets it in");
+            let why = if status == Status::Retry { "the control plane is busy" } else { why };
+            tracing::warn!(%peer, tenant = ?hello.tenant, "hello refused: {why}");
             let front = &mut self.engine.front;
             front.reply(id, &Reply::Hello { tag: hello.tag, status, reply }, None);
             front.finish(id);

@@ -369,10 +369,11 @@ const BURST: f64 = 1.05;
 fn status(tenant: &TenantStatus) -> String {
     let measured = &tenant.measured;
     let Some(slo) = &tenant.slo else {
+        let plain = if measured.iops == 0.0 { "idle" } else { "best effort" };
         return match (tenant.state, tenant.share.weight) {
             (State::Leaving, _) => "leaving".to_owned(),
-            (State::Active, 1) => "best effort".to_owned(),
-            (State::Active, weight) => format!("best effort, weight {weight}"),
+            (State::Active, 1) => plain.to_owned(),
+            (State::Active, weight) => format!("{plain}, weight {weight}"),
         };
     };
     let word = match measured.slo_percentile_us {
@@ -476,6 +477,7 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         let shown = list(&[TenantStatus { share, ..tenant("bulk", None, measured(7.0, 312.2)) }]);
         assert!(shown.contains("≤ 20 000"), "{shown}");
         assert!(shown.ends_with("best effort, weight 3"), "{shown}");
+        assert!(list(&[tenant("bulk", None, Measured::default())]).ends_with("idle"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::info::{Refusal, Ways};
+use crate::info::{Refusal, Ways, grouped, time};
 
 /// Maximum number of names that a message lists.
 const NAMES_MAX: usize = 8;
@@ -186,10 +186,10 @@ impl Problem {
 fn ways_text(ways: &Ways) -> Option<String> {
     let mut each = Vec::new();
     if let Some(iops) = ways.iops {
-        each.push(format!("at most {iops} requests/s"));
+        each.push(format!("at most {} requests/s", grouped(iops.into())));
     }
     if let Some(latency_us) = ways.latency_us {
-        each.push(format!("a latency of {latency_us} µs or more"));
+        each.push(format!("a latency of {} or more", time(latency_us)));
     }
     if !ways.leave.is_empty() {
         each.push(format!("the end of {}", some_of(&ways.leave, 0)));
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_would_have_to_give() {
         let refusal = Refusal::TooMuch {
-            tokens_needed: 400,
+            tokens_needed: 400_000,
             tokens_available: 300,
             tokens_device: 420,
             latency_us: 500,
@@ -296,13 +296,14 @@ mod tests {
             limited_by: Some("gold".to_owned()),
         };
         let leave = (0..10).map(|n| format!("t{n}")).collect();
-        let ways = Ways { iops: Some(300), latency_us: Some(2_000), leave };
+        let ways = Ways { iops: Some(300_000), latency_us: Some(20_000), leave };
         let problem = Problem::refused(refusal, ways);
         assert_eq!(problem.code, Code::TooMuch);
+        assert!(problem.message.starts_with("needs 400 000 tokens/s of 300 available"));
         assert!(
             problem.message.ends_with(
-                "the bound of tenant \"gold\"; it would fit with at most 300 requests/s, a latency \
-                 of 2000 µs or more, or the end of \"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t5\", \
+                "the bound of tenant \"gold\"; it would fit with at most 300 000 requests/s, a latency \
+                 of 20 ms or more, or the end of \"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t5\", \
                  \"t6\", \"t7\" and 2 more"
             ),
             "{}",

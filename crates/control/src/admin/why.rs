@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::{DeviceStatus, DriftState, TenantStatus};
 use super::watch::{FlowOfWorker, Flows, Stages};
-use crate::info::time;
+use crate::info::{grouped, time};
 use crate::standing::Standing;
 
 /// Share of a second in which requests wait for tokens, above which tokens are the cause.
@@ -199,9 +199,10 @@ impl Evidence<'_> {
     fn over_its_slo(&self) -> (Cause, String, Option<String>) {
         let TenantStatus { name, tokens_needed, measured, .. } = self.tenant;
         let verdict = format!(
-            "it asks for more than it was promised ({:.0} of {tokens_needed} tokens/s), so its \
-             requests wait for tokens",
-            measured.tokens
+            "it asks for more than it was promised ({} of {} tokens/s), so its requests wait \
+             for tokens",
+            grouped(measured.tokens.round() as u64),
+            grouped(*tokens_needed)
         );
         let advice = format!(
             "give it a larger promise (`nearflash tenant set {name} --iops N`), or let it ask for \
@@ -215,8 +216,10 @@ impl Evidence<'_> {
         let scheduler = stages.iter().find(|time| time.stage == "scheduler" && time.percent > 0.0);
         let spent = scheduler
             .map_or(String::new(), |time| format!(" for {:.0} % of its reads' time", time.percent));
-        let verdict =
-            format!("its requests wait for tokens{spent}; it had {:.0} tokens/s", measured.tokens);
+        let verdict = format!(
+            "its requests wait for tokens{spent}; it had {} tokens/s",
+            grouped(measured.tokens.round() as u64)
+        );
         let advice = match (slo, share.cap_tokens, self.device.tokens_left) {
             (Some(_), ..) if self.asks_for_more() => format!(
                 "it asks for more than it was promised: give it a larger promise (`nearflash tenant \
@@ -227,13 +230,14 @@ impl Evidence<'_> {
                  has both"
             ),
             (None, Some(cap), _) if self.is_at_cap() => {
+                let cap = grouped(cap);
                 format!("its cap is {cap} tokens/s: `nearflash tenant set {name} --cap N` lifts it")
             }
             (None, _, left) => format!(
                 "best-effort tenants share what promises leave{}; `nearflash tenant set {name} \
                  --weight N` changes its share, a promise (--latency, --iops) makes it independent",
                 left.map_or(String::new(), |left| {
-                    format!(", {left} tokens/s of device {}", self.device.name)
+                    format!(", {} tokens/s of device {}", grouped(left), self.device.name)
                 })
             ),
         };
@@ -489,7 +493,7 @@ mod tests {
         let over = tenant(Measured { tokens: 1_500.0, ..late() });
         let found = cause(&over, DriftState::Fits, &flows, &stages(3, 0, 0));
         assert_eq!(found.cause, Cause::Tokens);
-        assert!(found.verdict.contains("1500 of 1000 tokens/s"), "{}", found.verdict);
+        assert!(found.verdict.contains("1 500 of 1 000 tokens/s"), "{}", found.verdict);
         let slow = tenant(Measured { throttled: 0.5, ..late() });
         let found = cause(&slow, DriftState::Fits, &flows, &stages(3, 0, 0));
         assert!(found.advice.unwrap().contains("asks for more than it was promised"));
@@ -499,10 +503,10 @@ mod tests {
         let mut best_effort = tenant(late());
         best_effort.slo = None;
         let found = cause(&best_effort, DriftState::Fits, &flows, &stages(3, 0, 0));
-        assert!(found.advice.unwrap().contains("9000 tokens/s of device drive"));
+        assert!(found.advice.unwrap().contains("9 000 tokens/s of device drive"));
         best_effort.share.cap_tokens = Some(1_000_000);
         let found = cause(&best_effort, DriftState::Fits, &flows, &stages(3, 0, 0));
-        assert!(found.advice.unwrap().contains("9000 tokens/s"), "the cap is far away");
+        assert!(found.advice.unwrap().contains("9 000 tokens/s"), "the cap is far away");
         let starved = Flows { overcommitted: Some("overcommitted".to_owned()), ..flows };
         let found = cause(&best_effort, DriftState::Fits, &starved, &stages(3, 0, 0));
         assert_eq!(found.cause, Cause::Machine);

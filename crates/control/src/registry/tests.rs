@@ -52,7 +52,7 @@ fn refusals_speak_in_names() {
     let text = |refusal: Result<Admission, Refusal>| refusal.unwrap_err().to_string();
     assert_eq!(
         text(add(&mut registry, "silver", slo(2_000, 400_000, 100))),
-        "needs 400000 tokens/s of 300000 available; the device makes 420000 at p95 ≤ 500 µs, \
+        "needs 400 000 tokens/s of 300 000 available; the device makes 420 000 at p95 ≤ 500 µs, \
          the bound of tenant \"gold\""
     );
     assert!(text(add(&mut registry, "gold", slo(0, 0, 0))).contains("already"));

@@ -221,7 +221,7 @@ fn a_refusal_names_need_supply_the_limit_and_ways_out() {
     assert_eq!(shortage.limited_by.as_deref(), Some("gold"));
     let ways = problem.ways.as_ref().unwrap();
     assert_eq!((ways.iops, ways.leave.as_slice()), (Some(300_000), &["gold".to_owned()][..]));
-    for words in ["needs 400000", "300000 available", "\"gold\"", "at most 300000 requests/s"] {
+    for words in ["needs 400 000", "300 000 available", "\"gold\"", "at most 300 000 requests/s"] {
         assert!(problem.message.contains(words), "{}", problem.message);
     }
     assert!(client.get::<TenantStatus>("silver").is_err());

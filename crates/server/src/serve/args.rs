@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use flash::Spec;
+
 use super::draft::Beside;
 use crate::admin::Wanted;
-use crate::config::{Config, Mistakes};
+use crate::config::{Config, DEFAULT_DEVICE, Mistakes};
 use crate::crew_size::CrewSize;
 use crate::interface::Interface;
+use crate::listen::DEFAULT_URL;
 use crate::log;
 
 /// Export devices over TCP and Unix sockets
@@ -145,6 +148,24 @@ pub(super) fn merge(args: &Args) -> Result<Config, String> {
     config.workers = args.workers.or(config.workers);
     config.cpus = args.cpus.clone().or(config.cpus);
     Ok(config)
+}
+
+/// Returns what a server without a device in its configuration makes, and where; `None` with one.
+pub(super) fn told_of_defaults(config: &Config) -> Option<String> {
+    if !config.device.is_empty() {
+        return None;
+    }
+    let spec: Spec = DEFAULT_DEVICE.parse().expect("it is a device");
+    let path = std::path::absolute(spec.source.path()?).ok()?;
+    let (does, size) = match path.exists() {
+        true => ("serves", ""),
+        false => ("makes and serves", ", a file of 1 GiB"),
+    };
+    let at = match config.listen.is_empty() {
+        true => format!(", to everybody on this machine at {DEFAULT_URL}"),
+        false => String::new(),
+    };
+    Some(format!("no device is named: {does} {}{size}{at}; --device names another", path.display()))
 }
 
 /// Adds the lines of the configuration file to mistakes, where they are known.

@@ -64,8 +64,8 @@ pub(super) fn warn_of_none(told: Option<&str>, config: &Config) {
     let is_said = told.is_some() || config.state.is_some();
     if !is_said && config.admin.listen != Some(Wanted::Nowhere) {
         log::say(
-            "warning: what is changed while this server runs is forgotten when it ends, such as where \
-             namespaces are: name a file for it with --state, or none to run without",
+            "warning: changes made while this server runs (tenants, namespaces, ...) are lost when it \
+             ends; keep them with `--state FILE`, or silence this warning with `--state none`",
         );
     }
 }

@@ -166,6 +166,40 @@ fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
     drop(server);
 }
 
+/// A dry run named tenants as added whose promises the server then refused.
+#[test]
+fn a_dry_run_tells_which_promises_would_not_fit() {
+    let place = Place::new();
+    let device = "[[device]]\nname = \"disk\"\nspec = \"sim:a\"\n";
+    let tenant = |name: &str, iops: u32| {
+        format!(
+            "[[tenant]]\nname = \"{name}\"\nlatency_us = 500\niops = {iops}\nread_percent = 100\n"
+        )
+    };
+    let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+    place.write_configuration(&format!("{device}{listen}{}", tenant("gold", 300_000)));
+    let server = place.configured().start();
+    let document = place.document(&(tenant("gold", 300_000) + &tenant("tin", 200_000)));
+    let refusal = "tenant \"tin\": needs 200 000 tokens/s of 120 000 available";
+    let ran = place.run(&["state", "import", &document, "--dry-run"]);
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert!(said.contains("add tenant \"tin\""), "{said}");
+    assert!(said.contains(&format!("would not be taken: {refusal}")), "{said}");
+    assert!(!ran.status.success());
+    // Of a file, too: a start would have room, as it is told of all at once.
+    place.write_configuration(&format!("{device}{listen}{}", tenant("tin", 200_000)));
+    let ran = place.run(&["config", "check", "--running", "--config", &place.config()]);
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert!(said.contains("a server would start"), "{said}");
+    assert!(said.contains(&format!("the running server would not take: {refusal}")), "{said}");
+    assert!(!ran.status.success());
+    place.write_configuration(&format!("{device}{listen}{}", tenant("tin", 120_000)));
+    let said = place.told(&["config", "check", "--running", "--config", &place.config()]);
+    assert!(said.contains("the running server would take its tenants"), "{said}");
+    place.refused(&["tenant", "show", "tin"]);
+    drop(server);
+}
+
 #[test]
 fn a_document_that_makes_no_sense_changes_nothing() {
     let place = Place::new();

@@ -520,7 +520,7 @@ fn a_server_that_keeps_nothing_says_so() {
         complaint(&ran).contains("keeps no changes")
     };
     let mut server = Launch::new(&arguments).start();
-    server.await_log("is forgotten when it ends");
+    server.await_log("are lost when it ends; keep them with `--state FILE`");
     assert!(changes.iter().all(|words| warned(words)));
     assert!(!warned(&["namespace", "list"]) && !warned(&["tenant", "add", "gold"]));
     server.kill();

@@ -107,7 +107,7 @@ fn shares_and_switches_are_shown_and_changed() {
         list.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
     };
     let shown = line("bulk");
-    assert!(shown.contains("≤ 1 000") && shown.ends_with("best effort, weight 3"), "{shown}");
+    assert!(shown.contains("≤ 1 000") && shown.ends_with("idle, weight 3"), "{shown}");
     place.told(&["tenant", "set", "bulk", "--cap", "none"]);
     let shown = line("bulk");
     assert!(!shown.contains('≤') && shown.ends_with("weight 3"), "{shown}");
@@ -139,14 +139,14 @@ fn refusals_say_why_and_what_would_have_to_give() {
     };
     let silver = ["--latency", "2ms", "--iops", "2000"];
     let why = [
-        "needs 2000 tokens/s of 1000 available",
+        "needs 2 000 tokens/s of 1 000 available",
         "p95 ≤ 500 µs, the bound of tenant \"gold\"",
-        "at most 1000 requests/s",
+        "at most 1 000 requests/s",
         "the end of \"gold\"",
     ];
     refused(&[&["tenant", "add", "silver"], &silver[..]].concat(), &why);
     refused(&[&["tenant", "check"], &silver[..]].concat(), &why);
-    refused(&["tenant", "set", "gold", "--iops", "5k"], &["needs 5000", "of 4000 available"]);
+    refused(&["tenant", "set", "gold", "--iops", "5k"], &["needs 5 000", "of 4 000 available"]);
     refused(&["tenant", "add", "gold"], &["already"]);
     refused(&["tenant", "add", "x", "--device", "tape"], &["there are: disk"]);
     refused(&["tenant", "add", "x", "--iops", "5"], &["both --latency and --iops"]);

@@ -142,8 +142,32 @@ fn a_command_line_that_makes_no_sense_is_code_2() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(2), "{words:?}");
-        assert!(String::from_utf8_lossy(&ran.stderr).contains("--help"), "{words:?}");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(said.contains("--help"), "{words:?}");
+        // The form of all messages; without a word there is nothing but the help.
+        assert_eq!(said.starts_with("nearflash: "), !words.is_empty(), "{words:?}: {said}");
+        assert!(!said.contains("error: "), "{said}");
     }
+}
+
+#[test]
+fn a_server_without_a_device_says_what_it_makes_and_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = std::fs::canonicalize(folder.path()).unwrap();
+    let start = || {
+        let launch = Launch::new(&["--listen", "reflex://127.0.0.1:0"]);
+        launch.after(&[], &format!("cd {}", here.display())).start()
+    };
+    let volume = here.join("nearflash-data/volume0");
+    let server = start();
+    server.await_log(&format!(
+        "nearflash: no device is named: makes and serves {}, a file of 1 GiB; --device names another",
+        volume.display()
+    ));
+    assert!(volume.exists());
+    drop(server);
+    start().await_log(&format!("no device is named: serves {};", volume.display()));
+    assert!(!Launch::device("null:1MiB").start().log().contains("no device is named"));
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn who_asks_for_a_tenant_needs_its_rule() {
     assert!(V2::hello(server.address(), hello("batch-secret", "batch")).is_ok());
     assert_eq!(V2::hello(server.address(), hello("all", "batch")).err(), Some(Status::Denied));
     assert_eq!(V2::hello(server.address(), hello("all", "none")).err(), Some(Status::Denied));
+    server.await_log("no access rule gives it the tenant that it asks for");
 }
 
 #[test]
@@ -199,6 +200,7 @@ fn nobody_gets_in_where_no_rule_lets_him() {
     v1.expect_end(PATIENCE);
     assert_eq!(all.read_blocks(0, 1), [0; 512]);
     server.await_log("access denied");
+    server.await_log("hello refused: its token is that of no access rule");
     assert!(!server.log().contains("other"), "tokens stay out of the log");
 }
 

@@ -426,7 +426,7 @@ fn mistakes_are_told_at_start() {
     assert!(said.contains("access rule 1") && said.contains("there are: gold"), "{said}");
     let much = gold.replace("1000", "500000");
     let said = fails(&format!("{sim}{much}"));
-    assert!(said.contains("needs 500000 tokens/s of 420000 available"), "{said}");
+    assert!(said.contains("needs 500 000 tokens/s of 420 000 available"), "{said}");
     let said = fails(&format!("{sim}{gold}device = \"tape\"\n"));
     assert!(said.contains("there are: disk"), "{said}");
     let named = sim.replace("sim:a\"", "sim:a\"\nmodel = \"nothing.toml\"");
