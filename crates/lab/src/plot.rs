@@ -11,7 +11,7 @@
 //!   whose names begin alike (`A, 99 % reads` and `A, 50 % reads`) share one.
 //!
 //! An x axis that names its values (`tenant (1 = A, 2 = B)`) has those names instead of numbers, and
-//! marks side by side instead of lines.
+//! bars side by side instead of lines.
 //!
 //! What is deliberately not here: tables, pages, and any figure's own way.
 
@@ -28,7 +28,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use canvas::{Area, Drawn, FONT, PALE_INK};
-use categories::Categories;
+use categories::{BAR, Categories};
 use frame::Frame;
 use looks::{Look, Styled, style};
 use marks::draw_mark;
@@ -42,6 +42,18 @@ const SIZE: (u32, u32) = (1600, 1000);
 /// # Errors
 /// Fails if there is nothing to draw: no series, or no finite point.
 pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
+    picture(figure, &figure.title)
+}
+
+/// Returns the figure as an SVG document without its title, for a page that has it.
+///
+/// # Errors
+/// Fails as [`svg`] does.
+pub(crate) fn untitled(figure: &Figure) -> Result<String, String> {
+    picture(figure, "")
+}
+
+fn picture(figure: &Figure, title: &str) -> Result<String, String> {
     let points = || figure.series.iter().flat_map(|series| &series.points);
     if !points().any(|point| point.0.is_finite() && point.1.is_finite()) {
         return Err(format!("{} has no points to draw", figure.id));
@@ -60,7 +72,7 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        let frame = Frame::new(SIZE, x, y, legend::width(&styled));
+        let frame = Frame::new(SIZE, x, y, legend::width(&styled)).titled(title);
         draw(&area, figure, &styled, &frame, categories.as_ref())
             .map_err(|e| format!("{}: {e}", figure.id))?;
         area.present().map_err(|e| format!("{}: {e}", figure.id))?;
@@ -112,6 +124,14 @@ fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool
     places.iter_mut().for_each(|place| place.0 += styled.aside);
     if joined && styled.look == Look::Line && places.len() > 1 {
         area.draw(&PathElement::new(places.clone(), styled.colour.stroke_width(4)))?;
+    }
+    if !joined && styled.look == Look::Line {
+        let (_, _, bottom) = frame.side();
+        for &(x, y) in &places {
+            let corners = [(x - BAR, y), (x + BAR, bottom)];
+            area.draw(&Rectangle::new(corners, styled.colour.mix(0.3).filled()))?;
+            area.draw(&Rectangle::new(corners, styled.colour.stroke_width(2)))?;
+        }
     }
     // Marks that would stand closer than this say nothing that the line does not.
     let sparse = places.len() <= 40 || styled.look == Look::Paper;
@@ -169,6 +189,16 @@ mod tests {
         assert_ne!(styled[0].colour, styled[9].colour);
         let text = svg(&figure(all)).unwrap();
         assert!(text.contains("A: 0 % to 4 %"), "{text}");
+    }
+
+    #[test]
+    fn values_with_names_are_bars_and_a_page_has_the_title() {
+        let mut figure = figure(vec![series("on", &[(1.0, 100.0), (2.0, 200.0)])]);
+        figure.x_label = "tenant (1 = A, 2 = B)".to_owned();
+        let text = svg(&figure).unwrap();
+        // Each a surface and its outline, beside the background.
+        assert_eq!(text.matches("<rect").count(), 5, "{text}");
+        assert!(!untitled(&figure).unwrap().contains("Latency"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::models::{sized, slowed};
-use super::text::{BEST_EFFORT, jain, kilo_fine, micros, percent, slo};
+use super::text::{BEST_EFFORT, categories, jain, kilo_fine, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
@@ -19,13 +19,23 @@ const TENANTS: [(u32, f64); 8] = [
     (4096, 0.0),
 ];
 
+fn size(bytes: u32) -> String {
+    match bytes {
+        1024.. => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} B"),
+    }
+}
+
 /// Makes the figure: eight equal best-effort tenants with different sizes and mixes beside one with
 /// an SLO.
 pub fn fairness(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fairness",
         title: "eight best-effort tenants of different sizes and mixes".to_string(),
-        x_label: "tenant".to_string(),
+        x_label: categories(
+            "tenant",
+            TENANTS.iter().map(|(bytes, reads)| format!("{} {:.0} %", size(*bytes), 100.0 * reads)),
+        ),
         y_label: "tokens/s (thousands)".to_string(),
         log_y: false,
         series: Vec::new(),
@@ -56,13 +66,9 @@ pub fn fairness(options: &Options) -> Figure {
     stage.run(Duration::from_secs(if options.quick { 3 } else { 10 }));
     let tokens = shared.map(|(id, _)| stage.tokens(id));
     for (n, (bytes, reads)) in TENANTS.into_iter().enumerate() {
-        let size = match bytes {
-            1024.. => format!("{} KiB", bytes >> 10),
-            _ => format!("{bytes} B"),
-        };
         figure.table.row(vec![
             format!("BE {}", n + 1),
-            size,
+            size(bytes),
             format!("{:.0} %", 100.0 * reads),
             format!("{:.0}", stage.iops(shared[n].1)),
             kilo_fine(tokens[n]),

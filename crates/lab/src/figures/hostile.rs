@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::models::{sized, slowed};
-use super::text::{BEST_EFFORT, kilo_fine, micros, off, percent, slo};
+use super::text::{BEST_EFFORT, categories, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
@@ -17,6 +17,8 @@ fn time(options: &Options) -> Duration {
 /// A best-effort tenant beside A and B of Figure 5.
 struct Guest {
     name: &'static str,
+    /// The name below a bar.
+    label: &'static str,
     reads: f64,
     bytes: u32,
     depth: u32,
@@ -28,6 +30,7 @@ struct Guest {
 
 const POLITE: Guest = Guest {
     name: "polite: 4 KiB writes",
+    label: "4 KiB writes",
     reads: 0.0,
     bytes: 4096,
     depth: 32,
@@ -37,6 +40,7 @@ const POLITE: Guest = Guest {
 
 const HOSTILE: Guest = Guest {
     name: "hostile: 1 MiB writes, 2 000 connections",
+    label: "1 MiB × 2 000",
     reads: 0.0,
     bytes: 1 << 20,
     depth: 16,
@@ -46,13 +50,19 @@ const HOSTILE: Guest = Guest {
 
 const GUESTS: [Guest; 5] = [
     POLITE,
-    Guest { name: "polite: 4 KiB, half reads", reads: 0.5, ..POLITE },
+    Guest { name: "polite: 4 KiB, half reads", label: "half reads", reads: 0.5, ..POLITE },
     Guest {
         name: "hostile: 1 MiB writes, 2 000 connections, cost linear",
+        label: "1 MiB linear cost",
         sized: false,
         ..HOSTILE
     },
-    Guest { name: "hostile: 4 KiB writes, 2 000 connections", bytes: 4096, ..HOSTILE },
+    Guest {
+        name: "hostile: 4 KiB writes, 2 000 connections",
+        label: "4 KiB × 2 000",
+        bytes: 4096,
+        ..HOSTILE
+    },
     HOSTILE,
 ];
 
@@ -109,7 +119,7 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "hostile-be",
         title: "a hostile best-effort tenant beside A and B of Figure 5".to_string(),
-        x_label: "guest".to_string(),
+        x_label: categories("guest", GUESTS.iter().map(|guest| guest.label.to_string())),
         y_label: "p95 read latency of A (µs)".to_string(),
         log_y: false,
         series: Vec::new(),

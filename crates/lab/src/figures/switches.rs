@@ -195,7 +195,7 @@ pub fn switches(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "switches",
         title: "what goes beyond the paper, off and on".to_string(),
-        x_label: "1 = off, 2 = on".to_string(),
+        x_label: "switch (1 = off, 2 = on)".to_string(),
         y_label: "p99 read latency (µs)".to_string(),
         log_y: false,
         series: Vec::new(),

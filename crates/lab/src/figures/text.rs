@@ -27,6 +27,12 @@ pub(super) fn off(share: f64) -> String {
     format!("{:+.1} %", 100.0 * share)
 }
 
+/// Returns the label of an axis whose values 1, 2 and so on have these names.
+pub(super) fn categories(title: &str, names: impl Iterator<Item = String>) -> String {
+    let named = (1..).zip(names).map(|(n, name): (u32, String)| format!("{n} = {name}"));
+    format!("{title} ({})", named.collect::<Vec<_>>().join(", "))
+}
+
 /// Returns an SLO over requests of 4 KiB.
 pub(super) fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
     Slo::new(latency_us, iops, read_percent)

@@ -3,8 +3,11 @@
 use super::looks::{Look, Styled};
 use super::scale::Scale;
 
-/// Pixels between the marks of two series at the same name.
+/// Pixels between the bars of two series at the same name.
 const APART: i32 = 40;
+
+/// Half the width of a bar, in pixels.
+pub(super) const BAR: i32 = 17;
 
 /// The names of the values 1, 2, 3 and so on.
 #[derive(Debug, PartialEq, Eq)]

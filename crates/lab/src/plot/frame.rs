@@ -16,13 +16,23 @@ pub(super) struct Frame {
     bottom: i32,
     x: Scale,
     y: Scale,
+    title: String,
 }
+
+/// Height of a title in pixels.
+const TITLE: i32 = 62;
 
 impl Frame {
     /// Returns the frame of a picture of this size, with a margin on its right.
     pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, margin: i32) -> Frame {
         let (right, bottom) = (size.0 as i32 - margin, size.1 as i32 - 130);
-        Frame { left: 130, right, top: 160, bottom, x, y }
+        Frame { left: 130, right, top: 160 - TITLE, bottom, x, y, title: String::new() }
+    }
+
+    /// Returns the frame below a title, if that has any words.
+    pub(super) fn titled(self, title: &str) -> Frame {
+        let top = self.top + if title.is_empty() { 0 } else { TITLE };
+        Frame { top, title: title.to_owned(), ..self }
     }
 
     /// Returns the right, top and bottom edges of the data's area, in pixels.
@@ -56,10 +66,12 @@ impl Frame {
         figure: &Figure,
         categories: Option<&Categories>,
     ) -> Drawn {
-        let title = (FONT, 40).into_font().style(FontStyle::Bold).color(&INK);
-        area.draw(&Text::new(figure.title.clone(), (40, 34), title))?;
+        if !self.title.is_empty() {
+            let title = (FONT, 40).into_font().style(FontStyle::Bold).color(&INK);
+            area.draw(&Text::new(self.title.clone(), (40, 34), title))?;
+        }
         let words = (FONT, 29).into_font().color(&PALE_INK);
-        area.draw(&Text::new(figure.y_label.clone(), (40, 96), words.clone()))?;
+        area.draw(&Text::new(figure.y_label.clone(), (40, self.top - 64), words.clone()))?;
         let ticks = (FONT, 27).into_font().color(&PALE_INK);
         let beside = ticks.clone().pos(Pos::new(HPos::Right, VPos::Center));
         for tick in self.y.ticks() {

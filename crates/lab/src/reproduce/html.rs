@@ -13,12 +13,21 @@ body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:60r
 padding:0 1rem}\
 h1{font-size:1.7rem;margin:0 0 .3rem}h2{font-size:1.25rem;margin:3rem 0 .5rem}\
 p{margin:.5rem 0;max-width:46rem}.pale{color:#666}\
-.wide{overflow-x:auto}table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem}\
+.wide{overflow-x:auto}nav{margin:1rem 0}nav ul{columns:3 14rem;margin:.3rem 0;padding-left:1.1rem}\
+table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem}\
 th{text-align:left;color:#666;font-weight:600;border-bottom:2px solid #ccc}\
 th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px solid #eee}\
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .met{color:#00724f;font-weight:600}.missed{color:#b3261e;font-weight:700}\
-figure{margin:1rem 0}svg{width:100%;height:auto;display:block}a{color:#0072b2}";
+td.met,td.missed{white-space:nowrap}\
+figure{margin:1rem 0;overflow-x:auto}svg{width:100%;height:auto;display:block}a{color:#0072b2}\
+@media(max-width:40rem){body{margin:1rem auto}nav ul{columns:1}svg{width:46rem}\
+.verdicts,.verdicts tbody,.verdicts tr,.verdicts td{display:block}.verdicts thead{display:none}\
+.verdicts tr{border:1px solid #ddd;border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0}\
+.verdicts td{border:0;padding:.1rem 0}.verdicts td:empty{display:none}\
+.verdicts td[data-of]::before{content:attr(data-of) \": \";color:#666}\
+.wide td,.wide th{white-space:nowrap}.verdicts td{white-space:normal}}\
+@media print{svg{break-inside:avoid}h2{break-after:avoid}}";
 
 /// Returns the page with these figures.
 pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
@@ -39,6 +48,7 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
     if quick {
         page.push_str("<p class=\"missed\">Quick runs: an impression, not a result.</p>\n");
     }
+    page.push_str(&contents(figures));
     page.push_str(&summary(figures));
     for figure in figures {
         page.push_str(&section(figure));
@@ -47,10 +57,26 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
     page
 }
 
+/// Formats the list of figures, with the verdicts of each in a word.
+fn contents(figures: &[Figure]) -> String {
+    let mut text = String::from("<nav aria-label=\"Contents\"><ul>\n");
+    for figure in figures {
+        let missed = figure.verdicts.iter().filter(|verdict| !verdict.met).count();
+        let word = match missed {
+            0 => String::new(),
+            _ => format!(" <span class=\"missed\">✗ {missed} missed</span>"),
+        };
+        let (id, title) = (figure.id, escaped(&figure.title));
+        let _ = writeln!(text, "<li><a href=\"#{id}\">{id}</a>: {title}{word}</li>");
+    }
+    text.push_str("</ul></nav>\n");
+    text
+}
+
 /// Formats a summary of all verdicts.
 fn summary(figures: &[Figure]) -> String {
     let mut text = String::from(
-        "<div class=\"wide\"><table><thead><tr><th></th><th>measure</th><th>target</th>\
+        "<div class=\"wide\"><table class=\"verdicts\"><thead><tr><th></th><th>measure</th><th>target</th>\
          <th>measured</th><th></th></tr></thead><tbody>\n",
     );
     for figure in figures {
@@ -69,7 +95,8 @@ fn summary(figures: &[Figure]) -> String {
 fn verdict_cells(verdict: &Verdict) -> String {
     let (class, word) = if verdict.met { ("met", "✓ met") } else { ("missed", "✗ missed") };
     format!(
-        "<td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{word}</td>",
+        "<td>{}</td><td data-of=\"target\">{}</td><td data-of=\"measured\">{}</td>\
+         <td class=\"{class}\">{word}</td>",
         escaped(&verdict.what),
         escaped(&verdict.target),
         escaped(&verdict.measured)
@@ -79,7 +106,7 @@ fn verdict_cells(verdict: &Verdict) -> String {
 fn section(figure: &Figure) -> String {
     let title = escaped(&figure.title);
     let mut text = format!("<h2 id=\"{0}\">{0}: {title}</h2>\n", figure.id);
-    if let Ok(svg) = plot::svg(figure) {
+    if let Ok(svg) = plot::untitled(figure) {
         let _ = writeln!(text, "<figure role=\"img\" aria-label=\"{title}\">{svg}</figure>");
     }
     text.push_str(&table(&figure.table));
@@ -139,7 +166,10 @@ mod tests {
         figure.table.row(vec!["local".to_owned(), "870 000".to_owned()]);
         figure.judge("ratio", "≥ 0.9", "0.5".to_owned(), false);
         let page = report(&[figure], &Machine::describe(), true);
-        for words in ["a &lt; b", "<svg", "870 000", "p95 &lt; 1 &amp; so on", "✗ missed", "Quick"]
+        let contents = "<li><a href=\"#fig4\">fig4</a>: a &lt; b <span class=\"missed\">✗ 1 missed";
+        assert_eq!(page.matches("a &lt; b").count(), 3, "contents, heading, label");
+        for words in
+            [contents, "a &lt; b", "<svg", "870 000", "p95 &lt; 1 &amp; so on", "✗ missed", "Quick"]
         {
             assert!(page.contains(words), "{words}");
         }
