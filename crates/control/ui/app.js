@@ -6,6 +6,7 @@ import * as check from "./check.js";
 import * as connections from "./connections.js";
 import * as device from "./device.js";
 import * as devices from "./devices.js";
+import * as first from "./first.js";
 import * as heat from "./heat.js";
 import { History, showSeconds } from "./history.js";
 import * as link from "./link.js";
@@ -35,6 +36,7 @@ async function look() {
   const verdict = at("overcommitted");
   verdict.hidden = !flows.overcommitted;
   say(verdict, flows.overcommitted ? `⚠ ${flows.overcommitted}. Reads that are late may be the machine's; devices are not judged meanwhile.` : "");
+  first.show(past, stood, named.devices);
   tiles.show({ past, stood, flows, crew });
   tenants.show(stood);
   heat.show(past);

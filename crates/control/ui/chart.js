@@ -34,6 +34,16 @@ export const timeAxis = () => axis({
   values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false })),
 });
 
+/** Returns the round times of an axis between two latencies in microseconds: of each decade the given
+ * digits. */
+export function roundTimes(low, high, digits) {
+  const steps = [];
+  for (let power = 10 ** Math.floor(Math.log10(Math.max(low, 1))); power <= high; power *= 10) {
+    steps.push(...digits.map((n) => n * power).filter((us) => us >= low && us <= high));
+  }
+  return steps;
+}
+
 /** Returns an axis of counts. */
 export const countAxis = (more = {}) =>
   axis({ size: 58, values: (_, splits) => splits.map(short), ...more });

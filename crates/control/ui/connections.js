@@ -1,4 +1,4 @@
-// The list of connections. Fetched only while visible, since workers must be asked for it.
+// The list of connections. Fetched once, and then only while visible, since workers must be asked.
 
 import { get } from "./api.js";
 import { at, h, keep, say } from "./dom.js";
@@ -30,7 +30,8 @@ export function start(wake) {
 const make = () => h("tr", {}, h("th", { scope: "row" }), ...COLUMNS.slice(1).map(([, kind]) => h("td", { class: kind })));
 
 export async function look() {
-  if (!inSight || looks++ % EVERY !== 0) return;
+  // Once at first, so that the page is whole when it is printed.
+  if (!(inSight || looks === 0) || looks++ % EVERY !== 0) return;
   const query = new URLSearchParams({ limit: SHOWN });
   const text = at("connections-search").value.trim();
   if (text) query.set("search", text);

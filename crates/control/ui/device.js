@@ -1,10 +1,10 @@
 // The device model: measured latency by load, the limit, and the current operating point.
 
 import { Failure, get } from "./api.js";
-import { Chart, DASHES, axis, countAxis, key } from "./chart.js";
+import { Chart, DASHES, axis, countAxis, key, roundTimes } from "./chart.js";
 import * as devices from "./devices.js";
 import { at, h, keep, say } from "./dom.js";
-import { count, percent, time } from "./format.js";
+import { count, percent, shortTime, time } from "./format.js";
 import { colour } from "./theme.js";
 
 const CURVES = [
@@ -77,15 +77,9 @@ function options() {
       } },
     },
     axes: [countAxis({ size: 30 }), axis({ size: 64,
-      splits: (_, __, low, high) => {
-        const steps = [];
-        for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) {
-          steps.push(...[1, 2, 5].map((n) => n * power).filter((us) => us >= low && us <= high));
-        }
-        return steps;
-      },
+      splits: (_, __, low, high) => roundTimes(low, high, [1, 2, 5]),
       filter: (_, splits) => splits,
-      values: (_, splits) => splits.map(time) })],
+      values: (_, splits) => splits.map(shortTime) })],
     series: [{}, ...CURVES.map(([, stroke, drawn]) => ({
       stroke: colour(stroke), width: 2, dash: DASHES[drawn], spanGaps: true, points: { show: true, size: 6, fill: colour(stroke) },
     }))],
@@ -114,10 +108,10 @@ async function ask(device) {
 }
 
 /** Returns a text about a device's drift from its model. */
-function beside(drift) {
+function fit(drift) {
   switch (drift?.state) {
-    case "fits": return "it fits";
-    case "drifted": return `it has drifted: ${percent(drift.percent / 100)} of what it should serve at its latency`;
+    case "fits": return "yes";
+    case "drifted": return `no: at the latency that it shows, it serves ${percent(drift.percent / 100)} of what its model says`;
     case "unknown": return `unknown: ${drift.why}`;
     default: return "–";
   }
@@ -131,9 +125,9 @@ function facts(device, flow) {
     ["Limit", device.has_model ? limit : "none"],
     ["Reserved", `${count(device.tokens_promised)} tokens/s, ${count(device.tokens_left)} left for best effort`],
     ["Now", `${count(flow.tokens.spent)} tokens/s, p95 at the device ≤ ${time(flow.p95_us)}, depth ${flow.depth}`],
-    ["A write costs", model ? `${model.write_price} tokens; a read among reads alone ${model.read_only_price}` : "–"],
-    ["Model corrected to", device.correction ? `${percent(device.correction.rate_percent / 100)} of the rate, ${percent(device.correction.write_price_percent / 100)} of the price of writes` : "not corrected"],
-    ["Beside its model", beside(device.drift)],
+    ["Prices of 4 KiB", model ? `a write ${model.write_price} tokens, a read 1; while there are only reads, a read ${model.read_only_price}` : "–"],
+    ["Correction of the model", device.correction ? `${percent(device.correction.rate_percent / 100)} of the rate, ${percent(device.correction.write_price_percent / 100)} of the price of writes` : "none"],
+    ["Does it fit the model?", fit(device.drift)],
   ];
   keep(at("device-facts"), rows, ([term]) => term,
     ([term]) => h("div", {}, h("dt", {}, term), h("dd")), (row, [, value]) => say(row.lastElementChild, value));

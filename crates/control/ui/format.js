@@ -28,6 +28,15 @@ export function time(us) {
   return `${value.toFixed(places(value))} ${unit}`;
 }
 
+/** A time in microseconds for an axis: `300 µs`, `1 ms`, `2.5 s`. */
+export function shortTime(us) {
+  const [value, unit] = us >= 1e6 ? [us / 1e6, "s"] : us >= 1e3 ? [us / 1e3, "ms"] : [us, "µs"];
+  return `${Number(value.toPrecision(3))} ${unit}`;
+}
+
+/** A number of things: `1 tenant`, `12 tenants`. */
+export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** A share from 0 to 1, in percent. Only a full share is shown as 100 %. */
 export function percent(share) {
   if (share === null || share === undefined) return NONE;

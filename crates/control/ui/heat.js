@@ -1,8 +1,8 @@
 // The heat map of latency: one column per second, one row per quarter of a doubling.
 
-import { Chart, DASHES, axis, key, timeAxis, timeScale } from "./chart.js";
+import { Chart, DASHES, axis, key, roundTimes, timeAxis, timeScale } from "./chart.js";
 import { at, say } from "./dom.js";
-import { count, time } from "./format.js";
+import { count, shortTime, time } from "./format.js";
 import { History, latencyAt, placeOf, quantile } from "./history.js";
 import { colour, onColours } from "./theme.js";
 
@@ -64,15 +64,19 @@ function options() {
     scales: { x: timeScale(), y: { range: rows } },
     axes: [timeAxis(), axis({
       size: 64,
-      // One line per doubling, or per second doubling.
-      splits: (plot, _, low, high) => {
-        const step = high - low > 32 ? 8 : 4;
-        const first = Math.ceil((low - 1) / step) * step + 1;
-        return Array.from({ length: Math.max(Math.floor((high - first) / step) + 1, 0) }, (_, n) => first + n * step);
+      // Round times; fewer where the chart spans more than two decades.
+      splits: (_, __, low, high) => {
+        if (past.edges.length === 0) return [];
+        const [from, to] = [latencyAt(low, past.edges) || 1, latencyAt(high, past.edges) ?? past.edges.at(-1)];
+        return roundTimes(from, to, to > 100 * from ? [1, 3] : [1, 2, 5]).map((us) => placeOf(us, past.edges));
       },
-      values: (_, splits) => splits.map((place) => time(latencyAt(place, past.edges))),
+      filter: (_, splits) => splits,
+      values: (_, splits) => splits.map((place) => shortTime(latencyAt(place, past.edges))),
     })],
-    series: [{}, ...LINES.map(([, drawn]) => ({ stroke: colour("heat-line"), width: 1.4, dash: DASHES[drawn], points: { show: false } })),
+    // A line has an edge of the other lightness, as it crosses cells of all.
+    series: [{}, ...[["heat-edge", 3], ["heat-line", 0]].flatMap(([stroke, more]) =>
+      LINES.map(([, drawn]) => ({ stroke: colour(stroke), width: 1.8 + more, cap: "round", dash: DASHES[drawn], points: { show: false } }))),
+      { stroke: colour("heat-edge"), width: 5, points: { show: false } },
       { stroke: colour("bad"), width: 2, dash: DASHES.dotted, points: { show: false } }],
     hooks: { drawAxes: [paint], setCursor: [read] },
   };
@@ -94,7 +98,7 @@ function read(plot) {
 export function start() {
   palette();
   onColours(palette);
-  chart = new Chart(at("latency-chart"), options, [[], [], [], []]);
+  chart = new Chart(at("latency-chart"), options, Array.from({ length: 2 * LINES.length + 3 }, () => []));
 }
 
 /** Returns the strictest latency bound of a second. */
@@ -105,7 +109,8 @@ const bound = (second) => {
 
 export function show(history) {
   past = history;
-  chart.show(past.columns(...LINES.map(([share]) => (second) => quantile(second.reads, share)), bound));
+  const lines = LINES.map(([share]) => (second) => quantile(second.reads, share));
+  chart.show(past.columns(...lines, ...lines, bound, bound));
   const now = past.now;
   const figure = (share) => {
     const place = now ? quantile(now.reads, share) : null;

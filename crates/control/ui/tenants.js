@@ -21,7 +21,14 @@ export function path() {
   return `/v1/standing?${query}`;
 }
 
-/** Returns a bar from zero to twice the bound, with a mark at the bound. */
+/** Returns the percent of a bar for a latency in bounds: the bound is the middle, a hundred bounds the
+ * end, and above the bound each factor takes the same space. */
+const reach = (share) => Math.min(share <= 1 ? share * 50 : 50 + 25 * Math.log10(share), 100);
+
+/** Returns how far above its bound a latency is: `3.1×`, or nothing within the bound. */
+const excess = (share) => (share > 1.05 ? ` ${share < 10 ? share.toFixed(1) : count(share)}×` : "");
+
+/** Returns a bar with a mark at the bound, in the middle. */
 const bullet = () => h("div", { class: "bullet", "aria-hidden": "true" }, h("i"), h("b"));
 
 function make({ tenant }) {
@@ -29,7 +36,8 @@ function make({ tenant }) {
   button.addEventListener("click", () => opened(tenant.name));
   return h("tr", {}, h("th", { scope: "row" }, button), h("td", {}, standing.badge()),
     h("td", { class: "tail" }, bullet(), h("span")),
-    ...COLUMNS.slice(3).map(([, kind]) => h("td", { class: kind })));
+    // Where the table is a list of cards, each figure needs its name.
+    ...COLUMNS.slice(3).map(([title, kind]) => h("td", { class: kind, "data-of": title })));
 }
 
 function update(row, { standing: stands, tail_share, tenant }) {
@@ -40,9 +48,9 @@ function update(row, { standing: stands, tail_share, tenant }) {
   const [bar, text] = cells[2].children;
   mark(row, "data-standing", stands);
   mark(bar, "hidden", slo ? false : "");
-  bar.firstElementChild.style.width = `${Math.min(tail_share ?? 0, 2) * 50}%`;
+  bar.firstElementChild.style.width = `${reach(tail_share ?? 0)}%`;
   const tail = time(slo ? measured.slo_percentile_us : measured.p95_us);
-  say(text, slo ? `${tail} of ${time(slo.latency_us)} (p${slo.percentile})` : `${tail} (p95)`);
+  say(text, slo ? `${tail} of ${time(slo.latency_us)} (p${slo.percentile})${excess(tail_share ?? 0)}` : `${tail} (p95)`);
   const { minute } = measured.compliance;
   mark(cells[3], "data-tone", slo && minute !== null && minute < slo.percentile / 100 ? "bad" : "plain");
   mark(cells[10], "data-tone", measured.failures > 0 ? "bad" : "plain");
@@ -57,7 +65,7 @@ export function start(wake, open) {
   opened = open;
   body = h("tbody");
   const head = COLUMNS.map(([title, kind]) => h("th", { scope: "col", class: kind }, title));
-  at("tenants-table").append(h("table", {}, h("thead", {}, h("tr", {}, ...head)), body));
+  at("tenants-table").append(h("table", { class: "cards" }, h("thead", {}, h("tr", {}, ...head)), body));
   at("tenants-search").addEventListener("input", wake);
   at("tenants-order").addEventListener("change", wake);
   document.addEventListener("keydown", (event) => {

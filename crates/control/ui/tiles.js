@@ -1,7 +1,7 @@
 // The overview: a few figures.
 
 import { at, h, keep, mark, say } from "./dom.js";
-import { bytes, count, percent, time } from "./format.js";
+import { bytes, count, counted, percent, time } from "./format.js";
 import { latencyAt, quantile } from "./history.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -35,7 +35,7 @@ function promises({ late, over, kept }) {
   return {
     tone: late > 0 ? "bad" : over > 0 ? "warn" : all > 0 ? "good" : "plain",
     value: all === 0 ? "–" : `${count(kept)} of ${count(all)}`,
-    sub: all === 0 ? "nobody with a promise asks" : parts.length ? `⚠ ${parts.join(", ")}` : "✓ all kept",
+    sub: all === 0 ? "none is in use" : parts.length ? `⚠ ${parts.join(", ")}` : "✓ all in use are kept",
   };
 }
 
@@ -65,8 +65,8 @@ export function show({ past, stood, flows, crew }) {
     { id: "tail", title: "p95 of all reads", value: time(now && tail(now)),
       sub: now ? `p50 ${time(((p) => p === null ? null : latencyAt(p, past.edges))(quantile(now.reads, 0.5)))}` : "",
       series: series(tail) },
-    { id: "busy", title: "Busiest worker", value: percent(busiest / 100), sub: `${active} of ${crew.workers.length} workers serve`,
+    { id: "busy", title: "Busiest worker", value: percent(busiest / 100), sub: `${active} of ${counted(crew.workers.length, "worker")} serving`,
       tone: busiest >= 90 ? "warn" : "plain", series: [] },
-    { id: "conns", title: "Connections", value: count(connections), sub: `${count(stood.total)} tenants`, series: [] },
+    { id: "conns", title: "Connections", value: count(connections), sub: counted(stood.total, "tenant"), series: [] },
   ], (tile) => tile.id, make, update);
 }

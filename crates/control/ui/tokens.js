@@ -42,11 +42,11 @@ export function show(past) {
   const spare = now.made === null ? null : Math.max(now.made - now.tokens.spent, 0);
   key(at("tokens-key"), [
     ...LINES.map(([name, stroke, drawn, figure]) => [name, `${stroke} ${drawn}`, count(figure(now))]),
-    ["spare (made, not spent)", "none", count(spare)],
+    ["unspent", "none", count(spare)],
   ]);
   say(at("tokens-note"), now.made === null
     ? "This device has no model: nothing is reserved on it and nobody is limited, so its tokens are only counted. `nearflash calibrate` measures a model."
     : "");
   at("tokens-chart").setAttribute("aria-label",
-    `Tokens a second: ${LINES.map(([name, , , figure]) => `${name} ${count(figure(now))}`).join(", ")}, spare ${count(spare)}.`);
+    `Tokens a second: ${LINES.map(([name, , , figure]) => `${name} ${count(figure(now))}`).join(", ")}, unspent ${count(spare)}.`);
 }

@@ -51,6 +51,7 @@ const FILES: &[File] = files![
     "device.js",
     "devices.js",
     "dom.js",
+    "first.js",
     "format.js",
     "heat.js",
     "history.js",

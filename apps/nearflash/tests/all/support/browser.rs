@@ -145,7 +145,7 @@ impl Browser {
     /// Keeps a picture of the whole page in `target/ui`.
     pub(crate) fn picture(&self, name: &str) {
         use base64::Engine;
-        self.run("window.scrollTo(0, 0)");
+        self.run("window.scrollTo({ top: 0, behavior: 'instant' })");
         let taken = self.devtools(
             "Page.captureScreenshot",
             &json!({"format": "png", "captureBeyondViewport": true}),

@@ -53,8 +53,8 @@ pub(super) fn history(call: &Call, Query(since): Query<Since>) -> Result<History
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Order {
-    /// Order by standing: late, over, kept, best effort, idle; within a standing, the longest tail
-    /// latency relative to its bound first.
+    /// Order by standing: late, over, kept, best effort, idle; within a standing, tenants with an
+    /// SLO first, and the longest tail latency relative to its bound first.
     #[default]
     Worst,
     /// Order by name.
@@ -115,9 +115,12 @@ impl Order {
     fn compare(self, a: &Ranked, b: &Ranked) -> Ordering {
         let largest = |of: fn(&TenantInfo) -> f64| of(&b.1).total_cmp(&of(&a.1));
         let order = match self {
-            Order::Worst => a.0.cmp(&b.0).then_with(|| {
-                largest(|info| tail_share(info).unwrap_or(info.measured.iops / 1e12))
-            }),
+            Order::Worst => {
+                let plain = |of: &Ranked| of.1.promise.slo().is_none();
+                a.0.cmp(&b.0).then_with(|| plain(a).cmp(&plain(b))).then_with(|| {
+                    largest(|info| tail_share(info).unwrap_or(info.measured.iops / 1e12))
+                })
+            }
             Order::Name => Ordering::Equal,
             Order::Requests => largest(|info| info.measured.iops),
             Order::Tokens => largest(|info| info.measured.tokens),
