@@ -3,4 +3,5 @@
 //! One program, because each one links the whole crate anew. Each module is a subject.
 
 mod admin;
+mod document;
 mod openapi;
