@@ -73,10 +73,10 @@ mod tests {
         let name = format!("nearflash-drive-{}", std::process::id());
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
         let Some(file) = opened(&path, OFlags::DIRECT) else {
-            return println!("skipped: no direct I/O here");
+            return println!("SKIPPED: no direct I/O here");
         };
         if fstatfs(&file).unwrap().f_type as u64 != SEEN_TO_BE_DIRECT[0] {
-            return println!("skipped: the build is not on ext4");
+            return println!("SKIPPED: the build is not on ext4");
         }
         assert!(!tears_blocks(&file, true, false));
     }

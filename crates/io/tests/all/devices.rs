@@ -291,7 +291,7 @@ fn a_block_device_conforms() {
     let scratch = Scratch::new("loop", false);
     std::fs::write(scratch.file("probe"), [0; 8192]).unwrap();
     if let Err(reason) = LoopDevice::new(&scratch.file("probe")) {
-        println!("skipped: no loop devices here: {reason}");
+        println!("SKIPPED: no loop devices here: {reason}");
         return;
     }
     let way = Way { block_device: true, ..PLAIN };
@@ -331,7 +331,7 @@ fn a_full_disk_is_no_space_and_what_was_there_stays() {
     let scratch = Scratch::new("full", true);
     let disk = match SmallDisk::new(scratch.file("disk")) {
         Ok(disk) => disk,
-        Err(reason) => return println!("skipped: no small file system here: {reason}"),
+        Err(reason) => return println!("SKIPPED: no small file system here: {reason}"),
     };
     let options = FileOptions::default();
     let volume = FileVolume::open(disk.0.join("volume"), Some(4 << 20), options).unwrap();

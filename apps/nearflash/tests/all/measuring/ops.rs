@@ -167,7 +167,7 @@ fn workers_go_before_threads_that_answer_operators() {
 fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
     let processors = std::thread::available_parallelism().unwrap().get();
     if processors == 1 {
-        println!("skipped: there is one processor, which all threads share");
+        println!("SKIPPED: there is one processor, which all threads share");
         return;
     }
     let place = Place::new();

@@ -73,7 +73,7 @@ fn ip(words: &[&str]) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
-/// What the kernel counted in a network.
+/// Returns a counter of the kernel for a network.
 fn counted(network: &str, group: &str, name: &str) -> u64 {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", network, "cat", "/proc/net/snmp"]);
@@ -92,7 +92,7 @@ fn assert_good(ran: &Output) {
 #[test]
 fn a_path_for_smaller_packets_is_found_without_fragments_and_without_errors() {
     let Some(networks) = Networks::new() else {
-        return eprintln!("skipped: making networks needs root and `ip`");
+        return println!("SKIPPED: making networks needs root and `ip`");
     };
     let words = ["--device", "mem:16MiB", "--listen", "reflex+udp://10.98.2.2:7420"];
     let launch = Launch::new(&[&words[..], &["--interface", "io_uring", "--insecure"]].concat());
