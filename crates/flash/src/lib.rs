@@ -38,4 +38,6 @@ pub use locks::RangeLocks;
 pub use mem::{MemQueue, MemVolume};
 pub use null::Null;
 pub use recorder::{Record, Recorder, Recording};
-pub use spec::{Decorations, Delay, FtlWishes, SizeError, Source, Spec, SpecError, parse_size};
+pub use spec::{
+    Decorations, Delay, FtlWishes, SizeError, Source, Spec, SpecError, parse_size, size_text,
+};

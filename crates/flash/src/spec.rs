@@ -7,6 +7,7 @@ mod ftl;
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -253,6 +254,13 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
+/// Formats a size in bytes in the largest unit that divides it: `4 KiB`, `1536 B`.
+pub fn size_text(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = units.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    whole.map_or_else(|| format!("{bytes} B"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
+}
+
 fn parse_delay(text: &str) -> Option<Delay> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     let (min, max) = (parse_duration(min)?, parse_duration(max)?);
@@ -430,6 +438,15 @@ mod tests {
 
     pub(super) fn complaint(text: &str) -> String {
         text.parse::<Spec>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn sizes_are_written_in_the_largest_unit_that_divides_them() {
+        let sizes = [(0, "0 B"), (1536, "1536 B"), (4096, "4 KiB"), (1 << 30, "1 GiB")];
+        for (bytes, text) in sizes {
+            assert_eq!(size_text(bytes), text);
+        }
+        assert_eq!(size_text(3 << 40), "3 TiB");
     }
 
     #[test]

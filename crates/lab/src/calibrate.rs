@@ -191,8 +191,8 @@ fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
         format!(
             "{} has {}, and calibration needs at least {}",
             args.spec,
-            crate::report::bytes_text(bytes),
-            crate::report::bytes_text(DEVICE_BYTES_MIN)
+            flash::size_text(bytes),
+            flash::size_text(DEVICE_BYTES_MIN)
         )
     };
     let bed = match args.real_time {

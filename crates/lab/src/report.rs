@@ -325,17 +325,6 @@ pub fn time_text(nanos: f64) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// Formats bytes in the largest unit that divides them: `4 KiB`, `1536 B`.
-pub(crate) fn bytes_text(bytes: u64) -> String {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let fits =
-        |&&(_, shift): &&(&str, u32)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift);
-    match units.iter().find(fits) {
-        Some((unit, shift)) => format!("{} {unit}", bytes >> shift),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,8 +413,5 @@ mod tests {
         assert_eq!(time_text(99_960.0), "100 µs");
         assert_eq!(time_text(1_350_000.0), "1.35 ms");
         assert_eq!(time_text(2e9), "2.00 s");
-        assert_eq!(bytes_text(4096), "4 KiB");
-        assert_eq!(bytes_text(1536), "1536 B");
-        assert_eq!(bytes_text(0), "0 B");
     }
 }

@@ -9,9 +9,9 @@ use control::admin::{
     Found, Model, OpenedDevice, Phase, Recalibration, SetRecalibration, StartRecalibration, When,
 };
 
+use flash::size_text;
 use serde_json::json;
 
-use super::namespace::size_text;
 use super::table::{Side, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;

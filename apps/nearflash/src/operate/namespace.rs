@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use control::admin::{NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, RemoveNamespace};
-use flash::parse_size;
+use flash::{parse_size, size_text};
 use serde_json::json;
 
 use super::table::{Side, facts, table, text};
@@ -169,13 +169,6 @@ fn list(namespaces: &[NamespaceStatus]) -> String {
     text(&table)
 }
 
-/// Formats bytes in the largest unit that divides them.
-pub(super) fn size_text(bytes: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
-    whole.map_or_else(|| format!("{bytes} B"), |(shift, unit)| format!("{} {unit}", bytes >> shift))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +196,5 @@ mod tests {
              1  logs  2 GiB  fast       0 B  read, write  nqn.x as 3"
         );
         assert_eq!(list(&[]), "there is no namespace");
-        assert_eq!(size_text(1536), "1536 B");
     }
 }

@@ -10,7 +10,7 @@ use super::door::{self, Door, News};
 use super::problem::Problem;
 use super::survey::hint;
 use super::target::Reach;
-use crate::report::bytes_text;
+use flash::size_text;
 use server::listen::{Protocol, url};
 
 /// Advice where one end wants TLS that the other does not have, or not so.
@@ -62,9 +62,9 @@ impl NbdDoor {
             return Err(Problem::Usage(format!(
                 "--block-size {} does not fit: the export has blocks of {} and takes at most {} at \
                  once",
-                bytes_text(bytes as u64),
-                bytes_text(u64::from(found.block_bytes)),
-                bytes_text(most as u64)
+                size_text(bytes as u64),
+                size_text(u64::from(found.block_bytes)),
+                size_text(most as u64)
             )));
         }
         if arguments.read_percent < 100 && !found.is_writable {

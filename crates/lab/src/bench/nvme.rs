@@ -16,7 +16,7 @@ use super::arguments::Arguments;
 use super::door::{self, Door, News};
 use super::problem::Problem;
 use super::survey::hint;
-use crate::report::bytes_text;
+use flash::size_text;
 use server::host_identity::HostIdentity;
 use server::listen::{Protocol, url};
 
@@ -89,9 +89,9 @@ impl NvmeDoor {
             return Err(Problem::Usage(format!(
                 "--block-size {} does not fit: the namespace has blocks of {} and takes at most {} \
                  at once",
-                bytes_text(bytes as u64),
-                bytes_text(u64::from(found.block_bytes)),
-                bytes_text(found.request_bytes_max as u64)
+                size_text(bytes as u64),
+                size_text(u64::from(found.block_bytes)),
+                size_text(found.request_bytes_max as u64)
             )));
         }
         Ok((door, found.blocks * BLOCK_BYTES as u64))

@@ -14,7 +14,8 @@ use super::nvme::{self, NvmeDoor};
 use super::problem::Problem;
 use super::survey;
 use super::target::{Reach, Target};
-use crate::report::{bytes_text, number_text};
+use crate::report::number_text;
+use flash::size_text;
 use server::volumes::Volume;
 
 /// Requests that one thread keeps in flight at most.
@@ -158,7 +159,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
                 errln!(
                     "note: this server cannot say how large its device is; using the first {} \
                      (see --span)",
-                    bytes_text(BLIND_SPAN_BYTES)
+                    size_text(BLIND_SPAN_BYTES)
                 );
             }
             Ok((Way::Server { reach: reach.clone(), namespace, options }, bytes))
@@ -173,8 +174,8 @@ fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<
         (Some(span), Some(capacity)) if span > capacity => {
             return Err(Problem::Usage(format!(
                 "--span {} is more than {target} has ({})",
-                bytes_text(span),
-                bytes_text(capacity)
+                size_text(span),
+                size_text(capacity)
             )));
         }
         (Some(span), _) | (None, Some(span)) => span,
@@ -184,15 +185,15 @@ fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<
     if span < least {
         return Err(Problem::Usage(format!(
             "a span of {} has no room for {threads} × --block-size {}",
-            bytes_text(span),
-            bytes_text(arguments.block_size as u64)
+            size_text(span),
+            size_text(arguments.block_size as u64)
         )));
     }
     let most = VERIFY_UNITS_MAX * unit_bytes(arguments.block_size) as u64;
     if arguments.verify && span > most {
         return Err(Problem::Usage(format!(
             "--verify remembers every block: at most {} at this block size; lower --span",
-            bytes_text(most)
+            size_text(most)
         )));
     }
     Ok(span)
@@ -260,8 +261,8 @@ fn headline(arguments: &Arguments, connections: usize, span: u64) -> String {
     format!(
         "{}: {} {mix}, {pattern} over {}, {} × depth {}, {}, {pace}",
         arguments.target,
-        bytes_text(arguments.block_size as u64),
-        bytes_text(span),
+        size_text(arguments.block_size as u64),
+        size_text(span),
         many(connections, "connection"),
         arguments.queue_depth,
         many(arguments.threads as usize, "thread"),

@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::output::write_whole;
 use super::picture;
 use super::stop::Stop;
-use crate::report::{bytes_text, number_text, time_text};
+use crate::report::{number_text, time_text};
+use flash::size_text;
 
 /// All results of a calibration, and the way in which they were measured.
 pub(super) struct Findings<'a> {
@@ -187,7 +188,7 @@ impl Findings<'_> {
         let _ = writeln!(text, "  4 KiB read, nothing but reads {:>7}", cost(file.read_only_read));
         for size in file.sizes.iter().skip(1) {
             let weight = number_text(f64::from(size.weight) / 100.0);
-            let bytes = bytes_text(size.bytes as u64);
+            let bytes = size_text(size.bytes as u64);
             let _ = writeln!(text, "  {bytes:>8} read               {weight:>8}");
         }
         for (name, rows) in [("p95", &file.p95), ("p99", &file.p99)] {

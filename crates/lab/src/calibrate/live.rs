@@ -1,9 +1,10 @@
 //! The progress bar: the present measurement and the remaining time.
 
+use flash::size_text;
 use indicatif::{ProgressBar, ProgressStyle};
 use qos::calibrate::{Calibration, Offer};
 
-use crate::report::{bytes_text, number_text};
+use crate::report::number_text;
 
 /// Steps of the bar.
 const STEPS: u64 = 1_000;
@@ -30,7 +31,7 @@ impl Live {
             100 => "reads alone".to_owned(),
             percent => format!("{percent} % reads"),
         };
-        let size = bytes_text(offer.mix.bytes as u64);
+        let size = size_text(offer.mix.bytes as u64);
         let iops = number_text(offer.iops.round());
         // Estimates may go back; a bar that does confuses.
         let step = (calibration.progress() * STEPS as f64) as u64;

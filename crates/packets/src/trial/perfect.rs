@@ -59,6 +59,12 @@ fn acquainted(arena: &mut Arena) -> (World, Talks) {
     (world, talks)
 }
 
+/// Lets the world go on for this long.
+fn run(world: &mut World, talks: &mut Talks, arena: &mut Arena, over: Duration) {
+    let until = world.now + over;
+    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
+}
+
 fn sent(world: &World) -> u64 {
     world.nodes.iter().map(|node| node.endpoint.counters().sent).sum()
 }
@@ -67,13 +73,9 @@ fn sent(world: &World) -> u64 {
 fn one_request_at_a_time_needs_no_bare_acknowledgement() {
     let mut arena = Arena::new(16 << 10);
     let (mut world, mut talks) = acquainted(&mut arena);
-    let mut run = |world: &mut World, talks: &mut Talks, over| {
-        let until = world.now + over;
-        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
-    };
-    run(&mut world, &mut talks, Duration::from_millis(5));
+    run(&mut world, &mut talks, &mut arena, Duration::from_millis(5));
     let (packets, messages) = (sent(&world), talks.whole);
-    run(&mut world, &mut talks, Duration::from_millis(5));
+    run(&mut world, &mut talks, &mut arena, Duration::from_millis(5));
     let (packets, messages) = (sent(&world) - packets, talks.whole - messages);
     assert!(messages > 300, "{messages}");
     assert!(packets.abs_diff(messages) <= 1, "{packets} packets for {messages} messages");
@@ -84,17 +86,13 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
     let mut arena = Arena::new(16 << 10);
     let (mut world, mut talks) = acquainted(&mut arena);
     talks.manner.messages = 10;
-    let mut run = |world: &mut World, talks: &mut Talks, over| {
-        let until = world.now + over;
-        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
-    };
-    run(&mut world, &mut talks, Duration::from_secs(1));
+    run(&mut world, &mut talks, &mut arena, Duration::from_secs(1));
     // A channel that says nothing.
     world.nodes[0].endpoint.connect(talks.up[0].1).unwrap();
     // The first questions come sooner.
-    run(&mut world, &mut talks, Duration::from_secs(60));
+    run(&mut world, &mut talks, &mut arena, Duration::from_secs(60));
     let (before, steps) = (sent(&world), world.steps);
-    run(&mut world, &mut talks, Duration::from_secs(1000));
+    run(&mut world, &mut talks, &mut arena, Duration::from_secs(1000));
     // A question and its answer each time.
     assert!((90..=102).contains(&(sent(&world) - before)), "{}", sent(&world) - before);
     assert!(world.steps - steps < 500, "endpoints sleep: {} steps", world.steps - steps);
@@ -106,15 +104,11 @@ fn a_client_that_waits_for_a_killed_server_asks_soon() {
     let mut arena = Arena::new(16 << 10);
     let (mut world, mut talks) = acquainted(&mut arena);
     talks.manner.messages = 10;
-    let mut run = |world: &mut World, talks: &mut Talks, over| {
-        let until = world.now + over;
-        world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
-    };
-    run(&mut world, &mut talks, Duration::from_millis(1));
+    run(&mut world, &mut talks, &mut arena, Duration::from_millis(1));
     // As the one that is started next does.
     let client = talks.up[0];
     crate::endpoint::hang_up_all(&mut world.nodes[1].endpoint);
-    run(&mut world, &mut talks, Duration::from_millis(100));
+    run(&mut world, &mut talks, &mut arena, Duration::from_millis(100));
     let is_ours = |down: &(usize, crate::AssociationId, crate::Down)| (down.0, down.1) == client;
     assert!(talks.down.iter().any(is_ours), "{:?}", talks.down);
 }
@@ -125,11 +119,9 @@ fn a_client_that_vanishes_is_noticed() {
     let (mut world, mut talks) = acquainted(&mut arena);
     talks.manner.messages = 10;
     talks.manner.ahead = 1;
-    let until = world.now + Duration::from_millis(1);
-    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    run(&mut world, &mut talks, &mut arena, Duration::from_millis(1));
     world.nodes.iter_mut().for_each(|node| node.ports[0].is_cut = true);
-    let until = world.now + Duration::from_secs(26);
-    world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
+    run(&mut world, &mut talks, &mut arena, Duration::from_secs(26));
     assert_eq!(talks.down.len(), 2, "both ends notice");
     assert_eq!(talks.open(), 0);
     world.end(&mut arena);

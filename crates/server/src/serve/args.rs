@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use flash::Spec;
+use flash::{Source, Spec, size_text};
 
 use super::draft::Beside;
 use crate::admin::Wanted;
@@ -156,10 +156,11 @@ pub(super) fn told_of_defaults(config: &Config) -> Option<String> {
         return None;
     }
     let spec: Spec = DEFAULT_DEVICE.parse().expect("it is a device");
-    let path = std::path::absolute(spec.source.path()?).ok()?;
+    let Source::File { path, bytes: Some(bytes), .. } = spec.source else { return None };
+    let path = std::path::absolute(path).ok()?;
     let (does, size) = match path.exists() {
-        true => ("serves", ""),
-        false => ("makes and serves", ", a file of 1 GiB"),
+        true => ("serves", String::new()),
+        false => ("makes and serves", format!(", a file of {}", size_text(bytes))),
     };
     let at = match config.listen.is_empty() {
         true => format!(", to everybody on this machine at {DEFAULT_URL}"),
