@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// The grade of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Grade {
     /// The setting is as it should be.

@@ -16,7 +16,8 @@ const FILES_MIN: u64 = 65_536;
 /// Bytes that the buffers of a few workers take.
 const LOCKED_MIN: u64 = 256 << 20;
 
-/// The hard limits of a process or unit. `None` if unknown; `u64::MAX` for no limit.
+/// The hard limits of a process or unit: `None` if unknown, `u64::MAX` for no limit. `whose` follows
+/// the name of a limit.
 struct ProcessLimits {
     whose: String,
     files: Option<u64>,
@@ -24,16 +25,35 @@ struct ProcessLimits {
 }
 
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
-    let mut findings = io_uring(machine, servers);
-    for ProcessLimits { whose, files, locked } in whose(machine, servers) {
-        findings.extend(files.map(|files| open_files(&whose, files)));
-        findings.extend(locked.map(|locked| locked_memory(&whose, locked)));
+    let mut findings = Vec::from_iter(io_uring_setting(machine));
+    match servers {
+        [] => findings.extend(next_server(machine).into_iter().flat_map(of)),
+        _ => findings.extend(servers.iter().filter_map(running)),
     }
     findings
 }
 
+/// Returns one finding about a running server, made of all that can be seen of it.
+fn running(server: &Server) -> Option<Finding> {
+    let limits = server.limits.as_deref().map(|text| of_process(String::new(), text));
+    let parts: Vec<Finding> =
+        ring(server).into_iter().chain(limits.map(of).unwrap_or_default()).collect();
+    let grade = parts.iter().map(|part| part.grade).max()?;
+    let found: Vec<String> =
+        parts.iter().map(|part| format!("{} {}", part.subject, part.found)).collect();
+    let advice = parts.iter().map(|part| &*part.advice).filter(|advice| !advice.is_empty());
+    let advice: Vec<&str> = advice.collect();
+    let server = format!("server {}", server.pid);
+    Some(Finding::good(server, found.join(", ")).graded(grade, advice.join("; ")))
+}
+
+fn of(ProcessLimits { whose, files, locked }: ProcessLimits) -> Vec<Finding> {
+    let files = files.map(|files| open_files(&whose, files));
+    files.into_iter().chain(locked.map(|locked| locked_memory(&whose, locked))).collect()
+}
+
 fn open_files(whose: &str, files: u64) -> Finding {
-    let finding = Finding::good(format!("open files, {whose}"), at_most(files, 0, ""));
+    let finding = Finding::good(format!("open files{whose}"), at_most(files, 0, ""));
     match files {
         FILES_MIN.. => finding,
         _ => finding.graded(
@@ -44,7 +64,7 @@ fn open_files(whose: &str, files: u64) -> Finding {
 }
 
 fn locked_memory(whose: &str, locked: u64) -> Finding {
-    let finding = Finding::good(format!("locked memory, {whose}"), at_most(locked, 20, " MiB"));
+    let finding = Finding::good(format!("locked memory{whose}"), at_most(locked, 20, " MiB"));
     match locked {
         LOCKED_MIN.. => finding,
         _ => finding.graded(
@@ -62,24 +82,12 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
     }
 }
 
-/// Returns the limits of the running servers. If none runs, returns those of the unit; without a
-/// unit, those of this process.
-fn whose(machine: &Machine, servers: &[Server]) -> Vec<ProcessLimits> {
-    let running = servers.iter().filter_map(|server| {
-        let whose = format!("server {}", server.pid);
-        server.limits.as_deref().map(|text| of_process(whose, text))
-    });
-    let running: Vec<ProcessLimits> = running.collect();
-    if !running.is_empty() {
-        return running;
-    }
-    if let Some(unit) = of_unit(machine) {
-        return vec![unit];
-    }
-    let own = machine.read("proc/self/limits");
-    own.map(|text| of_process("this shell (no server runs)".to_owned(), &text))
-        .into_iter()
-        .collect()
+/// Returns the limits that a server would have: those of the unit; without one, of this process.
+fn next_server(machine: &Machine) -> Option<ProcessLimits> {
+    of_unit(machine).or_else(|| {
+        let own = machine.read("proc/self/limits")?;
+        Some(of_process(", this shell (no server runs)".to_owned(), &own))
+    })
 }
 
 fn of_process(whose: String, text: &str) -> ProcessLimits {
@@ -107,7 +115,7 @@ fn of_unit(machine: &Machine) -> Option<ProcessLimits> {
         let said = lines.filter_map(|line| line.trim_start().strip_prefix('=')).next_back()?.trim();
         limit(said.rsplit_once(':').map_or(said, |(_, hard)| hard))
     };
-    let whose = "the unit's (no server runs)".to_owned();
+    let whose = ", the unit's (no server runs)".to_owned();
     Some(ProcessLimits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
 }
 
@@ -128,42 +136,39 @@ fn limit(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Checks the kernel's setting for io_uring, and which running servers use it.
-fn io_uring(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let setting = "proc/sys/kernel/io_uring_disabled";
-    if let Some(disabled) = machine.number(setting) {
-        let finding = Finding::good("io_uring_disabled", disabled.to_string());
-        let group = machine.read("proc/sys/kernel/io_uring_group").unwrap_or_default();
-        findings.push(match disabled {
-            0 => finding,
-            1 => finding.graded(
-                Grade::Advice,
-                format!(
-                    "only root and members of group {group} (kernel.io_uring_group) may use io_uring; \
-                     the server's user has to be one (SupplementaryGroups= in the service)"
-                ),
+/// Checks the kernel's setting for io_uring.
+fn io_uring_setting(machine: &Machine) -> Option<Finding> {
+    let disabled = machine.number("proc/sys/kernel/io_uring_disabled")?;
+    let finding = Finding::good("io_uring_disabled", disabled.to_string());
+    let group = machine.read("proc/sys/kernel/io_uring_group").unwrap_or_default();
+    Some(match disabled {
+        0 => finding,
+        1 => finding.graded(
+            Grade::Advice,
+            format!(
+                "only root and members of group {group} (kernel.io_uring_group) may use io_uring; \
+                 the server's user has to be one (SupplementaryGroups= in the service)"
             ),
-            _ => finding.graded(
-                Grade::Problem,
-                "nobody may use io_uring, so servers serve over epoll, at more processor time a \
-                 request: sysctl -w kernel.io_uring_disabled=0",
-            ),
-        });
-    }
-    for server in servers {
-        let Some(has_ring) = server.has_ring else { continue };
-        let finding = Finding::good(format!("io_uring, server {}", server.pid), "used");
-        findings.push(match has_ring {
-            true => finding,
-            false => Finding { found: "not used: it serves over epoll".to_owned(), ..finding }
-                .graded(
-                    Grade::Advice,
-                    "its log says why; filters of system calls, and limits of its user, forbid it",
-                ),
-        });
-    }
-    findings
+        ),
+        _ => finding.graded(
+            Grade::Problem,
+            "nobody may use io_uring, so servers serve over epoll, at more processor time a \
+             request: sysctl -w kernel.io_uring_disabled=0",
+        ),
+    })
+}
+
+/// Checks whether a server uses io_uring. `None` if this user may not see that.
+fn ring(server: &Server) -> Option<Finding> {
+    let finding = Finding::good("io_uring", "used");
+    Some(match server.has_ring? {
+        true => finding,
+        false => Finding { found: "not used".to_owned(), ..finding }.graded(
+            Grade::Advice,
+            "the server's log says why it serves over epoll; filters of system calls, and limits of \
+             its user, forbid io_uring",
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -188,11 +193,35 @@ mod tests {
         let of_server = "Max open files 9 1048576 files\nMax locked memory 1 unlimited bytes";
         let unit = ("etc/systemd/system/nearflash.service", "LimitNOFILE=1");
         let said = found(&[SHELL, RUNS, ("proc/7/limits", of_server), unit]);
-        let expected = [
-            (Grade::Good, "open files, server 7".to_owned(), "at most 1048576".to_owned()),
-            (Grade::Good, "locked memory, server 7".to_owned(), "unlimited".to_owned()),
-        ];
-        assert_eq!(said, expected);
+        let expected = (
+            Grade::Good,
+            "server 7".to_owned(),
+            "open files at most 1048576, locked memory unlimited".to_owned(),
+        );
+        assert_eq!(said, [expected]);
+    }
+
+    #[test]
+    fn each_server_has_one_line_with_all_its_advice() {
+        let small = "Max open files 9 4096 files\nMax locked memory 1 65536 bytes";
+        let large = "Max open files 9 1048576 files\nMax locked memory 1 unlimited bytes";
+        let other = ("proc/9/cmdline", "nearflash\0serve");
+        let files = [RUNS, ("proc/7/limits", small), other, ("proc/9/limits", large)];
+        let (folder, machine) = machine(&files);
+        std::fs::create_dir(folder.path().join("proc/7/fd")).unwrap();
+        let findings = all(&machine, &super::super::servers::find(&machine));
+        let subjects: Vec<&str> = findings.iter().map(|finding| &*finding.subject).collect();
+        assert_eq!(subjects, ["server 7", "server 9"]);
+        let (bad, good) = (&findings[0], &findings[1]);
+        assert_eq!((bad.grade, good.grade), (Grade::Advice, Grade::Good));
+        assert_eq!(
+            bad.found,
+            "io_uring not used, open files at most 4096, locked memory at most 0 MiB"
+        );
+        for part in ["epoll", "LimitNOFILE", "LimitMEMLOCK"] {
+            assert!(bad.advice.contains(part), "{bad:?}");
+        }
+        assert_eq!(good.advice, "");
     }
 
     #[test]
