@@ -31,3 +31,4 @@ pub mod translation;
 pub mod upgrade;
 pub mod volumes;
 mod wait;
+mod watchdog;

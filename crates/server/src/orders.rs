@@ -58,6 +58,8 @@ pub(crate) enum Order {
     Disk(DiskOrder),
     /// Keep a device that was to be closed, or open it again if it is closed already.
     KeepDisk(DiskOrder),
+    /// Show that the worker's thread runs.
+    Answer,
 }
 
 /// The orders to all workers, and the workers' progress with them.
@@ -87,6 +89,8 @@ struct Line {
     done: AtomicU64,
     /// `true` if the worker drains and has nothing in flight.
     quiet: AtomicBool,
+    /// `true` if the worker was asked to show that its thread runs, and has not yet.
+    asked: AtomicBool,
 }
 
 /// The worker's end of its order queue.
@@ -128,7 +132,8 @@ impl Orders {
         let line = |_| {
             let (sender, receiver) = channel();
             let (told, done) = (AtomicU64::new(0), AtomicU64::new(0));
-            let line = Line { sender, told, done, quiet: AtomicBool::new(false) };
+            let (quiet, asked) = (AtomicBool::new(false), AtomicBool::new(false));
+            let line = Line { sender, told, done, quiet, asked };
             (line, Inbox { receiver, taken: 0 })
         };
         let (workers, inboxes) = (0..workers).map(line).unzip();
@@ -146,7 +151,7 @@ impl Orders {
 
     /// Gives all workers an order.
     fn tell(&self, wakers: &[Waker], order: impl Fn() -> Order) {
-        self.workers.iter().for_each(|worker| worker.tell(order()));
+        self.workers.iter().for_each(|worker| _ = worker.tell(order()));
         wakers.iter().for_each(Waker::wake);
     }
 
@@ -194,7 +199,7 @@ impl Orders {
                     .workers
                     .iter()
                     .zip(parts)
-                    .for_each(|(worker, part)| worker.tell(Order::Listen(id, part))),
+                    .for_each(|(worker, part)| _ = worker.tell(Order::Listen(id, part))),
                 Err(error) => {
                     tracing::error!(%error, "the listener cannot accept connections");
                     self.cannot_listen(id, error.to_string());
@@ -264,6 +269,27 @@ impl Orders {
         self.workers.iter().all(is_done)
     }
 
+    /// Asks all workers to show that their threads run. A worker that has ended need not.
+    pub(crate) fn ask(&self, wakers: &[Waker]) {
+        for worker in &self.workers {
+            worker.asked.store(true, Ordering::Release);
+            if !worker.tell(Order::Answer) {
+                worker.asked.store(false, Ordering::Release);
+            }
+        }
+        wakers.iter().for_each(Waker::wake);
+    }
+
+    /// Notes that a worker's thread runs.
+    pub(crate) fn answer(&self, worker: usize) {
+        self.workers[worker].asked.store(false, Ordering::Release);
+    }
+
+    /// Returns true if all workers that were asked have answered.
+    pub(crate) fn have_answered(&self) -> bool {
+        self.workers.iter().all(|worker| !worker.asked.load(Ordering::Acquire))
+    }
+
     /// Notes that a worker drains and has nothing in flight, so that it sends no more requests to
     /// devices.
     pub(crate) fn quiet(&self, worker: usize) {
@@ -297,18 +323,39 @@ impl Orders {
 }
 
 impl Line {
-    /// Adds an order to the queue of one worker; a worker that has ended does not read it.
-    fn tell(&self, order: Order) {
+    /// Adds an order to the queue of one worker. Returns `false` if the worker has ended.
+    fn tell(&self, order: Order) -> bool {
         // Before the order, so that a worker that has done another one is not taken for done. Whoever
         // sees the count first finds the order in a later turn: the sender wakes the worker.
         self.told.fetch_add(1, Ordering::AcqRel);
-        let _ended = self.sender.send(order);
+        self.sender.send(order).is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_that_were_asked_answer_unless_they_have_ended() {
+        let (orders, mut inboxes) = Orders::new(2);
+        assert!(orders.have_answered(), "nobody was asked");
+        orders.ask(&[]);
+        for (worker, inbox) in inboxes.iter_mut().enumerate() {
+            assert!(!orders.have_answered());
+            assert!(matches!(inbox.next(&orders, worker), Some(Order::Answer)));
+            orders.answer(worker);
+        }
+        assert!(orders.have_answered());
+        orders.ask(&[]);
+        orders.answer(0);
+        drop(inboxes.pop());
+        assert!(!orders.have_answered(), "it ended while it was asked");
+        orders.ask(&[]);
+        assert!(!orders.have_answered());
+        orders.answer(0);
+        assert!(orders.have_answered(), "the other one has ended");
+    }
 
     #[test]
     fn orders_are_done_when_all_have_done_them() {

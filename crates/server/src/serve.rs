@@ -53,6 +53,7 @@ use crate::upgrade::{
     tell_why_anew,
 };
 use crate::volumes::{ONE_WORKER, Through, Volume, nothing};
+use crate::watchdog;
 
 /// The parts that every worker is made of.
 pub(crate) struct Plan {
@@ -293,7 +294,7 @@ fn serve(
     live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
     let (hand_over, wake) = HandOver::new(hand_over);
     controller.set_wake(wakers.len(), wake);
-    start_controller(controller, &wakers)?;
+    start_controller(controller, &wakers).and_then(|()| watchdog::start(&plan.orders, &wakers))?;
     let (reloaded, words, own_office) = (live.clone(), args.clone(), office.clone());
     let reload = move || reload::reload(&words, &reloaded, &own_office);
     let (serves, is_served) = sync_channel(1);

@@ -29,7 +29,10 @@ pub(crate) use anew::tell_why as tell_why_anew;
 pub use command::{Args, run};
 pub(crate) use grounds::Grounds;
 pub(crate) use hand_over::HandOver;
-pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
+pub(crate) use notify::{
+    drains as ask_for_time, interval as watchdog_interval, lives as show_life,
+    ready as tell_service_manager,
+};
 pub(crate) use path::{open_socket, socket_path};
 pub(crate) use socket::{Role, Socket, wanted};
 pub(crate) use successor::Successor;

@@ -48,6 +48,7 @@ mod operating {
     mod settings;
     mod startup;
     mod watch;
+    mod watchdog;
 }
 
 mod upgrading {

@@ -92,6 +92,7 @@ impl Duty {
             }
             Order::Refuse(listener, turns) => sockets.refuse(listener, turns),
             Order::Close(listener) => sockets.unlisten(listener),
+            Order::Answer => self.orders.answer(self.worker),
             Order::Disk(order) => {
                 self.disks.retain(|other| other.place != order.place);
                 self.disks.push(order);

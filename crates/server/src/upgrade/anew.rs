@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use io::{Link, Process};
 
+use super::notify;
 use crate::log;
 
 /// The program of this process, even if its file was replaced or removed.
@@ -48,7 +49,13 @@ pub(super) fn start_anew(why: &str) -> Result<Infallible, String> {
     let program = program.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_else(|| OsString::from("nearflash"));
-    let error = Command::new(&program).arg0(name).args(without_upgrade(words)).env(WHY, why).exec();
+    let mut command = Command::new(&program);
+    command.arg0(name).args(without_upgrade(words)).env(WHY, why);
+    if let Some(interval) = notify::interval() {
+        command.env(notify::WATCHDOG_USEC, interval.as_micros().to_string());
+        command.env_remove(notify::WATCHDOG_PID);
+    }
+    let error = command.exec();
     Err(format!("cannot start {} anew: {error}", Path::new(&program).display()))
 }
 

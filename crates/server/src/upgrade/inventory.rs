@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use contract::{ListenerId, NamespaceId, Removals, TenantId};
 use control::{Held, Origin, TenantInfo, TenantRegistry};
@@ -54,6 +55,10 @@ pub(super) struct ServerInventory {
     pub(super) state: Option<StateAt>,
     /// `true` if a service manager watches the server.
     is_watched: bool,
+    /// The time without a sign of life after which the service manager ends the server, in
+    /// microseconds.
+    #[serde(default)]
+    watchdog_us: Option<u64>,
     /// The storage epoch that clients were told.
     #[serde(default)]
     pub(super) storage_epoch: Option<u32>,
@@ -234,6 +239,7 @@ impl ServerInventory {
             connections: 0,
             state: None,
             is_watched: notify::is_watched(),
+            watchdog_us: notify::interval().map(|interval| interval.as_micros() as u64),
             storage_epoch: None,
         })
     }
@@ -308,6 +314,11 @@ impl ServerInventory {
             }
         }
         Ok(())
+    }
+
+    /// Returns the time without a sign of life after which the service manager ends the server.
+    pub(super) fn watchdog_interval(&self) -> Option<Duration> {
+        self.watchdog_us.map(Duration::from_micros)
     }
 
     /// Checks that the service manager that watches the predecessor will watch this process.

@@ -1,9 +1,10 @@
-//! Notifications to the service manager: that the server is ready, which process it is, and how
-//! long it takes to stop (`sd_notify(3)`).
+//! Notifications to the service manager: that the server is ready, which process it is, that its
+//! workers run, and how long it takes to stop (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Returns true if a service manager expects notifications.
@@ -13,6 +14,33 @@ pub(super) fn is_watched() -> bool {
 
 /// The time after a drain for the remaining steps, such as writing the last lines of the audit log.
 const LAST: Duration = Duration::from_secs(20);
+
+/// The environment variables that say how often the service manager wants a sign of life, in
+/// microseconds, and of which process (`sd_watchdog_enabled(3)`).
+pub(super) const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
+pub(super) const WATCHDOG_PID: &str = "WATCHDOG_PID";
+
+/// The interval of a predecessor, whose successor the service manager does not tell.
+static INHERITED: OnceLock<Duration> = OnceLock::new();
+
+/// Keeps the interval of the predecessor.
+pub(super) fn inherit_interval(interval: Duration) {
+    let _ = INHERITED.set(interval); // a process takes over once
+}
+
+/// Returns the time without a sign of life after which the service manager ends this process;
+/// `None` if it waits for no sign.
+pub(crate) fn interval() -> Option<Duration> {
+    let told = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_own = told(WATCHDOG_PID).is_none_or(|pid| pid == u64::from(std::process::id()));
+    let own = told(WATCHDOG_USEC).filter(|micros| is_own && *micros > 0);
+    own.map(Duration::from_micros).or_else(|| INHERITED.get().copied())
+}
+
+/// Reports that this process lives.
+pub(crate) fn lives() {
+    tell("WATCHDOG=1\n");
+}
 
 /// Reports that this process serves.
 pub(crate) fn ready() {

@@ -16,6 +16,7 @@ use worker::Listeners;
 use super::anew::{OtherEnd, has_been_killed};
 use super::hand_over::HandOver;
 use super::inventory::{self, Hello, ServerInventory, SocketAt};
+use super::notify;
 use super::socket::{Role, wanted};
 use super::step::{STEP_MAX, step};
 use super::take_over::{TakeOver, Told};
@@ -103,6 +104,7 @@ impl Successor {
             format!("{why}; the server that runs goes on")
         };
         inventory.check_watched().map_err(refused)?;
+        inventory.watchdog_interval().into_iter().for_each(notify::inherit_interval);
         let count = inventory.devices.iter().map(|device| device.files).sum();
         let mut files = receive(&talk, Kind::Files, count)?.into_iter();
         let files: Vec<Vec<OwnedFd>> = inventory
