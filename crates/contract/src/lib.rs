@@ -87,6 +87,6 @@ pub use transport::{
 };
 pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{
-    DEVICES_MAX, DeviceMeter, DeviceReading, Gauges, Part, Protocol, Tokens, WorkerMeter,
-    WorkerReading,
+    DEVICES_MAX, DeviceError, DeviceMeter, DeviceReading, Gauges, Part, Protocol, Tokens,
+    WorkerMeter, WorkerReading,
 };

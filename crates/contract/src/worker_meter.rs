@@ -43,9 +43,39 @@ impl Tokens {
     }
 }
 
+/// An error of a device itself, as opposed to a refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The device could not read or write.
+    Media,
+    /// The device, or the file system below it, has no space left.
+    NoSpace,
+    /// The device takes no writes.
+    ReadOnly,
+}
+
+impl DeviceError {
+    /// All errors, in order.
+    pub const ALL: [DeviceError; 3] =
+        [DeviceError::Media, DeviceError::NoSpace, DeviceError::ReadOnly];
+
+    /// Returns the error that a device ended a request with; `None` for a success, a failed compare
+    /// and other outcomes that say nothing of the device.
+    pub fn of(status: Status) -> Option<DeviceError> {
+        match status {
+            Status::MediaError => Some(DeviceError::Media),
+            Status::NoSpace => Some(DeviceError::NoSpace),
+            Status::ReadOnly => Some(DeviceError::ReadOnly),
+            _ => None,
+        }
+    }
+}
+
 /// A worker's counters of one device.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
+    /// Requests that ended with an error, by [`DeviceError`].
+    errors: [AtomicU32; DeviceError::ALL.len()],
     /// Generated, spent, taxed, donated, borrowed and expired tokens.
     tokens: [AtomicU64; 6],
     submitted: AtomicU32,
@@ -56,6 +86,8 @@ pub struct DeviceMeter {
 /// wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
+    /// Requests that ended with an error, by [`DeviceError`].
+    pub errors: [u32; DeviceError::ALL.len()],
     /// The flow of tokens.
     pub tokens: Tokens,
     /// Requests at the device.
@@ -69,6 +101,11 @@ impl DeviceMeter {
     pub fn tell(&self, submitted: usize, queued: usize) {
         self.submitted.store(submitted as u32, Ordering::Relaxed);
         self.queued.store(queued as u32, Ordering::Relaxed);
+    }
+
+    /// Worker: counts a request that ended with an error of the device.
+    pub fn count_error(&self, error: DeviceError) {
+        bump(&self.errors[error as usize], 1);
     }
 
     /// Worker: sets the total flow of tokens.
@@ -85,6 +122,9 @@ impl DeviceMeter {
         to.zip(&self.tokens).for_each(|(to, from)| {
             *to = to.wrapping_add(from.load(Ordering::Relaxed));
         });
+        reading.errors.iter_mut().zip(&self.errors).for_each(|(to, from)| {
+            *to = to.wrapping_add(from.load(Ordering::Relaxed));
+        });
         reading.submitted += self.submitted.load(Ordering::Relaxed);
         reading.queued += self.queued.load(Ordering::Relaxed);
     }
@@ -95,6 +135,7 @@ impl DeviceReading {
     pub fn since(&self, earlier: &DeviceReading) -> DeviceReading {
         let less = |now: u64, then: u64| now.wrapping_sub(then);
         DeviceReading {
+            errors: core::array::from_fn(|n| self.errors[n].wrapping_sub(earlier.errors[n])),
             tokens: Tokens {
                 generated: less(self.tokens.generated, earlier.tokens.generated),
                 spent: less(self.tokens.spent, earlier.tokens.spent),
@@ -330,15 +371,18 @@ mod tests {
             Tokens { generated: u64::MAX, spent: 2, taxed: 6, donated: 3, borrowed: 4, expired: 5 };
         meter.tell(6, 7);
         meter.tell_tokens(tokens);
+        meter.count_error(DeviceError::NoSpace);
         let mut before = DeviceReading::default();
         meter.add_to(&mut before);
         assert_eq!(before.tokens, tokens);
         meter.tell_tokens(Tokens { generated: 1, ..tokens });
+        meter.count_error(DeviceError::Media);
         let mut after = DeviceReading::default();
         meter.add_to(&mut after);
         let since = after.since(&before);
         assert_eq!((since.tokens.generated, since.tokens.spent), (2, 0), "it has wrapped");
         assert_eq!((since.submitted, since.queued), (6, 7));
+        assert_eq!((before.errors, since.errors), ([0, 1, 0], [1, 0, 0]));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use contract::{
-    Coarse, DeviceReading, End, Gauges, Instant, Meters, NamespaceId, Part, Protocol, Stage,
-    Status, Tokens, WorkReading, WorkerReading,
+    Coarse, DeviceError, DeviceReading, End, Gauges, Instant, Meters, NamespaceId, Part, Protocol,
+    Stage, Status, Tokens, WorkReading, WorkerReading,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,8 @@ pub struct DeviceFlow {
     pub submitted: u32,
     /// Number of requests that wait in its schedulers now.
     pub queued: u32,
+    /// Requests since the start that it ended with an error, by [`DeviceError`].
+    pub errors: [u64; DeviceError::ALL.len()],
 }
 
 /// The activity of a worker.
@@ -258,6 +260,8 @@ impl DeviceFlow {
         self.token_rates = self.tokens_exact.end(&reading.tokens, seconds);
         self.tokens.reach(&self.tokens_exact);
         (self.submitted, self.queued) = (reading.submitted, reading.queued);
+        let new = self.errors.iter_mut().zip(reading.errors);
+        new.for_each(|(sum, count)| *sum += u64::from(count));
     }
 
     /// Returns the time at the device in microseconds that `tenths` of a percent of the last
@@ -371,6 +375,7 @@ mod tests {
         for meters in &meters {
             read(meters, 7, 100, 100_000);
             meters.device(0).tell(3, 2);
+            meters.device(0).count_error(DeviceError::Media);
             meters.worker.tell(1, 400_000_000, Gauges::default());
             meters.worker.time(Part::Network, 30);
             meters.worker.time(Part::Kernel, 10);
@@ -395,6 +400,7 @@ mod tests {
         assert_eq!(flows.devices()[0].recent_percentile_us(950), shortest);
         flows.end(&meters, &[made], at(4));
         let device = flows.devices()[0];
+        assert_eq!(device.errors, [2, 0, 0]);
         assert_eq!(
             (device.iops, device.done.requests[0], device.recent_percentile_us(950)),
             (0.0, 201, None)

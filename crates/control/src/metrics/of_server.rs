@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use contract::{Part, Protocol, Stage, Status};
+use contract::{DeviceError, Part, Protocol, Stage, Status};
 use qos::Drift;
 
 use super::Snapshot;
@@ -20,6 +20,14 @@ pub(super) fn part_word(part: Part) -> &'static str {
         Part::Device => "device",
         Part::Kernel => "kernel",
         Part::Upkeep => "upkeep",
+    }
+}
+
+pub(super) fn error_word(error: DeviceError) -> &'static str {
+    match error {
+        DeviceError::Media => "media",
+        DeviceError::NoSpace => "no_space",
+        DeviceError::ReadOnly => "read_only",
     }
 }
 
@@ -110,6 +118,14 @@ families! {
         "Requests that wait in the schedulers of the device."
         => |snapshot, out|
             of_devices(snapshot, |name, _, flow| out.gauge([name], flow.queued.into()));
+    device_errors: Counter["device", "error"]
+        "Requests that the device ended with an error: `media`, it could not read or write; `no_space`, the device or the file system below it is full; `read_only`, it takes no writes."
+        => |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| {
+                let mut each = DeviceError::ALL.into_iter().zip(flow.errors);
+                each.try_for_each(|(error, count)| out.count([name, error_word(error)], count))
+            })
+        };
     device_tokens: Counter["device", "flow"]
         "Tokens of the device: `generated`; `spent` on requests and on the chores of the device; `taxed`, for its chores; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it."
         => |snapshot, out| {

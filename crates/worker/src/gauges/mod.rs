@@ -14,8 +14,8 @@ mod samples;
 use std::sync::Arc;
 
 use contract::{
-    Completion, ConnId, Device, Instant, Kind, Meter, Meters, NamespaceId, Part, Protocol,
-    Scheduler, Stage, Status, TenantId,
+    Completion, ConnId, Device, DeviceError, Instant, Kind, Meter, Meters, NamespaceId, Part,
+    Protocol, Scheduler, Stage, Status, TenantId,
 };
 
 pub(crate) use clock::TurnClock;
@@ -63,6 +63,13 @@ impl Gauges {
             protocols: [0; Protocol::ALL.len()],
             busy_nanos: 0,
         }
+    }
+
+    /// Counts the completions that are errors of the device at a place.
+    #[cold]
+    pub(crate) fn count_errors(&self, place: usize, completions: &[Completion]) {
+        let errors = completions.iter().filter_map(|ended| DeviceError::of(ended.status));
+        errors.for_each(|error| self.meters.device(place).count_error(error));
     }
 
     /// Returns the counters.

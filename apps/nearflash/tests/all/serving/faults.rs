@@ -6,7 +6,9 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::v1_head as head;
-use crate::support::{Answer, Launch, PATIENCE, Polite, Server, V1, V2, now, pattern, wait_until};
+use crate::support::{
+    Answer, Launch, PATIENCE, Place, Polite, Server, V1, V2, now, pattern, wait_until,
+};
 use contract::{Command, Notice, Range, Status};
 use control::admin::{AdminAddress, Client};
 
@@ -205,7 +207,8 @@ fn a_drain_is_not_held_up_by_a_client_that_does_nothing() {
 
 #[test]
 fn an_error_of_the_device_reaches_the_client_and_nobody_else() {
-    let server = Launch::device("mem:8MiB?fail_reads=1").start();
+    let place = Place::new();
+    let server = place.crewed(Launch::device("mem:8MiB?fail_reads=1")).start();
     let mut v2 = V2::connect(server.address());
     for _ in 0..10 {
         assert_eq!(v2.call(Command::Read(Range::new(0, 8)), &[]), (Status::MediaError, Vec::new()));
@@ -217,6 +220,13 @@ fn an_error_of_the_device_reaches_the_client_and_nobody_else() {
     v1.expect_end(PATIENCE);
     server.await_log("media error");
     v2.write_blocks(0, &[1; 4096], false);
+    let errors = |error: &str| {
+        place.metric(&format!(
+            "nearflash_device_errors_total{{device=\"device0\",error=\"{error}\"}}"
+        ))
+    };
+    wait_until("the errors of the device", PATIENCE, || errors("media") == 11.0);
+    assert_eq!((errors("no_space"), errors("read_only")), (0.0, 0.0));
 }
 
 #[test]
