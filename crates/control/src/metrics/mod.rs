@@ -120,7 +120,22 @@ mod tests {
         for variable in value["templating"]["list"].as_array().into_iter().flatten() {
             expressions.extend(variable["query"].as_str().map(str::to_owned));
         }
+        for annotation in value["annotations"]["list"].as_array().expect("it has annotations") {
+            expressions.push(annotation["expr"].as_str().expect("a query").to_owned());
+        }
         let used: usize = expressions.iter().map(|expression| metrics_of(expression)).sum();
         assert!(used > 20, "the dashboard shows {used} metrics");
+        for (metric, variable) in [
+            ("nearflash_tenant_", "$tenant"),
+            ("nearflash_device_", "$device"),
+            ("nearflash_namespace_", "$namespace"),
+        ] {
+            let of_it = expressions.iter().filter(|expression| {
+                expression.contains(metric) && !expression.starts_with("label_values(")
+            });
+            for expression in of_it {
+                assert!(expression.contains(variable), "{expression} shows more than was chosen");
+            }
+        }
     }
 }
