@@ -142,7 +142,11 @@ impl Association {
         }
         self.in_flight = 0;
         self.words.clear(pools);
-        let reason = if why == Down::Local { Why::Local } else { Why::Lost };
+        let reason = match why {
+            Down::Local => Why::Local,
+            Down::Refused(_) => Why::Refused,
+            Down::Silent | Down::Reset | Down::Idle => Why::Lost,
+        };
         let mut left = pools.channels_of[self.place as usize];
         for place in 0..pools.channels.max() as u32 {
             if left == 0 {

@@ -32,13 +32,17 @@ pub(crate) enum Why {
     Reset,
     /// The peer is silent, or does not know the association any more.
     Lost,
+    /// The peer refused the association.
+    Refused,
     /// This end closed the channel.
     Local,
 }
 
-/// The numbers of `ECONNRESET` and `ETIMEDOUT` on Linux, as a socket would report them.
+/// The numbers of `ECONNRESET`, `ETIMEDOUT` and `ECONNREFUSED` on Linux, as a socket would report
+/// them.
 const RESET: i32 = 104;
 const TIMED_OUT: i32 = 110;
+const REFUSED: i32 = 111;
 
 impl Why {
     pub(crate) fn reason(self) -> CloseReason {
@@ -46,6 +50,7 @@ impl Why {
             Why::Peer => CloseReason::Peer,
             Why::Reset => CloseReason::Reset(RESET),
             Why::Lost => CloseReason::Reset(TIMED_OUT),
+            Why::Refused => CloseReason::Reset(REFUSED),
             Why::Local => CloseReason::Local,
         }
     }

@@ -130,13 +130,11 @@ fn bufs(count: usize, bytes: usize) -> Vec<Buf> {
 fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
     let worker = Settings { worker: 2, workers: 3, ..Settings::WORKER };
     let base = if me == 0 { worker } else { Settings::CLIENT };
-    let endpoint = Settings {
-        secret: [me as u8 + 1; 32],
-        channels_max: 32,
-        messages_max: 256,
-        chunks_max: 64,
-        ..base
-    };
+    transport_of(air, me, Settings { secret: [me as u8 + 1; 32], ..base })
+}
+
+fn transport_of(air: &Rc<RefCell<Air>>, me: usize, base: Settings) -> Packets<End> {
+    let endpoint = Settings { channels_max: 32, messages_max: 256, chunks_max: 64, ..base };
     let lane = End { air: air.clone(), me, bufs: bufs(96, 1500), renewals: 0 };
     // So few that bytes have to wait for them.
     let up = bufs(6, 1000);
@@ -299,6 +297,27 @@ fn a_dial_to_nobody_ends() {
         end.kick(now);
     }
     let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(110) }] = events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ended, conn);
+}
+
+#[test]
+fn a_full_server_refuses() {
+    let (air, mut ends, now) = calm_ends();
+    let small = Settings { associations_max: 1, secret: [1; 32], ..Settings::WORKER };
+    ends[0] = transport_of(&air, 0, small);
+    ends[0].listen(Some(ListenerId(1)));
+    ends[1].dial(now);
+    let (_, events) = turns(&air, &mut ends, 40);
+    assert!(matches!(events[..], [NetEvent::Opened { .. }]), "{events:?}");
+    // Another client at the place of the first, whose association the server still has.
+    ends[1] = transport_of(&air, 1, Settings { secret: [3; 32], ..Settings::CLIENT });
+    ends[1].dial_to(station(0));
+    let conn = ends[1].dial(air.borrow().now);
+    let (_, events) = turns(&air, &mut ends, 40);
+    let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(111) }] = events[..]
     else {
         panic!("{events:?}")
     };
