@@ -12,6 +12,7 @@ pub(crate) mod fig5;
 mod fig6;
 mod figure;
 mod flashnet_wa;
+mod gc_slo;
 mod hostile;
 mod models;
 mod stalls;
@@ -26,6 +27,7 @@ pub use fig5::fig5;
 pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
 pub use flashnet_wa::flashnet_wa;
+pub use gc_slo::gc_slo;
 pub use hostile::{hostile_best_effort, hostile_critical};
 pub use stalls::stalls;
 pub use switches::switches;
@@ -34,7 +36,7 @@ pub use switches::switches;
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by name.
-pub const ALL: [(&str, Maker); 13] = [
+pub const ALL: [(&str, Maker); 14] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -48,4 +50,5 @@ pub const ALL: [(&str, Maker); 13] = [
     ("stalls", stalls),
     ("switches", switches),
     ("flashnet-wa", flashnet_wa),
+    ("gc-slo", gc_slo),
 ];

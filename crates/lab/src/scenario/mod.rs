@@ -10,6 +10,7 @@
 //! Deliberately left out: figures (`figures/`), faults, real time.
 
 mod costs;
+mod disk;
 mod memory;
 mod meter;
 mod source;
@@ -18,6 +19,7 @@ mod stalls;
 mod station;
 mod wire;
 
+pub use disk::Translation;
 pub use meter::{Meter, WINDOW_READS, Window};
 pub use source::{Load, Loop};
 pub use stage::{Setup, SourceId, Stage};

@@ -8,25 +8,27 @@ use std::time::Duration;
 use contract::{Command, Instant, Kind, NamespaceId, Slo, Status, Tag, TenantId};
 use flash::Chance;
 use flash::sim_flash::{Model, SimVolume};
+use ftl::Report;
 use qos::admission::Refusal;
 use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
 use worker::{
     Access, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who,
 };
 
+use super::disk::{Disk, Translation};
 use super::meter::Meter;
 use super::source::{Line, Load, Loop, Source};
 use super::stalls::{Stalling, Stalls};
 use super::station::{Order, Station};
 use super::wire::Message;
 
-/// The blocks of the simulated device: 32 GiB.
-const BLOCKS: u64 = 1 << 26;
 /// The time from a reply's departure to the arrival of the request that it triggers in a closed
 /// loop.
 const ROUND_TRIP: u64 = 20_000;
 /// The time after which a client repeats a request refused with `Retry`.
 const BACKOFF: u64 = 100_000;
+/// The time between two charges of the work that the device does of its own accord.
+const CHARGE: u64 = 50_000_000;
 
 /// The parameters of a stage.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct Setup {
     pub scheduled: bool,
     /// The model of the simulated device.
     pub flash: Model,
+    /// The flash translation over the simulated device, if any. One worker serves it.
+    pub translation: Option<Translation>,
     /// The model that the scheduler uses for the device.
     pub model: DeviceModel,
     /// The most tenants at a time.
@@ -60,6 +64,7 @@ impl Setup {
             workers,
             scheduled: true,
             flash,
+            translation: None,
             model,
             tenants_max: 64,
             pays_arrears: true,
@@ -107,7 +112,7 @@ pub struct Stage {
     chance: Chance,
     client_stalls: Stalls,
     registry: Registry,
-    volume: SimVolume,
+    disk: Disk,
     stations: Vec<Station>,
     sources: Vec<Source>,
     requests: Vec<Option<Outstanding>>,
@@ -124,10 +129,13 @@ pub struct Stage {
 impl Stage {
     /// Creates a stage without tenants.
     pub fn new(setup: Setup) -> Stage {
-        let volume = SimVolume::forgetful(setup.flash, BLOCKS, 1.0, setup.seed);
+        let mut disk = Disk::new(setup.flash, setup.translation, setup.seed);
         let mut registry = Registry::new(setup.model, setup.tenants_max);
         registry.pay_arrears(setup.pays_arrears);
-        let parts = parts(setup.tenants_max);
+        if let Some(chores) = disk.chores() {
+            registry.taxes().expect(chores.uniform(), chores.pages(), Instant::ZERO);
+        }
+        let parts = parts(setup.tenants_max, disk.blocks);
         let slots = Limits::default().in_flight;
         let limits = QueueLimits { slots, of_tenant: slots as u32 };
         let order = |n| match setup.scheduled {
@@ -137,7 +145,7 @@ impl Stage {
         let stations = (0..setup.workers)
             .map(|n| {
                 let stalls = Stalls::new(setup.worker_stalls, setup.seed ^ (0x57a11 + n as u64));
-                Station::new(&volume, order(n), parts.clone(), setup.tenants_max, stalls)
+                Station::new(disk.open_queue(), order(n), parts.clone(), setup.tenants_max, stalls)
             })
             .collect();
         Stage {
@@ -146,7 +154,7 @@ impl Stage {
             chance: Chance::new(setup.seed ^ 0x5ce0),
             client_stalls: Stalls::new(setup.client_stalls, setup.seed ^ 0xc11e),
             registry,
-            volume,
+            disk,
             stations,
             sources: Vec::new(),
             requests: Vec::new(),
@@ -165,9 +173,14 @@ impl Stage {
         self.now
     }
 
-    /// Returns the device.
+    /// Returns the simulated flash.
     pub fn volume(&self) -> &SimVolume {
-        &self.volume
+        &self.disk.flash
+    }
+
+    /// Returns the counters of the flash translation, if there is one.
+    pub fn translation(&mut self) -> Option<Report> {
+        self.stations.iter_mut().find_map(Station::report)
     }
 
     /// Returns the registry of tenants.
@@ -267,6 +280,14 @@ impl Stage {
         self.now = until;
     }
 
+    /// Pays what the device has done of its own accord, and sets the tax on writes by it.
+    fn charge(&mut self) {
+        let Some(chores) = self.disk.chores() else { return };
+        let now = Instant::from_nanos(self.now);
+        self.registry.taxes().charge(chores.done(), now);
+        self.disk.charge_at = self.now + CHARGE;
+    }
+
     /// Clears all measurements.
     pub fn clear(&mut self) {
         self.sources.iter_mut().for_each(|source| source.meter.clear());
@@ -350,7 +371,14 @@ impl Stage {
             .min();
         let happening = self.happenings.peek().map(|Reverse(next)| next.at);
         let first = station.map(|(at, _)| at).into_iter().chain(happening).min();
-        let Some(at) = first.filter(|at| *at < until) else { return false };
+        let first = first.filter(|at| *at < until);
+        // A charge ends what writes wait for, so it is due even if nothing else is.
+        if self.disk.charge_at < until.min(first.unwrap_or(until)) {
+            self.now = self.disk.charge_at;
+            self.charge();
+            return true;
+        }
+        let Some(at) = first else { return false };
         self.now = at;
         if happening == Some(at) {
             let Reverse(next) = self.happenings.pop().expect("it was just seen");
@@ -395,7 +423,7 @@ impl Stage {
         };
         let source = &mut self.sources[n];
         let meant = if matches!(source.load.arrivals, Loop::Closed(_)) { at } else { meant };
-        let command = source.command(BLOCKS, &mut self.chance);
+        let command = source.command(self.disk.blocks, &mut self.chance);
         let Line { worker, line: number } = source.lines[line];
         let units = self.units(command);
         self.sources[n].meter.arrive(at, units);
@@ -456,8 +484,8 @@ impl Stage {
 
 /// Returns one namespace for all tenants, and an access rule for each: the local user with its
 /// number.
-fn parts(tenants: usize) -> Arc<Parts> {
-    let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
+fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
+    let namespace = Namespace { device: 0, first: 0, blocks, read_only: false };
     let rule = |n| Rule {
         who: Who::User(n),
         tenant: TenantId(n),

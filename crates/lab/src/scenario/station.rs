@@ -10,11 +10,12 @@ use contract::{
     Completion, Device, Feedback, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status,
     Submission, Tag, TenantId,
 };
-use flash::sim_flash::{SimQueue, SimVolume};
+use ftl::Report;
 use proto::reflex::ServerSession;
 use qos::{PassThrough, TokenScheduler};
 use worker::{Attached, Limits, Parts, Worker};
 
+use super::disk::DiskQueue;
 use super::memory::Memory;
 use super::stalls::Stalls;
 use super::wire::{Message, Wire};
@@ -135,7 +136,7 @@ impl Feedback for Counted {
 
 /// A device queue wrapper whose submissions leave at the end of the turn.
 pub(crate) struct Late {
-    queue: SimQueue,
+    queue: DiskQueue,
     kicked: bool,
 }
 
@@ -184,7 +185,7 @@ pub(crate) struct Station {
 
 impl Station {
     pub(crate) fn new(
-        volume: &SimVolume,
+        queue: DiskQueue,
         order: Order,
         parts: Arc<Parts>,
         tenants: usize,
@@ -193,7 +194,7 @@ impl Station {
         let memory = Memory::take();
         let rounds = Rc::new(Rounds::default());
         let order = Counted { order, rounds: rounds.clone() };
-        let device = Late { queue: volume.open_queue(), kicked: false };
+        let device = Late { queue, kicked: false };
         let worker = Worker::new(
             Wire::new(memory.receive),
             vec![Attached::new(device, order)],
@@ -221,6 +222,12 @@ impl Station {
     pub(crate) fn arrive(&mut self, line: u32, message: Message) {
         self.worker.ports().0.arrive(line, message);
         self.wake_at = Some(0);
+    }
+
+    /// Returns the counters of flash translation at the device.
+    pub(crate) fn report(&mut self) -> Option<Report> {
+        let (_, mut devices) = self.worker.ports();
+        devices.next().and_then(|device| device.queue.report())
     }
 
     /// Drops requests that have not arrived yet.

@@ -116,6 +116,22 @@ fn flash_translation_writes_less_under_skew() {
     assert!(uniform <= 20.0, "{uniform}");
 }
 
+/// The goal is that all windows are kept, which is missed (docs/explanation/flash-translation.md).
+/// The tax has to keep most of the tail away.
+#[test]
+fn the_tax_keeps_the_tail_of_collection_away_from_promises() {
+    let figure = check(figures::gc_slo);
+    let p95 = |run: &str, tenant: &str| -> f64 {
+        let mut rows = figure.table.rows.iter();
+        let row = rows.find(|row| row[0] == run && row[1] == tenant).expect("it is in the table");
+        row[5].parse().expect("a number")
+    };
+    for tenant in ["A", "B"] {
+        let (on, off) = (p95("collection, tax on", tenant), p95("collection, tax off", tenant));
+        assert!(2.0 * on < off, "{tenant}: {on} µs with the tax, {off} µs without");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figure() {
     let make = || figures::hostile_critical(&Options { seed: 7, quick: true });
