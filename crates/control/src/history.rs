@@ -1,4 +1,5 @@
-//! The figures of the last five minutes, second by second, so that a newly opened page has a past.
+//! The figures of the last five minutes, second by second, and of the last day, minute by minute, so
+//! that a newly opened page has a past.
 //!
 //! This module deliberately leaves out single tenants, of which there may be thousands.
 
@@ -15,6 +16,10 @@ use crate::standing::Standing;
 
 /// Number of windows that are kept.
 pub(crate) const WINDOWS_MAX: usize = 300;
+
+/// Number of windows in a minute, and of minutes that are kept.
+const OF_MINUTE: u32 = 60;
+pub(crate) const MINUTES_MAX: usize = 24 * 60;
 
 /// Number of narrow latency buckets in a bucket of this module, which so is at most a quarter of
 /// its value wide.
@@ -70,6 +75,43 @@ impl Window {
         self.failures += measured.failures;
     }
 
+    /// Adds a later window, the `n`-th of a minute, counted from one. Rates become means and reads
+    /// add up; of standings and latencies the worst ones stay, of devices' rates and promises the
+    /// last ones.
+    fn absorb(&mut self, later: &Window, n: u32) {
+        let mean = |mean: &mut f64, new: f64| *mean += (new - *mean) / f64::from(n);
+        self.ended_at = later.ended_at;
+        mean(&mut self.requests, later.requests);
+        mean(&mut self.bytes[0], later.bytes[0]);
+        mean(&mut self.bytes[1], later.bytes[1]);
+        mean(&mut self.failures, later.failures);
+        // The counts are in the order of an operator's interest.
+        self.standings = self.standings.max(later.standings);
+        let reads = self.reads.iter_mut().zip(later.reads);
+        reads.for_each(|(sum, count)| *sum = sum.saturating_add(count));
+        if self.devices.len() != later.devices.len() {
+            self.devices.clone_from(&later.devices);
+            return;
+        }
+        for (device, new) in self.devices.iter_mut().zip(&later.devices) {
+            let (tokens, later) = (device.tokens, new.tokens);
+            let mean = |mean: f64, new: f64| mean + (new - mean) / f64::from(n);
+            *device = SecondOfDevice {
+                tokens: TokenFlow {
+                    generated: mean(tokens.generated, later.generated),
+                    spent: mean(tokens.spent, later.spent),
+                    taxed: mean(tokens.taxed, later.taxed),
+                    donated: mean(tokens.donated, later.donated),
+                    borrowed: mean(tokens.borrowed, later.borrowed),
+                    expired: mean(tokens.expired, later.expired),
+                },
+                p95_us: device.p95_us.into_iter().chain(new.p95_us).reduce(f64::max),
+                bound_us: device.bound_us.into_iter().chain(new.bound_us).min(),
+                ..*new
+            };
+        }
+    }
+
     /// Adds the reads of a tenant.
     pub(crate) fn add_reads(&mut self, between: &Reading) {
         for (n, count) in between.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -112,6 +154,22 @@ pub(crate) struct History {
     /// The windows, oldest first, at most [`WINDOWS_MAX`].
     windows: VecDeque<Window>,
     ended: u64,
+    /// The minutes, oldest first, at most [`MINUTES_MAX`].
+    minutes: VecDeque<Window>,
+    minutes_ended: u64,
+    /// The minute that has begun, and the number of its windows.
+    minute: (Window, u32),
+}
+
+/// The length of the windows of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    /// Seconds, of the last five minutes.
+    #[default]
+    Second,
+    /// Minutes, of the last day.
+    Minute,
 }
 
 impl History {
@@ -121,14 +179,40 @@ impl History {
             self.windows.pop_front();
         }
         self.ended += 1;
+        self.add_to_minute(&window);
         self.windows.push_back(Window { number: self.ended, ..window });
     }
 
-    /// Returns the windows after the one of this number. A number beyond the last window belongs to
-    /// an earlier run of the server; then all windows are returned.
-    pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = &Window> {
-        let after = if number > self.ended { 0 } else { number };
-        self.windows.iter().filter(move |window| window.number > after)
+    fn add_to_minute(&mut self, window: &Window) {
+        let (minute, windows) = &mut self.minute;
+        let before = self.windows.back().map_or(0, |before| before.devices.len());
+        if before != window.devices.len() {
+            // Figures of devices are told by place, which now may be another device's.
+            self.minutes.iter_mut().for_each(|minute| minute.devices.clear());
+        }
+        *windows += 1;
+        minute.absorb(window, *windows);
+        if *windows < OF_MINUTE {
+            return;
+        }
+        if self.minutes.len() == MINUTES_MAX {
+            self.minutes.pop_front();
+        }
+        self.minutes_ended += 1;
+        let ended = std::mem::take(minute);
+        *windows = 0;
+        self.minutes.push_back(Window { number: self.minutes_ended, ..ended });
+    }
+
+    /// Returns the windows of this length after the one of this number. A number beyond the last
+    /// window belongs to an earlier run of the server; then all windows are returned.
+    pub(crate) fn after(&self, step: Step, number: u64) -> impl Iterator<Item = &Window> {
+        let (windows, ended) = match step {
+            Step::Second => (&self.windows, self.ended),
+            Step::Minute => (&self.minutes, self.minutes_ended),
+        };
+        let after = if number > ended { 0 } else { number };
+        windows.iter().filter(move |window| window.number > after)
     }
 }
 
@@ -140,10 +224,50 @@ mod tests {
     fn five_minutes_are_kept() {
         let mut history = History::default();
         (0..310).for_each(|_| history.push(Window::default()));
-        let numbers = |after| history.after(after).map(|window| window.number).collect::<Vec<_>>();
+        let windows = |after| history.after(Step::Second, after);
+        let numbers = |after| windows(after).map(|window| window.number).collect::<Vec<_>>();
         assert_eq!((numbers(0).len(), numbers(0)[0]), (WINDOWS_MAX, 11));
         assert_eq!((numbers(308), numbers(310)), (vec![309, 310], vec![]));
         assert_eq!(numbers(311).len(), WINDOWS_MAX, "of another run");
+    }
+
+    /// A window with so many requests and reads, late tenants, and a device.
+    fn window(requests: u32, late: u32) -> Window {
+        let mut window = Window { requests: requests.into(), ..Window::default() };
+        (window.reads[3], window.standings[0]) = (requests, late);
+        let tokens = TokenFlow { spent: requests.into(), ..TokenFlow::default() };
+        let p95_us = Some(f64::from(requests));
+        let made = Some(requests.into());
+        window.devices = vec![SecondOfDevice { made, tokens, p95_us, ..Default::default() }];
+        window
+    }
+
+    #[test]
+    fn a_minute_has_means_sums_and_the_worst() {
+        let mut history = History::default();
+        (1..=60).for_each(|n| history.push(window(n, u32::from(n == 7))));
+        (0..59).for_each(|_| history.push(window(5, 0)));
+        let minutes: Vec<&Window> = history.after(Step::Minute, 0).collect();
+        let [minute] = minutes[..] else { panic!("{} minutes", minutes.len()) };
+        let near = |value: f64| (value - 30.5).abs() < 1e-9;
+        assert!(near(minute.requests) && near(minute.devices[0].tokens.spent), "{minute:?}");
+        assert_eq!((minute.reads[3], minute.standings[0]), (1_830, 1));
+        assert_eq!((minute.devices[0].p95_us, minute.devices[0].made), (Some(60.0), Some(60)));
+        history.push(window(5, 0));
+        let second = history.after(Step::Minute, 1).next().expect("it has ended");
+        assert_eq!((second.number, second.requests, second.reads[3]), (2, 5.0, 300));
+        assert_eq!(second.devices[0].p95_us, Some(5.0), "of its own seconds");
+    }
+
+    #[test]
+    fn a_day_is_kept_and_devices_that_changed_are_left_out_of_it() {
+        let mut history = History::default();
+        (0..60 * (MINUTES_MAX + 2)).for_each(|_| history.push(window(1, 0)));
+        let minutes = || history.after(Step::Minute, 0);
+        let first = minutes().next().map(|minute| minute.number);
+        assert_eq!((minutes().count(), first), (MINUTES_MAX, Some(3)));
+        history.push(Window { devices: Vec::new(), ..window(1, 0) });
+        assert!(history.after(Step::Minute, 0).all(|minute| minute.devices.is_empty()));
     }
 
     #[test]

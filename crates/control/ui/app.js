@@ -8,8 +8,9 @@ import * as device from "./device.js";
 import * as devices from "./devices.js";
 import * as first from "./first.js";
 import * as heat from "./heat.js";
-import { History, showSeconds } from "./history.js";
+import { History, showsMinutes } from "./history.js";
 import * as link from "./link.js";
+import * as moment from "./moment.js";
 import * as signIn from "./sign-in.js";
 import * as tenant from "./tenant.js";
 import * as tenants from "./tenants.js";
@@ -22,12 +23,15 @@ import * as workers from "./workers.js";
 const PERIOD = 1000;
 const PERIOD_MAX = 5000;
 
-const past = new History();
+const past = new History(1);
+const day = new History(60);
 let wake = () => {};
 
 /** Polls everything, one request after another. */
 async function look() {
-  past.take(await get(`/v1/history?after=${past.last}`));
+  past.take(await get(past.path));
+  if (showsMinutes()) day.take(await get(day.path));
+  const charted = showsMinutes() ? day : past;
   const stood = await get(tenants.path());
   const flows = await get("/v1/flows");
   const named = await get("/v1/devices");
@@ -39,8 +43,9 @@ async function look() {
   first.show(past, stood, named.devices);
   tiles.show({ past, stood, flows, crew });
   tenants.show(stood);
-  heat.show(past);
-  tokens.show(past);
+  heat.show(charted);
+  tokens.show(charted);
+  moment.show(charted);
   await device.show(past, named.devices, flows.devices);
   check.show(named.devices, device.modelOf());
   workers.show(crew.workers, flows.workers);
@@ -89,9 +94,6 @@ tenants.start(() => wake(), tenant.open);
 connections.start(() => wake());
 tenant.start(() => wake());
 document.addEventListener("visibilitychange", () => wake());
-at("span").addEventListener("change", () => {
-  showSeconds(Number(at("span").value));
-  wake();
-});
+moment.start(() => wake());
 at("main").dataset.state = "waiting";
 run();

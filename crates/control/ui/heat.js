@@ -4,13 +4,14 @@ import { Chart, DASHES, axis, key, roundTimes, timeAxis, timeScale } from "./cha
 import { at, say } from "./dom.js";
 import { count, shortTime, time } from "./format.js";
 import { History, latencyAt, placeOf, quantile } from "./history.js";
+import { hold } from "./moment.js";
 import { colour, onColours } from "./theme.js";
 
 const LEVELS = 32;
 /** Share of the reads below a line, and the line's style. */
 const LINES = [[0.95, ""], [0.5, "dashed"]];
 let chart;
-let past = new History();
+let past = new History(1);
 let levels = [];
 
 /** The colours from few to many. */
@@ -34,10 +35,10 @@ function paint(plot) {
   ctx.rect(left, top, width, height);
   ctx.clip();
   for (const [n, second] of seconds.entries()) {
-    const next = seconds[n + 1]?.at ?? second.at + 1;
+    const next = seconds[n + 1]?.at ?? second.at + past.step;
     const x = plot.valToPos(second.at, "x", true);
     // A gap stays a gap.
-    const w = Math.max(plot.valToPos(Math.min(next, second.at + 2), "x", true) - x, 1) + 0.5;
+    const w = Math.max(plot.valToPos(Math.min(next, second.at + 2 * past.step), "x", true) - x, 1) + 0.5;
     for (const [row, reads] of second.reads.counts.entries()) {
       if (reads === 0) continue;
       const level = Math.floor((Math.log(reads + 1) / Math.log(most + 1)) * (LEVELS - 1));
@@ -99,6 +100,10 @@ export function start() {
   palette();
   onColours(palette);
   chart = new Chart(at("latency-chart"), options, Array.from({ length: 2 * LINES.length + 3 }, () => []));
+  at("latency-chart").addEventListener("click", () => {
+    const { left } = chart.plot.cursor;
+    if (left >= 0 && past.seconds.length > 0) hold(chart.plot.posToVal(left, "x"));
+  });
 }
 
 /** Returns the strictest latency bound of a second. */
@@ -123,5 +128,5 @@ export function show(history) {
     ["p95", "heat-line", figure(0.95)],
     ["strictest bound", "bad dotted", strictest === null ? "none" : time(latencyAt(strictest, past.edges))],
   ]);
-  at("latency-chart").setAttribute("aria-label", `Heat map of read latency. In the last second p50 ${figure(0.5)}, p95 ${figure(0.95)}.`);
+  at("latency-chart").setAttribute("aria-label", `Heat map of read latency. In the last ${past.step === 60 ? "minute" : "second"} p50 ${figure(0.5)}, p95 ${figure(0.95)}.`);
 }

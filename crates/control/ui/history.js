@@ -1,20 +1,41 @@
-// The server's history of the last five minutes.
+// The server's history: the last five minutes by seconds, and the last day by minutes.
 
-const SECONDS_MAX = 300;
+/** Number of windows that the server keeps, by their seconds. */
+const KEPT = { 1: 300, 60: 1440 };
 
 /** Number of seconds that charts show. */
-let span = SECONDS_MAX;
+let span = KEPT[1];
 
-/** Sets the number of seconds that charts show. */
-export function showSeconds(seconds) {
-  span = seconds;
+/** The moment around which charts show them, in seconds since 1970; `null`: up to now. */
+let moment = null;
+
+/** Sets what charts show. */
+export function showTime({ seconds = span, around = moment }) {
+  [span, moment] = [seconds, around];
 }
 
+/** Returns what charts show. */
+export const shownTime = () => ({ seconds: span, around: moment });
+
+/** Returns `true` if charts show minutes. */
+export const showsMinutes = () => span > KEPT[1];
+
 export class History {
+  /** The windows, which are seconds or minutes. */
   seconds = [];
   last = 0;
   edges = [];
   version = "";
+
+  /** A history of windows of this many seconds. */
+  constructor(step) {
+    this.step = step;
+  }
+
+  /** Returns the path of the windows that this history has not. */
+  get path() {
+    return `/v1/history?after=${this.last}${this.step === 60 ? "&step=minute" : ""}`;
+  }
 
   /** Adds the server's seconds after `last`. */
   take(said) {
@@ -25,7 +46,9 @@ export class History {
     if (first && first.number <= this.last) this.seconds = [];
     const now = Date.now() / 1000;
     for (const second of said.seconds) this.seconds.push({ ...second, at: now - second.age });
-    this.seconds.splice(0, this.seconds.length - SECONDS_MAX);
+    // While charts are held, what they show stays, for an hour.
+    const most = KEPT[this.step] * (moment === null ? 1 : 12);
+    this.seconds.splice(0, Math.max(this.seconds.length - most, 0));
     if (first) this.last = said.seconds.at(-1).number;
   }
 
@@ -36,7 +59,10 @@ export class History {
 
   /** Returns the seconds that charts show. */
   get shown() {
-    return this.seconds.slice(-span);
+    const count = Math.ceil(span / this.step);
+    if (moment === null) return this.seconds.slice(-count);
+    const end = this.seconds.findLastIndex((second) => second.at <= moment + span / 2) + 1;
+    return this.seconds.slice(Math.max(end - count, 0), end);
   }
 
   /** Returns the ends of the seconds, each with the value of `of`. */

@@ -645,7 +645,7 @@ class HasMoved(TypedDict):
 
 
 class History(TypedDict):
-    """The figures of the last five minutes."""
+    """The figures of the last five minutes, or of the last day."""
 
     #: Names of the devices.
     devices: list[str]
@@ -653,7 +653,7 @@ class History(TypedDict):
     #: Upper edges of the latency buckets in microseconds; one more bucket has no edge.
     edges_us: list[float]
 
-    #: The seconds, oldest first.
+    #: The seconds or minutes, oldest first.
     seconds: list[Second]
 
     #: The version of the server.
@@ -978,9 +978,11 @@ class RemovedListener(TypedDict):
 
 
 class Second(TypedDict):
-    """The server's figures of one second."""
+    """The server's figures of one second, or of one minute: then rates are means, and standings
+    and latencies of devices those of the worst second.
+    """
 
-    #: Time since the end of the second, in seconds.
+    #: Time since its end, in seconds.
     age: float
 
     #: The devices, in the order of configuration.
@@ -989,7 +991,7 @@ class Second(TypedDict):
     #: Failed requests per second, without those that were told to try again.
     failures: float
 
-    #: Number of the second, counted from the start of the server.
+    #: Number of the second or minute, counted from the start of the server.
     number: int
 
     #: Bytes read per second.
@@ -1348,6 +1350,12 @@ class StartRecalibration(TypedDict):
 #: The state of a tenant.
 State = Literal[
     "active", "leaving"
+]
+
+
+#: The length of the windows of a history.
+Step = Literal[
+    "second", "minute"
 ]
 
 
@@ -1787,10 +1795,13 @@ class Admin(Http):
         self,
         *,
         after: int | None = None,
+        step: Step | None = None,
     ) -> History:
-        """Returns the figures of the last five minutes, second by second."""
+        """Returns the figures of the last five minutes, second by second, or of the last day,
+        minute by minute.
+        """
         answer: History = self._json(
-            "GET", ("v1", "history"), None, {"after": after}
+            "GET", ("v1", "history"), None, {"after": after, "step": step}
         )
         return answer
 

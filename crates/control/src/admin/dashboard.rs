@@ -36,12 +36,13 @@ pub struct Reads {
     pub counts: Vec<u32>,
 }
 
-/// The server's figures of one second.
+/// The server's figures of one second, or of one minute: then rates are means, and standings and
+/// latencies of devices those of the worst second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
-    /// Number of the second, counted from the start of the server.
+    /// Number of the second or minute, counted from the start of the server.
     pub number: u64,
-    /// Time since the end of the second, in seconds.
+    /// Time since its end, in seconds.
     pub age: f64,
     /// Requests answered per second.
     pub requests: f64,
@@ -59,7 +60,7 @@ pub struct Second {
     pub devices: Vec<SecondOfDevice>,
 }
 
-/// The figures of the last five minutes.
+/// The figures of the last five minutes, or of the last day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// The version of the server.
@@ -68,7 +69,7 @@ pub struct History {
     pub edges_us: Vec<f64>,
     /// Names of the devices.
     pub devices: Vec<String>,
-    /// The seconds, oldest first.
+    /// The seconds or minutes, oldest first.
     pub seconds: Vec<Second>,
 }
 

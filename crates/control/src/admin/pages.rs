@@ -57,6 +57,7 @@ const FILES: &[File] = files![
     "history.js",
     "icon.svg",
     "link.js",
+    "moment.js",
     "parts.css",
     "sign-in.js",
     "standing.js",

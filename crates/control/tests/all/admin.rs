@@ -636,6 +636,13 @@ fn the_last_seconds_are_told_once() {
     assert_eq!(later["seconds"].as_array().unwrap().len(), 1);
     let restarted = api.ask("GET", "/v1/history?after=99", "").1;
     assert_eq!(restarted["seconds"].as_array().unwrap().len(), 2, "the number of an earlier run");
+    let minutes = || api.ask("GET", "/v1/history?step=minute", "").1["seconds"].clone();
+    assert_eq!(minutes(), json!([]), "none has ended");
+    (3..=60).for_each(second);
+    let minutes = minutes();
+    assert_eq!((&minutes[0]["number"], &minutes[0]["reads"]["counts"]), (&json!(1), &json!([1])));
+    assert_eq!(minutes[0]["standings"]["late"], json!(1), "the worst of its seconds");
+    assert_eq!(api.ask("GET", "/v1/history?step=hour", "").0, 400);
 }
 
 #[test]

@@ -61,6 +61,58 @@ tenant = "batch"
 rights = "read-write"
 "#;
 
+/// A small drive at the latencies of a large one, and tenants as a server has them, for the picture
+/// in the documents.
+const SHOWN: &str = r#"
+[[device]]
+name = "flash0"
+spec = "sim:small?size=1GiB"
+
+[[tenant]]
+name = "orders-db"
+latency_us = 2000
+iops = 6000
+
+[[tenant]]
+name = "search-index"
+latency_us = 5000
+iops = 2000
+read_percent = 90
+
+[[tenant]]
+name = "sessions"
+latency_us = 10000
+iops = 500
+
+[[tenant]]
+name = "analytics"
+weight = 2
+
+[[tenant]]
+name = "backup"
+cap_tokens = 5000
+
+[[access]]
+token = "orders-db"
+tenant = "orders-db"
+rights = "read-write"
+
+[[access]]
+token = "search-index"
+tenant = "search-index"
+rights = "read-write"
+
+[[access]]
+token = "analytics"
+tenant = "analytics"
+rights = "read-write"
+
+[[access]]
+token = "backup"
+tenant = "backup"
+rights = "read-write"
+"#;
+
 /// A server with its admin API at a Unix socket, and a port that leads there.
 struct Site {
     folder: tempfile::TempDir,
@@ -214,6 +266,38 @@ fn figures_move_under_load() {
     quiet(&browser);
 }
 
+/// `docs/images/dashboard.png` is what this test left in `target/ui/documents.png` on a machine that
+/// did nothing else.
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn the_picture_of_the_documents_shows_a_server_at_work() {
+    let site = Site::start(SHOWN);
+    let browser = Browser::start();
+    site.show(&browser);
+    let load = |tenant: &str, rate: &str, read_percent: &str| {
+        let arguments = ["--rate", rate, "--read-percent", read_percent, "--queue-depth", "32"];
+        site.load(tenant, &arguments)
+    };
+    let _loads = [
+        load("orders-db", "5800", "100"),
+        load("search-index", "1800", "90"),
+        load("analytics", "4000", "95"),
+        load("backup", "300", "100"),
+    ];
+    browser.run(
+        "const span = document.querySelector('#span'); span.value = '60';
+        span.dispatchEvent(new Event('change'))",
+    );
+    browser.await_true("requests of all", &format!("{RATE} > 1000"));
+    let seconds = "document.querySelector('#latency-chart').chart.data[0].length";
+    browser.await_true("a minute", &format!("{seconds} >= 60"));
+    browser.resize(1360, 900);
+    browser.run("document.querySelector('#connections').scrollIntoView()");
+    browser.await_text("#connections-table", "orders-db");
+    browser.picture("documents");
+    quiet(&browser);
+}
+
 /// All other pages of operators of this machine, in one browser: each check begins with a page that
 /// knows nothing of the ones before.
 #[test]
@@ -223,6 +307,7 @@ fn every_page_can_be_read_used_and_trusted() {
     let mut site = Site::start(SETUP);
     it_is_light_or_dark_and_can_be_read(&site, &browser);
     it_fits_a_telephone(&site, &browser);
+    a_moment_is_held_and_its_address_leads_there(&site, &browser);
     everything_is_done_with_a_keyboard(&site, &browser);
     what_if_says_what_would_have_to_give(&site, &browser);
     a_server_that_is_gone_comes_back(&mut site, &browser);
@@ -317,6 +402,38 @@ fn it_fits_a_telephone(site: &Site, browser: &Browser) {
         assert_eq!(is_card, width < 640, "at {width}: {card}");
         browser.picture(&format!("narrow-{width}"));
     }
+    quiet(browser);
+}
+
+fn a_moment_is_held_and_its_address_leads_there(site: &Site, browser: &Browser) {
+    site.show(browser);
+    let times = "document.querySelector('#latency-chart').chart.data[0]";
+    browser.await_true("two seconds", &format!("{times}.length >= 2"));
+    let press = || browser.run("document.querySelector('#hold').click()");
+    press();
+    let hash = browser.run("return location.hash");
+    let hash = hash.as_str().expect("a text").to_owned();
+    assert!(hash.starts_with("#at=") && hash.ends_with("&span=300"), "{hash}");
+    browser.await_text("#held", "held at");
+    // Another page, of somebody to whom the address was sent.
+    browser.open("about:blank");
+    browser.open(&format!("{}{hash}", site.url()));
+    browser.await_text("#held", "held at");
+    browser.await_true("the moment", &format!("{times}.length >= 2"));
+    let choose = |seconds: u32| {
+        browser.run(&format!(
+            "const span = document.querySelector('#span'); span.value = '{seconds}';
+            span.dispatchEvent(new Event('change'))"
+        ))
+    };
+    choose(86_400);
+    browser.await_true("no minute yet", &format!("{times}.length === 0"));
+    browser.await_text("#held", "remembers nothing");
+    press();
+    assert_eq!(browser.run("return location.hash"), json!(""));
+    assert_eq!(browser.text("#hold"), "Hold");
+    choose(300);
+    browser.await_true("now", &format!("{times}.length >= 2"));
     quiet(browser);
 }
 

@@ -24,16 +24,20 @@ const SHOWN_MAX: usize = 500;
 /// The wanted part of the history.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Since {
-    /// Number of the last second that the client has; all seconds by default.
+    /// Number of the last second, or minute, that the client has; all by default.
     #[serde(default)]
     after: u64,
+    /// The length of the windows; seconds by default.
+    #[serde(default)]
+    step: history::Step,
 }
 
 pub(super) fn history(call: &Call, Query(since): Query<Since>) -> Result<History, Problem> {
     let tenants = &call.api.tenants;
     let (devices, windows) = {
         let registry = tenants.registry();
-        let windows: Vec<_> = registry.activity().history().after(since.after).cloned().collect();
+        let history = registry.activity().history();
+        let windows: Vec<_> = history.after(since.step, since.after).cloned().collect();
         (registry.devices().infos().into_iter().map(|info| info.name).collect(), windows)
     };
     let now = tenants.now();

@@ -133,7 +133,8 @@ fn of_activity() -> Vec<Operation> {
         .by(dashboard::standing),
         get::<History>(
             "get_history",
-            "Returns the figures of the last five minutes, second by second.",
+            "Returns the figures of the last five minutes, second by second, or of the last day, \
+             minute by minute.",
         )
         .by(dashboard::history),
         get::<Flows>("get_flows", "Returns the server's activity in the last second.")
