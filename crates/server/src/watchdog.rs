@@ -2,7 +2,7 @@
 //! the threads of all workers run. Without them, the manager ends the process and starts another.
 //!
 //! A worker shows that it runs by an order that it answers between two turns
-//! (docs/adr/0042-watchdog.md). This module deliberately leaves out the control plane and the admin
+//! (docs/adr/0039-watchdog.md). This module deliberately leaves out the control plane and the admin
 //! API, without which data is served, and devices, which answer late when disks are late.
 
 use std::sync::Arc;
