@@ -349,18 +349,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     pub(crate) fn complete(&mut self) {
         let polled = self.front.gauges.clock.marked_at();
         let mut completions = std::mem::take(&mut self.completions);
-        for (place, lane) in self.lanes.iter_mut().enumerate() {
-            let before = completions.len();
+        for lane in self.lanes.iter_mut() {
             lane.poll(self.front.now, &mut completions, &mut self.front.requests);
-            if !completions[before..].iter().all(|completion| completion.status.is_ok()) {
-                self.front.gauges.count_errors(place, &completions[before..]);
-            }
         }
         if !completions.is_empty() {
             self.front.progressed = true;
             self.front.sample(polled, &completions);
         }
         for completion in completions.drain(..) {
+            if !completion.status.is_ok() {
+                let device = self.front.requests.get(completion.slot).device;
+                self.front.gauges.count_device_error(device, completion.status);
+            }
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;

@@ -65,11 +65,13 @@ impl Gauges {
         }
     }
 
-    /// Counts the completions that are errors of the device at a place.
+    /// Counts the completion of a request by a device, if its status is an error of the device.
     #[cold]
-    pub(crate) fn count_errors(&self, place: usize, completions: &[Completion]) {
-        let errors = completions.iter().filter_map(|ended| DeviceError::of(ended.status));
-        errors.for_each(|error| self.meters.device(place).count_error(error));
+    #[inline(never)]
+    pub(crate) fn count_device_error(&self, device: u8, status: Status) {
+        if let Some(error) = DeviceError::of(status) {
+            self.meters.device(device.into()).count_error(error);
+        }
     }
 
     /// Returns the counters.
