@@ -40,9 +40,9 @@ pub(crate) enum Why {
 
 /// The numbers of `ECONNRESET`, `ETIMEDOUT` and `ECONNREFUSED` on Linux, as a socket would report
 /// them.
-const RESET: i32 = 104;
-const TIMED_OUT: i32 = 110;
-const REFUSED: i32 = 111;
+pub(crate) const RESET: i32 = 104;
+pub(crate) const TIMED_OUT: i32 = 110;
+pub(crate) const REFUSED: i32 = 111;
 
 impl Why {
     pub(crate) fn reason(self) -> CloseReason {

@@ -12,6 +12,7 @@ use contract::{
     Peer, Streams, TenantId, Ticket, Transport,
 };
 
+use crate::channel::{REFUSED, RESET, TIMED_OUT};
 use crate::conns::{Conns, State};
 use crate::endpoint::{Arrived, Endpoint, hang_up_all};
 use crate::event::{AssociationId, Delivery, Down, Event};
@@ -23,12 +24,6 @@ use crate::station::Station;
 
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
-
-/// The numbers of `ECONNREFUSED`, `ECONNRESET` and `ETIMEDOUT` on Linux, as a socket would report
-/// them.
-const REFUSED: i32 = 111;
-const RESET: i32 = 104;
-const TIMED_OUT: i32 = 110;
 
 /// The sizes of a transport over packets.
 #[derive(Clone, Debug)]
