@@ -120,9 +120,8 @@ fn play(options: &Options, below: Below) -> Outcome {
         got.iops = meter.count() as f64 / (f64::from(windows) * WINDOW.as_secs_f64());
         got.p95 = meter.read_us(95.0);
     }
-    let (before, after) = (before, stage.translation());
     let amplification =
-        after.zip(before).map(|(after, before)| after.since(&before).amplification());
+        stage.translation().zip(before).map(|(after, before)| after.since(&before).amplification());
     let view = qos::Taxes::view(stage.registry());
     let taxes =
         view.map(|view| [view.tax, view.promised_tax].map(|units| f64::from(units) / 100.0));

@@ -10,7 +10,8 @@ use flash::Chance;
 use flash::sim_flash::{Model, SimQueue, SimVolume};
 use ftl::layout::PAGE_BYTES;
 use ftl::{DeviceMedia, Policy, Report, Settings, Shape};
-use io::carve;
+
+use super::memory::bufs;
 
 /// Blocks of the simulated flash without translation: 32 GiB.
 const PLAIN_BLOCKS: u64 = 1 << 26;
@@ -148,14 +149,9 @@ impl DiskQueue {
     }
 }
 
-/// Returns buffers of this class.
-fn bufs(class: SizeClass) -> Vec<Buf> {
-    carve(&[class]).expect("there is memory").bufs
-}
-
 /// Creates a volume on the flash, and opens it.
 fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
-    let buf = bufs(SizeClass { bytes: 1 << 20, count: 1 }).pop().expect("one was asked for");
+    let buf = bufs(SizeClass { bytes: 1 << 20, count: 1 }).next().expect("one was asked for");
     let mut media = DeviceMedia::new(vec![flash.open_queue()], buf);
     let policy = Policy::HEAT3;
     let shape = Shape {
@@ -167,7 +163,7 @@ fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
     ftl::create(&mut media, &shape).expect("a possible volume");
     let (volume, _) = ftl::open(&mut media, Settings::new(policy)).expect("it was created");
     let classes = ftl::Queue::<SimQueue>::classes(&volume.geometry());
-    let pool = BufPool::new(carve(&classes).expect("there is memory").bufs);
+    let pool = BufPool::new(classes.into_iter().flat_map(bufs));
     let (members, _) = media.into_parts();
     ftl::Queue::new(volume, members, pool)
 }
@@ -175,7 +171,7 @@ fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
 /// Writes each page of a volume once, then pages at random. Returns the time at which the volume
 /// has come to rest.
 fn age(queue: &mut ftl::Queue<SimQueue>, seed: u64) -> u64 {
-    let mut free = bufs(SizeClass { bytes: PAGE_BYTES, count: DEPTH });
+    let mut free: Vec<Buf> = bufs(SizeClass { bytes: PAGE_BYTES, count: DEPTH }).collect();
     let pages = queue.geometry().blocks / PAGE_BLOCKS;
     let mut chance = Chance::new(seed ^ 0xa9ed);
     let mut ended = Vec::new();

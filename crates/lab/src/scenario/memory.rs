@@ -33,7 +33,7 @@ impl Memory {
 }
 
 /// Returns the buffers of a class, from one piece of zeroed memory.
-fn bufs(class: SizeClass) -> impl Iterator<Item = Buf> {
+pub(super) fn bufs(class: SizeClass) -> impl Iterator<Item = Buf> {
     let memory: &'static mut [u8] = vec![0; class.bytes * class.count].leak();
     let pieces = memory.chunks_exact_mut(class.bytes).enumerate();
     pieces.map(|(n, piece)| Buf::new(piece, n as u32))
