@@ -1,6 +1,6 @@
 //! Addresses of servers: `reflex://HOST:PORT`, `reflexs://HOST:PORT` over TLS,
-//! `reflex+udp://HOST:PORT` for packets instead of TCP, or `reflex+unix:PATH` on the same machine, with
-//! `?v=1` for version 1 of the protocol.
+//! `reflex+udp://HOST:PORT` for packets instead of TCP (sealed with `?key=FILE`), or
+//! `reflex+unix:PATH` on the same machine, with `?v=1` for version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,6 +16,8 @@ pub struct Address {
     pub version: Version,
     /// The trusted certificates of a TLS connection; `None` without TLS.
     pub trust: Option<Trust>,
+    /// The file of the key with which packets are sealed; `None` if they are not.
+    pub key: Option<String>,
 }
 
 /// The certificates that are trusted for a TLS connection.
@@ -107,8 +109,9 @@ impl fmt::Display for AddressError {
             AddressError::Query(query) => {
                 write!(
                     f,
-                    "`?{query}` is not understood; only ?v=1 and ?v=2 are, and of reflexs:// also \
-                     ca=FILE, fingerprint=SHA256 and name=NAME, separated by `&`"
+                    "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// also \
+                     key=FILE, and of reflexs:// also ca=FILE, fingerprint=SHA256 and name=NAME, \
+                     separated by `&`"
                 )
             }
         }
@@ -135,17 +138,19 @@ impl FromStr for Address {
         } else {
             return Err(AddressError::Scheme);
         };
-        let mut version = Version::Two;
+        let (mut version, mut file) = (Version::Two, None);
+        let in_packets = matches!(place, ServerEndpoint::Packets(_));
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (key, value) {
                 ("v", "1") => version = Version::One,
                 ("v", "2") => version = Version::Two,
+                ("key", path) if in_packets && !path.is_empty() => file = Some(path.to_owned()),
                 _ if trust.as_mut().is_some_and(|trust| trust.take(key, value)) => {}
                 _ => return Err(AddressError::Query(query.to_owned())),
             }
         }
-        Ok(Address { place, version, trust })
+        Ok(Address { place, version, trust, key: file })
     }
 }
 
@@ -184,6 +189,7 @@ impl fmt::Display for Address {
             ("ca", of(trust.map(|trust| &trust.authorities))),
             ("fingerprint", of(trust.map(|trust| &trust.fingerprint))),
             ("name", of(trust.map(|trust| &trust.name))),
+            ("key", self.key.clone()),
         ];
         let trusted = trusted.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
         for (n, (key, value)) in version.into_iter().chain(trusted).enumerate() {
@@ -206,6 +212,7 @@ mod tests {
             "reflex://host:1",
             "reflex+udp://host:1",
             "reflex+udp://[::1]:7420?v=1",
+            "reflex+udp://host:1?v=1&key=/etc/packet.key",
             "reflex+unix:/run/a.sock",
             "reflex+unix:./a:b?v=1",
             "reflexs://h:1",
@@ -231,6 +238,8 @@ mod tests {
         assert_eq!(error("reflex+unix:?v=1"), AddressError::Path);
         assert_eq!(error("reflex://h:1?v=3"), AddressError::Query("v=3".to_owned()));
         assert_eq!(error("reflex://h:1?ca=/a"), AddressError::Query("ca=/a".to_owned()));
+        assert_eq!(error("reflex://h:1?key=/a"), AddressError::Query("key=/a".to_owned()));
+        assert_eq!(error("reflex+udp://h:1?key="), AddressError::Query("key=".to_owned()));
         assert_eq!(error("reflexs://h"), AddressError::Port);
         let name = |text: &str| text.parse::<Address>().unwrap().certified_name().to_owned();
         assert_eq!([name("reflexs://h:1"), name("reflexs://h:1?name=n")], ["h", "n"]);

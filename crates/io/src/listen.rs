@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use packets::PacketKey;
 use rustix::net::sockopt;
 
 use crate::tls::ServerTls;
@@ -67,6 +68,8 @@ pub struct Listener {
     endpoint: Endpoint,
     /// The TLS settings of the listener's connections; `None` without TLS.
     pub(crate) tls: Option<Arc<ServerTls>>,
+    /// The key with which a listener's packets are sealed; `None` if they are not.
+    pub(crate) key: Option<PacketKey>,
 }
 
 /// A handle to a listener's sockets for another process, which does not keep the listener open.
@@ -135,7 +138,14 @@ impl Listener {
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
         let socket = Arc::new(listener.into());
-        Ok(Listener { file: None, socket, others: vec![], endpoint: address.into(), tls: None })
+        Ok(Listener {
+            file: None,
+            socket,
+            others: vec![],
+            endpoint: address.into(),
+            tls: None,
+            key: None,
+        })
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
@@ -146,7 +156,7 @@ impl Listener {
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
         let (socket, endpoint) = (Arc::new(socket), path.clone().into());
-        Ok(Listener { file: Some(file), socket, others: vec![], endpoint, tls: None })
+        Ok(Listener { file: Some(file), socket, others: vec![], endpoint, tls: None, key: None })
     }
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
@@ -159,7 +169,7 @@ impl Listener {
         let any = rustix::net::getsockname(&socket).map_err(fail)?;
         let address = SocketAddr::try_from(any).map_err(fail)?;
         let (socket, endpoint) = (Arc::new(socket), Endpoint::Packets(address));
-        Ok(Listener { file: None, socket, others: vec![], endpoint, tls: None })
+        Ok(Listener { file: None, socket, others: vec![], endpoint, tls: None, key: None })
     }
 
     /// Opens a socket for each of so many workers at a listener that receives packets. Does nothing
@@ -188,10 +198,10 @@ impl Listener {
         crate::datagram::steer(&self.socket, workers)?;
         // Sockets of more workers stay open, as those behind them would change their places.
         let surplus = self.others.split_off(workers - 1);
-        let endpoint = self.endpoint.clone();
+        let (endpoint, key) = (self.endpoint.clone(), self.key.clone());
         let of = |socket| {
-            let (others, endpoint) = (vec![], endpoint.clone());
-            Listener { file: None, socket, others, endpoint, tls: None }
+            let (others, endpoint, key) = (vec![], endpoint.clone(), key.clone());
+            Listener { file: None, socket, others, endpoint, tls: None, key }
         };
         let others: Vec<_> = std::mem::replace(&mut self.others, surplus);
         Ok([self].into_iter().chain(others.into_iter().map(of)).collect())
@@ -220,6 +230,7 @@ impl Listener {
                 others: vec![],
                 endpoint,
                 tls: None,
+                key: None,
             });
         }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
@@ -230,7 +241,14 @@ impl Listener {
             Endpoint::Unix(path) => SocketFile::of(path),
             _ => None,
         };
-        Ok(Listener { file, socket: Arc::new(socket), others: vec![], endpoint, tls: None })
+        Ok(Listener {
+            file,
+            socket: Arc::new(socket),
+            others: vec![],
+            endpoint,
+            tls: None,
+            key: None,
+        })
     }
 
     /// Adds the further sockets that another process had at the address, in their order there.
@@ -267,6 +285,11 @@ impl Listener {
     /// Returns the listener with TLS for its connections, or without.
     pub fn with_tls(self, tls: Option<Arc<ServerTls>>) -> Listener {
         Listener { tls, ..self }
+    }
+
+    /// Returns the listener with a key for its packets, or without.
+    pub fn with_key(self, key: Option<PacketKey>) -> Listener {
+        Listener { key, ..self }
     }
 
     /// Returns the TLS settings of the listener's connections, if there are any.

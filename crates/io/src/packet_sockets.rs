@@ -11,7 +11,7 @@ use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, SizeClass,
     Streams, TenantId, Ticket, Transport,
 };
-use packets::{Packets, Policy, Settings, Station, TransportSettings};
+use packets::{PacketKey, Packets, Policy, Sealed, Settings, Station, TransportSettings};
 
 use crate::udp::{LaneSizes, UdpLane};
 use crate::{
@@ -49,6 +49,8 @@ pub struct PacketSockets {
     listener: Option<(ListenerId, Listener)>,
     /// The server to which packet connections are dialled.
     server: Option<SocketAddr>,
+    /// The key with which packets to the server are sealed.
+    key: Option<PacketKey>,
     /// Events for dials that failed before they had a socket.
     failures: Vec<NetEvent>,
     failed_dials: u32,
@@ -80,7 +82,7 @@ impl PacketSockets {
         &self,
         socket: Arc<OwnedFd>,
         address: SocketAddr,
-        dials: bool,
+        (dials, key): (bool, Option<PacketKey>),
     ) -> Result<Packets<UdpLane>, Error> {
         let kept = rustix::net::sockopt::socket_recv_buffer_size(&socket).unwrap_or(0);
         // Within the machine nothing but the socket's memory is a bottleneck.
@@ -95,8 +97,13 @@ impl PacketSockets {
             false => (64, 256, 64, Settings::WORKER),
             true => (32, 128, 32, Settings::CLIENT),
         };
+        let sealed = key.map(|key| -> Result<Sealed, Error> {
+            let chance = datagram::secret()?;
+            Ok(Sealed { key, chance, packets_max: Sealed::PACKETS_MAX })
+        });
         let settings = Settings {
             secret: datagram::secret()?,
+            sealed: sealed.transpose()?,
             worker: self.place.0 as u8,
             workers: self.place.1 as u8,
             packet_bytes,
@@ -124,7 +131,7 @@ impl PacketSockets {
     /// Creates the socket for packets to a server.
     fn call(&mut self, server: SocketAddr) -> Result<(), Error> {
         let socket = Arc::new(datagram::connect(server)?);
-        let mut packets = self.carry(socket, server, true)?;
+        let mut packets = self.carry(socket, server, (true, self.key.clone()))?;
         packets.dial_to(Station::Internet(server));
         self.packets = Some(packets);
         Ok(())
@@ -144,7 +151,8 @@ impl PacketSockets {
                 listener.endpoint()
             )));
         }
-        let mut packets = self.carry(listener.socket.clone(), address, false)?;
+        let key = listener.key.clone();
+        let mut packets = self.carry(listener.socket.clone(), address, (false, key))?;
         packets.listen(Some(id));
         packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
@@ -175,6 +183,7 @@ impl Network for PacketSockets {
             packets: None,
             listener: None,
             server: None,
+            key: None,
             failures: Vec::new(),
             failed_dials: 0,
             connections_max,
@@ -240,6 +249,11 @@ impl Network for PacketSockets {
 
     fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error> {
         self.streams.dial_over(tls)
+    }
+
+    fn dial_sealed(&mut self, key: PacketKey) -> Result<(), Error> {
+        self.key = Some(key);
+        Ok(())
     }
 }
 

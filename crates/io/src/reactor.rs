@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Dial, ListenerId, Transport};
+use packets::PacketKey;
 
 use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
 
@@ -85,4 +86,10 @@ pub trait Network: Dial + Transport + Sized {
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
     fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error>;
+
+    /// Makes [`Dial::dial`] send and take sealed packets alone from now on.
+    ///
+    /// # Errors
+    /// Fails if these sockets do not send packets.
+    fn dial_sealed(&mut self, key: PacketKey) -> Result<(), Error>;
 }

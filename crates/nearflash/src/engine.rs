@@ -144,6 +144,11 @@ impl<N: Network> Engine<N> {
         if let Some(tls) = tls_of(address)? {
             sockets.dial_over(tls).map_err(|e| Error::System(e.to_string()))?;
         }
+        if let Some(file) = &address.key {
+            let key =
+                io::read_packet_key(Path::new(file)).map_err(|e| Error::Address(e.to_string()))?;
+            sockets.dial_sealed(key).map_err(|e| Error::System(e.to_string()))?;
+        }
         Ok(Engine {
             initiator: Initiator::new(sockets, options.for_initiator(address.version)),
             waker: reactor.waker(),
@@ -376,9 +381,10 @@ fn tls_of(address: &Address) -> Result<Option<ClientTls>, Error> {
 }
 
 fn unreachable_text(address: &Address, why: Loss) -> String {
-    let what = match why.errno() {
-        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
-        None => why.to_string(),
+    let what = match (why.refused_seal(), why.errno()) {
+        (Some(refusal), _) => refusal.to_owned(),
+        (None, Some(errno)) => std::io::Error::from_raw_os_error(errno).to_string(),
+        (None, None) => why.to_string(),
     };
     format!("cannot connect to {address}: {what}")
 }

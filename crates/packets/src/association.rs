@@ -144,7 +144,7 @@ impl Association {
         self.words.clear(pools);
         let reason = match why {
             Down::Local => Why::Local,
-            Down::Refused(_) => Why::Refused,
+            Down::Refused(reason) => Why::Refused(Down::refusal(reason)),
             Down::Silent | Down::Reset | Down::Idle => Why::Lost,
         };
         let mut left = pools.channels_of[self.place as usize];

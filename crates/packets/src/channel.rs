@@ -32,8 +32,8 @@ pub(crate) enum Why {
     Reset,
     /// The peer is silent, or does not know the association any more.
     Lost,
-    /// The peer refused the association.
-    Refused,
+    /// The peer refused the association, for which this is the error number.
+    Refused(i32),
     /// This end closed the channel.
     Local,
 }
@@ -50,7 +50,7 @@ impl Why {
             Why::Peer => CloseReason::Peer,
             Why::Reset => CloseReason::Reset(RESET),
             Why::Lost => CloseReason::Reset(TIMED_OUT),
-            Why::Refused => CloseReason::Reset(REFUSED),
+            Why::Refused(errno) => CloseReason::Reset(errno),
             Why::Local => CloseReason::Local,
         }
     }

@@ -10,8 +10,9 @@ use crate::association::{Association, State};
 use crate::channel::{State as ChannelState, Why};
 use crate::deadlines::Deadlines;
 use crate::directory::Directory;
+use crate::entrance::{Dropped, Entered, open};
 use crate::event::{AssociationId, Delivery, Down, Event};
-use crate::greet::{Answer, forget, greet};
+use crate::greet::{Answer, forget, greet, hello_of};
 use crate::head::{Head, PACKET_BYTES_MAX};
 use crate::hear::Place;
 use crate::packet::{Lent, Packet};
@@ -19,6 +20,7 @@ use crate::path::Path;
 use crate::piece::Kind;
 use crate::pools::{Chunk, Counters, Pools};
 use crate::proof::Proof;
+use crate::seals::Seals;
 use crate::secret::Secret;
 use crate::settings::Settings;
 use crate::slab::{NONE, Queue, Slab};
@@ -48,7 +50,8 @@ pub struct Arrived {
 ///
 /// The owner hands in packets with [`receive`](Endpoint::receive), fetches packets with
 /// [`transmit`](Endpoint::transmit) until there is none, and calls [`advance`](Endpoint::advance)
-/// at [`wake_at`](Endpoint::wake_at). Nothing is allocated after [`new`](Endpoint::new).
+/// at [`wake_at`](Endpoint::wake_at). Nothing is allocated after [`new`](Endpoint::new) but the keys
+/// of a sealed association, in its handshake.
 pub struct Endpoint {
     pub(crate) settings: Settings,
     pub(crate) associations: Slab<Association>,
@@ -64,6 +67,8 @@ pub struct Endpoint {
     /// Numbers of associations that we accepted, by the peer's address.
     pub(crate) by_network: Directory,
     pub(crate) rates: crate::greet::Rates,
+    /// The seals of the associations, if there is a key.
+    pub(crate) seals: Option<Seals>,
 }
 
 impl Endpoint {
@@ -71,7 +76,7 @@ impl Endpoint {
     ///
     /// # Panics
     /// Panics if packets are smaller than a hello or larger than the format allows.
-    pub fn new(settings: Settings) -> Endpoint {
+    pub fn new(mut settings: Settings) -> Endpoint {
         let bytes = settings.packet_bytes;
         assert!(
             (Settings::PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&bytes),
@@ -89,6 +94,7 @@ impl Endpoint {
             answers: VecDeque::with_capacity(ANSWERS_MAX),
             by_network: Directory::new(max),
             rates: crate::greet::Rates::default(),
+            seals: settings.sealed.take().map(|sealed| Seals::new(&sealed, max)),
             settings,
         }
     }
@@ -99,6 +105,10 @@ impl Endpoint {
         let token = wire::packets::RetryBody { minute: 0.into(), proof: [0; 16] };
         let state = State::Greeting { token, tries: 0, next: now };
         let place = self.admit(now, state, (lane, to), self.settings.packet_bytes)?;
+        let hello = hello_of(self, place, token);
+        if let Some(seals) = &mut self.seals {
+            seals.greet(place, &hello);
+        }
         self.refresh(place);
         Some(self.associations[place].id())
     }
@@ -141,27 +151,15 @@ impl Endpoint {
     ) -> bool {
         let Some(place) = self.find(association) else { return false };
         let bytes = self.associations[place].packet_bytes;
-        let path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
+        let mut path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
         let mut proof = Proof::default();
         proof.ask(self.secret.cookie(), bytes, Some(now));
         let association = &mut self.associations[place];
         let may = association.words.is_initiator && association.is_up();
+        path.id = association.paths().count() as u8;
         let is_added = may && association.add_path(&mut self.pools, path, proof);
         self.refresh(place);
         is_added
-    }
-
-    /// Adds a path for a probe that came from a new station with the right cookie.
-    fn new_path(&mut self, head: &Head, lane: u8, from: Station) -> Option<(u32, u32)> {
-        let place = self.addressee(head)?;
-        let association = &mut self.associations[place];
-        if head.kind != PacketKind::PROBE || association.words.is_initiator {
-            return None;
-        }
-        let bytes = usize::from(association.packet_bytes);
-        let path = Path::new(lane, from, self.settings.policy(&from), bytes);
-        let is_added = association.add_path(&mut self.pools, path, Proof::default());
-        is_added.then(|| self.door(head, lane, &from)).flatten()
     }
 
     /// Opens a channel. Messages may be sent at once; [`Event::Opened`] follows when the peer
@@ -279,24 +277,26 @@ impl Endpoint {
     /// Processes a packet that arrived. Packets for others, damaged packets and repeated packets
     /// change nothing.
     pub fn receive(&mut self, now: Instant, arrived: Arrived) {
-        let Arrived { lane, from, buf, at, bytes, is_marked } = arrived;
+        let Arrived { lane, from, mut buf, at, bytes, is_marked } = arrived;
         self.pools.counters.arrived += 1;
         let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
         let Ok(head) = Head::parse(packet) else {
             self.pools.counters.malformed += 1;
             return self.pools.returned.push_back(buf);
         };
-        let packet = &packet[..head.bytes];
         if head.kind != PacketKind::DATA && head.kind != PacketKind::PROBE {
-            self.greeted(now, (lane, from), &head, packet);
+            self.greeted(now, (lane, from), &head, &packet[..head.bytes]);
             return self.pools.returned.push_back(buf);
         }
-        let door = self.door(&head, lane, &from).or_else(|| self.new_path(&head, lane, from));
-        let Some((place, path)) = door else {
-            self.pools.counters.unknown += 1;
-            self.disown(now, &head, lane, from);
-            return self.pools.returned.push_back(buf);
-        };
+        let Entered { association: place, path, bytes } =
+            match enter(self, &head, (lane, from), &mut buf, at) {
+                Ok(entered) => entered,
+                Err(why) => {
+                    drop_packet(self, now, &head, (lane, from), why);
+                    return self.pools.returned.push_back(buf);
+                }
+            };
+        let packet = &buf.bytes()[at..at + bytes];
         if head.kind == PacketKind::PROBE {
             let challenge = self.secret.cookie();
             let association = &mut self.associations[place];
@@ -322,7 +322,7 @@ impl Endpoint {
 
     /// Returns the association and the path that a packet belongs to, if its cookie and station are
     /// right.
-    pub(crate) fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
+    fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
             let path = &self.pools.paths[*path];
@@ -378,10 +378,12 @@ impl Endpoint {
     /// Writes the next packet. Returns `false` if there is nothing to send now. A call may end
     /// associations, so there may be events afterwards.
     pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
+        packet.set_sealed(false);
         if self.answer(packet) {
             return true;
         }
         while let Some(place) = self.busy.front() {
+            packet.set_sealed(false);
             if greet(self, now, place, packet) {
                 return true;
             }
@@ -389,7 +391,10 @@ impl Endpoint {
             let credits = self.pools.grant(associations);
             let association = &mut self.associations[place];
             let is_up = association.is_up();
+            packet.set_sealed(self.seals.is_some());
             if is_up && association.transmit(&mut self.pools, now, credits, packet) {
+                let seal = self.seals.as_mut().and_then(|seals| seals.get(place));
+                seal.into_iter().for_each(|seal| packet.seal(seal));
                 // The next packet is another association's.
                 self.busy.pop(&mut self.associations);
                 self.busy.push(&mut self.associations, place);
@@ -477,6 +482,7 @@ impl Endpoint {
         let association = self.associations.give(place);
         self.generations[place as usize] = self.generations[place as usize].wrapping_add(1);
         forget(self, place, &association);
+        self.seals.iter_mut().for_each(|seals| seals.forget(place));
         for path in association.paths() {
             let path = self.pools.paths.give(path);
             if path.flight.window != NONE {
@@ -485,6 +491,72 @@ impl Endpoint {
         }
         self.pools.events.push_back(Event::Down(id, why));
     }
+}
+
+/// Lets a packet for an association in: opens it if it is sealed, and adds the path of a probe from
+/// a new station. The packet is `head.bytes` bytes of the buffer from `at` on.
+///
+/// # Errors
+/// The reason that the packet is dropped. Nothing of the endpoint has changed then.
+fn enter(
+    endpoint: &mut Endpoint,
+    head: &Head,
+    (lane, from): (u8, Station),
+    buf: &mut Buf,
+    at: usize,
+) -> Result<Entered, Dropped> {
+    let (place, path) = match endpoint.door(head, lane, &from) {
+        Some((place, path)) => (place, Some(path)),
+        None => (newcomer(endpoint, head).ok_or(Dropped::Unknown)?, None),
+    };
+    let packet = &mut buf.prefix_mut(at + head.bytes)[at..];
+    let of = (&endpoint.associations[place], path);
+    let bytes = open(&mut endpoint.seals, &endpoint.pools, of, head, packet)?;
+    let path = path.or_else(|| new_path(endpoint, head, place, (lane, from)));
+    let path = path.ok_or(Dropped::Unknown)?;
+    Ok(Entered { association: place, path, bytes })
+}
+
+/// Counts a packet that was not let in. A peer that is not known hears that.
+fn drop_packet(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    head: &Head,
+    (lane, from): (u8, Station),
+    why: Dropped,
+) {
+    let counters = &mut endpoint.pools.counters;
+    match why {
+        Dropped::Repeated => counters.repeated += 1,
+        Dropped::Forged => counters.malformed += 1,
+        Dropped::Unsealed => counters.unknown += 1,
+        Dropped::Unknown => {
+            counters.unknown += 1;
+            endpoint.disown(now, head, lane, from);
+        }
+    }
+}
+
+/// Returns the association for which a probe from a new station may add a path.
+fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
+    let place = endpoint.addressee(head)?;
+    let is_initiator = endpoint.associations[place].words.is_initiator;
+    (head.kind == PacketKind::PROBE && !is_initiator).then_some(place)
+}
+
+/// Adds a path for a probe that came from a new station with the right cookie.
+fn new_path(
+    endpoint: &mut Endpoint,
+    head: &Head,
+    place: u32,
+    (lane, from): (u8, Station),
+) -> Option<u32> {
+    let association = &mut endpoint.associations[place];
+    let bytes = usize::from(association.packet_bytes);
+    let mut path = Path::new(lane, from, endpoint.settings.policy(&from), bytes);
+    path.id = head.mark.unwrap_or_default().path;
+    let is_added = association.add_path(&mut endpoint.pools, path, Proof::default());
+    is_added.then(|| association.paths().last()).flatten()
 }
 
 /// Ends all associations and their channels, without a message to the peers.

@@ -1,7 +1,9 @@
 //! The events that an endpoint has for its user.
 
 use contract::{Buf, CloseReason, ConnId};
+use wire::packets::{REFUSED_NEEDS_KEY, REFUSED_NO_KEY, REFUSED_OTHER_KEY};
 
+use crate::channel::REFUSED;
 use crate::station::Station;
 
 /// The identifier of an association. The generation tells successive users of one place apart.
@@ -39,6 +41,19 @@ pub enum Down {
     Local,
     /// The association has had no channel for a while.
     Idle,
+}
+
+impl Down {
+    /// Returns the number on Linux of the error with which a refusal ends a connection:
+    /// `ENOKEY`, `EKEYREJECTED`, `EPROTONOSUPPORT` or `ECONNREFUSED`.
+    pub(crate) fn refusal(reason: u32) -> i32 {
+        match reason {
+            REFUSED_NEEDS_KEY => 126,
+            REFUSED_OTHER_KEY => 129,
+            REFUSED_NO_KEY => 93,
+            _ => REFUSED,
+        }
+    }
 }
 
 /// An event of an endpoint.

@@ -8,7 +8,8 @@ use core::time::Duration;
 
 use contract::Instant;
 use wire::packets::{
-    AcceptBody, HELLO_BYTES, PacketHelloBody, PacketKind, REFUSED_FULL, RefuseBody, ResetBody,
+    ACCEPT_SEAL_BYTES, AcceptBody, HELLO_BYTES, HELLO_SEAL_BYTES, PacketHelloBody, PacketKind,
+    REFUSED_FULL, REFUSED_NEEDS_KEY, REFUSED_NO_KEY, REFUSED_OTHER_KEY, RefuseBody, ResetBody,
     RetryBody,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -16,9 +17,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::association::{Association, State};
 use crate::endpoint::Endpoint;
 use crate::event::{Down, Event};
-use crate::head::{HEAD_BYTES, Head};
+use crate::head::{HEAD_BYTES, Head, Mark};
 use crate::packet::Packet;
-use crate::secret::{is_reset, reset_proof};
+use crate::secret::{RESET_KEY, is_reset, reset_proof};
 use crate::station::Station;
 
 /// The number of hellos without a token that are answered per second, with a burst of the same
@@ -44,6 +45,8 @@ pub(crate) struct Answer {
 enum Body {
     Retry(RetryBody),
     Accept(AcceptBody),
+    /// An accept of a sealed association: message 2 of its handshake.
+    SealedAccept([u8; ACCEPT_SEAL_BYTES]),
     Refuse(RefuseBody),
     Reset(ResetBody),
 }
@@ -53,6 +56,7 @@ impl Body {
         match self {
             Body::Retry(body) => body.as_bytes(),
             Body::Accept(body) => body.as_bytes(),
+            Body::SealedAccept(message) => message,
             Body::Refuse(body) => body.as_bytes(),
             Body::Reset(body) => body.as_bytes(),
         }
@@ -132,65 +136,19 @@ impl Endpoint {
                     && self.settings.accepts
                     && !self.pools.gate.is_held =>
             {
-                body(packet).map(|hello| self.hello(now, lane, from, &hello))
+                body(packet).map(|it| hello(self, now, (lane, from), head, &it, packet))
             }
             PacketKind::RETRY => body(packet).map(|retry| self.retried(now, head, retry)),
-            PacketKind::ACCEPT => body(packet).map(|accept| self.accepted(now, head, &accept)),
+            PacketKind::ACCEPT => match self.greeting(head) {
+                None => Some(()),
+                Some(place) => accept_of(self, place, head, packet)
+                    .map(|accept| self.accepted(now, head, place, &accept)),
+            },
             PacketKind::REFUSE => body(packet).map(|refuse| self.refused(head, &refuse)),
             PacketKind::RESET => body(packet).map(|reset| self.reset(&reset)),
             _ => None,
         };
         self.pools.counters.unknown += u64::from(is_known.is_none());
-    }
-
-    /// Answers a hello: without a token by a retry, with a token by an association. Only hellos
-    /// without a token are limited, since a token proves that the sender receives at its address.
-    fn hello(&mut self, now: Instant, lane: u8, from: Station, hello: &PacketHelloBody) {
-        let (peer_place, peer_cookie) = (hello.association.get(), hello.cookie.get());
-        if peer_cookie == 0 {
-            // The cookie of associations whose peer is not known yet.
-            self.pools.counters.unknown += 1;
-            return;
-        }
-        let answer = |kind, body| Answer {
-            lane,
-            to: from,
-            kind,
-            association: peer_place,
-            cookie: peer_cookie,
-            body,
-        };
-        if !self.secret.knows(now, &from, peer_cookie, &hello.token) {
-            if !self.rates.hellos.take(now) {
-                self.pools.counters.hellos_dropped += 1;
-                return;
-            }
-            let token = self.secret.token(now, &from, peer_cookie);
-            return self.push_answer(answer(PacketKind::RETRY, Body::Retry(token)));
-        }
-        if self.by_peer.get(peer_cookie).is_none()
-            && !welcome(self, now, (lane, from), (peer_place, peer_cookie), hello)
-        {
-            let refuse = RefuseBody { reason: REFUSED_FULL.into(), reserved: 0.into() };
-            return self.push_answer(answer(PacketKind::REFUSE, Body::Refuse(refuse)));
-        }
-        let Some(place) = self.by_peer.get(peer_cookie) else { return };
-        let Some(association) = self.associations.get(place) else { return };
-        // Nobody hears the cookie of another's association.
-        let is_theirs = self.pools.paths[association.paths[0]].to == from
-            && association.peer_place == peer_place
-            && association.is_up();
-        if !is_theirs {
-            self.pools.counters.unknown += 1;
-            return;
-        }
-        let accept = AcceptBody {
-            association: (u32::from(self.settings.worker) << 24 | place).into(),
-            packet_bytes: association.packet_bytes.into(),
-            reserved: 0.into(),
-            cookie: association.cookie.into(),
-        };
-        self.push_answer(answer(PacketKind::ACCEPT, Body::Accept(accept)));
     }
 
     /// Returns the place of our association whose hello a packet answers.
@@ -213,8 +171,7 @@ impl Endpoint {
     }
 
     /// Finishes the handshake of an association that the peer accepted.
-    fn accepted(&mut self, now: Instant, head: &Head, accept: &AcceptBody) {
-        let Some(place) = self.greeting(head) else { return };
+    fn accepted(&mut self, now: Instant, head: &Head, place: u32, accept: &AcceptBody) {
         let cookie = accept.cookie.get();
         if cookie == 0 || self.by_peer.get(cookie).is_some() {
             self.pools.counters.unknown += 1;
@@ -240,6 +197,10 @@ impl Endpoint {
 
     fn refused(&mut self, head: &Head, refuse: &RefuseBody) {
         let Some(place) = self.greeting(head) else { return };
+        let State::Greeting { tries, .. } = self.associations[place].state else { return };
+        if self.seals.as_mut().is_some_and(|seals| !seals.is_refused(place, tries)) {
+            return;
+        }
         self.associations[place].end(&mut self.pools, Down::Refused(refuse.reason.get()));
         self.refresh(place);
     }
@@ -249,7 +210,7 @@ impl Endpoint {
         let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
         let Some(place) = self.by_peer.get(cookie) else { return };
         let peer_place = self.associations.get(place).map(|association| association.peer_place);
-        if peer_place == Some(theirs) && is_reset(cookie, theirs, &reset.proof) {
+        if peer_place == Some(theirs) && is_reset(reset_key(self), cookie, theirs, &reset.proof) {
             self.associations[place].end(&mut self.pools, Down::Reset);
             self.refresh(place);
         }
@@ -269,7 +230,7 @@ impl Endpoint {
             cookie: head.cookie.into(),
             association: head.association.into(),
             reserved: 0.into(),
-            proof: reset_proof(head.cookie, head.association),
+            proof: reset_proof(reset_key(self), head.cookie, head.association),
         };
         let body = Body::Reset(reset);
         let kind = PacketKind::RESET;
@@ -289,39 +250,154 @@ impl Endpoint {
         packet.append(answer.body.bytes());
         let credits = self.pools.grant(self.associations.taken());
         let head = without_number(answer.kind, (answer.association, answer.cookie), credits);
-        packet.finish(head, &self.pools.messages);
+        let is_sealed = matches!(answer.body, Body::SealedAccept(_));
+        let mark = is_sealed.then(Mark::default);
+        packet.finish(Head { mark, ..head }, &self.pools.messages);
         true
     }
 }
 
+/// Answers a hello: without a token by a retry, with a token by an association. Only hellos
+/// without a token are limited, since a token proves that the sender receives at its address.
+fn hello(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    (lane, from): (u8, Station),
+    head: &Head,
+    hello: &PacketHelloBody,
+    packet: &[u8],
+) {
+    let (peer_place, peer_cookie) = (hello.association.get(), hello.cookie.get());
+    if peer_cookie == 0 {
+        // The cookie of associations whose peer is not known yet.
+        endpoint.pools.counters.unknown += 1;
+        return;
+    }
+    let answer = |kind, body| Answer {
+        lane,
+        to: from,
+        kind,
+        association: peer_place,
+        cookie: peer_cookie,
+        body,
+    };
+    let refuse = |reason: u32| {
+        let refuse = RefuseBody { reason: reason.into(), reserved: 0.into() };
+        answer(PacketKind::REFUSE, Body::Refuse(refuse))
+    };
+    let wants = (endpoint.seals.is_some(), head.mark.is_some());
+    if wants.0 != wants.1 || !endpoint.secret.knows(now, &from, peer_cookie, &hello.token) {
+        if !endpoint.rates.hellos.take(now) {
+            endpoint.pools.counters.hellos_dropped += 1;
+            return;
+        }
+        match wants {
+            (true, false) => return endpoint.push_answer(refuse(REFUSED_NEEDS_KEY)),
+            (false, true) => return endpoint.push_answer(refuse(REFUSED_NO_KEY)),
+            _ => {}
+        }
+        let token = endpoint.secret.token(now, &from, peer_cookie);
+        return endpoint.push_answer(answer(PacketKind::RETRY, Body::Retry(token)));
+    }
+    if endpoint.by_peer.get(peer_cookie).is_none()
+        && let Err(reason) = welcome(endpoint, now, (lane, from), hello, packet)
+    {
+        return endpoint.push_answer(refuse(reason));
+    }
+    let Some(place) = endpoint.by_peer.get(peer_cookie) else { return };
+    let Some(association) = endpoint.associations.get(place) else { return };
+    // Nobody hears the cookie of another's association.
+    let is_theirs = endpoint.pools.paths[association.paths[0]].to == from
+        && association.peer_place == peer_place
+        && association.is_up();
+    if !is_theirs {
+        endpoint.pools.counters.unknown += 1;
+        return;
+    }
+    let body = match &endpoint.seals {
+        None => Some(Body::Accept(accept_body(endpoint, place))),
+        Some(seals) => seals.answer(place).map(Body::SealedAccept),
+    };
+    if let Some(body) = body {
+        endpoint.push_answer(answer(PacketKind::ACCEPT, body));
+    }
+}
+
+/// Returns the key of the proofs of an endpoint's resets.
+fn reset_key(endpoint: &Endpoint) -> &[u8; 32] {
+    endpoint.seals.as_ref().map_or(&RESET_KEY, |seals| &seals.reset_key)
+}
+
+/// Returns the accept in a packet for an association, or `None` if it is not the peer's.
+fn accept_of(
+    endpoint: &mut Endpoint,
+    place: u32,
+    head: &Head,
+    packet: &[u8],
+) -> Option<AcceptBody> {
+    match &mut endpoint.seals {
+        None if head.mark.is_none() => body(packet),
+        Some(seals) if head.mark.is_some() => {
+            seals.accepted(place, packet[HEAD_BYTES..].get(..ACCEPT_SEAL_BYTES)?)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the accept of an association.
+fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
+    let association = &endpoint.associations[place];
+    AcceptBody {
+        association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
+        packet_bytes: association.packet_bytes.into(),
+        reserved: 0.into(),
+        cookie: association.cookie.into(),
+    }
+}
+
 /// Creates an association for a hello with a token. Over the rate limit, a later hello of the peer
-/// has to do. Returns `false` if there is no room.
+/// has to do.
+///
+/// # Errors
+/// The reason of a refusal: there is no room, or the peer has another key.
 fn welcome(
     endpoint: &mut Endpoint,
     now: Instant,
     (lane, from): (u8, Station),
-    peer: (u32, u64),
     hello: &PacketHelloBody,
-) -> bool {
+    packet: &[u8],
+) -> Result<(), u32> {
     let network = from.network();
     let theirs = endpoint.by_network.get(network).unwrap_or(0);
     if theirs as usize >= share(endpoint.settings.associations_max) {
-        return false;
+        return Err(REFUSED_FULL);
     }
+    let answering = match &mut endpoint.seals {
+        None => None,
+        Some(seals) => {
+            let message = &packet[HEAD_BYTES + size_of::<PacketHelloBody>()..][..HELLO_SEAL_BYTES];
+            Some(seals.hear(hello, message).ok_or(REFUSED_OTHER_KEY)?)
+        }
+    };
     let bytes = endpoint.settings.packet_bytes.min(usize::from(hello.packet_bytes.get()));
     let bytes = bytes.max(HELLO_BYTES);
     if !endpoint.rates.welcomes.take(now) {
         // The peer says hello again.
         endpoint.pools.counters.hellos_dropped += 1;
-        return true;
+        return Ok(());
     }
-    let Some(place) = endpoint.admit(now, State::Half, (lane, from), bytes) else { return false };
+    let place = endpoint.admit(now, State::Half, (lane, from), bytes).ok_or(REFUSED_FULL)?;
+    let accept = accept_body(endpoint, place);
+    if let (Some(seals), Some(answering)) = (&mut endpoint.seals, answering) {
+        seals.accept(place, answering, &accept);
+    }
     let association = &mut endpoint.associations[place];
-    (association.peer_place, association.peer_cookie) = peer;
+    association.peer_place = hello.association.get();
+    association.peer_cookie = hello.cookie.get();
     endpoint.by_peer.insert(association.peer_cookie, place);
     endpoint.by_network.insert(network, theirs + 1);
     endpoint.refresh(place);
-    true
+    Ok(())
 }
 
 /// Removes an ended association from the index of peers.
@@ -350,18 +426,26 @@ pub(crate) fn greet(
     let Some(token) = association.hello(now) else { return false };
     let path = &endpoint.pools.paths[association.paths[0]];
     packet.begin(path.lane, path.to, endpoint.settings.packet_bytes);
-    let hello = PacketHelloBody {
+    packet.append(hello_of(endpoint, place, token).as_bytes());
+    let message = endpoint.seals.as_ref().and_then(|seals| seals.message(place));
+    message.into_iter().for_each(|message| packet.append(message));
+    packet.pad(HELLO_BYTES);
+    let credits = endpoint.pools.grant(endpoint.associations.taken());
+    let head = without_number(PacketKind::HELLO, (0, 0), credits);
+    let mark = message.map(|_| Mark::default());
+    packet.finish(Head { mark, ..head }, &endpoint.pools.messages);
+    true
+}
+
+/// Returns the hello of an association.
+pub(crate) fn hello_of(endpoint: &Endpoint, place: u32, token: RetryBody) -> PacketHelloBody {
+    PacketHelloBody {
         association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
         packet_bytes: (endpoint.settings.packet_bytes as u16).into(),
         reserved: 0.into(),
-        cookie: association.cookie.into(),
+        cookie: endpoint.associations[place].cookie.into(),
         token,
-    };
-    packet.append(hello.as_bytes());
-    packet.pad(HELLO_BYTES);
-    let credits = endpoint.pools.grant(endpoint.associations.taken());
-    packet.finish(without_number(PacketKind::HELLO, (0, 0), credits), &endpoint.pools.messages);
-    true
+    }
 }
 
 /// Writes the packet that tells a peer that its association is over, for the first such association
@@ -384,8 +468,9 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
             cookie: association.cookie.into(),
             association: ours.into(),
             reserved: 0.into(),
-            proof: reset_proof(association.cookie, ours),
+            proof: reset_proof(reset_key(endpoint), association.cookie, ours),
         };
+        packet.set_sealed(false);
         packet.begin(lane, to, endpoint.settings.packet_bytes);
         packet.append(reset.as_bytes());
         // The number, so that it comes to the peer's worker.
@@ -408,6 +493,7 @@ fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: 
         number: 0,
         ack: None,
         credits,
+        mark: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use contract::Fatal;
 use wire::packets::{
-    FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, VERSION,
+    FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, TAG_BYTES, VERSION,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -38,14 +38,39 @@ pub(crate) struct Head {
     pub number: u32,
     pub ack: Option<Ack>,
     pub credits: u16,
+    /// The mark of a sealed packet; `None` if the packet has a checksum alone.
+    pub mark: Option<Mark>,
+}
+
+/// The words of a sealed packet that name its key and a part of its nonce. In the handshake, where
+/// packets have a checksum, both are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The path's identifier in the association.
+    pub path: u8,
+    /// The phase of the key, lower eight bits.
+    pub phase: u8,
+}
+
+impl Mark {
+    /// Writes the mark into the head of a packet, and the flag that says that there is one.
+    pub(crate) fn write(self, packet: &mut [u8]) {
+        packet[FLAGS_AT] |= FLAG_SEALED;
+        packet[CRC_AT..HEAD_BYTES].copy_from_slice(&[self.path, self.phase, 0, 0]);
+    }
+}
+
+/// Returns `true` if packets of this kind are encrypted when they are sealed.
+fn is_encrypted(kind: PacketKind) -> bool {
+    matches!(kind, PacketKind::DATA | PacketKind::PROBE)
 }
 
 impl Head {
-    /// Parses the head of a packet whose checksum is right.
+    /// Parses the head of a packet. The checksum is right, unless the packet is encrypted: then the
+    /// head is not to be believed before the packet was opened.
     ///
     /// # Errors
-    /// When the version is another one, the packet is sealed (nobody has a key), the length is
-    /// impossible, or the checksum is wrong.
+    /// When the version is another one, the length is impossible, or the checksum is wrong.
     pub(crate) fn parse(packet: &[u8]) -> Result<Head, Fatal> {
         let (head, _) = PacketHead::read_from_prefix(packet)
             .map_err(|_| Fatal::BadLength(packet.len() as u64))?;
@@ -53,22 +78,30 @@ impl Head {
             return Err(Fatal::BadVersion(u16::from(head.version_kind >> 4)));
         }
         let bytes = usize::from(head.bytes.get());
-        if head.flags & FLAG_SEALED != 0 {
-            return Err(Fatal::BadField(1));
-        }
-        if bytes < HEAD_BYTES || bytes > packet.len() {
+        let kind = PacketKind(head.version_kind & 15);
+        let is_sealed = head.flags & FLAG_SEALED != 0;
+        let is_encrypted = is_sealed && is_encrypted(kind);
+        let least = if is_encrypted { HEAD_BYTES + TAG_BYTES } else { HEAD_BYTES };
+        if bytes < least || bytes > packet.len() {
             return Err(Fatal::BadLength(bytes as u64));
         }
-        if crc_of([&packet[..bytes]]) != head.crc32c.get() {
-            return Err(Fatal::BadHeader);
-        }
+        let mark = match is_encrypted {
+            true => {
+                let [path, phase, ..] = head.crc32c.get().to_le_bytes();
+                Mark { path, phase }
+            }
+            false if crc_of([&packet[..bytes]]) != head.crc32c.get() => {
+                return Err(Fatal::BadHeader);
+            }
+            false => Mark::default(),
+        };
         let ack = Ack {
             highest: head.highest.get(),
             before: head.before.get(),
             held_us: head.held_us.get(),
         };
         Ok(Head {
-            kind: PacketKind(head.version_kind & 15),
+            kind,
             ack_now: head.flags & FLAG_ACK_NOW != 0,
             echo: head.flags & FLAG_ECHO != 0,
             bytes,
@@ -77,17 +110,21 @@ impl Head {
             number: head.number.get(),
             ack: (head.flags & FLAG_ACKS != 0).then_some(ack),
             credits: head.credits.get(),
+            mark: is_sealed.then_some(mark),
         })
     }
 
-    /// Writes the head at the start of a packet, with a checksum of zero.
+    /// Writes the head at the start of a packet. Where the checksum belongs, there is the mark, or
+    /// zero.
     pub(crate) fn write(&self, packet: &mut [u8]) {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let ack = self.ack.unwrap_or(Ack { highest: 0, before: 0, held_us: 0 });
+        let Mark { path, phase } = self.mark.unwrap_or_default();
         let head = PacketHead {
             version_kind: VERSION << 4 | self.kind.0,
             flags: flag(self.ack_now, FLAG_ACK_NOW)
                 | flag(self.ack.is_some(), FLAG_ACKS)
+                | flag(self.mark.is_some(), FLAG_SEALED)
                 | flag(self.echo, FLAG_ECHO),
             bytes: (self.bytes as u16).into(),
             association: self.association.into(),
@@ -97,13 +134,14 @@ impl Head {
             before: ack.before.into(),
             held_us: ack.held_us.into(),
             credits: self.credits.into(),
-            crc32c: 0.into(),
+            crc32c: u32::from_le_bytes([path, phase, 0, 0]).into(),
         };
         packet[..HEAD_BYTES].copy_from_slice(head.as_bytes());
     }
 }
 
-/// The offset of the checksum in a packet.
+/// The offset of the flags and of the checksum in a packet.
+const FLAGS_AT: usize = 1;
 const CRC_AT: usize = 36;
 
 /// Returns the checksum of a packet that comes in parts, of which the first contains the head. The
@@ -143,6 +181,7 @@ mod tests {
             number: 9,
             ack: Some(Ack { highest: 7, before: 5, held_us: 3 }),
             credits: 64,
+            mark: None,
         };
         let mut packet = vec![0xab; 64];
         head.write(&mut packet);
@@ -156,6 +195,24 @@ mod tests {
         let (head, packet) = example();
         assert_eq!(Head::parse(&packet), Ok(head), "padding behind the packet is not looked at");
         assert_eq!(packet[7], 1, "byte 7 is the worker");
+    }
+
+    #[test]
+    fn a_sealed_head_has_a_mark_and_room_for_a_proof() {
+        let (head, mut packet) = example();
+        let sealed = Head { mark: Some(Mark { path: 3, phase: 9 }), bytes: 56, ..head };
+        sealed.write(&mut packet);
+        assert_eq!(packet[36..40], [3, 9, 0, 0]);
+        assert_eq!(Head::parse(&packet), Ok(sealed));
+        Head { bytes: 55, ..sealed }.write(&mut packet);
+        assert_eq!(Head::parse(&packet), Err(Fatal::BadLength(55)));
+        // In the handshake the flag does not replace the checksum.
+        let hello = Head { kind: PacketKind::HELLO, mark: Some(Mark::default()), ..head };
+        hello.write(&mut packet);
+        assert_eq!(Head::parse(&packet), Err(Fatal::BadHeader));
+        let crc = crc_of([&packet[..48]]);
+        write_crc(&mut packet, crc);
+        assert_eq!(Head::parse(&packet), Ok(hello));
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl Association {
         }
         path.receipt.arrived(now, number, false, false);
         path.proof.echo = body.challenge.get();
-        let bytes = packet.len().min(usize::from(self.packet_bytes)) as u16;
+        let bytes = head.bytes.min(usize::from(self.packet_bytes)) as u16;
         if !path.is_proven && path.proof.challenge == 0 {
             path.proof.ask(challenge, bytes, None);
         } else if !path.is_proven && path.proof.next.is_none() {

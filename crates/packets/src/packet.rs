@@ -2,12 +2,13 @@
 
 use alloc::vec::Vec;
 
-use wire::packets::RECORD_ALIGN;
+use wire::packets::{RECORD_ALIGN, TAG_BYTES};
 
 use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
 use crate::message::{Message, Run};
 use crate::piece::Piece;
 use crate::record::{RECORD_BYTES, Record};
+use crate::seal::Seal;
 use crate::slab::{NONE, Slab};
 use crate::station::Station;
 
@@ -55,6 +56,11 @@ pub struct Packet {
     bytes: usize,
     pub(crate) bytes_max: usize,
     loans: u32,
+    /// Bytes that are kept for the proof of a sealed packet, which lends nothing.
+    kept: usize,
+    /// The path's identifier and the packet's number on it.
+    pub(crate) path: u8,
+    pub(crate) number: u64,
 }
 
 impl Packet {
@@ -69,17 +75,25 @@ impl Packet {
             bytes: 0,
             bytes_max,
             loans: NONE,
+            kept: 0,
+            path: 0,
+            number: 0,
         }
     }
 
-    /// Returns the bytes of the packet.
+    /// Returns the bytes of the packet, with those of its proof.
     pub fn len(&self) -> usize {
-        self.bytes
+        self.bytes + self.kept
     }
 
     /// Returns `true` without bytes.
     pub fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.len() == 0
+    }
+
+    /// Sets whether the packets that are begun from now on are sealed.
+    pub(crate) fn set_sealed(&mut self, is_sealed: bool) {
+        self.kept = if is_sealed { TAG_BYTES } else { 0 };
     }
 
     /// Takes the loan of the packet's bodies, to be returned once the lane has released them.
@@ -92,7 +106,7 @@ impl Packet {
     /// Begins a packet of at most `bytes_max` bytes, which the path can carry.
     pub(crate) fn begin(&mut self, lane: u8, to: Station, bytes_max: usize) {
         assert!(self.loans == NONE, "the loan of the packet before was taken");
-        (self.lane, self.to, self.bytes_max) = (lane, to, bytes_max);
+        (self.lane, self.to, self.bytes_max) = (lane, to, bytes_max - self.kept);
         self.own.clear();
         self.own.resize(HEAD_BYTES, 0);
         self.parts.clear();
@@ -150,7 +164,8 @@ impl Packet {
     }
 
     fn may_lend(&self, loans: &Slab<Loan>) -> bool {
-        loans.free() > 0 && self.parts.len() + 2 < PARTS_MAX
+        // What is encrypted is not the message's memory.
+        self.kept == 0 && loans.free() > 0 && self.parts.len() + 2 < PARTS_MAX
     }
 
     fn lend(
@@ -182,18 +197,31 @@ impl Packet {
         self.bytes += bytes.len();
     }
 
-    /// Appends zeroes up to a size.
+    /// Appends zeroes up to a size, of which the proof has its part.
     pub(crate) fn pad(&mut self, bytes: usize) {
-        self.own.resize(bytes.max(self.own.len()), 0);
+        self.own.resize((bytes - self.kept).max(self.own.len()), 0);
         self.bytes = self.own.len();
     }
 
-    /// Writes the head and the checksum.
+    /// Writes the head, and the checksum unless the packet is going to be sealed.
     pub(crate) fn finish(&mut self, head: Head, messages: &Slab<Message>) {
+        if self.kept > 0 {
+            return Head { bytes: self.len(), ..head }.write(&mut self.own);
+        }
         self.end_part();
         Head { bytes: self.bytes, ..head }.write(&mut self.own);
         let crc = crc_of(self.slices(messages));
         write_crc(&mut self.own, crc);
+    }
+
+    /// Seals a finished packet.
+    pub(crate) fn seal(&mut self, seal: &mut Seal) {
+        let mark = seal.mark(self.path);
+        mark.write(&mut self.own);
+        let tag = seal.seal(self.path, self.number, &mut self.own);
+        self.own.extend_from_slice(&tag);
+        (self.bytes, self.kept) = (self.own.len(), 0);
+        self.end_part();
     }
 
     /// Returns the bytes of the parts, in order.

@@ -61,6 +61,8 @@ pub(crate) struct Path {
     pub receipt: Receipt,
     pub flight: Flight,
     pub lane: u8,
+    /// The identifier of the path in its association, which the initiator has chosen.
+    pub id: u8,
     /// `true` once the peer has proved that it receives at this station.
     pub is_proven: bool,
     /// The size of packets that the path carries.
@@ -95,6 +97,7 @@ impl Path {
                 probes_now: false,
             },
             lane,
+            id: 0,
             is_proven: false,
             bytes: LEAST_BYTES,
             proof: Proof::default(),

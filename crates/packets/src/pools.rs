@@ -36,9 +36,10 @@ pub(crate) struct Chunk {
 pub struct Counters {
     /// Packets that arrived.
     pub arrived: u64,
-    /// Packets that could not be parsed, or whose checksum was wrong.
+    /// Packets that could not be parsed, or whose checksum or seal was wrong.
     pub malformed: u64,
-    /// Packets of no association, or with a wrong cookie, or from an unknown station.
+    /// Packets of no association, with a wrong cookie, from an unknown station, or without the
+    /// seal of their association.
     pub unknown: u64,
     /// Packets that had arrived before.
     pub repeated: u64,

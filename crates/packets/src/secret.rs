@@ -56,21 +56,24 @@ impl Secret {
     }
 }
 
-/// The key of the proofs of resets. The key is public; the proven knowledge is the cookie.
-const RESET_KEY: [u8; 32] = [0; 32];
+/// The key of the proofs of resets where packets are not sealed. The key is public; the proven
+/// knowledge is the cookie.
+pub(crate) const RESET_KEY: [u8; 32] = [0; 32];
 
-/// Returns the proof that the sender of a reset has seen the cookie of an association.
-pub(crate) fn reset_proof(cookie: u64, association: u32) -> [u8; 16] {
+/// Returns the proof that the sender of a reset has seen the cookie of an association, and has the
+/// key.
+pub(crate) fn reset_proof(key: &[u8; 32], cookie: u64, association: u32) -> [u8; 16] {
     let words = [&b"reset"[..], &cookie.to_le_bytes(), &association.to_le_bytes()];
-    half(mac(&RESET_KEY, words))
+    half(mac(key, words))
 }
 
 /// Returns `true` if the proof of a reset is right.
-pub(crate) fn is_reset(cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
-    bool::from(reset_proof(cookie, association).ct_eq(proof))
+pub(crate) fn is_reset(key: &[u8; 32], cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
+    bool::from(reset_proof(key, cookie, association).ct_eq(proof))
 }
 
-fn mac<'a>(key: &[u8; 32], words: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+/// Returns the HMAC-SHA256 of words, one behind the other.
+pub(crate) fn mac<'a>(key: &[u8; 32], words: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for word in words {
         mac.update(word);
@@ -116,8 +119,10 @@ mod tests {
         let mut secret = Secret::new([7; 32]);
         let (first, second) = (secret.cookie(), secret.cookie());
         assert!(first != second && first != 0);
-        let proof = reset_proof(first, 3);
-        assert!(is_reset(first, 3, &proof));
-        assert!(!is_reset(second, 3, &proof) && !is_reset(first, 4, &proof));
+        let proof = reset_proof(&RESET_KEY, first, 3);
+        let is_reset =
+            |key: u8, cookie, association| super::is_reset(&[key; 32], cookie, association, &proof);
+        assert!(is_reset(0, first, 3));
+        assert!(!is_reset(0, second, 3) && !is_reset(0, first, 4) && !is_reset(1, first, 3));
     }
 }

@@ -1,6 +1,9 @@
 //! The settings of a new endpoint: the sizes of its tables, its secret, and its rules.
 
+use core::fmt;
+
 use crate::control::Policy;
+use crate::key::PacketKey;
 use crate::station::Station;
 
 /// The settings of an endpoint. They fix the size of every table.
@@ -37,6 +40,32 @@ pub struct Settings {
     /// Maximum number of chunks whose pieces were not given back: the number of the lanes' receive
     /// buffers.
     pub chunks_max: usize,
+    /// The key with which all packets are sealed; `None` if none is.
+    pub sealed: Option<Sealed>,
+}
+
+/// The settings of an endpoint that seals its packets.
+#[derive(Clone)]
+pub struct Sealed {
+    /// The key that the peers have, too.
+    pub key: PacketKey,
+    /// Random bytes that no other party knows and no other endpoint has. The key pairs of
+    /// handshakes are derived from them.
+    pub chance: [u8; 32],
+    /// Packets after which a key of an association is replaced.
+    pub packets_max: u32,
+}
+
+impl Sealed {
+    /// The usual number of packets of one key. With packets of 64 KiB, whoever reads along can tell
+    /// them from chance with one in 2^60 at most (docs/explanation/packets.md).
+    pub const PACKETS_MAX: u32 = 1 << 22;
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealed").finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -60,6 +89,7 @@ impl Settings {
         pieces_max: 16_384,
         holds_max: 16_384,
         chunks_max: 4096,
+        sealed: None,
     };
 
     /// The sizes of a client of one server, without a secret.

@@ -133,7 +133,9 @@ impl Association {
             number: number as u32,
             ack: path.receipt.report(now),
             credits,
+            mark: None,
         };
+        (packet.path, packet.number) = (path.id, number);
         packet.finish(head, &pools.messages);
         pools.counters.sent += 1;
     }

@@ -324,7 +324,7 @@ impl<L: Lane> Packets<L> {
         let errno = self.caller.refusal.take().unwrap_or(match why {
             Down::Silent => TIMED_OUT,
             Down::Reset | Down::Local | Down::Idle => RESET,
-            Down::Refused(_) => REFUSED,
+            Down::Refused(reason) => Down::refusal(reason),
         });
         self.caller.association = None;
         while let Some(place) = self.caller.waiting.pop_front() {

@@ -1,7 +1,6 @@
 //! The files of an admin API that is reachable over the network: its certificate and key, and the
 //! tokens of operators.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use control::admin::{AdminAddress, Credentials, Tokens};
@@ -61,13 +60,5 @@ pub fn read_text(path: &Path) -> Result<String, String> {
 
 /// Reads a file that only its owner may read.
 pub fn read_secret(path: &Path) -> Result<String, String> {
-    let mode = std::fs::metadata(path).map(|found| found.permissions().mode());
-    match mode.map_err(|error| format!("cannot read {}: {error}", path.display()))? {
-        mode if mode & 0o077 == 0 => read_text(path),
-        mode => Err(format!(
-            "{} has the permissions {:03o}, so others may read what is secret in it; `chmod 600` it",
-            path.display(),
-            mode & 0o777
-        )),
-    }
+    io::read_secret(path).map_err(|error| error.to_string())
 }

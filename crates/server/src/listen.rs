@@ -11,7 +11,7 @@ use io::{Endpoint, Listener, PreludeOf, ServerTls, TcpOptions, TlsPolicy, UnixPa
 use crate::credentials::{read_secret, read_text};
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
-/// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
@@ -40,6 +40,8 @@ pub struct ListenAt {
     pub mode: u32,
     /// The TLS settings of the listener's connections; `None` without TLS.
     pub tls: Option<TlsFiles>,
+    /// The file of the key with which the listener's packets are sealed; `None` if they are not.
+    pub packet_key: Option<PathBuf>,
 }
 
 /// The TLS settings of a listener: the peers that must use TLS, and the files of its certificate
@@ -146,7 +148,7 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
-                    reflex+udp://HOST:PORT[?namespace=N&tenant=NAME], \
+                    reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
@@ -200,6 +202,7 @@ impl ListenAt {
             advertised: None,
             mode: DEFAULT_MODE,
             tls: None,
+            packet_key: None,
         };
         let say = |error: String| format!("{url:?}: {error}");
         let is_stream = matches!(at.endpoint, Endpoint::Internet(_));
@@ -227,6 +230,9 @@ impl ListenAt {
             (Some(("advertise", host)), _) if self.protocol == Protocol::NvmeTcp => {
                 self.advertised = Some(advertised(host)?);
             }
+            (Some(("key", file)), Endpoint::Packets(_)) if !file.is_empty() => {
+                self.packet_key = Some(PathBuf::from(file));
+            }
             (Some(("mode", mode)), Endpoint::Unix(_)) => {
                 let parsed = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777);
                 self.mode = parsed.ok_or_else(|| {
@@ -248,13 +254,14 @@ impl ListenAt {
         bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener))
     }
 
-    /// Sets up the TLS of a listener's connections.
+    /// Sets up the TLS of a listener's connections, or the seal of its packets.
     ///
     /// # Errors
     /// Fails if the files of certificate and key make no sense, or others may read the key.
     pub fn secure(&self, listener: Listener) -> Result<Listener, String> {
         let tls = self.tls.as_ref().map(|files| files.open(self.protocol)).transpose()?;
-        Ok(listener.with_tls(tls))
+        let key = self.packet_key.as_deref().map(io::read_packet_key).transpose();
+        Ok(listener.with_tls(tls).with_key(key.map_err(|error| error.to_string())?))
     }
 
     /// Returns the URL at which clients reach the listener, which is bound to `endpoint`.
@@ -268,10 +275,14 @@ impl ListenAt {
 
     /// Returns a warning if the listener's traffic can be read on the network.
     pub fn exposure(&self, endpoint: &Endpoint) -> Option<String> {
-        let is_open = endpoint.is_exposed() && self.tls.is_none();
+        let is_encrypted = self.tls.is_some() || self.packet_key.is_some();
+        let is_open = endpoint.is_exposed() && !is_encrypted;
         let advice = match (self.protocol, endpoint) {
             (Protocol::Reflex | Protocol::Nbd, Endpoint::Internet(_)) => {
                 "encrypt it with TLS (`tls=required`), or use a network that you trust"
+            }
+            (_, Endpoint::Packets(_)) => {
+                "seal it with a key (`key=FILE`), or use a network that you trust"
             }
             _ => "use a network that you trust, or a tunnel",
         };
@@ -333,6 +344,11 @@ mod tests {
         assert!(ListenAt::parse(DEFAULT_URL).is_ok());
         let listen = ListenAt::parse("reflex+udp://127.0.0.1:7420?tenant=t").unwrap();
         assert_eq!(url(listen.protocol, &listen.endpoint), "reflex+udp://127.0.0.1:7420");
+        let listen = ListenAt::parse("reflex+udp://127.0.0.1:7420?key=/etc/k&tenant=t").unwrap();
+        assert_eq!(listen.packet_key.as_deref(), Some(std::path::Path::new("/etc/k")));
+        for bad in ["reflex+udp://127.0.0.1:7?key=", "reflex+unix:/run/a?key=/etc/k"] {
+            assert!(ListenAt::parse(bad).unwrap_err().contains("unknown option"), "{bad}");
+        }
         for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]
         {
             let error = ListenAt::parse(bad).unwrap_err();
@@ -393,6 +409,8 @@ mod tests {
         assert!(warning("reflex://10.0.0.1:7").unwrap().contains("tls=required"));
         assert!(warning("nbd://10.0.0.1:7").unwrap().contains("tls=required"));
         assert!(warning("nvme-tcp://10.0.0.1:7").unwrap().contains("tunnel"));
+        assert!(warning("reflex+udp://10.0.0.1:7").unwrap().contains("key=FILE"));
+        assert_eq!(warning("reflex+udp://10.0.0.1:7?key=/k"), None);
         assert_eq!(warning("reflex://127.0.0.1:7"), None);
         assert_eq!(warning(&format!("reflexs://10.0.0.1:7?{files}")), None);
     }

@@ -22,8 +22,19 @@ pub const FLAG_ACK_NOW: u8 = 1;
 /// Flag of a packet: `highest`, `before` and `held_us` mean something.
 pub const FLAG_ACKS: u8 = 2;
 
-/// Flag of a packet: everything behind the head is sealed. Reserved: nothing seals packets yet.
+/// Flag of a packet: of data and probes, everything behind the head is encrypted, and the whole is
+/// authenticated by the last [`TAG_BYTES`]. Of a hello and an accept, the association is sealed.
 pub const FLAG_SEALED: u8 = 4;
+
+/// Bytes of the proof at the end of a sealed packet.
+pub const TAG_BYTES: usize = 16;
+
+/// Bytes of the handshake's message 1, behind the body of a sealed hello.
+pub const HELLO_SEAL_BYTES: usize = 48;
+
+/// Bytes of the handshake's message 2, which a sealed accept has instead of its body: the body is
+/// encrypted in it.
+pub const ACCEPT_SEAL_BYTES: usize = 32 + size_of::<AcceptBody>() + TAG_BYTES;
 
 /// Flag of a packet: a packet that the network had marked was received since the last echo.
 pub const FLAG_ECHO: u8 = 8;
@@ -103,7 +114,8 @@ layout! {
         [32] held_us: U16,
         /// Packets that may be outstanding to the sender of this packet.
         [34] credits: U16,
-        /// CRC-32C of the packet with this field zero.
+        /// CRC-32C of the packet with this field zero. In sealed data and probes: the path's
+        /// identifier, the key's phase, and two zero bytes.
         [36] crc32c: U32,
     }
 }
@@ -171,7 +183,7 @@ layout! {
 layout! {
     /// The body of [`PacketKind::REFUSE`].
     pub struct RefuseBody: 8 {
-        /// The reason: [`REFUSED_FULL`].
+        /// The reason: one of `REFUSED_…`.
         [0] reason: U32,
         /// Zero.
         [4] reserved: U32,
@@ -180,6 +192,16 @@ layout! {
 
 /// Reason of a refusal: every place for an association is taken.
 pub const REFUSED_FULL: u32 = 1;
+
+/// Reason of a refusal: the acceptor wants sealed packets, and the hello is without a key.
+pub const REFUSED_NEEDS_KEY: u32 = 2;
+
+/// Reason of a refusal: the initiator has another key than the acceptor, or the hello was changed
+/// on its way.
+pub const REFUSED_OTHER_KEY: u32 = 3;
+
+/// Reason of a refusal: the hello asks for sealed packets, and the acceptor has no key.
+pub const REFUSED_NO_KEY: u32 = 4;
 
 layout! {
     /// The body of [`PacketKind::RESET`].

@@ -125,7 +125,23 @@ impl Loss {
             _ => None,
         }
     }
+
+    /// Returns a sentence for the end of a dial that the server refused for the sake of a key.
+    pub const fn refused_seal(self) -> Option<&'static str> {
+        let Loss::Network(CloseReason::Unreachable(errno)) = self else { return None };
+        match errno {
+            ENOKEY => Some("the server takes sealed packets alone; name its key by ?key=FILE"),
+            EKEYREJECTED => Some("the server has another key than the file that ?key= names"),
+            EPROTONOSUPPORT => Some("the server has no key for packets; leave ?key= out"),
+            _ => None,
+        }
+    }
 }
+
+/// Error numbers on Linux by which the transport of packets tells a refusal.
+const ENOKEY: i32 = 126;
+const EKEYREJECTED: i32 = 129;
+const EPROTONOSUPPORT: i32 = 93;
 
 /// Returns advice for a TLS connection that could not be opened.
 const fn advice(why: Insecurity) -> Option<&'static str> {

@@ -84,7 +84,7 @@ families! {
         "Pieces of messages that were sent to clients again, because their packets were lost or refused: beside `packets_sent`, how much the network or the clients lose."
         => |_, out| out.count([], PacketReading::of_process().resent);
     packets_refused: Counter["reason"]
-        "Packets that changed nothing: `malformed`, or damaged on the way; `unknown`: of no association, with a wrong cookie, or from another address; `repeated`: they had arrived before; `no_room`: memory for what had come was used up, and the client sends them again; `too_many`: strangers said hello too often."
+        "Packets that changed nothing: `malformed`, damaged on the way, or with a wrong seal; `unknown`: of no association, with a wrong cookie, or from another address; `repeated`: they had arrived before; `no_room`: memory for what had come was used up, and the client sends them again; `too_many`: strangers said hello too often."
         => |_, out| {
             let read = PacketReading::of_process();
             let PacketReading { malformed, unknown, repeated, no_room, too_many, .. } = read;

@@ -22,6 +22,7 @@ use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, NetEvent, Streams,
     TenantId, Transport,
 };
+use packets::PacketKey;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 
@@ -212,6 +213,10 @@ impl<K: Kernel> Network for SocketsOver<K> {
     fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error> {
         self.table.greeter = Some(Greeter::new(tls, self.waker.clone())?);
         Ok(())
+    }
+
+    fn dial_sealed(&mut self, _key: PacketKey) -> Result<(), Error> {
+        Err(Error::new("a key of packets is of no use to streams; expected reflex+udp://"))
     }
 }
 

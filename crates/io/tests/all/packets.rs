@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use contract::{CloseReason, ConnId, Dial, Frame, FrameHead, ListenerId, NetEvent, Streams};
-use nearflash_io::{Endpoint, Listener, Network, PacketSockets, SocketsConfig};
+use nearflash_io::{Endpoint, Listener, Network, PacketKey, PacketSockets, SocketsConfig};
 
 use crate::rig::{End, buf};
 
@@ -116,6 +116,39 @@ fn bytes_arrive_in_order_on_each_connection() {
     got.sort();
     wanted.sort();
     assert!(got == wanted, "each connection has its bytes in order");
+}
+
+#[test]
+fn sealed_ends_understand_each_other_and_nobody_else() {
+    let key = |byte: &str| PacketKey::parse(&byte.repeat(32)).unwrap();
+    let mut server = end();
+    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.endpoint().internet().unwrap();
+    server.sockets.listen(ListenerId(7), listener.with_key(Some(key("0a")))).unwrap();
+    let mut client = client(address);
+    client.sockets.dial_sealed(key("0a")).unwrap();
+    let mut seen = <[Seen; 2]>::default();
+    let conn = client.sockets.dial(client.clock.now());
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 1));
+    let bytes: Vec<u8> = (0..70_000).map(|at| byte(1, at)).collect();
+    let mut body = buf(bytes.len());
+    body.prefix_mut(bytes.len()).copy_from_slice(&bytes);
+    let head = FrameHead::new(&[7; 16]);
+    client.send(conn, Frame { head, body: Some(body), body_len: bytes.len() });
+    until(&mut server, &mut client, &mut seen, |seen| {
+        seen[1].sent == 1 && seen[0].bytes.values().map(Vec::len).sum::<usize>() == 70_016
+    });
+    assert!(seen[0].bytes.values().all(|got| got[16..] == bytes));
+    for (key, errno) in [(None, 126), (Some(key("0b")), 129)] {
+        let mut stranger = self::client(address);
+        key.into_iter().for_each(|key| stranger.sockets.dial_sealed(key).unwrap());
+        let conn = stranger.sockets.dial(stranger.clock.now());
+        let mut told = <[Seen; 2]>::default();
+        until(&mut server, &mut stranger, &mut told, |told| told[1].closed.len() == 1);
+        assert_eq!(told[1].closed, [(conn, CloseReason::Unreachable(errno))]);
+        assert!(told[0].opened.is_empty());
+    }
+    assert!(seen.iter().all(|end| end.closed.is_empty()), "the first connection stays");
 }
 
 #[test]

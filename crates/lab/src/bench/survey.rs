@@ -37,6 +37,9 @@ impl Failure {
             }
             Failure::Unanswered(loss) => *loss,
         };
+        if let Some(refusal) = loss.refused_seal() {
+            return format!("cannot use {}: {refusal}", url(Protocol::Reflex, server));
+        }
         let system = loss.errno().map(std::io::Error::from_raw_os_error);
         let hint = match &system {
             Some(error) => hint(error, server),

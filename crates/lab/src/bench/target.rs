@@ -10,7 +10,7 @@ use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
 use client::{Address, AddressError, ServerEndpoint, Trust, Version};
 use flash::Spec;
-use io::{ClientTls, Endpoint, Network, UnixPath};
+use io::{ClientTls, Endpoint, Network, PacketKey, UnixPath};
 
 /// The address of a server, and the TLS settings.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Reach {
     pub(crate) endpoint: Endpoint,
     /// Certificates that are trusted, if the connections are over TLS.
     pub(crate) tls: Option<ClientTls>,
+    /// The key of sealed packets.
+    pub(crate) key: Option<PacketKey>,
 }
 
 impl Reach {
@@ -28,6 +30,9 @@ impl Reach {
     /// Fails if the system has no thread or descriptor left.
     pub(crate) fn dial<N: Network>(&self, sockets: &mut N) -> Result<(), io::Error> {
         sockets.dial_to(self.endpoint.clone());
+        if let Some(key) = self.key.clone() {
+            sockets.dial_sealed(key)?;
+        }
         self.tls.clone().map_or(Ok(()), |tls| sockets.dial_over(tls))
     }
 }
@@ -83,7 +88,7 @@ impl FromStr for Target {
         if ["nbd://", "nbds://", "nbd+unix:"].iter().any(|scheme| text.starts_with(scheme)) {
             let NbdAddress { place, export, trust } = text.parse().map_err(|e| format!("{e}"))?;
             let tls = tls_of(&place, trust.as_ref())?.map(|tls| tls.behind(client::nbd::prelude));
-            let reach = Reach { endpoint: find(&place)?, tls };
+            let reach = Reach { endpoint: find(&place)?, tls, key: None };
             return Ok(Target::Nbd { reach, export, text: text.to_owned() });
         }
         let server = match text.parse::<Address>() {
@@ -98,7 +103,9 @@ impl FromStr for Target {
             Err(error) => return Err(error.to_string()),
         };
         let endpoint = find(&server.place)?;
-        let reach = Reach { endpoint, tls: tls_of(&server.place, server.trust.as_ref())? };
+        let key = server.key.as_deref().map(|file| io::read_packet_key(Path::new(file)));
+        let key = key.transpose().map_err(|error| error.to_string())?;
+        let reach = Reach { endpoint, tls: tls_of(&server.place, server.trust.as_ref())?, key };
         Ok(Target::Server { reach, version: server.version, text: text.to_owned() })
     }
 }

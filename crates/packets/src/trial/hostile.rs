@@ -7,11 +7,11 @@ use std::vec::Vec;
 use wire::packets::{PacketHelloBody, PacketKind, ResetBody, RetryBody};
 use zerocopy::IntoBytes;
 
-use super::perfect::SMALL;
+use super::perfect::{SMALL, sealed};
 use super::talk::{Manner, Talks};
 use super::world::{Arena, Flying, Port, World};
 use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
-use crate::{Counters, Settings};
+use crate::{Counters, Sealed, Settings};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -20,13 +20,14 @@ const MANNER: Manner =
 
 /// Runs a client and a server while an attacker acts every fifth of a millisecond. Returns the
 /// counters of both.
-fn talk_under(mut attack: impl FnMut(&mut World)) -> [Counters; 2] {
+pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)) -> [Counters; 2] {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(5);
     // A slow link, so that the talk lasts.
     let port = Port { rate: 20_000_000, ..Port::FAST };
-    let client = world.add(Settings { accepts: false, ..SMALL }, [port.clone()].into(), &mut arena);
-    let server = world.add(SMALL, [port].into(), &mut arena);
+    let client = Settings { accepts: false, ..settings.clone() };
+    let client = world.add(client, [port.clone()].into(), &mut arena);
+    let server = world.add(settings.clone(), [port].into(), &mut arena);
     world.is_taped = true;
     let mut talks = Talks::new(MANNER, 2);
     let endpoint = &mut world.nodes[client].endpoint;
@@ -48,7 +49,7 @@ fn talk_under(mut attack: impl FnMut(&mut World)) -> [Counters; 2] {
 }
 
 /// Makes a packet with a right checksum.
-fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
+pub(super) fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
     let mut packet = std::vec![0; HEAD_BYTES];
     packet.extend_from_slice(body);
     packet.resize(bytes.max(packet.len()), 0);
@@ -59,7 +60,7 @@ fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
 }
 
 /// Returns the head of a forged packet with guessed values.
-fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
+pub(super) fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
     Head {
         kind,
         ack_now: true,
@@ -70,49 +71,55 @@ fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
         number: 3,
         ack: None,
         credits: 0,
+        mark: None,
     }
 }
 
 /// Delivers a packet to a node with the source address of another one.
-fn land(world: &mut World, from: usize, to: usize, bytes: Vec<u8>) {
+pub(super) fn land(world: &mut World, from: usize, to: usize, bytes: Vec<u8>) {
     let like = world.tape[0].clone();
     world.land(Flying { from, to, bytes, is_marked: false, ..like });
 }
 
 #[test]
 fn who_does_not_know_the_cookie_harms_nobody() {
-    let counters = talk_under(|world| {
-        for to in [0, 1] {
-            let cookie = world.chance.next();
-            for kind in 0..8 {
-                // The peer's station is easily forged, and associations are easily guessed.
-                let head = guess(PacketKind(kind), 0, cookie);
-                let body = ResetBody {
-                    cookie: cookie.into(),
-                    association: 0.into(),
-                    reserved: 0.into(),
-                    proof: [0; 16],
-                };
-                land(world, 1 - to, to, packet(head, body.as_bytes(), 1400));
+    for settings in [SMALL, sealed(Sealed::PACKETS_MAX)] {
+        let counters = talk_under(&settings, |world| {
+            for to in [0, 1] {
+                let cookie = world.chance.next();
+                for kind in 0..8 {
+                    // The peer's station is easily forged, and associations are easily guessed.
+                    let head = guess(PacketKind(kind), 0, cookie);
+                    let body = ResetBody {
+                        cookie: cookie.into(),
+                        association: 0.into(),
+                        reserved: 0.into(),
+                        proof: [0; 16],
+                    };
+                    land(world, 1 - to, to, packet(head, body.as_bytes(), 1400));
+                }
             }
-        }
-    });
-    assert!(counters.iter().all(|counters| counters.unknown > 500), "{counters:?}");
-    assert_eq!(counters.map(|counters| counters.resent), [0, 0]);
+        });
+        assert!(counters.iter().all(|counters| counters.unknown > 500), "{counters:?}");
+        assert_eq!(counters.map(|counters| counters.resent), [0, 0]);
+    }
 }
 
 #[test]
 fn who_replays_everything_harms_nobody() {
-    let mut from = 0;
-    let counters = talk_under(|world| {
-        // Each packet again a little later, and some of the oldest.
-        let tape = world.tape.clone();
-        for flying in tape[from..].iter().chain(tape.iter().take(3)) {
-            world.land(flying.clone());
-        }
-        from = tape.len();
-    });
-    assert!(counters.iter().all(|counters| counters.repeated > 300), "{counters:?}");
+    for settings in [SMALL, sealed(50)] {
+        let mut from = 0;
+        let counters = talk_under(&settings, |world| {
+            // Each packet again a little later, and some of the oldest.
+            let tape = world.tape.clone();
+            for flying in tape[from..].iter().chain(tape.iter().take(3)) {
+                world.land(flying.clone());
+            }
+            from = tape.len();
+        });
+        assert!(counters.iter().all(|counters| counters.repeated > 300), "{counters:?}");
+        assert!(counters.iter().all(|counters| counters.malformed == 0), "{counters:?}");
+    }
 }
 
 #[test]
@@ -152,10 +159,17 @@ fn a_flood_of_hellos_takes_no_memory_and_gets_no_more_bytes_than_it_sends() {
 
 #[test]
 fn a_server_that_forgot_says_so_and_the_client_dials_again() {
+    for settings in [SMALL, sealed(Sealed::PACKETS_MAX)] {
+        forgets(&settings);
+    }
+}
+
+fn forgets(settings: &Settings) {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(5);
-    let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), &mut arena);
-    let server = world.add(SMALL, [Port::FAST].into(), &mut arena);
+    let client = Settings { accepts: false, ..settings.clone() };
+    let client = world.add(client, [Port::FAST].into(), &mut arena);
+    let server = world.add(settings.clone(), [Port::FAST].into(), &mut arena);
     let mut talks = Talks::new(Manner { messages: 1, ..MANNER }, 2);
     for round in 0..2 {
         let endpoint = &mut world.nodes[client].endpoint;
@@ -165,7 +179,7 @@ fn a_server_that_forgot_says_so_and_the_client_dials_again() {
         world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));
         talks.assert_done(round + 1);
         // The server starts anew.
-        let settings = Settings { secret: [9; 32], ..SMALL };
+        let settings = Settings { secret: [9; 32], ..settings.clone() };
         world.nodes[server].endpoint = crate::Endpoint::new(settings);
         let endpoint = &mut world.nodes[client].endpoint;
         endpoint.connect(association).unwrap();

@@ -5,6 +5,7 @@ mod chance;
 mod hostile;
 mod paths;
 mod perfect;
+mod sealed;
 mod talk;
 mod weather;
 mod world;

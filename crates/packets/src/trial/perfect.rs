@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, World};
-use crate::Settings;
+use crate::{PacketKey, Sealed, Settings};
 
 /// Small tables, so that they run full.
 pub(crate) const SMALL: Settings = Settings {
@@ -19,6 +19,12 @@ pub(crate) const SMALL: Settings = Settings {
     chunks_max: 32,
     ..Settings::WORKER
 };
+
+/// Returns small tables of an endpoint that seals its packets.
+pub(crate) fn sealed(packets_max: u32) -> Settings {
+    let sealed = Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max };
+    Settings { sealed: Some(sealed), ..SMALL }
+}
 
 #[test]
 fn messages_and_answers_cross_a_perfect_network() {

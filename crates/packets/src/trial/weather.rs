@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::perfect::SMALL;
+use super::perfect::{SMALL, sealed};
 use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, Weather, World};
-use crate::{Counters, Down, Policy, Settings};
+use crate::{Counters, Down, Policy, Sealed, Settings};
 
 /// The random world of one seed.
 struct Plan {
@@ -45,7 +45,13 @@ fn plan(seed: u64) -> Plan {
         let worker = chance.below(256) as u8;
         Settings { packet_bytes, control, worker, holds_max, chunks_max, ..SMALL }
     };
-    let (client, server) = (settings(), settings());
+    let (mut client, mut server) = (settings(), settings());
+    // Every second world is sealed, with keys that are soon used up in every fourth.
+    if seed % 2 == 1 {
+        let packets_max = [Sealed::PACKETS_MAX, 40][seed as usize / 2 % 2];
+        client.sealed = sealed(packets_max).sealed;
+        server.sealed = sealed(Sealed::PACKETS_MAX).sealed;
+    }
     let port = Port {
         rate: [12_500_000, 125_000_000, 1_250_000_000][chance.below(3)],
         queue_bytes: 20_000 + chance.below(200_000) as u64,

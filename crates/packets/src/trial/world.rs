@@ -9,7 +9,7 @@ use std::vec::Vec;
 use contract::{Buf, Instant};
 
 use super::chance::Chance;
-use crate::{Arrived, Endpoint, Event, Packet, Settings, Station};
+use crate::{Arrived, Endpoint, Event, Packet, Sealed, Settings, Station};
 
 /// The rates of damage that the network does to packets, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +130,9 @@ impl World {
     /// Adds a node. Its chunks come from `arena` and return there at the end.
     pub(crate) fn add(&mut self, settings: Settings, ports: Vec<Port>, arena: &mut Arena) -> usize {
         let settings = Settings { secret: [self.chance.next() as u8; 32], ..settings };
+        let sealed = settings.sealed.clone();
+        let sealed = sealed.map(|of| Sealed { chance: [self.chance.next() as u8; 32], ..of });
+        let settings = Settings { sealed, ..settings };
         self.chunk_bytes = self.chunk_bytes.max(settings.packet_bytes);
         let bufs = settings.chunks_max + 1;
         self.nodes.push(Node {

@@ -1,13 +1,21 @@
 //! After the start, messages cost no allocation at either end.
 
-use crate::pair::{Arena, Pair, SMALL};
+use nearflash_packets::Settings;
+
+use crate::pair::{Arena, Pair, SMALL, sealed};
 
 #[test]
 fn nothing_is_allocated_after_the_start() {
     let seen = allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 10])));
     assert_eq!(seen.count_total, 1, "the counter counts");
+    for sealed in [None, sealed(1000)] {
+        allocates_nothing(&Settings { sealed, ..SMALL });
+    }
+}
+
+fn allocates_nothing(settings: &Settings) {
     let mut arena = Arena::default();
-    let mut pair = Pair::new(&SMALL, &mut arena);
+    let mut pair = Pair::new(settings, &mut arena);
     pair.echoes = true;
     for _ in 0..32 {
         let conn = pair.conn;

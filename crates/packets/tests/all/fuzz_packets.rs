@@ -7,7 +7,7 @@ use nearflash_packets::{Counters, Settings};
 use wire::packets::{PacketHead, RecordHead, RecordKind};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::pair::{Arena, Pair, SMALL, station};
+use crate::pair::{Arena, Pair, SMALL, sealed, station};
 use crate::rounds::rounds;
 
 /// The number of rounds if no time is given.
@@ -113,7 +113,9 @@ fn attack(chance: &mut Chance, tape: &[Vec<u8>]) -> Vec<u8> {
 fn round(seed: u64, arena: &mut Arena) -> Counters {
     let mut chance = Chance(seed);
     let (holds_max, chunks_max) = [(128, 64), (6, 3)][chance.below(2)];
-    let settings = Settings { holds_max, chunks_max, ..SMALL };
+    // Every third pair is sealed, with keys that are soon used up.
+    let sealed = if seed.is_multiple_of(3) { sealed(20) } else { None };
+    let settings = Settings { holds_max, chunks_max, sealed, ..SMALL };
     let mut pair = Pair::new(&settings, arena);
     let victim = chance.below(2);
     let mut tape = Vec::new();

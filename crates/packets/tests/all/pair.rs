@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::{Buf, ConnId, Frame, FrameHead, Instant};
-use nearflash_packets::{Arrived, AssociationId, Endpoint, Event, Packet, Settings, Station};
+use nearflash_packets::{
+    Arrived, AssociationId, Endpoint, Event, Packet, PacketKey, Sealed, Settings, Station,
+};
 
 /// Small tables, so that they run full.
 pub(crate) const SMALL: Settings = Settings {
@@ -19,6 +21,11 @@ pub(crate) const SMALL: Settings = Settings {
     chunks_max: 64,
     ..Settings::WORKER
 };
+
+/// Returns the settings of sealed packets.
+pub(crate) fn sealed(packets_max: u32) -> Option<Sealed> {
+    Some(Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max })
+}
 
 /// Buffers that outlive the endpoints of a test, so that many can be made.
 #[derive(Default)]
@@ -66,8 +73,14 @@ pub(crate) fn station(end: usize) -> Station {
 impl Pair {
     /// Returns a client with an association and a channel to a server.
     pub(crate) fn new(settings: &Settings, arena: &mut Arena) -> Pair {
+        let sealed = |chance: u8| {
+            let sealed = settings.sealed.clone();
+            sealed.map(|sealed| Sealed { chance: [chance; 32], ..sealed })
+        };
+        let sealeds = (sealed(1), sealed(2));
         let client = Settings { accepts: false, secret: [1; 32], ..settings.clone() };
-        let server = Settings { secret: [2; 32], ..settings.clone() };
+        let client = Settings { sealed: sealeds.0, ..client };
+        let server = Settings { secret: [2; 32], sealed: sealeds.1, ..settings.clone() };
         let mut ends = [Endpoint::new(client), Endpoint::new(server)];
         let now = Instant::from_nanos(1_000_000_000);
         let association = ends[0].dial(now, 0, station(1)).unwrap();

@@ -11,7 +11,9 @@ use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, FrameHead, Instant, ListenerId, NetEvent, Streams,
     Transport,
 };
-use nearflash_packets::{Arrived, Lane, Packets, Settings, Station, TransportSettings};
+use nearflash_packets::{
+    Arrived, Lane, PacketKey, Packets, Sealed, Settings, Station, TransportSettings,
+};
 
 const BODY_BYTES: usize = 9000;
 const FRAMES: usize = 60;
@@ -127,10 +129,15 @@ fn bufs(count: usize, bytes: usize) -> Vec<Buf> {
     (0..count).map(memory).collect()
 }
 
-fn transport(air: &Rc<RefCell<Air>>, me: usize) -> Packets<End> {
+fn transport(air: &Rc<RefCell<Air>>, me: usize, key: Option<u8>) -> Packets<End> {
     let worker = Settings { worker: 2, workers: 3, ..Settings::WORKER };
     let base = if me == 0 { worker } else { Settings::CLIENT };
-    transport_of(air, me, Settings { secret: [me as u8 + 1; 32], ..base })
+    let secret = [me as u8 + 1; 32];
+    let sealed = key.map(|key| {
+        let key = PacketKey::new([key; 32]);
+        Sealed { key, chance: [me as u8 + 1; 32], packets_max: 100 }
+    });
+    transport_of(air, me, Settings { secret, sealed, ..base })
 }
 
 fn transport_of(air: &Rc<RefCell<Air>>, me: usize, base: Settings) -> Packets<End> {
@@ -143,10 +150,15 @@ fn transport_of(air: &Rc<RefCell<Air>>, me: usize, base: Settings) -> Packets<En
 
 /// Returns a server and a client of it in air without faults, and the time.
 fn calm_ends() -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
+    ends_with([None; 2])
+}
+
+/// Returns a server and a client with these keys in air without faults, and the time.
+fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
     let now = Instant::ZERO + Duration::from_secs(1);
     let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
-    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    let mut ends = [transport(&air, 0, keys[0]), transport(&air, 1, keys[1])];
     ends[0].listen(Some(ListenerId(1)));
     ends[1].dial_to(station(0));
     (air, ends, now)
@@ -213,11 +225,11 @@ impl Seen {
     }
 }
 
-fn run(seed: u64, evil: u64) {
+fn run(seed: u64, evil: u64, key: Option<u8>) {
     let (chance, now) = (Chance(seed), Instant::ZERO + Duration::from_secs(1));
     let air = Air { chance, evil, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
-    let mut ends = [transport(&air, 0), transport(&air, 1)];
+    let mut ends = [transport(&air, 0, key), transport(&air, 1, key)];
     let mut seen = [Seen::default(), Seen::default()];
     seen.iter_mut().for_each(|seen| seen.bodies = bufs(64, BODY_BYTES));
     let mut chance = Chance(seed ^ 0x5eed);
@@ -278,7 +290,7 @@ fn run(seed: u64, evil: u64) {
 #[test]
 fn sessions_see_their_bytes_in_order_whatever_the_network_does() {
     for seed in 0..6 {
-        run(seed, [0, 10, 50, 120][seed as usize % 4]);
+        run(seed, [0, 10, 50, 120][seed as usize % 4], [None, Some(7)][seed as usize / 3]);
     }
 }
 
@@ -287,7 +299,7 @@ fn a_dial_to_nobody_ends() {
     let now = Instant::ZERO + Duration::from_secs(1);
     let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
-    let mut end = transport(&air, 1);
+    let mut end = transport(&air, 1, None);
     end.dial_to(station(0));
     let conn = end.dial(now);
     let mut events = Vec::new();
@@ -322,6 +334,32 @@ fn a_full_server_refuses() {
         panic!("{events:?}")
     };
     assert_eq!(ended, conn);
+}
+
+#[test]
+fn dials_without_the_servers_key_fail_with_the_reason() {
+    let (needs_key, other_key, no_key) = (126, 129, 93);
+    for (keys, expected) in
+        [([Some(1), None], needs_key), ([Some(1), Some(2)], other_key), ([None, Some(1)], no_key)]
+    {
+        let (air, mut ends, now) = ends_with(keys);
+        let conn = ends[1].dial(now);
+        let (_, events) = turns(&air, &mut ends, 4_000);
+        let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(errno) }] =
+            events[..]
+        else {
+            panic!("{keys:?}: {events:?}")
+        };
+        assert_eq!((ended, errno), (conn, expected), "{keys:?}");
+    }
+    let (air, mut ends, now) = ends_with([Some(1); 2]);
+    ends[1].dial(now);
+    let (_, events) = turns(&air, &mut ends, 40);
+    assert!(matches!(events[..], [NetEvent::Opened { .. }]), "{events:?}");
+    // An end that leaves is believed.
+    ends[0].abandon();
+    let (_, events) = turns(&air, &mut ends, 40);
+    assert!(matches!(events[..], [NetEvent::Closed { .. }]), "{events:?}");
 }
 
 /// Turns both ends for a while, and returns the events of the client.

@@ -1,7 +1,9 @@
 //! Clients over UDP: both versions of the protocol, the bench, and what is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -53,6 +55,71 @@ fn bench_verifies_over_packets() {
     command.args(["--seconds", "0.3", "--warmup", "0", "--read-percent", "50", "--verify"]);
     let ran = command.args(["--span", "1MiB"]).stdin(Stdio::null()).output().expect("it starts");
     assert!(ran.status.success(), "{}", said(&ran));
+}
+
+/// Writes a file with a key of this byte, and returns its path.
+fn key(place: &Place, name: &str, byte: &str) -> String {
+    let path = place.path(name).display().to_string();
+    std::fs::write(&path, byte.repeat(32)).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+#[test]
+fn sealed_packets_are_for_those_with_the_key() {
+    let place = Place::in_memory();
+    let (own, other) = (key(&place, "own.key", "1f"), key(&place, "other.key", "2e"));
+    let listen = format!("reflex+udp://127.0.0.1:0?key={own}");
+    let words = ["--device", "mem:16MiB", "--listen", &listen, "--interface", "io_uring"];
+    let server = Launch::new(&words).start();
+    let (plain, sealed) = (packets(&server), format!("{}?key={own}", packets(&server)));
+    let bench = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(["bench", url, "--queue-depth", "8", "--connections", "50", "--verify"]);
+        command.args(["--seconds", "0.3", "--warmup", "0", "--read-percent", "50"]);
+        command.args(["--span", "1MiB"]).stdin(Stdio::null()).output().expect("it starts")
+    };
+    let ran = bench(&sealed);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let data: Vec<u8> = (0..3 << 20).map(|n: u32| (n / 5) as u8).collect();
+    let client = Client::connect(&sealed, Options::default()).unwrap();
+    client.write(8, &data).unwrap();
+    assert!(client.read(8, data.len()).unwrap() == data);
+    let options = Options { outage_max: Duration::from_millis(100), ..Options::default() };
+    for (url, words) in [
+        (plain.clone(), "takes sealed packets alone; name its key by ?key=FILE"),
+        (format!("{plain}?key={other}"), "has another key than the file that ?key= names"),
+    ] {
+        let error = Client::connect(&url, options.clone()).unwrap_err();
+        assert!(matches!(&error, Error::Connect(why) if why.contains(words)), "{error}");
+        let ran = bench(&url);
+        assert!(!ran.status.success() && said(&ran).contains(words), "{}", said(&ran));
+    }
+    let open = launch().start();
+    let error = Client::connect(&format!("{}?key={own}", packets(&open)), options).unwrap_err();
+    assert!(matches!(&error, Error::Connect(why) if why.contains("has no key")), "{error}");
+}
+
+#[test]
+fn a_key_that_others_can_read_or_that_is_none_is_refused() {
+    let place = Place::in_memory();
+    let path = key(&place, "packet.key", "1f");
+    let listen = format!("reflex+udp://127.0.0.1:0?key={path}");
+    let fail = || Launch::new(&["--device", "null:1MiB", "--listen", &listen]).fail().1;
+    let connect = || {
+        let url = format!("reflex+udp://127.0.0.1:9?key={path}");
+        Client::connect(&url, Options::default()).unwrap_err().to_string()
+    };
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    for error in [fail(), connect()] {
+        assert!(error.contains("permissions 644"), "{error}");
+    }
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&path, "a password").unwrap();
+    for error in [fail(), connect()] {
+        assert!(error.contains("openssl rand -hex 32"), "{error}");
+        assert!(!error.contains("password"), "{error}");
+    }
 }
 
 /// Where each client's connections are: workers by the client's address.

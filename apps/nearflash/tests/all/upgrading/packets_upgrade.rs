@@ -1,7 +1,9 @@
 //! Take-overs and restarts of servers that receive packets: clients connect again to the successor,
 //! and repeat what was not answered (docs/adr/0003-fences.md).
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
 
 use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, verifying, wait_until};
@@ -44,6 +46,33 @@ fn clients_over_packets_connect_to_the_successor_and_repeat() {
         await_load(&place);
         server = newer;
     }
+    faultless(load);
+}
+
+#[test]
+fn sealed_clients_find_the_successor_and_the_next_after_a_kill() {
+    let place = Place::in_memory();
+    let key = place.path("packet.key").display().to_string();
+    std::fs::write(&key, "5c".repeat(32)).unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let (device, admin) = (place.file("device"), place.admin());
+    let launch = |at: SocketAddr| {
+        let url = format!("reflex+udp://{at}?key={key}");
+        let words = ["--device", &device, "--listen", &url, "--workers", "2", "--admin", &admin];
+        Launch::new(&words).with("--interface").with("io_uring")
+    };
+    let mut first = launch(free()).start();
+    let at = first.address();
+    let load =
+        verifying(&format!("reflex+udp://{at}?key={key}"), "--connections 8 --queue-depth 8");
+    await_load(&place);
+    let mut second = launch(free()).with("--upgrade").start();
+    assert!(first.wait().success());
+    await_load(&place);
+    second.kill();
+    let _third = launch(at).start();
+    wait_until("the load at the next server", PATIENCE, || place.peers().len() == 8);
+    await_load(&place);
     faultless(load);
 }
 

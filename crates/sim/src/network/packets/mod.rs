@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use contract::{Buf, Instant};
 use flash::Chance;
-use packets::{Settings, TransportSettings};
+use packets::{PacketKey, Sealed, Settings, TransportSettings};
 
 pub(crate) use self::air::PacketWeather;
 use self::air::{Air, SharedAir};
@@ -28,12 +28,19 @@ pub(crate) struct PacketNetwork {
     air: SharedAir,
     ends: Vec<PacketPort>,
     chance: Chance,
+    /// The key of all hosts, in every second network.
+    sealed: Option<Sealed>,
 }
 
 impl PacketNetwork {
     pub(crate) fn new(weather: PacketWeather, seed: u64, marks: Marks) -> PacketNetwork {
         let air = Rc::new(RefCell::new(Air::new(weather, Chance::new(seed), marks)));
-        PacketNetwork { air, ends: Vec::new(), chance: Chance::new(seed ^ 0x5ec7) }
+        let mut key = Chance::new(seed ^ 0x5ea1);
+        let packets_max = [50, 5_000][key.within(0..=1) as usize];
+        let of_key = || PacketKey::new([9; 32]);
+        let sealed = key.happens(0.5);
+        let sealed = sealed.then(|| Sealed { key: of_key(), chance: [0; 32], packets_max });
+        PacketNetwork { air, ends: Vec::new(), chance: Chance::new(seed ^ 0x5ec7), sealed }
     }
 
     /// Adds a host. Received bytes go up in `buffers`. `worker` is the place among `workers` of a
@@ -52,6 +59,7 @@ impl PacketNetwork {
         let channels_max = 2 * sizes.connections_max.min(64);
         let endpoint = Settings {
             secret: [0; 32],
+            sealed: self.sealed.clone(),
             worker: place as u8,
             workers: workers as u8,
             accepts: worker.is_some(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use contract::{Buf, Instant, ListenerId, NetEvent, Streams};
 use flash::Chance;
-use packets::{Packets, Settings, Station, TransportSettings};
+use packets::{Packets, Sealed, Settings, Station, TransportSettings};
 
 use super::air::SharedAir;
 use super::wire::Wire;
@@ -17,7 +17,7 @@ pub(crate) struct PacketPort {
     air: SharedAir,
     place: usize,
     packets: Rc<RefCell<Packets<Wire>>>,
-    settings: TransportSettings,
+    settings: Rc<TransportSettings>,
     secrets: Rc<RefCell<Chance>>,
     /// The number of buffers that received bytes go up in.
     buffers: usize,
@@ -34,7 +34,7 @@ impl PacketPort {
         let secrets = Rc::new(RefCell::new(secrets));
         let count = buffers.len();
         let packets = begin(&air, place, &settings, &secrets, buffers);
-        let packets = Rc::new(RefCell::new(packets));
+        let (packets, settings) = (Rc::new(RefCell::new(packets)), Rc::new(settings));
         PacketPort { air, place, packets, settings, secrets, buffers: count }
     }
 
@@ -141,12 +141,18 @@ fn begin(
     secrets: &Rc<RefCell<Chance>>,
     buffers: Vec<Buf>,
 ) -> Packets<Wire> {
-    let mut secret = [0; 32];
-    for eight in secret.chunks_mut(8) {
-        eight.copy_from_slice(&secrets.borrow_mut().number().to_le_bytes());
-    }
+    let draw = || {
+        let mut secret = [0; 32];
+        for eight in secret.chunks_mut(8) {
+            eight.copy_from_slice(&secrets.borrow_mut().number().to_le_bytes());
+        }
+        secret
+    };
     let accepts = settings.endpoint.accepts;
-    let endpoint = Settings { secret, ..settings.endpoint.clone() };
+    let sealed = settings.endpoint.sealed.clone();
+    let endpoint = Settings { secret: draw(), ..settings.endpoint.clone() };
+    let sealed = sealed.map(|sealed| Sealed { chance: draw(), ..sealed });
+    let endpoint = Settings { sealed, ..endpoint };
     let settings = TransportSettings { endpoint, ..settings.clone() };
     let lane = Wire { air: air.clone(), place, has_ended: false };
     let mut packets = Packets::new(settings, lane, buffers);

@@ -1,0 +1,231 @@
+//! The handshake of a sealed association: `Noise_NNpsk0_25519_AESGCM_BLAKE2s` of the Noise protocol
+//! framework, revision 34.
+//!
+//! Message 1 is part of the hello, message 2 of the accept. Each end draws a key pair of its own for
+//! each association, so a key that becomes known later does not open what was recorded before.
+
+use alloc::boxed::Box;
+
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use wire::packets::{
+    ACCEPT_SEAL_BYTES, AcceptBody, HELLO_SEAL_BYTES, PacketHelloBody, RetryBody, TAG_BYTES,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::secret::mac;
+
+/// The handshake's name in the framework.
+const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
+
+/// The first bytes of the prologue, which both ends have to agree on.
+const PROLOGUE: &[u8] = b"nearflash packets 1";
+
+/// The bytes of a hello that the handshake covers: all of its body. The token counts as zeroes,
+/// because it may change while a hello is repeated.
+const PROLOGUE_BYTES: usize = PROLOGUE.len() + size_of::<PacketHelloBody>();
+
+/// The secrets on which both ends have agreed: the one by which the initiator seals, and the one by
+/// which the acceptor does.
+pub(crate) struct Secrets {
+    pub of_initiator: [u8; 32],
+    pub of_acceptor: [u8; 32],
+}
+
+/// The source of key pairs. Each draw replaces the state, so that earlier draws stay unknown to
+/// whoever learns it.
+pub(crate) struct Chance([u8; 32]);
+
+impl Chance {
+    pub(crate) fn new(seed: [u8; 32]) -> Chance {
+        Chance(seed)
+    }
+
+    /// Draws 32 bytes.
+    fn draw(&mut self) -> [u8; 32] {
+        let drawn = mac(&self.0, [&b"draw"[..]]);
+        self.0 = mac(&self.0, [&b"next"[..]]);
+        drawn
+    }
+}
+
+/// The first half of a handshake at the end that dials.
+pub(crate) struct Greeting {
+    state: HandshakeState,
+    /// Message 1, which all hellos of the association carry.
+    pub message: [u8; HELLO_SEAL_BYTES],
+    /// The number of hellos that were refused, and how many were sent at the last refusal.
+    pub refused: (u8, u8),
+}
+
+impl Greeting {
+    /// Begins the handshake of an association.
+    pub(crate) fn new(psk: &[u8; 32], chance: &mut Chance, hello: &PacketHelloBody) -> Greeting {
+        let prologue = prologue(hello);
+        let state = builder(psk, chance, &prologue).build_initiator();
+        let mut state = state.expect("the pattern needs no more");
+        let mut message = [0; HELLO_SEAL_BYTES];
+        let written = state.write_message(&[], &mut message).expect("message 1 has its size");
+        assert_eq!(written, HELLO_SEAL_BYTES);
+        Greeting { state, message, refused: (0, 0) }
+    }
+
+    /// Reads message 2 of a peer that has the key. Returns `None` for other bytes, which change
+    /// nothing.
+    pub(crate) fn read(&mut self, message: &[u8]) -> Option<(AcceptBody, Secrets)> {
+        let mut accept = [0; size_of::<AcceptBody>() + TAG_BYTES];
+        let bytes = self.state.read_message(message, &mut accept).ok()?;
+        let accept = AcceptBody::read_from_bytes(accept.get(..bytes)?).ok()?;
+        Some((accept, secrets(&mut self.state)))
+    }
+}
+
+/// A handshake at the accepting end, after message 1.
+pub(crate) struct Answering(HandshakeState);
+
+impl Answering {
+    /// Reads message 1 of a hello. Returns `None` if the peer has another key, or something was
+    /// changed on the way.
+    pub(crate) fn new(
+        psk: &[u8; 32],
+        chance: &mut Chance,
+        hello: &PacketHelloBody,
+        message: &[u8],
+    ) -> Option<Answering> {
+        let prologue = prologue(hello);
+        let state = builder(psk, chance, &prologue).build_responder();
+        let mut state = state.expect("the pattern needs no more");
+        let mut nothing = [0; TAG_BYTES];
+        state.read_message(message, &mut nothing).ok().map(|_| Answering(state))
+    }
+
+    /// Writes message 2 with an accept.
+    pub(crate) fn accept(mut self, accept: &AcceptBody) -> ([u8; ACCEPT_SEAL_BYTES], Secrets) {
+        let mut message = [0; ACCEPT_SEAL_BYTES];
+        let written = self.0.write_message(accept.as_bytes(), &mut message);
+        assert_eq!(written.ok(), Some(ACCEPT_SEAL_BYTES), "message 2 has its size");
+        (message, secrets(&mut self.0))
+    }
+}
+
+fn secrets(state: &mut HandshakeState) -> Secrets {
+    let (of_initiator, of_acceptor) = state.dangerously_get_raw_split();
+    Secrets { of_initiator, of_acceptor }
+}
+
+fn prologue(hello: &PacketHelloBody) -> [u8; PROLOGUE_BYTES] {
+    let hello = PacketHelloBody { token: RetryBody::new_zeroed(), ..*hello };
+    let mut bytes = [0; PROLOGUE_BYTES];
+    let (name, body) = bytes.split_at_mut(PROLOGUE.len());
+    name.copy_from_slice(PROLOGUE);
+    body.copy_from_slice(hello.as_bytes());
+    bytes
+}
+
+fn builder<'a>(psk: &'a [u8; 32], chance: &mut Chance, prologue: &'a [u8]) -> Builder<'a> {
+    let pattern = PATTERN.parse().expect("a pattern of the framework");
+    let builder = Builder::with_resolver(pattern, Box::new(Resolver(chance.draw())));
+    let builder = builder.psk(0, psk).and_then(|builder| builder.prologue(prologue));
+    builder.expect("each is given once")
+}
+
+/// The primitives of `snow`, with chance that comes in as an argument.
+struct Resolver([u8; 32]);
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Draws { seed: self.0, count: 0 }))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// The random numbers of one handshake.
+struct Draws {
+    seed: [u8; 32],
+    count: u64,
+}
+
+impl Random for Draws {
+    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
+        for part in dest.chunks_mut(32) {
+            let drawn = mac(&self.seed, [&b"part"[..], &self.count.to_le_bytes()]);
+            part.copy_from_slice(&drawn[..part.len()]);
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> PacketHelloBody {
+        PacketHelloBody { association: 3.into(), cookie: 9.into(), ..FromZeros::new_zeroed() }
+    }
+
+    fn accept() -> AcceptBody {
+        AcceptBody { association: 5.into(), cookie: 11.into(), ..FromZeros::new_zeroed() }
+    }
+
+    #[test]
+    fn both_ends_agree_on_the_secrets_and_the_accept() {
+        let mut chance = Chance::new([1; 32]);
+        let mut greeting = Greeting::new(&[7; 32], &mut chance, &hello());
+        let token = RetryBody { minute: 8.into(), proof: [4; 16] };
+        let again = PacketHelloBody { token, ..hello() };
+        let answering = Answering::new(&[7; 32], &mut chance, &again, &greeting.message).unwrap();
+        let (message, theirs) = answering.accept(&accept());
+        for at in 0..message.len() {
+            let mut forged = message;
+            forged[at] ^= 1;
+            assert!(greeting.read(&forged).is_none(), "byte {at}");
+        }
+        let (read, ours) = greeting.read(&message).expect("forgeries have changed nothing");
+        assert_eq!(read.as_bytes(), accept().as_bytes());
+        assert_eq!(ours.of_initiator, theirs.of_initiator);
+        assert_eq!(ours.of_acceptor, theirs.of_acceptor);
+        assert_ne!(ours.of_acceptor, ours.of_initiator);
+    }
+
+    #[test]
+    fn another_key_or_another_hello_is_not_answered() {
+        let mut chance = Chance::new([1; 32]);
+        let Greeting { message, .. } = Greeting::new(&[7; 32], &mut chance, &hello());
+        let mut reads = |psk: u8, hello: &PacketHelloBody, message: &[u8]| {
+            Answering::new(&[psk; 32], &mut chance, hello, message).is_some()
+        };
+        assert!(reads(7, &hello(), &message) && !reads(8, &hello(), &message));
+        assert!(!reads(7, &PacketHelloBody { packet_bytes: 1.into(), ..hello() }, &message));
+        assert!(!reads(7, &PacketHelloBody { cookie: 8.into(), ..hello() }, &message));
+        for at in 0..message.len() {
+            let mut forged = message;
+            forged[at] ^= 0x80;
+            // The highest bit of a public key means nothing to the curve, but it is hashed.
+            assert!(!reads(7, &hello(), &forged), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_handshake_and_no_two_are_alike() {
+        let message = |seed| Greeting::new(&[7; 32], &mut Chance::new(seed), &hello()).message;
+        assert_eq!(message([1; 32]), message([1; 32]));
+        assert_ne!(message([1; 32]), message([2; 32]));
+        let mut chance = Chance::new([1; 32]);
+        let messages = [(); 2].map(|()| Greeting::new(&[7; 32], &mut chance, &hello()).message);
+        assert_ne!(messages[0], messages[1]);
+    }
+}
