@@ -62,6 +62,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-flash",
             "nearflash-ftl",
             "nearflash-io",
+            "nearflash-packets",
             "nearflash-worker",
             "nearflash-client",
             "nearflash-control",

@@ -18,6 +18,7 @@ mod models;
 mod stalls;
 mod switches;
 mod text;
+mod tyche;
 
 pub use ageing::ageing;
 pub use churn::churn;
@@ -31,12 +32,13 @@ pub use gc_slo::gc_slo;
 pub use hostile::{hostile_best_effort, hostile_critical};
 pub use stalls::stalls;
 pub use switches::switches;
+pub use tyche::tyche;
 
 /// A function that makes a figure.
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by name.
-pub const ALL: [(&str, Maker); 14] = [
+pub const ALL: [(&str, Maker); 15] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -51,4 +53,5 @@ pub const ALL: [(&str, Maker); 14] = [
     ("switches", switches),
     ("flashnet-wa", flashnet_wa),
     ("gc-slo", gc_slo),
+    ("tyche", tyche),
 ];

@@ -132,6 +132,24 @@ fn the_tax_keeps_the_tail_of_collection_away_from_promises() {
     }
 }
 
+/// The model leaves out locks and caches, so writes in batches reach the link; and Tyche's level,
+/// half of what is outstanding, is too high for few requests. These targets are missed.
+#[test]
+fn tyche_batches() {
+    let figure = check(figures::tyche);
+    let missed = figure.verdicts.iter().filter(|verdict| !verdict.met);
+    let names: Vec<&str> = missed.map(|verdict| verdict.what.as_str()).collect();
+    let known = [
+        "reads, 32 outstanding, Tyche to no batches",
+        "writes, 32 outstanding, Tyche to no batches",
+        "writes, 512 outstanding, Tyche",
+        "writes, two a frame, 512 outstanding, Tyche",
+        "Tyche behind the best fixed level, at the most",
+    ];
+    assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+    assert_eq!(figure.verdicts.len(), 11);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figure() {
     let make = || figures::hostile_critical(&Options { seed: 7, quick: true });

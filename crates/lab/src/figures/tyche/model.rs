@@ -1,0 +1,309 @@
+//! Two hosts on a 10 Gbit/s link in virtual time, whose threads and frames cost what Table II of
+//! the Tyche paper says for one request at a time.
+//!
+//! Inputs are costs; throughput comes out. Each thread serves its messages one after the other, and
+//! waking it costs a context switch. Deliberately left out: loss, and contention for processors.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use contract::Instant;
+use packets::batch::{Adaptive, Batch, LEVEL_MAX};
+
+/// The time of a context switch, in nanoseconds (section IV.A).
+const SWITCH: u64 = 4_000;
+/// The time from the application to Tyche: half of what a device without switches takes (Table IV).
+const WAY_IN: u64 = 1_800;
+/// The time in which the receiving thread completes a request: half of the way out without
+/// switches.
+const COMPLETE: u64 = 900;
+/// The time from the completion to the application: In/Out kernel of Table II without the former.
+const WAY_OUT: u64 = 13_190 - WAY_IN - COMPLETE;
+/// The time of the ramdisk for 4 KiB.
+const RAMDISK: u64 = 1_000;
+/// Bytes that a frame takes on the link beside its data: Ethernet's 38 and a head of 32.
+const FRAME_BYTES: u64 = 70;
+/// Bytes that a request or a completion takes on the link, at the least, and for each request.
+const MESSAGE_BYTES: (u64, u64) = (84, 32);
+/// The time of the cards and drivers in one direction: Network of Table II without the link's.
+const CARDS: u64 = (24_600 - 3_470) / 2;
+
+/// The costs of a thread for a message without data, a frame of 4 KiB and a frame of 8 KiB.
+#[derive(Clone, Copy, Debug)]
+struct Handling {
+    message: u64,
+    frame: u64,
+    double: u64,
+}
+
+// The differences of Table II: a message alone is in the direction without data. Frames are what
+// data adds at 4 and 8 KiB.
+const INITIATOR_SENDS: Handling = Handling { message: 2_750, frame: 2_000, double: 2_250 };
+const TARGET_RECEIVES: Handling = Handling { message: 3_000, frame: 2_000, double: 3_000 };
+const TARGET_SENDS: Handling = Handling { message: 3_000, frame: 1_000, double: 2_000 };
+const INITIATOR_RECEIVES: Handling = Handling { message: 2_250, frame: 2_750, double: 3_750 };
+
+/// Requests of 4 KiB that are always outstanding, and how they travel.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) writes: bool,
+    pub(super) outstanding: u32,
+    pub(super) batch: Batch,
+    /// Two requests' data share a frame of 8 KiB.
+    pub(super) pairs: bool,
+    /// Duration of the run, in nanoseconds. Its first fifth is not measured.
+    pub(super) nanos: u64,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// Requests completed in a second.
+    pub(super) iops: f64,
+    /// The mean number of requests in a message.
+    pub(super) level: f64,
+}
+
+/// A thread, or one direction of the link: does one thing after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    free_at: u64,
+    /// The time to wake it when it has nothing to do.
+    wake: u64,
+}
+
+impl Thread {
+    fn new(wake: u64) -> Thread {
+        Thread { free_at: 0, wake }
+    }
+
+    /// Returns when work that comes at `at` and takes `nanos` is done.
+    fn serve(&mut self, at: u64, nanos: u64) -> u64 {
+        let begin = if self.free_at >= at { self.free_at } else { at + self.wake };
+        self.free_at = begin + nanos;
+        self.free_at
+    }
+}
+
+/// A direction: the thread that sends, the link, and the thread that receives.
+#[derive(Clone, Copy, Debug)]
+struct Direction {
+    sender: Thread,
+    link: Thread,
+    receiver: Thread,
+    sends: Handling,
+    receives: Handling,
+}
+
+impl Direction {
+    /// Returns when `requests` requests in one message were received, with their data if `data`
+    /// says so. Data goes before its message.
+    fn carry(&mut self, at: u64, requests: u32, data: bool, pairs: bool) -> u64 {
+        let requests = u64::from(requests);
+        if data {
+            let doubles = if pairs { requests / 2 } else { 0 };
+            for _ in 0..doubles {
+                self.frame(at, self.sends.double, 8192 + FRAME_BYTES, self.receives.double);
+            }
+            for _ in 0..requests - 2 * doubles {
+                self.frame(at, self.sends.frame, 4096 + FRAME_BYTES, self.receives.frame);
+            }
+        }
+        let bytes = MESSAGE_BYTES.0 + MESSAGE_BYTES.1 * (requests - 1);
+        self.frame(at, self.sends.message, bytes, self.receives.message)
+    }
+
+    fn frame(&mut self, at: u64, send: u64, bytes: u64, receive: u64) -> u64 {
+        let sent = self.sender.serve(at, send);
+        let arrived = self.link.serve(sent, bytes * 8 / 10) + CARDS;
+        self.receiver.serve(arrived, receive)
+    }
+}
+
+/// An event of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The application issues a request, its first.
+    First,
+    /// The application issues a request: its last one is complete.
+    Again,
+    /// The batch of this number is due, or the batch thread is free.
+    Due(u64),
+}
+
+/// The run of a case.
+#[derive(Debug)]
+struct World {
+    case: Case,
+    out: Direction,
+    back: Direction,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Requests in the batch queue, and since when.
+    queued: u32,
+    first: u64,
+    /// Messages sent so far.
+    messages: u64,
+    /// Requests of the messages that are counted, and these messages.
+    counted: (u64, u64),
+    done: u64,
+}
+
+/// Runs a case.
+pub(super) fn run(case: &Case) -> Outcome {
+    // The interrupt and the other thread: a receiving thread that sleeps is woken twice.
+    let receiver = Thread::new(2 * SWITCH);
+    let mut world = World {
+        case: case.clone(),
+        out: Direction {
+            sender: Thread::new(SWITCH),
+            link: Thread::new(0),
+            receiver,
+            sends: INITIATOR_SENDS,
+            receives: TARGET_RECEIVES,
+        },
+        back: Direction {
+            sender: Thread::new(SWITCH),
+            link: Thread::new(0),
+            receiver,
+            sends: TARGET_SENDS,
+            receives: INITIATOR_RECEIVES,
+        },
+        events: BinaryHeap::new(),
+        queued: 0,
+        first: 0,
+        messages: 0,
+        counted: (0, 0),
+        done: 0,
+    };
+    // Threads start one after the other.
+    for n in 0..case.outstanding {
+        world.events.push(Reverse((u64::from(n) * 1_000, Event::First)));
+    }
+    world.run()
+}
+
+impl World {
+    fn run(mut self) -> Outcome {
+        let begin = self.case.nanos / 5;
+        while let Some(Reverse((now, event))) = self.events.pop() {
+            if now >= self.case.nanos {
+                break;
+            }
+            match event {
+                Event::Due(number) if number == self.messages => self.look(now, true),
+                Event::Due(_) => {}
+                Event::First => self.issue(now),
+                Event::Again => {
+                    self.done += u64::from(now >= begin);
+                    self.issue(now);
+                }
+            }
+            if now < begin {
+                self.counted = (0, 0);
+            }
+        }
+        let seconds = (self.case.nanos - begin) as f64 / 1e9;
+        let (requests, messages) = self.counted;
+        let level = requests as f64 / messages.max(1) as f64;
+        Outcome { iops: self.done as f64 / seconds, level }
+    }
+
+    /// Issues a request, after its predecessor, if any, has completed.
+    fn issue(&mut self, now: u64) {
+        if let Batch::Adaptive(adaptive) = &mut self.case.batch {
+            adaptive.completed(4096);
+            adaptive.advance(Instant::from_nanos(now));
+            adaptive.queued(self.case.outstanding);
+        }
+        if self.queued == 0 {
+            self.first = now;
+        }
+        self.queued += 1;
+        self.look(now, false);
+    }
+
+    /// Sends the batch if its rule says so.
+    fn look(&mut self, now: u64, is_due: bool) {
+        // A turn of ours ends when the thread that sends is free.
+        let turn_ends = self.out.sender.free_at <= now;
+        let (at, first) = (Instant::from_nanos(now), Instant::from_nanos(self.first));
+        if self.queued > 0
+            && (self.queued >= LEVEL_MAX
+                || self.case.batch.leaves(at, self.queued, first, turn_ends))
+        {
+            self.send(now);
+        } else if self.queued == 1 || is_due {
+            let due = match self.case.batch.leaves_by(first) {
+                Some(due) => due.as_nanos(),
+                None => self.out.sender.free_at,
+            };
+            self.events.push(Reverse((due, Event::Due(self.messages))));
+        }
+    }
+
+    /// Sends the queued requests in one message, and plans their successors.
+    fn send(&mut self, now: u64) {
+        let requests = std::mem::take(&mut self.queued);
+        let Case { writes, pairs, .. } = self.case;
+        self.messages += 1;
+        self.counted.0 += u64::from(requests);
+        self.counted.1 += 1;
+        if self.is_inline() {
+            // Applications send on their own processors, beside each other.
+            self.out.sender = Thread { free_at: now, wake: 0 };
+        } else {
+            self.out.sender.wake = SWITCH;
+        }
+        self.out.carry(now, requests, writes, pairs);
+        let stored = self.out.receiver.serve(0, u64::from(requests) * RAMDISK);
+        self.back.carry(stored, requests, !writes, pairs);
+        for _ in 0..requests {
+            let complete = self.back.receiver.serve(0, COMPLETE);
+            self.events.push(Reverse((complete + WAY_OUT + WAY_IN, Event::Again)));
+        }
+    }
+
+    /// Returns `true` if requests leave alone, so that no thread need collect them.
+    fn is_inline(&self) -> bool {
+        match &self.case.batch {
+            Batch::Never => true,
+            Batch::Adaptive(adaptive) => adaptive.level() == 1,
+            Batch::Turn | Batch::Static(_) => false,
+        }
+    }
+}
+
+/// Returns the adaptive rule at the start of a run.
+pub(super) fn adaptive() -> Batch {
+    Batch::Adaptive(Adaptive::new(Instant::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alone(writes: bool) -> f64 {
+        let batch = Batch::Never;
+        let case = Case { writes, outstanding: 1, batch, pairs: false, nanos: 10_000_000 };
+        run(&case).iops
+    }
+
+    /// The parts of Table II, put together again, take what the table's total says.
+    #[test]
+    fn one_request_takes_what_the_table_says() {
+        for writes in [false, true] {
+            let micros = 1e6 / alone(writes);
+            assert!((micros - 73.7).abs() < 3.0, "{micros} µs");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_never_full_waits_for_its_delay() {
+        let batch = Batch::Static(64);
+        let case =
+            Case { writes: false, outstanding: 4, batch, pairs: false, nanos: 1_000_000_000 };
+        let outcome = run(&case);
+        assert!((700.0..800.0).contains(&outcome.iops), "{outcome:?}");
+        assert!((outcome.level - 4.0).abs() < 0.1, "{outcome:?}");
+    }
+}
