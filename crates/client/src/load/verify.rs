@@ -79,7 +79,9 @@ pub enum Found {
         /// The oldest allowed generation.
         settled: u32,
     },
-    /// Bytes that no run wrote.
+    /// Bytes that no run wrote, where this run has not written yet: data from before it.
+    Unrelated,
+    /// Bytes that no run wrote, where this run has written.
     Foreign,
     /// A written sector that does not match its checksum.
     Damaged,
@@ -123,6 +125,10 @@ impl fmt::Display for Failure {
             Found::Zeroes { settled } => {
                 write!(f, "zeroes, although write {settled} was acknowledged")
             }
+            Found::Unrelated => f.write_str(
+                "holds other data, from before this run, which says nothing about corruption: verify \
+                 an empty volume, or one that only verifying runs have written",
+            ),
             Found::Foreign => f.write_str("bytes that no verifying run wrote"),
             Found::Damaged => f.write_str("does not match its checksum"),
             Found::Torn { bytes, first, rest } => {
@@ -263,6 +269,7 @@ impl Verifier {
             return match (zero, oldest) {
                 (true, 0) => Ok(()),
                 (true, settled) => Err(Found::Zeroes { settled }),
+                (false, _) if newest == 0 => Err(Found::Unrelated),
                 (false, _) => Err(self.torn(sector, address, newest).unwrap_or(Found::Foreign)),
             };
         }
@@ -469,7 +476,8 @@ mod tests {
         assert_eq!(read(&verifier, 116, &left), []);
         write(&mut verifier, 116);
         assert_eq!(read(&verifier, 116, &left)[0].found, Found::EarlierRun { settled: 1 });
-        assert_eq!(read(&verifier, 132, &[7; REQUEST])[0].found, Found::Foreign);
+        assert_eq!(read(&verifier, 132, &[7; REQUEST])[0].found, Found::Unrelated);
+        assert_eq!(read(&verifier, 116, &[7; REQUEST])[0].found, Found::Foreign);
     }
 
     #[test]
