@@ -16,6 +16,7 @@ mod tenant;
 mod why;
 mod worker;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -75,6 +76,15 @@ impl Common {
             outln!("{}", text(answer));
         }
     }
+}
+
+/// Reads a file, or the standard input for `-`.
+fn read_text(file: &Path) -> Result<String, String> {
+    let text = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    text.map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
 /// The reason that a command failed.

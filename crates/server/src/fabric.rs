@@ -234,6 +234,7 @@ impl Plan<'_> {
                 })
             };
             let key = secret("key", &config.key);
+            let former_key = secret("former_key", &config.former_key);
             let controller_key = secret("controller_key", &config.controller_key);
             let found = config.tenant.as_deref().map(&tenant);
             if let (Some(None), Some(name)) = (found, &config.tenant) {
@@ -250,7 +251,7 @@ impl Plan<'_> {
                 let error = "another has this nqn; expected one that no other host has";
                 mistaken("nqn", error.to_owned());
             }
-            hosts.push(Host { nqn, tenant: found.flatten(), key, controller_key });
+            hosts.push(Host { nqn, tenant: found.flatten(), key, former_key, controller_key });
         }
         hosts
     }

@@ -14,6 +14,9 @@ pub struct Host {
     /// Key by which the host must authenticate. A host without one need not authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Secret>,
+    /// Key before, by which the host may still authenticate while it changes to `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_key: Option<Secret>,
     /// Key by which the server authenticates to the host if the host asks.
     /// By default the server does not authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,11 +44,18 @@ impl std::fmt::Debug for Secret {
 impl Host {
     /// Returns a host without keys and without a tenant.
     pub fn of_name(nqn: String) -> Host {
-        Host { nqn, key: None, controller_key: None, tenant: None, nth: Nth::default() }
+        Host {
+            nqn,
+            key: None,
+            former_key: None,
+            controller_key: None,
+            tenant: None,
+            nth: Nth::default(),
+        }
     }
 
     /// Returns the host with the changes of another one: fields that are `Some` are replaced, and
-    /// an empty text removes a key or the tenant.
+    /// an empty text removes a key or the tenant. A new key ends the overlap with a former one.
     #[must_use]
     pub fn with(
         self,
@@ -57,11 +67,28 @@ impl Host {
         let secret = |told: Option<&str>, own: Option<Secret>| {
             text(told, own.map(|secret| secret.0)).map(Secret)
         };
+        let former_key = self.former_key.filter(|_| key.is_none());
         Host {
             key: secret(key, self.key),
+            former_key,
             controller_key: secret(controller_key, self.controller_key),
             tenant: text(tenant, self.tenant),
             ..self
+        }
+    }
+
+    /// Returns the host with a new key, where the key before goes on until the overlap ends.
+    ///
+    /// # Errors
+    /// Fails if there is no key that could go on.
+    pub fn overlapping(self, key: &str) -> Result<Host, String> {
+        match (self.key.clone(), some(key)) {
+            (Some(before), Some(key)) if before.0 == key => Ok(self),
+            (Some(before), Some(_)) => {
+                Ok(Host { former_key: Some(before), ..self.with(Some(key), None, None) })
+            }
+            (_, None) => Err("an overlap needs a new key".to_owned()),
+            (None, _) => Err("the host has no key yet that could go on".to_owned()),
         }
     }
 
@@ -69,7 +96,12 @@ impl Host {
     #[must_use]
     pub fn hidden(self, hidden: &str) -> Host {
         let hide = |key: Option<Secret>| key.map(|_| Secret(hidden.to_owned()));
-        Host { key: hide(self.key), controller_key: hide(self.controller_key), ..self }
+        Host {
+            key: hide(self.key),
+            former_key: hide(self.former_key),
+            controller_key: hide(self.controller_key),
+            ..self
+        }
     }
 }
 
@@ -88,6 +120,11 @@ mod tests {
         assert_eq!(host.clone().with(None, None, None), host);
         let cleared = host.clone().with(Some(""), None, Some(""));
         assert_eq!(cleared, Host::of_name("nqn.x".to_owned()));
+        let overlaps = host.clone().overlapping("new").unwrap();
+        assert_eq!(overlaps.former_key, host.key);
+        assert_eq!(overlaps.clone().overlapping("new"), Ok(overlaps.clone()), "told twice");
+        assert_eq!(overlaps.with(Some("newer"), None, None).former_key, None);
+        assert!(Host::of_name("nqn.x".to_owned()).overlapping("new").is_err());
         assert!(!format!("{host:?}").contains("key\""), "{host:?}");
         assert_eq!(host.hidden("-").key, Some(Secret("-".to_owned())));
     }

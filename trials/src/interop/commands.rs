@@ -75,6 +75,7 @@ const WALK: &[(&str, Expected)] = &[
     ("host add nqn.2026-11.org.example:two", Done("")),
     ("host set nqn.2026-11.org.example:two --tenant none", Done("")),
     ("host key nqn.2026-11.org.example:two --none", Done("")),
+    ("host key nqn.2026-11.org.example:two --end-overlap", Done("")),
     ("host show nqn.2026-11.org.example:two", Done("example:two")),
     ("host list", Done("example:two")),
     ("host rm nqn.2026-11.org.example:two", Done("")),

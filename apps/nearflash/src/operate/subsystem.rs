@@ -1,7 +1,6 @@
 //! `nearflash subsystem …`, `nearflash host …` and `nearflash listener …`.
 
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
@@ -13,7 +12,7 @@ use control::admin::{
 use serde_json::json;
 
 use super::table::{Side, facts, table, text};
-use super::{Common, Failure};
+use super::{Common, Failure, read_text};
 
 /// Add, change, remove and show NVMe subsystems of a running server
 #[derive(Debug, Subcommand)]
@@ -226,7 +225,7 @@ pub(crate) enum HostCommand {
         /// Qualified name
         nqn: String,
         /// File with the key, DHHC-1:…; `-` for standard input
-        #[arg(required_unless_present = "none")]
+        #[arg(required_unless_present_any = ["none", "end_overlap"])]
         file: Option<PathBuf>,
         /// Replace the key by which the server proves itself to the host
         #[arg(long)]
@@ -234,6 +233,12 @@ pub(crate) enum HostCommand {
         /// Remove the key
         #[arg(long, conflicts_with = "file")]
         none: bool,
+        /// Accept the key before, too, until `--end-overlap` or the next key
+        #[arg(long, conflicts_with_all = ["controller", "none"])]
+        overlap: bool,
+        /// Accept the key before no more
+        #[arg(long, exclusive = true)]
+        end_overlap: bool,
     },
     /// Remove a host's entry: its tenant and its keys
     Rm {
@@ -264,20 +269,19 @@ impl HostCommand {
                         format!("host {nqn:?} is known already; change it with `set` or `key`");
                     return Err(text.into());
                 }
-                let key = key.as_ref().map(read_key).transpose()?;
-                let to = HostPatch { tenant: tenant.clone(), key, controller_key: None };
+                let key = key.as_deref().map(read_key).transpose()?;
+                let to = HostPatch { tenant: tenant.clone(), key, ..Default::default() };
                 set(client, nqn, to, "added")?;
             }
             HostCommand::Set { nqn, tenant } => {
                 let tenant = Some(none_is_empty(tenant));
                 set(client, nqn, HostPatch { tenant, ..Default::default() }, "changed")?;
             }
-            HostCommand::Key { nqn, file, controller, .. } => {
-                let key = Some(file.as_ref().map_or(Ok(String::new()), read_key)?);
-                let to = match controller {
-                    true => HostPatch { controller_key: key, ..Default::default() },
-                    false => HostPatch { key, ..Default::default() },
-                };
+            HostCommand::Key { nqn, file, controller, none, overlap, end_overlap } => {
+                let key = file.as_deref().map(read_key).transpose()?.or(none.then(String::new));
+                let (key, controller_key) = if *controller { (None, key) } else { (key, None) };
+                let overlap = (*overlap || *end_overlap).then_some(*overlap);
+                let to = HostPatch { key, controller_key, overlap, tenant: None };
                 set(client, nqn, to, "changed the key of")?;
             }
             HostCommand::Rm { nqn } => {
@@ -293,14 +297,8 @@ impl HostCommand {
     }
 }
 
-fn read_key(path: &PathBuf) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text).map(drop),
-        false => std::fs::read_to_string(path).map(|read| text = read),
-    };
-    read.map_err(|error| format!("cannot read a key from {}: {error}", path.display()))?;
-    Ok(text.trim().to_owned())
+fn read_key(path: &Path) -> Result<String, Failure> {
+    Ok(read_text(path)?.trim().to_owned())
 }
 
 fn show_host(host: &HostStatus) -> String {
@@ -309,7 +307,7 @@ fn show_host(host: &HostStatus) -> String {
         &format!("host {}", host.nqn),
         &[
             ("tenant", host.tenant.clone().unwrap_or_else(|| "the subsystem's".to_owned())),
-            ("key", has(host.has_key)),
+            ("key", host.key_text().to_owned()),
             ("controller's key", has(host.has_controller_key)),
         ],
     )
@@ -573,6 +571,7 @@ mod tests {
             nqn: "nqn.h".to_owned(),
             tenant: Some("gold".to_owned()),
             has_key: true,
+            overlaps: false,
             has_controller_key: false,
         };
         assert_eq!(
@@ -581,8 +580,9 @@ mod tests {
              controller's key  none"
         );
         assert_eq!(
-            list_hosts(&[host]),
+            list_hosts(std::slice::from_ref(&host)),
             "HOST   TENANT  KEY  CONTROLLER'S KEY\nnqn.h  gold    yes  -"
         );
+        assert!(show_host(&HostStatus { overlaps: true, ..host }).contains("the one before"));
     }
 }

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_patch_removes_what_is_null_and_keeps_what_is_omitted() {
-        let HostPatch { tenant, key, controller_key } =
+        let HostPatch { tenant, key, controller_key, .. } =
             patch(r#"{"tenant": null, "key": "k"}"#).unwrap();
         assert_eq!(
             (tenant.as_deref(), key.as_deref(), controller_key),

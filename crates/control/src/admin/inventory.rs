@@ -215,8 +215,22 @@ pub struct HostStatus {
     pub tenant: Option<String>,
     /// `true` if the host has a key, and so must authenticate. The key itself is never shown.
     pub has_key: bool,
+    /// `true` if the host may also use the key that it had before.
+    #[serde(default)]
+    pub overlaps: bool,
     /// `true` if the server can authenticate to the host.
     pub has_controller_key: bool,
+}
+
+impl HostStatus {
+    /// Returns whether the host has a key, and whether the one before goes on, in words.
+    pub fn key_text(&self) -> &'static str {
+        match (self.has_key, self.overlaps) {
+            (false, _) => "none",
+            (true, false) => "known",
+            (true, true) => "known, and the one before it",
+        }
+    }
 }
 
 /// The list of registered hosts.
@@ -240,6 +254,9 @@ pub struct HostPatch {
     /// The key with which the server authenticates to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_key: Option<String>,
+    /// `true`: with a new key, the key before goes on. `false`: it ends. A new key ends it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<bool>,
 }
 
 impl std::fmt::Debug for HostPatch {

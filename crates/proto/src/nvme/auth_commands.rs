@@ -75,6 +75,7 @@ fn take_message(
         host: controller.association.host.to_string(),
         subsystem: controller.association.subsystem.to_string(),
         key: known.and_then(|host| host.key.clone()),
+        former_key: known.and_then(|host| host.former_key.clone()),
         own_key: known.and_then(|host| host.controller_key.clone()),
     };
     let record = controller.queues.get_mut(&queue)?;

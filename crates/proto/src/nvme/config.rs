@@ -197,6 +197,9 @@ pub struct Host {
     pub tenant: Option<TenantId>,
     /// The host's key. With a key, the host has to authenticate each queue.
     pub key: Option<Secret>,
+    /// The key before, which the host may still use while operators change keys. Ignored without
+    /// `key`.
+    pub former_key: Option<Secret>,
     /// The key with which controllers authenticate to this host, if it asks.
     pub controller_key: Option<Secret>,
 }

@@ -45,6 +45,7 @@ fn with_keys() -> Config {
         nqn: nqn(&host(1).nqn),
         tenant: None,
         key: Some(secret(1)),
+        former_key: None,
         controller_key: Some(secret(2)),
     }];
     config
@@ -297,7 +298,13 @@ fn who_has_powers_computed_and_goes_has_failed() {
 #[test]
 fn keys_change_live() {
     let fabric = fabric(&with_keys());
-    let known = |key| Known { nqn: nqn(&host(1).nqn), tenant: None, key, controller_key: None };
+    let known = |key| Known {
+        nqn: nqn(&host(1).nqn),
+        tenant: None,
+        key,
+        former_key: None,
+        controller_key: None,
+    };
     fabric.set_host(known(Some(secret(9)))).unwrap();
     let mut own = unproven(&fabric);
     let old = plan(Hash::Sha256, Group::Null);
@@ -307,6 +314,29 @@ fn keys_change_live() {
     let new = Plan { key: secret(9), ..old };
     assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &new), Ok(()));
     fabric.set_host(known(None)).unwrap();
+    connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 7));
+}
+
+#[test]
+fn the_key_before_goes_on_while_keys_are_changed() {
+    let fabric = fabric(&with_keys());
+    let known = |former_key| Known {
+        nqn: nqn(&host(1).nqn),
+        tenant: None,
+        key: Some(secret(9)),
+        former_key,
+        controller_key: None,
+    };
+    let outcome_of = |key| {
+        let plan = Plan { key, ..plan(Hash::Sha256, Group::Null) };
+        authenticate(&fabric, 0, &mut unproven(&fabric).admin, &host(1), &plan)
+    };
+    fabric.set_host(known(Some(secret(1)))).unwrap();
+    assert_eq!((outcome_of(secret(1)), outcome_of(secret(9))), (Ok(()), Ok(())));
+    assert_eq!(outcome_of(secret(5)), Err(AuthFailure::FAILED));
+    fabric.set_host(known(None)).unwrap();
+    assert_eq!((outcome_of(secret(1)), outcome_of(secret(9))), (Err(AuthFailure::FAILED), Ok(())));
+    fabric.set_host(Known { key: None, ..known(Some(secret(1))) }).unwrap();
     connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 7));
 }
 

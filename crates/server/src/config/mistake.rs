@@ -6,7 +6,7 @@ use qos::WORKERS_MAX;
 use super::ranges;
 
 /// The keys whose values are secret.
-const SECRETS: [&str; 3] = ["token", "key", "controller_key"];
+const SECRETS: [&str; 4] = ["token", "key", "former_key", "controller_key"];
 
 /// Returns the message for a parser's error. `names` are the table and the key that the error is
 /// about, each empty if unknown.

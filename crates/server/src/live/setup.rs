@@ -28,7 +28,7 @@ const TABLES: [(&str, &str, &str); 7] = [
 ];
 
 /// The keys of secrets.
-const SECRETS: [&str; 3] = ["key", "controller_key", "token"];
+const SECRETS: [&str; 4] = ["key", "former_key", "controller_key", "token"];
 
 /// The set-up of a server.
 #[derive(Clone, Debug)]
@@ -205,6 +205,7 @@ impl Setup {
             let known = now.host.iter().find(|known| known.nqn == host.nqn);
             for (key, own) in [
                 (&mut host.key, known.and_then(|known| known.key.as_ref())),
+                (&mut host.former_key, known.and_then(|known| known.former_key.as_ref())),
                 (&mut host.controller_key, known.and_then(|known| known.controller_key.as_ref())),
             ] {
                 if key.as_ref().is_some_and(is_hidden) {
@@ -339,7 +340,7 @@ fn is_hidden(secret: &Secret) -> bool {
 }
 
 fn hides(host: &Host) -> bool {
-    host.key.iter().chain(&host.controller_key).any(is_hidden)
+    host.key.iter().chain(&host.former_key).chain(&host.controller_key).any(is_hidden)
 }
 
 /// Returns the entries of a table, each with its order and its name.

@@ -365,6 +365,7 @@ mod tests {
         let host = spec::Host {
             nqn: "nqn.x".to_owned(),
             key: Some(spec::Secret(key.to_owned())),
+            former_key: None,
             controller_key: None,
             tenant: None,
             nth: spec::Nth::default(),

@@ -106,8 +106,14 @@ impl Subsystems<'_> {
                 check([&nqn.to_owned()])?;
             }
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
-            let HostPatch { key, controller_key, tenant } = to;
-            let host = host.with(key.as_deref(), controller_key.as_deref(), tenant.as_deref());
+            let HostPatch { key, controller_key, tenant, overlap } = to;
+            let (mut host, mut key) = (host, key.as_deref());
+            if *overlap == Some(true) {
+                let told = host.overlapping(key.take().unwrap_or_default());
+                host = told.map_err(|why| Problem::new(Code::Invalid, why))?;
+            }
+            let mut host = host.with(key, controller_key.as_deref(), tenant.as_deref());
+            host.former_key.take_if(|_| *overlap == Some(false));
             now = Some(told_host(&host));
             changes.hosts.insert(nqn.to_owned(), Some(host));
             Ok(Vec::new())
@@ -250,6 +256,7 @@ fn told_host(host: &spec::Host) -> admin::HostStatus {
         nqn: host.nqn.clone(),
         tenant: host.tenant.clone(),
         has_key: host.key.is_some(),
+        overlaps: host.former_key.is_some(),
         has_controller_key: host.controller_key.is_some(),
     }
 }

@@ -94,6 +94,7 @@ impl Controllers {
             nqn: host_nqn(n),
             tenant: (n % 2 == 1).then_some(other),
             key: None,
+            former_key: None,
             controller_key: None,
         };
         let config = Config {

@@ -150,6 +150,34 @@ fn access_through_a_listener_changes_and_hosts_are_told() {
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
+fn the_key_before_goes_on_until_its_overlap_ends() {
+    const NEXT: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
+    let (place, mut server) = started();
+    let file = |name: &str, key: &str| {
+        std::fs::write(place.path(name), key).unwrap();
+        place.path(name).display().to_string()
+    };
+    let (first, next, host) = (file("first", KEY), file("next", NEXT), host_nqn(1));
+    let said = place.refused(&["host", "key", &host, &next, "--overlap"]);
+    assert!(said.contains("no key yet"), "{said}");
+    let overlaps = || place.told(&["host", "show", &host]).contains("the one before");
+    place.told(&["host", "key", &host, &first]);
+    assert!(!overlaps());
+    for _ in 0..2 {
+        place.told(&["host", "key", &host, &next, "--overlap"]);
+        assert!(overlaps());
+    }
+    server.kill();
+    let _server = place.configured().start();
+    assert!(overlaps(), "kept over a restart");
+    place.told(&["host", "key", &host, "--end-overlap"]);
+    assert!(!overlaps());
+    place.told(&["host", "key", &host, &first, "--overlap"]);
+    place.told(&["host", "key", &host, &next]);
+    assert!(!overlaps(), "a key without an overlap replaces both");
+}
+
+#[test]
 fn keys_are_kept_and_never_shown() {
     let (place, mut server) = started();
     let at = server.listener(0);

@@ -26,6 +26,8 @@ pub(crate) struct Ends {
     pub(crate) subsystem: alloc::string::String,
     /// The host's key. Without one, nobody can authenticate as this host.
     pub(crate) key: Option<Secret>,
+    /// The host's key before, which also proves the host while operators change keys.
+    pub(crate) former_key: Option<Secret>,
     /// The controller's key.
     pub(crate) own_key: Option<Secret>,
 }
@@ -263,30 +265,27 @@ impl Transaction {
 
     fn verify(&mut self, agreed: &Agreed, replied: Replied, shared: &[u8]) -> Option<Power> {
         let Agreed { transaction, hash, ends, .. } = agreed;
-        let response = |end: End, challenge: &[u8], sequence: u32| -> Option<Vec<u8>> {
-            let key = match end {
-                End::Host => ends.key.as_ref(),
-                End::Controller => ends.own_key.as_ref(),
-            };
+        let response = |end: End, key: &Secret, challenge: &[u8], sequence: u32| -> Vec<u8> {
             let challenge = &augmented(*hash, challenge, shared);
             let (hash, transaction) = (*hash, *transaction);
             let (host, subsystem) = (&*ends.host, &*ends.subsystem);
             let response =
                 Response { end, hash, challenge, sequence, transaction, host, subsystem };
-            Some(response.with(key?))
+            response.with(key)
         };
-        let expected = response(End::Host, &agreed.challenge, agreed.sequence);
-        let Some(expected) = expected else {
-            return self.fail(*transaction, AuthFailure::FAILED);
+        let is_proven = |key: &Secret| {
+            let expected = response(End::Host, key, &agreed.challenge, agreed.sequence);
+            bool::from(expected.ct_eq(&replied.response))
         };
-        if !bool::from(expected.ct_eq(&replied.response)) {
+        let mut keys = ends.key.iter().chain(ends.key.as_ref().and(ends.former_key.as_ref()));
+        if !keys.any(is_proven) {
             return self.fail(*transaction, AuthFailure::FAILED);
         }
         let answer = match &replied.challenge {
             None => None,
-            Some((challenge, sequence)) => match response(End::Controller, challenge, *sequence) {
+            Some((challenge, sequence)) => match &ends.own_key {
                 None => return self.fail(*transaction, AuthFailure::FAILED),
-                answer => answer,
+                Some(key) => Some(response(End::Controller, key, challenge, *sequence)),
             },
         };
         let head = AuthSuccess1 {
