@@ -320,7 +320,7 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
             if !may_change(registry, asker, member.tenant) {
                 return Answer::bare(Status::Denied);
             }
-            match registry.change_of(member.tenant, slo.into(), now) {
+            match registry.change_of(member.tenant, slo.into(), None, now) {
                 Ok(admission) => admitted(registry, admission.tenant),
                 Err(refusal) => refused(registry, &refusal),
             }

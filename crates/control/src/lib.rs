@@ -31,6 +31,7 @@ mod thrift;
 mod totals;
 mod traces;
 mod views;
+mod violations;
 mod work;
 
 pub use commands::{

@@ -215,31 +215,28 @@ impl TenantRegistry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         let tenant = self.tenants.known(name)?;
-        self.change_of(tenant, to, now)
+        self.change_of(tenant, to, None, now)
     }
 
+    /// Changes a tenant's promise, and the device at `place` that it is about. The tenant is best
+    /// effort on the device that it leaves.
     pub(crate) fn change_of(
         &mut self,
         tenant: TenantId,
         to: Promise<Option<Share>>,
+        place: Option<usize>,
         now: Instant,
     ) -> Result<Admission, Refusal> {
         self.check_thawed()?;
         let entry = self.tenants.entry_mut(tenant);
-        let device = self.devices.at_mut(entry.device);
-        let promise = to.over(device.share_of(tenant));
-        if to != Promise::BestEffort(None) {
-            device.check_promise(promise)?;
-        }
-        let admission = match device.registry.change(tenant, promise.slo(), now) {
+        let (from, place) = (entry.device, place.unwrap_or(entry.device));
+        let promise = to.over(self.devices.at(from).share_of(tenant));
+        let admission = match self.devices.change(tenant, (to, promise), (from, place), now) {
             Ok(admission) => admission,
-            Err(refusal) => return Err(named(&self.tenants, refusal)),
+            Err(why) => return Err(why.unwrap_or_else(|why| named(&self.tenants, why))),
         };
-        entry.promise = promise;
+        (entry.promise, entry.device) = (promise, place);
         entry.tokens_needed = tokens_up(admission.needed);
-        if let Promise::BestEffort(Some(share)) = to {
-            self.devices.put_share(tenant, share, now);
-        }
         Ok(self.admission(tenant))
     }
 
@@ -331,10 +328,12 @@ impl TenantRegistry {
             let promised = slo.map(|slo| Promised { slo, tokens: entry.tokens_needed });
             let between = entry.window.end(reading, usage, workers, now, promised);
             all.add_reads(&between);
-            let measured = &entry.window.measured;
-            all.add_measured(measured);
-            let standing = Standing::with(entry.state, slo, entry.tokens_needed, measured);
+            all.add_measured(&entry.window.measured);
+            let standing = entry.standing();
             all.standings[standing as usize] += 1;
+            if standing == Standing::Late {
+                self.activity.add_late(tenant, entry, &self.devices.at(entry.device).name, now);
+            }
             self.activity.count(entry.class(), &between);
         }
         self.activity.end(all, &self.meters, &self.devices);
@@ -405,29 +404,30 @@ impl TenantRegistry {
         self.devices.at(self.tenants.entry(tenant).device).tokens_left()
     }
 
-    /// Checks whether an SLO would be admitted, and returns remedies if not.
+    /// Checks whether an SLO would be admitted, of a new tenant or of a known one, and returns
+    /// remedies if not. Without a device it is the known tenant's, or the first.
     ///
     /// # Errors
-    /// Fails if there is no such device.
-    pub fn check(&self, slo: Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
-        let device = self.devices.at(self.devices.find(device)?);
+    /// Fails if there is no such tenant or device.
+    pub fn check(
+        &self,
+        slo: Slo,
+        known: Option<&str>,
+        device: Option<&str>,
+    ) -> Result<Verdict, Refusal> {
+        let known = known.map(|name| self.tenants.known(name)).transpose()?;
+        let device = self.devices.at(match (known, device) {
+            (Some(tenant), None) => self.tenants.entry(tenant).device,
+            _ => self.devices.find(device)?,
+        });
         if let Err(refusal) = device.check_slo(slo) {
             return Ok(Verdict::Refused { refusal, ways: Ways::default() });
         }
-        Ok(verdict(&self.tenants, device.registry.check(Some(slo))))
-    }
-
-    /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
-    ///
-    /// # Errors
-    /// Fails if there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: Slo) -> Result<Verdict, Refusal> {
-        let tenant = self.tenants.known(name)?;
-        let device = self.devices.at(self.tenants.entry(tenant).device);
-        if let Err(refusal) = device.check_slo(slo) {
-            return Ok(Verdict::Refused { refusal, ways: Ways::default() });
-        }
-        Ok(verdict(&self.tenants, device.registry.check_change(tenant, Some(slo))))
+        let checked = match known {
+            None => device.registry.check(Some(slo)),
+            Some(tenant) => device.registry.check_change(tenant, Some(slo)),
+        };
+        Ok(verdict(&self.tenants, checked))
     }
 
     /// Makes many changes, and updates other tenants' rates once. On a device that promised more

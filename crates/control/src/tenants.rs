@@ -115,15 +115,20 @@ impl Tenants {
     /// # Errors
     /// Fails if there is no such device.
     pub fn check(&self, slo: Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
-        self.registry().check(slo, device)
+        self.registry().check(slo, None, device)
     }
 
     /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
     /// Fails if there is no such tenant.
-    pub fn check_change(&self, name: &str, slo: Slo) -> Result<Verdict, Refusal> {
-        self.registry().check_change(name, slo)
+    pub fn check_change(
+        &self,
+        name: &str,
+        slo: Slo,
+        device: Option<&str>,
+    ) -> Result<Verdict, Refusal> {
+        self.registry().check(slo, Some(name), device)
     }
 
     /// Returns the number of a tenant.

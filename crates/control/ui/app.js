@@ -17,6 +17,7 @@ import * as tenants from "./tenants.js";
 import * as theme from "./theme.js";
 import * as tiles from "./tiles.js";
 import * as tokens from "./tokens.js";
+import * as violations from "./violations.js";
 import * as workers from "./workers.js";
 
 /** Milliseconds between two polls, and the maximum while the server does not answer. */
@@ -43,6 +44,7 @@ async function look() {
   first.show(past, stood, named.devices);
   tiles.show({ past, stood, flows, crew });
   tenants.show(stood);
+  await violations.look();
   heat.show(charted);
   tokens.show(charted);
   moment.show(charted);
@@ -89,7 +91,7 @@ async function run() {
 
 theme.start();
 signIn.start();
-[heat, tokens, device, devices, check, workers].forEach((part) => part.start());
+[heat, tokens, device, devices, check, violations, workers].forEach((part) => part.start());
 tenants.start(() => wake(), tenant.open);
 connections.start(() => wake());
 tenant.start(() => wake());

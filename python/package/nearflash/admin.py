@@ -170,7 +170,7 @@ class ChangeTenantAdd(TypedDict):
 
 
 class ChangeTenantSet(TypedDict):
-    """Changes the SLO, the share and the note of a tenant."""
+    """Changes the SLO, its device, the share and the note of a tenant."""
 
     set: SetNamed
 
@@ -672,6 +672,9 @@ class Host(TypedDict):
     #: Qualified name of the host.
     nqn: str
 
+    #: `true` if the host may also use the key that it had before.
+    overlaps: NotRequired[bool]
+
     #: The tenant that the host's I/O is charged to.
     tenant: NotRequired[str | None]
 
@@ -1094,6 +1097,9 @@ class SetHost(TypedDict):
     #: The host's key, `DHHC-1:…`.
     key: NotRequired[str | None]
 
+    #: `true`: with a new key, the key before goes on. `false`: it ends. A new key ends it, too.
+    overlap: NotRequired[bool | None]
+
     #: The tenant that the host's I/O is charged to.
     tenant: NotRequired[str | None]
 
@@ -1117,7 +1123,10 @@ class SetListener(TypedDict):
 
 
 class SetNamed(TypedDict):
-    """A change of a named tenant's SLO, share and note."""
+    """A change of a named tenant's SLO, its device, share and note."""
+
+    #: The device of the SLO; unchanged by default.
+    device: NotRequired[str | None]
 
     #: The tenant's name.
     name: str
@@ -1182,7 +1191,10 @@ class SetSubsystem(TypedDict):
 
 
 class SetTenant(TypedDict):
-    """A change of a tenant's SLO, share and note."""
+    """A change of a tenant's SLO, its device, share and note."""
+
+    #: The device of the SLO; unchanged by default.
+    device: NotRequired[str | None]
 
     #: Free text about the tenant, at most 200 characters; unchanged by default. An empty text
     #: removes it.
@@ -1498,6 +1510,47 @@ class Verdict(TypedDict):
 
     #: Tokens per second that the SLO needs, if known.
     tokens_needed: NotRequired[int | None]
+
+
+class Violation(TypedDict):
+    """A violation of a promise: seconds in which the reads of a tenant that kept to its rate
+    exceeded their bound. Seconds with less than ten between them are one violation.
+    """
+
+    #: Time since the first late second, in seconds.
+    age: float
+
+    #: Name of the device of the promise.
+    device: str
+
+    #: Time from the first late second to the end of the last one, in seconds.
+    duration: float
+
+    #: `true` if the last late second is less than ten seconds ago.
+    goes_on: bool
+
+    #: Number of late seconds.
+    late_seconds: int
+
+    #: The promise that was broken.
+    slo: Slo
+
+    #: Number of late seconds in which workers waited for processors: the machine was
+    #: overcommitted.
+    starved_seconds: int
+
+    #: Name of the tenant.
+    tenant: str
+
+    #: The highest latency of a second, at the percentile of the promise, in microseconds.
+    worst_us: float
+
+
+class Violations(TypedDict):
+    """The latest violations of promises since the start of the server."""
+
+    #: The violations, the latest first.
+    violations: list[Violation]
 
 
 class Ways(TypedDict):
@@ -2207,6 +2260,15 @@ class Admin(Http):
         return self._bytes(
             "GET", ("v1", "trace"), None, {"one_in": one_in, "seconds": seconds}
         )
+
+    def get_violations(
+        self,
+    ) -> Violations:
+        """Returns the latest violations of promises, at most 500, the latest first."""
+        answer: Violations = self._json(
+            "GET", ("v1", "violations"), None, {}
+        )
+        return answer
 
     def list_workers(
         self,

@@ -1,6 +1,6 @@
 //! `nearflash tenant add|set|rm|list|check`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -12,7 +12,7 @@ use flash::parse_size;
 use serde_json::json;
 
 use super::table::{Side, facts, table, text};
-use super::{Common, Failure};
+use super::{Common, Failure, read_text};
 use lab::report::{number_text, time_text};
 
 /// Add, change, remove and show tenants of a running server
@@ -22,15 +22,12 @@ pub(crate) enum TenantCommand {
     Add {
         /// Name of the tenant
         name: String,
-        /// Device that the promise is about [default: the first]
-        #[arg(long, value_name = "NAME")]
-        device: Option<String>,
         #[command(flatten)]
         promise: Promise,
         #[command(flatten)]
         portion: Portion,
     },
-    /// Change a tenant's promise, share or note. Omitted options keep their value
+    /// Change a tenant's promise, its device, share or note. Omitted options keep their value
     Set {
         /// Name of the tenant
         name: String,
@@ -61,11 +58,11 @@ pub(crate) enum TenantCommand {
     List,
     /// Check whether an SLO would be admitted, and what would have to give if not
     Check {
-        /// Device of a new tenant [default: the first]
+        /// Device of the promise [default: the tenant's; of a new one, the first]
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
         /// Tenant whose SLO would change [default: a new tenant]
-        #[arg(long, value_name = "NAME", conflicts_with = "device")]
+        #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         #[command(flatten)]
         promise: Promise,
@@ -129,9 +126,12 @@ impl Promise {
     }
 }
 
-/// The options of a best-effort tenant's share, its weight and its cap, and a tenant's note.
+/// The options of a best-effort tenant's share, its weight and its cap, and a tenant's device and note.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Portion {
+    /// Device that the promise is about [default of a new tenant: the first]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// Best effort: weight of the tenant's share of what is left, 1 to 1000 [default: 1]
     #[arg(long, value_name = "WEIGHT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: Option<u32>,
@@ -169,10 +169,11 @@ impl TenantCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
-            TenantCommand::Add { name, device, promise, portion } => {
+            TenantCommand::Add { name, promise, portion } => {
                 let slo = promise.over(None)?;
                 let share = portion.over(&Share { weight: 1, cap_tokens: None });
-                let (name, device, note) = (name.clone(), device.clone(), portion.note.clone());
+                let Portion { device, note, .. } = portion.clone();
+                let name = name.clone();
                 let admitted = client.send(&NewTenant { name, device, slo, share, note })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
@@ -187,7 +188,9 @@ impl TenantCommand {
             }
             TenantCommand::Show { name } => common.print(&client.get(name)?, show),
             TenantCommand::Apply { file } => {
-                let changed = client.send(&read_changes(file)?)?;
+                let parsed = serde_json::from_str::<ChangeTenants>(&read_text(file)?);
+                let all = parsed.map_err(|error| format!("{}: {error}", file.display()))?;
+                let changed = client.send(&all)?;
                 common.print(&changed, |ChangedTenants { added, changed, removed }| {
                     format!("{added} tenants added, {changed} changed, {removed} removed")
                 });
@@ -211,17 +214,6 @@ impl TenantCommand {
     }
 }
 
-/// Reads changes of tenants from a file or the standard input.
-fn read_changes(file: &Path) -> Result<ChangeTenants, String> {
-    let from = file.display();
-    let text = match file.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(file),
-    };
-    let text = text.map_err(|error| format!("cannot read {from}: {error}"))?;
-    serde_json::from_str(&text).map_err(|error| format!("{from}: {error}"))
-}
-
 /// The change of a tenant that the options of `tenant set` name.
 fn patch(
     before: &TenantStatus,
@@ -229,17 +221,17 @@ fn patch(
     promise: &Promise,
     portion: &Portion,
 ) -> Result<TenantPatch, String> {
-    let (share, note) = (portion.over(&before.share), portion.note.clone());
+    let (share, Portion { device, note, .. }) = (portion.over(&before.share), portion.clone());
     if best_effort {
-        return Ok(TenantPatch { slo: None, share, note });
+        return Ok(TenantPatch { slo: None, share, note, device });
     }
     let slo = promise.over(before.slo.clone())?;
-    if slo == before.slo && share.is_none() && note.is_none() {
+    if slo == before.slo && share.is_none() && note.is_none() && device.is_none() {
         let text = "nothing to change: name --latency, --iops or another part of the promise, \
-                    --weight, --cap or --note, or --best-effort";
+                    --device, --weight, --cap or --note, or --best-effort";
         return Err(text.to_owned());
     }
-    Ok(TenantPatch { slo, share, note })
+    Ok(TenantPatch { slo, share, note, device })
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
@@ -502,17 +494,20 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
     #[test]
     fn a_note_alone_is_a_change() {
         let gold = tenant("gold", Some(slo()), Measured::default());
-        let portion = |note| Portion { note, ..Portion::default() };
-        let to = |note| patch(&gold, false, &Promise::default(), &portion(note));
+        let portion = |note, device| Portion { note, device, ..Portion::default() };
+        let to = |note, device| patch(&gold, false, &Promise::default(), &portion(note, device));
         let note = Some("ticket 7".to_owned());
-        assert_eq!(to(note.clone()), Ok(TenantPatch { slo: Some(slo()), share: None, note }));
-        assert!(to(None).unwrap_err().contains("--note"));
+        let none = TenantPatch { slo: Some(slo()), share: None, note: None, device: None };
+        assert_eq!(to(note.clone(), None), Ok(TenantPatch { note, ..none.clone() }));
+        assert!(to(None, None).unwrap_err().contains("--note"));
+        let device = Some("second".to_owned());
+        assert_eq!(to(None, device.clone()), Ok(TenantPatch { device, ..none }));
     }
 
     #[test]
     fn a_share_keeps_what_it_does_not_name() {
         let before = Share { weight: 3, cap_tokens: Some(20_000) };
-        let over = |weight, cap| Portion { weight, cap, note: None }.over(&before);
+        let over = |weight, cap| Portion { weight, cap, ..Portion::default() }.over(&before);
         assert_eq!(over(None, None), None);
         assert_eq!(over(Some(2), None), Some(Share { weight: 2, ..before.clone() }));
         assert_eq!(over(None, Some(Cap::None)), Some(Share { cap_tokens: None, ..before.clone() }));

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use control::admin::{DeviceStatus, Diagnosis, Evidence, Flows, Stages, TenantStatus};
+use control::admin::{DeviceStatus, Diagnosis, Evidence, Flows, Stages, TenantStatus, Violations};
 use lab::report::{number_text, time_text};
 
 use super::table::facts;
@@ -24,11 +24,12 @@ impl WhyCommand {
         let client = &mut common.client()?;
         let before: Stages = client.get(&self.tenant)?;
         std::thread::sleep(Duration::from_secs(self.seconds));
-        let tenant: TenantStatus = client.get(&self.tenant)?;
-        let device: DeviceStatus = client.get(&tenant.device)?;
-        let stages = client.get::<Stages>(&self.tenant)?.since(&before);
+        let tenant = &client.get::<TenantStatus>(&self.tenant)?;
+        let device = &client.get::<DeviceStatus>(&tenant.device)?;
+        let stages = &client.get::<Stages>(&self.tenant)?.since(&before);
         let flows = &client.read::<Flows>()?;
-        let seen = Evidence { tenant: &tenant, device: &device, flows, stages: &stages };
+        let violations = &client.read::<Violations>()?.violations;
+        let seen = Evidence { tenant, device, flows, stages, violations };
         common.print(&seen.diagnose(), |found| text(found, self.seconds));
         Ok(ExitCode::SUCCESS)
     }
@@ -43,6 +44,7 @@ fn text(found: &Diagnosis, seconds: u64) -> String {
         let (share, p95) = (format!("{:.0} %", stage.percent), tail(stage.p95_us));
         (stage.stage.as_str(), format!("{share:>5} of the time, p95 at most {p95}"))
     }));
+    lines.extend(found.broken.iter().map(|broken| ("broken", broken.clone())));
     lines.extend(found.advice.iter().map(|advice| ("try", advice.clone())));
     facts(&format!("tenant {}: {}", found.tenant, found.verdict), &lines)
 }

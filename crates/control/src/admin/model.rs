@@ -104,7 +104,7 @@ pub struct NewTenant {
     pub note: Option<String>,
 }
 
-/// A change of a tenant's SLO, share and note.
+/// A change of a tenant's SLO, its device, share and note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SetTenant")]
@@ -122,6 +122,9 @@ pub struct TenantPatch {
     #[schemars(length(max = 200))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The device of the SLO; unchanged by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// Changes of tenants that are made together, or not at all.
@@ -140,13 +143,13 @@ pub struct ChangeTenants {
 pub enum ChangeTenant {
     /// Adds a tenant.
     Add(NewTenant),
-    /// Changes the SLO, the share and the note of a tenant.
+    /// Changes the SLO, its device, the share and the note of a tenant.
     Set(SetNamed),
     /// Removes a tenant.
     Remove(RemoveNamed),
 }
 
-/// A change of a named tenant's SLO, share and note.
+/// A change of a named tenant's SLO, its device, share and note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamed {
@@ -164,6 +167,9 @@ pub struct SetNamed {
     #[schemars(length(max = 200))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The device of the SLO; unchanged by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// A tenant to remove.
@@ -532,9 +538,9 @@ mod translation {
                     let plain = spec::Tenant::new(&name);
                     TenantChange::Add(spec::Tenant { promise, device, note, ..plain })
                 }
-                ChangeTenant::Set(SetNamed { name, slo, share, note }) => {
+                ChangeTenant::Set(SetNamed { name, slo, share, note, device }) => {
                     let to = promise(slo.as_ref(), share)?;
-                    TenantChange::Set { name, to, note: checked(note)? }
+                    TenantChange::Set { name, to, note: checked(note)?, device }
                 }
                 ChangeTenant::Remove(RemoveNamed { name }) => TenantChange::Remove { name },
             })

@@ -69,6 +69,7 @@ const FILES: &[File] = files![
     "vendor/uplot/LICENSE",
     "vendor/uplot/uPlot.iife.min.js",
     "vendor/uplot/uPlot.min.css",
+    "violations.js",
     "workers.js",
 ];
 

@@ -22,6 +22,7 @@ use super::model::{
 };
 use super::settings::{DevicePatch, DeviceSettings};
 use super::state::{ImportState, Imported, ServerState};
+use super::violations::Violations;
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker};
 
@@ -75,6 +76,7 @@ documents! {
     Stages: "/v1/tenants/{name}/stages",
     StandingList: "/v1/standing",
     History: "/v1/history",
+    Violations: "/v1/violations",
     Flows: "/v1/flows",
     Devices: "/v1/devices",
     DeviceStatus: "/v1/devices/{name}",

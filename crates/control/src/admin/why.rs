@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::model::{DeviceStatus, DriftState, TenantStatus};
+use super::violations::Violation;
 use super::watch::{FlowOfWorker, Flows, Stages};
 use crate::info::{grouped, time};
 use crate::standing::Standing;
@@ -69,6 +70,8 @@ pub struct Diagnosis {
     pub p95_us: Option<f64>,
     /// The stages in the order in which a read goes through them.
     pub stages: Vec<StageTime>,
+    /// The count of the latest violations of the tenant's promise, in a sentence; `null` without any.
+    pub broken: Option<String>,
 }
 
 /// The evidence of a diagnosis.
@@ -82,6 +85,8 @@ pub struct Evidence<'a> {
     pub flows: &'a Flows,
     /// The stages of the tenant's reads between two readings.
     pub stages: &'a Stages,
+    /// The latest violations of all promises, the latest first.
+    pub violations: &'a [Violation],
 }
 
 impl Evidence<'_> {
@@ -98,7 +103,28 @@ impl Evidence<'_> {
             sampled: self.stages.device.iter().sum(),
             p95_us: self.stages.p95_us(&self.stages.latency),
             stages,
+            broken: self.broken(),
         }
+    }
+
+    /// Returns how often the promise was broken, for how long, and the worst latency.
+    fn broken(&self) -> Option<String> {
+        let is_mine = |violation: &&Violation| violation.tenant == self.tenant.name;
+        let mine: Vec<&Violation> = self.violations.iter().filter(is_mine).collect();
+        let oldest = mine.last()?;
+        let worst = mine.iter().map(|violation| violation.worst_us).fold(0.0, f64::max);
+        let late: u32 = mine.iter().map(|violation| violation.late_seconds).sum();
+        let starved: u32 = mine.iter().map(|violation| violation.starved_seconds).sum();
+        let machine = match starved {
+            0 => String::new(),
+            n => format!("; in {n} of them the machine was overcommitted"),
+        };
+        Some(format!(
+            "{} in the last {}: {late} s late, at worst {}{machine}",
+            if mine.len() == 1 { "once".to_owned() } else { format!("{} times", mine.len()) },
+            span(oldest.age),
+            time(worst.round() as u32)
+        ))
     }
 
     fn verdict(&self, stages: &[StageTime]) -> (Cause, String, Option<String>) {
@@ -382,6 +408,15 @@ impl Stages {
     }
 }
 
+/// Returns a time span in the largest unit of which there are at least two.
+fn span(seconds: f64) -> String {
+    match seconds as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,7 +490,7 @@ mod tests {
         flows: &Flows,
         stages: &Stages,
     ) -> Diagnosis {
-        Evidence { tenant, device: &device(drift), flows, stages }.diagnose()
+        Evidence { tenant, device: &device(drift), flows, stages, violations: &[] }.diagnose()
     }
 
     #[test]
@@ -477,6 +512,40 @@ mod tests {
         let flows = Flows { workers: vec![worker], ..Flows::default() };
         let found = cause(&late, DriftState::Fits, &flows, &stages(3, 0, 0));
         assert_eq!(found.cause, Cause::Worker);
+    }
+
+    #[test]
+    fn what_was_broken_before_is_summed_up() {
+        let one = |tenant: &str, age: f64, starved_seconds| Violation {
+            tenant: tenant.to_owned(),
+            device: "drive".to_owned(),
+            slo: contract::Slo::new(500, 1_000, 100).into(),
+            worst_us: age,
+            late_seconds: 3,
+            starved_seconds,
+            age,
+            duration: 3.0,
+            goes_on: false,
+        };
+        let violations = [one("gold", 900.0, 0), one("other", 950.0, 0), one("gold", 7_300.0, 2)];
+        let (flows, tenant) = (Flows::default(), tenant(late()));
+        let (device, stages) = (device(DriftState::Fits), stages(0, 3, 1));
+        let told = |violations| {
+            let evidence = Evidence {
+                tenant: &tenant,
+                device: &device,
+                flows: &flows,
+                stages: &stages,
+                violations,
+            };
+            evidence.diagnose().broken
+        };
+        let both = "2 times in the last 2 h: 6 s late, at worst 7300 µs; in 2 of them the machine was \
+                    overcommitted";
+        assert_eq!(told(&violations).as_deref(), Some(both));
+        let last = "once in the last 15 min: 3 s late, at worst 900 µs";
+        assert_eq!(told(&violations[..2]).as_deref(), Some(last));
+        assert_eq!(told(&violations[1..2]), None);
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use contract::{Instant, NamespaceId, Protocol, Reading};
+use contract::{Instant, NamespaceId, Protocol, Reading, TenantId};
 use qos::Class;
 
 use super::devices::Devices;
 use super::meters::WorkerMeters;
+use super::table::Entry;
 use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
 use crate::history::{self, History};
 use crate::info::DeviceInfo;
 use crate::starvation::Starvation;
+use crate::violations::{Late, Violations};
 use crate::work::Work;
 
 /// The sums since the start, and the last windows.
@@ -20,6 +22,7 @@ pub struct Activity {
     classes: [Work; 3],
     flows: Flows,
     history: History,
+    violations: Violations,
     /// The end of the last window.
     measured_at: Instant,
 }
@@ -31,6 +34,7 @@ impl Activity {
             classes: Default::default(),
             flows: Flows::new(devices, workers),
             history: History::default(),
+            violations: Violations::default(),
             measured_at: Instant::ZERO,
         }
     }
@@ -43,6 +47,14 @@ impl Activity {
     /// Adds the activity of a tenant of this class between two readings.
     pub(super) fn count(&mut self, class: Class, between: &Reading) {
         self.classes[class_index(class)].add(&between.into());
+    }
+
+    /// Records that a tenant was late in the window that ends `now`.
+    pub(super) fn add_late(&mut self, tenant: TenantId, entry: &Entry, device: &str, now: Instant) {
+        let slo = entry.promise.slo();
+        if let (Some(slo), Some(us)) = (slo, entry.window.measured.slo_percentile_us) {
+            self.violations.add(tenant, Late { tenant: &entry.name, device, slo, us }, now);
+        }
     }
 
     /// Ends a window. `all` has the figures of the tenants.
@@ -58,6 +70,7 @@ impl Activity {
         all.devices =
             flows.iter().map(|(info, flow)| history::SecondOfDevice::new(info, flow)).collect();
         self.history.push(all);
+        self.violations.end_window(self.starvation().is_some(), self.measured_at);
     }
 
     /// Returns the age of the current window.
@@ -97,6 +110,11 @@ impl Activity {
     /// Returns the history of the last minutes.
     pub(crate) fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Returns the violations of promises.
+    pub(crate) fn violations(&self) -> &Violations {
+        &self.violations
     }
 }
 

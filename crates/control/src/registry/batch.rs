@@ -14,7 +14,7 @@ use crate::info::{Origin, Refusal};
 pub enum TenantChange {
     /// Registers a tenant.
     Add(Tenant),
-    /// Changes the promise and the note of a tenant.
+    /// Changes the promise, its device and the note of a tenant.
     Set {
         /// Name of the tenant.
         name: String,
@@ -22,6 +22,8 @@ pub enum TenantChange {
         to: Promise<Option<Share>>,
         /// The new note; an empty text removes it, and `None` leaves it as it is.
         note: Option<String>,
+        /// The device of the promise; `None` leaves it as it is.
+        device: Option<String>,
     },
     /// Unregisters a tenant.
     Remove {
@@ -40,11 +42,12 @@ impl TenantChange {
     }
 }
 
-/// A tenant's state before a batch: its promise, the tokens that it needs, its note, and its lot on
-/// each device.
+/// A tenant's state before a batch: its promise and the place of its device, the tokens that it
+/// needs, its note, and its lot on each device.
 #[derive(Debug)]
 struct Before {
     promise: Promise,
+    device: usize,
     tokens_needed: u64,
     note: Option<String>,
     lots: Vec<Lot>,
@@ -110,15 +113,15 @@ impl Batch {
                 registry.tenants.entry_mut(added.tenant).note.clone_from(note);
                 self.begun.push((name.clone(), added.tenant, None));
             }
-            TenantChange::Set { name, to, note } => {
+            TenantChange::Set { name, to, note, device } => {
                 let tenant = registry.tenants.known(name)?;
-                let before = Before::of(registry, tenant);
-                let promise = registry.tenants.entry(tenant).promise;
-                let stays = note.is_some() && to.over(promise.share()) == promise;
-                match stays {
+                let there = device.as_ref().map(|name| registry.devices.find(Some(name)));
+                let (before, place) = (Before::of(registry, tenant), there.transpose()?);
+                let same = to.over(before.promise.share()) == before.promise;
+                match note.is_some() && same && place.is_none_or(|place| place == before.device) {
                     // The promise is not to be admitted again for a note.
                     true => registry.check_thawed()?,
-                    false => registry.change_of(tenant, *to, now).map(drop)?,
+                    false => registry.change_of(tenant, *to, place, now).map(drop)?,
                 }
                 if let Some(note) = note {
                     let is_any = !note.is_empty();
@@ -143,13 +146,14 @@ impl Batch {
                 if registry.find(&name) != Some(tenant) {
                     continue;
                 }
-                let Some(Before { promise, tokens_needed, note, lots }) = before else {
+                let Some(Before { promise, device, tokens_needed, note, lots }) = before else {
                     registry.dismiss(tenant, now);
                     continue;
                 };
                 registry.devices.put_back(tenant, lots, now);
                 let entry = registry.tenants.entry_mut(tenant);
                 (entry.promise, entry.tokens_needed, entry.note) = (promise, tokens_needed, note);
+                entry.device = device;
             }
         });
     }
@@ -172,6 +176,7 @@ impl Before {
         let entry = registry.tenants.entry(tenant);
         Before {
             promise: entry.promise,
+            device: entry.device,
             tokens_needed: entry.tokens_needed,
             note: entry.note.clone(),
             lots: registry.devices.lots_of(tenant),

@@ -170,6 +170,35 @@ impl Devices {
         Ok(admission)
     }
 
+    /// Changes a tenant's promise to `to`, which is `promise` with the share that the tenant has.
+    /// The tenant goes from one place to another, where it was best effort, or stays.
+    ///
+    /// # Errors
+    /// Fails if the device does not take the promise (`Ok`), or does not admit it; then nothing has
+    /// changed.
+    pub(super) fn change(
+        &mut self,
+        tenant: TenantId,
+        (to, promise): (Promise<Option<Share>>, Promise),
+        (from, place): (usize, usize),
+        now: Instant,
+    ) -> Result<Admission, Result<Refusal, admission::Refusal>> {
+        let device = &mut self.all[place];
+        if to != Promise::BestEffort(None) {
+            device.check_promise(promise).map_err(Ok::<Refusal, admission::Refusal>)?;
+        }
+        let changed = device.registry.change(tenant, promise.slo(), now);
+        let admission = changed.map_err(Err::<Refusal, admission::Refusal>)?;
+        if place != from {
+            let left = self.all[from].registry.change(tenant, None, now);
+            assert!(left.is_ok(), "best effort is never refused");
+        }
+        if let Promise::BestEffort(Some(share)) = to {
+            self.put_share(tenant, share, now);
+        }
+        Ok(admission)
+    }
+
     /// Sets the share of a tenant on each device that has a model. The share was checked.
     pub(super) fn put_share(&mut self, tenant: TenantId, share: Share, now: Instant) {
         self.all.iter_mut().for_each(|device| device.put_share(tenant, share, now));

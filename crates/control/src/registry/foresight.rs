@@ -43,15 +43,22 @@ impl<'a> Supposed<'a> {
     fn change(&mut self, change: &'a TenantChange) -> Result<(), Refusal> {
         match change {
             TenantChange::Add(tenant) => self.add(tenant),
-            TenantChange::Set { name, to, .. } => {
+            TenantChange::Set { name, to, device, .. } => {
                 let tenant = self.registry.tenants.known(name)?;
-                let place = self.registry.tenants.entry(tenant).device;
-                let device = self.device(place);
-                let promise = to.over(device.share_of(tenant));
+                let before = self.registry.tenants.entry(tenant).device;
+                let place = match device.as_deref() {
+                    None => before,
+                    there => self.place(there)?,
+                };
+                let promise = to.over(self.device(before).share_of(tenant));
                 if *to != Promise::BestEffort(None) {
-                    device.check_promise(promise)?;
+                    self.device(place).check_promise(promise)?;
                 }
-                self.suppose(place, tenant, promise)
+                self.suppose(place, tenant, promise)?;
+                match place == before {
+                    true => Ok(()),
+                    false => self.suppose(before, tenant, Promise::default()),
+                }
             }
             TenantChange::Remove { name } => self.registry.check_end(name).map(drop),
         }
@@ -143,7 +150,7 @@ mod tests {
         let changes = [
             add("tin", 200_000, "a"),
             add("zinc", 100_000, "a"),
-            TenantChange::Set { name: "gold".to_owned(), to: less, note: None },
+            TenantChange::Set { name: "gold".to_owned(), to: less, note: None, device: None },
             add("iron", 100_000, "a"),
             add("lead", 400_000, "b"),
             add("gold", 1, "b"),
@@ -166,6 +173,7 @@ mod tests {
                 name: "gold".to_owned(),
                 to: Promise::BestEffort(None),
                 note: None,
+                device: None,
             },
             add("tin", 400_000, "a"),
             add("zinc", 30_000, "a"),
@@ -175,5 +183,26 @@ mod tests {
             panic!("{refused:?}");
         };
         assert_eq!(limited_by.as_deref(), Some("tin"));
+    }
+
+    #[test]
+    fn a_promise_that_moves_frees_its_device() {
+        let mut registry = TenantRegistry::new(vec![setup("a")], 1, 5);
+        let strict = Promise::LatencyCritical(Slo::new(500, 100_000, 100));
+        let (origin, now) = (Origin::Operator, Instant::ZERO);
+        registry.register("gold", strict, None, origin, now).unwrap();
+        let changes = [
+            TenantChange::Set {
+                name: "gold".to_owned(),
+                to: Some(Slo::new(500, 100_000, 100)).into(),
+                note: None,
+                device: Some("b".to_owned()),
+            },
+            add("large", 400_000, "a"),
+            add("more", 400_000, "b"),
+        ];
+        let refused = foresee(&registry, &[setup("b")], &changes);
+        let numbers: Vec<usize> = refused.iter().map(|(n, _)| *n).collect();
+        assert_eq!(numbers, [2], "{refused:?}");
     }
 }

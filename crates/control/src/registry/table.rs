@@ -8,6 +8,7 @@ use spec::Tenant;
 
 use crate::info::{Origin, Refusal, State};
 use crate::measured::Window;
+use crate::standing::Standing;
 use crate::totals::TenantTotals;
 
 /// Maximum number of known names in the refusal of an unknown name.
@@ -40,6 +41,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Returns the standing of the tenant in the last window.
+    pub(super) fn standing(&self) -> Standing {
+        let (slo, measured) = (self.promise.slo(), &self.window.measured);
+        Standing::with(self.state, slo, self.tokens_needed, measured)
+    }
+
     /// Returns the class of the tenant.
     pub(super) fn class(&self) -> Class {
         match (self.state, self.promise) {

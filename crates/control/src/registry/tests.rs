@@ -62,7 +62,7 @@ fn refusals_speak_in_names() {
     let none = registry.register("x", slo(0, 0, 0).into(), Some("tape"), Origin::Operator, NOW);
     assert_eq!(text(none), "there is no device \"tape\"; there are: a, disk");
     assert!(text(registry.change("lead", slo(0, 0, 0).into(), NOW)).contains("there are: gold"));
-    let Ok(Verdict::Refused { ways, .. }) = registry.check(Slo::new(500, 400_000, 100), None)
+    let Ok(Verdict::Refused { ways, .. }) = registry.check(Slo::new(500, 400_000, 100), None, None)
     else {
         panic!("it cannot fit");
     };
@@ -276,7 +276,12 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     use crate::registry::batch::TenantChange;
     let strict = Some(Slo::new(500, 100_000, 100));
     let changes = [
-        TenantChange::Set { name: "gold".to_owned(), to: None.into(), note: Some("new".into()) },
+        TenantChange::Set {
+            name: "gold".to_owned(),
+            to: None.into(),
+            note: Some("new".into()),
+            device: None,
+        },
         TenantChange::Add(Tenant { promise: strict.into(), ..Tenant::new("new") }),
         TenantChange::Remove { name: "gone".to_owned() },
     ];
@@ -311,6 +316,45 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     }
 }
 
+#[test]
+fn a_promise_moves_to_another_device_or_stays_where_it_is() {
+    use crate::registry::batch::TenantChange;
+    let mut registry = registry();
+    let model = Some(DeviceModel::device_a());
+    let setup = DeviceSetup { name: "b".to_owned(), model, switches: Switches::default() };
+    registry.add_device(setup, 2, NOW).unwrap();
+    let strict = slo(500, 100_000, 100);
+    let gold = add(&mut registry, "gold", strict).unwrap().tenant;
+    let to = |device: &str| {
+        let (name, device) = ("gold".to_owned(), Some(device.to_owned()));
+        [TenantChange::Set { name, to: strict.into(), note: None, device }]
+    };
+    let stands = |registry: &TenantRegistry| {
+        let class = |place| registry.devices.at(place).registry.shared().class(gold);
+        (registry.info(gold).device, [0, 2].map(class))
+    };
+    let on_a = ("a".to_owned(), [Class::LatencyCritical, Class::BestEffort]);
+    let on_b = ("b".to_owned(), [Class::BestEffort, Class::LatencyCritical]);
+    let begun = Batch::begin(&mut registry, &to("b"), NOW).unwrap();
+    assert_eq!(stands(&registry), on_b);
+    begun.undo(&mut registry, NOW);
+    assert_eq!(stands(&registry), on_a);
+    let large = slo(500, 400_000, 100).into();
+    registry.register("silver", large, Some("b"), Origin::Operator, NOW).unwrap();
+    for (device, words) in [("disk", "nearflash calibrate"), ("tape", "disk"), ("b", "silver")] {
+        let (_, refusal) = Batch::begin(&mut registry, &to(device), NOW).unwrap_err();
+        assert!(refusal.to_string().contains(words), "{refusal}");
+        assert_eq!(stands(&registry), on_a);
+    }
+    let verdict = registry.check(strict.unwrap(), Some("gold"), Some("b")).unwrap();
+    assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");
+    registry.change("silver", slo(500, 1_000, 100).into(), NOW).unwrap();
+    Batch::begin(&mut registry, &to("b"), NOW).unwrap().end(&mut registry, NOW);
+    assert_eq!(stands(&registry), on_b);
+    assert_eq!(registry.devices().infos()[0].tokens_promised, 0);
+    assert_eq!(registry.check_device_end("a"), Ok(0), "nobody is on it any more");
+}
+
 /// A note needs no new admission of a promise that does not fit into the model any more.
 #[test]
 fn a_note_changes_beside_a_promise_that_would_be_refused() {
@@ -331,6 +375,7 @@ fn a_note_changes_beside_a_promise_that_would_be_refused() {
         name: "gold".to_owned(),
         to: Some(strict).into(),
         note: note.map(str::to_owned),
+        device: None,
     };
     let (_, refusal) = Batch::begin(&mut registry, &[set(None)], NOW).unwrap_err();
     assert!(matches!(refusal, Refusal::TooMuch { .. }), "{refusal}");
@@ -352,7 +397,7 @@ fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let mine = Some(Slo::new(500, 100_000, 100));
     let tenant = add(&mut registry, "gold", mine).unwrap().tenant;
     let name = "gold".to_owned();
-    let changes = [TenantChange::Set { name, to: None.into(), note: None }];
+    let changes = [TenantChange::Set { name, to: None.into(), note: None, device: None }];
     let ends = |registry: &mut TenantRegistry| {
         let begun = Batch::begin(registry, &changes, NOW).unwrap();
         registry.unregister("gold", NOW).unwrap();

@@ -123,7 +123,7 @@ fn to_contract(slo: Option<Slo>) -> Option<contract::Slo> {
 }
 
 fn to(slo: Option<Slo>) -> TenantPatch {
-    TenantPatch { slo, share: None, note: None }
+    TenantPatch { slo, share: None, note: None, device: None }
 }
 
 #[test]
@@ -265,8 +265,8 @@ fn a_check_changes_nothing() {
     assert_eq!(changed.fits, None, "there is one already");
     let nobody = client.send(&change(None, "nobody")).unwrap_err();
     assert_eq!(nobody.code(), Some(Code::NoTenant));
-    let both = client.send(&change(Some("disk"), "gold")).unwrap_err();
-    assert_eq!(both.code(), Some(Code::Invalid));
+    let moved = client.send(&change(Some("disk"), "gold")).unwrap();
+    assert_eq!(moved.refusal.unwrap().code, Code::NoModel, "where it would move to");
     assert_eq!(client.get::<TenantStatus>("gold").unwrap().slo.unwrap().iops, 400_000);
 }
 
@@ -614,6 +614,14 @@ fn the_last_seconds_are_told_once() {
     let second = |n| api.tenants.registry().measure(Instant::ZERO + Duration::from_secs(n));
     second(1);
     second(2);
+    let (code, violations) = api.ask("GET", "/v1/violations", "");
+    let [broken] = &violations["violations"].as_array().unwrap()[..] else {
+        panic!("{violations}")
+    };
+    assert_eq!((code, &broken["tenant"], &broken["device"]), (200, &json!("gold"), &json!("fast")));
+    assert_eq!((&broken["late_seconds"], &broken["goes_on"]), (&json!(1), &json!(true)));
+    assert_eq!(broken["slo"]["latency_us"], json!(500));
+    assert!((650.0..750.0).contains(&broken["worst_us"].as_f64().unwrap()), "{broken}");
     let (code, history) = api.ask("GET", "/v1/history", "");
     assert_eq!((code, &history["devices"]), (200, &json!(["fast", "disk"])));
     let seconds = history["seconds"].as_array().unwrap();

@@ -244,7 +244,7 @@ fn change_of(before: Option<&Tenant>, tenant: &Tenant) -> Result<TenantChange, S
     Ok(match is_there {
         true => {
             let note = Some(tenant.note.clone().unwrap_or_default());
-            TenantChange::Set { name, to: tenant.promise.into(), note }
+            TenantChange::Set { name, to: tenant.promise.into(), note, device: None }
         }
         false => TenantChange::Add(tenant.clone()),
     })

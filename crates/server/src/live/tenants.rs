@@ -16,7 +16,9 @@ use super::{Changes, Inner};
 impl Inner {
     /// Stores these tenants, as far as they differ from the configuration.
     pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
-        let tenants = changed_tenants(&self.base.tenant, list, self.first_device().as_deref());
+        let first = self.first_device();
+        let is_changed = |name: &str| self.changes.tenants.contains_key(name);
+        let tenants = changed_tenants(&self.base.tenant, list, first.as_deref(), is_changed);
         if tenants == self.changes.tenants && !self.is_in_doubt() {
             return Ok(());
         }
@@ -35,7 +37,7 @@ impl Inner {
         let said = self.places.get(name).map(|n| slice::from_ref(&self.base.tenant[*n]));
         let info = info.map(slice::from_ref).unwrap_or_default();
         let first = self.first_device();
-        changed_tenants(said.unwrap_or_default(), info, first.as_deref()).remove(name)
+        changed_tenants(said.unwrap_or_default(), info, first.as_deref(), |_| true).remove(name)
     }
 
     /// Returns the name of the first device that the configuration has.
@@ -125,18 +127,21 @@ fn is_lasting(info: &TenantInfo) -> bool {
 }
 
 /// Returns the difference from the configured tenants, `said`, to the present ones. `first` is the
-/// first device.
+/// first device. A tenant that nobody configured counts as moved if an operator has changed it: a
+/// reload that reorders the devices leaves it where it is.
 fn changed_tenants(
     said: &[Tenant],
     list: &[TenantInfo],
     first: Option<&str>,
+    is_changed: impl Fn(&str) -> bool,
 ) -> Changed<String, Tenant> {
     let said: Vec<Tenant> = said.iter().map(|said| said.clone().on(first)).collect();
     let names: HashSet<&str> = said.iter().map(|said| said.name.as_str()).collect();
     // Made because a rule, a listener or nobody names it.
     let is_made = |info: &TenantInfo| {
         let is_default = info.name == TenantRegistry::DEFAULT;
-        let is_plain = info.promise == Promise::default() && info.note.is_none();
+        let is_moved = first.is_some_and(|first| info.device != first) && is_changed(&info.name);
+        let is_plain = info.promise == Promise::default() && info.note.is_none() && !is_moved;
         (info.origin == Origin::Configured || is_default) && is_plain
     };
     let counts = |info: &&TenantInfo| names.contains(info.name.as_str()) || !is_made(info);

@@ -422,7 +422,12 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     };
     assert_eq!(promised(), (70_000, 70_000));
     let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().promise.slo().unwrap() };
-    let less = TenantChange::Set { name: "gold".to_owned(), to: Some(slo).into(), note: None };
+    let less = TenantChange::Set {
+        name: "gold".to_owned(),
+        to: Some(slo).into(),
+        note: None,
+        device: None,
+    };
     let made = power::set_fault(Fault::None);
     power::set_fault(Fault::From(made));
     assert_eq!(live.change_tenant(&less).unwrap_err().code, Code::NotKept);
@@ -436,7 +441,12 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     // It would not be promised that today.
     live.change_tenant(&less).unwrap();
     let slo = contract::Slo { iops: 70_000, ..slo };
-    let more = TenantChange::Set { name: "gold".to_owned(), to: Some(slo).into(), note: None };
+    let more = TenantChange::Set {
+        name: "gold".to_owned(),
+        to: Some(slo).into(),
+        note: None,
+        device: None,
+    };
     assert_eq!(live.change_tenant(&more).unwrap_err().code, Code::TooMuch);
 }
 

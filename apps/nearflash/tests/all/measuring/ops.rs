@@ -402,7 +402,7 @@ fn tenants_by_the_ten_thousand() {
         client.send(&tenant).map(drop)
     };
     let set = |client: &mut Client, n| {
-        let to = TenantPatch { slo: Some(slo(2)), share: None, note: None };
+        let to = TenantPatch { slo: Some(slo(2)), share: None, note: None, device: None };
         client.send_to(&name(n), &to).map(drop)
     };
     let remove = |client: &mut Client, n| client.delete::<TenantStatus>(&name(n));

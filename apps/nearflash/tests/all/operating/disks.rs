@@ -102,6 +102,40 @@ fn a_disk_is_added_without_a_restart_and_is_there_again() {
 }
 
 #[test]
+fn the_first_disk_goes_when_its_tenants_have_moved() {
+    let place = Place::with("");
+    let mut server = place.start();
+    let model = place.path("slow.toml");
+    std::fs::write(&model, SLOW_MODEL).unwrap();
+    let model = model.display().to_string();
+    place.told(&["device", "add", "second", &place.file("second"), "--model", &model]);
+    place.told(&["namespace", "add", "logs", "4MiB", "--device", "second"]);
+    place.told(&["tenant", "add", "gold"]);
+    place.told(&["namespace", "rm", "ns1", "--force"]);
+    let said = place.refused(&["device", "rm", "first"]);
+    assert!(said.contains("tenant"), "{said}");
+    let said = place.refused(&["tenant", "set", "gold", "--device", "third"]);
+    assert!(said.contains("second"), "{said}");
+    for tenant in ["default", "gold"] {
+        let told = place.told(&["tenant", "set", tenant, "--device", "second"]);
+        assert!(told.starts_with(&format!("changed {tenant} on second: ")), "{told}");
+    }
+    place.told(&["device", "rm", "first"]);
+    let stands = || {
+        let all = place.json(&["tenant", "list"]);
+        let each = all["tenants"].as_array().unwrap().iter();
+        each.map(|one| one["device"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let second = || (vec!["second".to_owned()], vec!["second".to_owned(); 2]);
+    assert_eq!((place.devices(), stands()), second());
+    write(&server, 2, 5);
+    server.kill();
+    let server = place.start();
+    assert_eq!((place.devices(), stands()), second());
+    assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 5)));
+}
+
+#[test]
 fn promises_hold_on_a_new_disk_and_keep_it_there() {
     let place = Place::with("");
     let _server = place.start();

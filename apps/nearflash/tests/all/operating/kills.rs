@@ -145,7 +145,13 @@ fn batch(new: &[(String, u32)], others: &[(String, u32)], gone: &[String]) -> Ch
         })
     });
     let others = others.iter().cloned().map(|(name, weight)| {
-        ChangeTenant::Set(SetNamed { name, slo: None, share: share(weight), note: None })
+        ChangeTenant::Set(SetNamed {
+            name,
+            slo: None,
+            share: share(weight),
+            note: None,
+            device: None,
+        })
     });
     let gone = gone.iter().cloned().map(|name| ChangeTenant::Remove(RemoveNamed { name }));
     ChangeTenants { changes: new.chain(others).chain(gone).collect() }
@@ -259,7 +265,7 @@ impl Change {
                     .map(drop)
             }
             Change::SetTenant(name, weight) => {
-                let to = TenantPatch { slo: None, share: share(*weight), note: None };
+                let to = TenantPatch { slo: None, share: share(*weight), note: None, device: None };
                 client.send_to(name, &to).map(drop)
             }
             Change::RemoveTenant(name) => client.delete::<TenantStatus>(name),
@@ -319,7 +325,7 @@ impl Change {
             Change::SetHost(nqn, has_key, tenant) => {
                 let key = Some(if *has_key { KEY.to_owned() } else { String::new() });
                 let tenant = Some(tenant.clone().unwrap_or_default());
-                client.send_to(nqn, &HostPatch { tenant, key, controller_key: None }).map(drop)
+                client.send_to(nqn, &HostPatch { tenant, key, ..HostPatch::default() }).map(drop)
             }
             Change::RemoveHost(nqn) => client.delete::<HostStatus>(nqn),
             Change::AddListener(url) => client.send(&AddListener::from_argument(url)).map(drop),

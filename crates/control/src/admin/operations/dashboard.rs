@@ -10,6 +10,7 @@ use crate::admin::dashboard::{History, Second, StandingList, TenantStanding};
 use crate::admin::input::Query;
 use crate::admin::operation::Call;
 use crate::admin::problem::Problem;
+use crate::admin::violations::{Violation, Violations};
 use crate::history;
 use crate::info::TenantInfo;
 use crate::{Standing, tail_share, views};
@@ -51,6 +52,13 @@ pub(super) fn history(call: &Call, Query(since): Query<Since>) -> Result<History
         devices,
         seconds: seconds.collect(),
     })
+}
+
+pub(super) fn violations(call: &Call, (): ()) -> Result<Violations, Problem> {
+    let latest = call.api.tenants.registry().activity().violations().latest();
+    let now = call.api.tenants.now();
+    let each = latest.iter().map(|(violation, goes_on)| Violation::of(violation, *goes_on, now));
+    Ok(Violations { violations: each.collect() })
 }
 
 /// The order of a list of tenants.

@@ -37,6 +37,7 @@ use super::resource::{Document, Request};
 use super::scrape;
 use super::settings::DevicePatch;
 use super::state::{ImportState, ServerState};
+use super::violations::Violations;
 use super::watch::{Flows, Stages};
 use super::workers::{Connection, Connections, DEADLINE_MS_MAX, EndConnection, MoveTo, SetWorker};
 use crate::metrics;
@@ -137,6 +138,11 @@ fn of_activity() -> Vec<Operation> {
              minute by minute.",
         )
         .by(dashboard::history),
+        get::<Violations>(
+            "get_violations",
+            "Returns the latest violations of promises, at most 500, the latest first.",
+        )
+        .by(dashboard::violations),
         get::<Flows>("get_flows", "Returns the server's activity in the last second.")
             .by(activity::flows),
         trace

@@ -37,8 +37,8 @@ pub(super) fn add(call: &Call, Body(wanted): Body<NewTenant>) -> Result<Admitted
 }
 
 pub(super) fn set(call: &Call, Body(to): Body<TenantPatch>) -> Result<Admitted, Problem> {
-    let (name, TenantPatch { slo, share, note }) = (call.name.clone(), to);
-    let change = meant(ChangeTenant::Set(SetNamed { name, slo, share, note }))?;
+    let (name, TenantPatch { slo, share, note, device }) = (call.name.clone(), to);
+    let change = meant(ChangeTenant::Set(SetNamed { name, slo, share, note, device }))?;
     let before = promise_of(call);
     let admission = make(&call.api, &change)?;
     call.note.before(&before);
@@ -63,11 +63,7 @@ pub(super) fn check(call: &Call, Body(question): Body<Check>) -> Result<Verdict,
     let slo = question.slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why))?;
     let verdict = match (&question.tenant, question.device.as_deref()) {
         (None, device) => tenants.check(slo, device)?,
-        (Some(tenant), None) => tenants.check_change(tenant, slo)?,
-        (Some(_), Some(_)) => {
-            let message = "a tenant stays on its device; name `tenant` or `device`";
-            return Err(Problem::new(Code::Invalid, message));
-        }
+        (Some(tenant), device) => tenants.check_change(tenant, slo, device)?,
     };
     Ok(match verdict {
         info::Verdict::Admitted { tokens_needed, tokens_left, fits } => Verdict {
@@ -131,8 +127,8 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
             Some(slo) => api.tenants.check(slo, tenant.device.as_deref()),
             None => return problem,
         },
-        TenantChange::Set { name, to: Promise::LatencyCritical(slo), .. } => {
-            api.tenants.check_change(name, *slo)
+        TenantChange::Set { name, to: Promise::LatencyCritical(slo), device, .. } => {
+            api.tenants.check_change(name, *slo, device.as_deref())
         }
         _ => return problem,
     };
@@ -145,7 +141,8 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
 /// Returns the configured part of the call's tenant.
 fn promise_of(call: &Call) -> Option<TenantPatch> {
     let shown = TenantStatus::from(call.api.tenants.get(&call.name)?);
-    Some(TenantPatch { slo: shown.slo, share: Some(shown.share), note: shown.note })
+    let (share, device) = (Some(shown.share), Some(shown.device));
+    Some(TenantPatch { slo: shown.slo, share, note: shown.note, device })
 }
 
 /// Converts a change of a tenant to the registry's form.
