@@ -15,6 +15,7 @@ pub struct Host {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Secret>,
     /// Key before, by which the host may still authenticate while it changes to `key`.
+    /// By default only `key` authenticates the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_key: Option<Secret>,
     /// Key by which the server authenticates to the host if the host asks.

@@ -237,7 +237,7 @@ pub(crate) enum HostCommand {
         #[arg(long, conflicts_with_all = ["controller", "none"])]
         overlap: bool,
         /// Accept the key before no more
-        #[arg(long, exclusive = true)]
+        #[arg(long, conflicts_with_all = ["file", "none", "controller", "overlap"])]
         end_overlap: bool,
     },
     /// Remove a host's entry: its tenant and its keys
