@@ -109,7 +109,7 @@ impl Violations {
             over.iter().take(LINES_MAX)
         {
             let worst = time(worst_us.round() as u32);
-            tracing::info!(
+            tracing::warn!(
                 %tenant, %device, starved,
                 "promise kept again: late in {windows} seconds, at worst {worst}"
             );

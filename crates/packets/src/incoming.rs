@@ -50,7 +50,7 @@ impl Hold {
 /// The outcome of placing a piece that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// The piece is kept.
+    /// The piece has new bytes, which are kept until the message is complete.
     Kept,
     /// All bytes of the piece have arrived before, so it is dropped.
     Known,

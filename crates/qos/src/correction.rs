@@ -62,9 +62,9 @@ pub struct Window {
 /// Factors that the model is multiplied with, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjustment {
-    /// The rate, from 250 to 1 000.
+    /// Factor of the model's rate, from 250 to 1 000.
     pub rate_permille: u32,
-    /// The price of writes, from 1 000 to 4 000.
+    /// Factor of the model's price of writes, from 1 000 to 4 000.
     pub write_permille: u32,
 }
 

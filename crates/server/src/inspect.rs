@@ -33,7 +33,7 @@ pub enum ConfigCommand {
         /// The live changes.
         #[command(flatten)]
         kept: Kept,
-        /// Also list what a server that runs would have to change for it
+        /// Also list what the running server would have to change to get this configuration
         #[arg(long)]
         running: bool,
     },

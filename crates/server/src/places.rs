@@ -34,7 +34,7 @@ pub(crate) struct Disk {
 }
 
 impl Places {
-    /// The largest number of places.
+    /// Maximum number of devices that a server has at one time.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
     /// Returns the table of these devices, by name.

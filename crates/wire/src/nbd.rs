@@ -16,7 +16,7 @@ pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 /// The number before a newstyle server's flags, and before each option: the letters `IHAVEOPT`.
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 
-/// The number before each reply to an option.
+/// The magic number that begins a server's reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// The number before each request.

@@ -49,11 +49,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Engine { front, lanes, namespaces, changing: None, completions }
     }
 
-    /// Returns the tenant and the blocks of a request, or the status to refuse it with if its
-    /// connection may not make it.
+    /// Returns the tenant and the blocks of a request.
     ///
     /// # Errors
-    /// Fails with the status to refuse the request with.
+    /// Fails with the status to refuse the request with, if its connection may not make it.
     #[inline(always)]
     pub(crate) fn judge(
         &self,

@@ -58,8 +58,8 @@ impl Answer {
         Arc::new(Answer { of, is_open: AtomicBool::new(false), is_known: AtomicBool::new(false) })
     }
 
-    /// Notes a request. Only changes count, since a followed document may last as long as its
-    /// reader likes.
+    /// Counts a request until its answer, if it changes something. Reads do not count, since a
+    /// followed document may last as long as its reader likes.
     pub(super) fn open(&self, method: &Method) {
         if !method.is_safe() && !self.is_open.swap(true, Ordering::AcqRel) {
             self.of.add();

@@ -23,7 +23,8 @@ use tokio::time::Instant;
 use super::problem::{Code, Problem};
 use super::seat::Seat;
 
-/// Maximum size of the value before, and of the value after, in bytes; larger values are omitted.
+/// Maximum size in bytes of a record's value before a change, and of its value after; larger
+/// values are omitted.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// Maximum length of a path in bytes; the rest is cut.

@@ -9,7 +9,7 @@ const APART: i32 = 40;
 /// Half the width of a bar, in pixels.
 pub(super) const BAR: i32 = 17;
 
-/// The names of the values 1, 2, 3 and so on.
+/// The names of an axis's values 1, 2, 3 and so on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Categories {
     title: String,

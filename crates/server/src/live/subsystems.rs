@@ -141,7 +141,8 @@ impl Subsystems<'_> {
         match self.0.fabric() {
             Some(fabric) => Ok(fabric.controllers()),
             None => {
-                let message = "no listener of this server speaks nvme-tcp";
+                let message = "no listener of this server speaks nvme-tcp; open one with \
+                               `nearflash listener add nvme-tcp://ADDRESS:PORT`";
                 Err(Problem::new(Code::Unsupported, message))
             }
         }

@@ -28,7 +28,7 @@ pub(super) struct Message {
     is_short: bool,
 }
 
-/// The reason why the conversation ended.
+/// The reason why the conversation of the old and the new process ended.
 #[derive(Debug)]
 pub(super) enum Over {
     /// The link has ended, as after the end of the other process, which may still live.

@@ -114,7 +114,7 @@ impl Event {
         Event { kind, information, page }
     }
 
-    /// Returns the completion's result for this event.
+    /// Returns the event as the result of an asynchronous event request's completion.
     pub const fn to_result(self) -> u32 {
         self.kind.0 as u32 | (self.information as u32) << 8 | (self.page.0 as u32) << 16
     }

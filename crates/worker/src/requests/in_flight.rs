@@ -53,7 +53,7 @@ pub(crate) struct InFlight {
 pub(crate) struct Arrival {
     /// The size of the payload's buffer, by the pool's number; `None` without a payload.
     pub(crate) class: Option<u32>,
-    /// `filled ≤ command.payload_bytes()`
+    /// Bytes of the payload that have arrived: at most `command.payload_bytes()`.
     pub(crate) filled: usize,
     /// `true` if the peer was asked for the payload and has not sent all of it.
     pub(crate) is_awaited: bool,

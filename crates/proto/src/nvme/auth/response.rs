@@ -8,9 +8,9 @@ use super::secret::Secret;
 /// The end that responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The host, with its own key.
+    /// The host responds, with its own key.
     Host,
-    /// The controller, with the subsystem's key.
+    /// The controller responds, with its key for the host.
     Controller,
 }
 
