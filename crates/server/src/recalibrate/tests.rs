@@ -10,11 +10,12 @@ use crate::config::Config;
 use crate::live::Live;
 use crate::live::tests::{live, open_gate, recalibrations};
 
-const REST: &str = "[[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"32MiB\"\n\
+const REST: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+                    [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"32MiB\"\n\
                     [[namespace]]\nname = \"x\"\ndevice = \"disk\"\noffset = \"32MiB\"\nsize = \"16MiB\"\n\
                     [[namespace]]\nname = \"y\"\ndevice = \"disk\"\noffset = \"48MiB\"\nsize = \"16MiB\"\n";
 
-/// A device of which this is said, and three namespaces.
+/// A device of which this is said, three namespaces, and a listener at a free port.
 fn config(device: &str) -> String {
     format!("[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"a\"\n{device}{REST}")
 }
