@@ -32,7 +32,8 @@ pub trait Chores: Debug + Send + Sync {
     /// Returns the work since the device was opened.
     fn done(&self) -> Chored;
 
-    /// Returns the work while hosts write every page equally often. Promises are priced with it.
+    /// Returns the work while hosts write every page equally often, one page at a time. Promises are
+    /// priced with it.
     fn uniform(&self) -> ChoreRate;
 
     /// Returns the pages that hosts can write to.

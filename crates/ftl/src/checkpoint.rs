@@ -137,6 +137,10 @@ impl Checkpointer {
         self.closing = true;
     }
 
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }

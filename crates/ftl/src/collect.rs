@@ -14,12 +14,16 @@ use crate::checkpoint::{Checkpointer, Motion};
 use crate::command::{Into, Op, Token};
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, checksum};
 use crate::log::Item;
+use crate::pace::Pace;
 use crate::sabotage::Sabotage;
 use crate::segment::State;
 use crate::store::Store;
 
 /// Pages of one read of live pages: 128 KiB.
 const RUN_PAGES_MAX: usize = 32;
+
+/// Maximum pages of a batch header.
+const HEADER_PAGES: u32 = 2;
 
 /// Victims that may be under way at once.
 const VICTIMS_MAX: u32 = 4;
@@ -54,17 +58,21 @@ pub(crate) struct Collector {
     victim: u32,
     /// Page of the victim where the next header begins.
     offset: u32,
+    /// Pages that are read from a header on: batches of lone writes lie close together.
+    ahead: u32,
     candidates: Vec<Candidate>,
     /// `begin ≤ end ≤ candidates`: the run that is read or staged.
     begin: usize,
     end: usize,
-    /// Place of the first page that was read.
+    /// Place of the first page in the buffer, and the pages there. None before the first read.
     start: u32,
+    held: u32,
     /// `true` if the run could not be read.
     unreadable: bool,
     buffer: Box<[u8]>,
     /// `true` if batches must be closed although no request waits for them.
     hurries: bool,
+    pub(crate) pace: Pace,
 }
 
 impl Collector {
@@ -73,22 +81,32 @@ impl Collector {
             phase: Phase::Idle,
             victim: 0,
             offset: 0,
+            ahead: HEADER_PAGES,
             candidates: Vec::with_capacity(batch_pages.max(ENTRIES_MAX)),
             begin: 0,
             end: 0,
             start: 0,
+            held: 0,
             unreadable: false,
             buffer: vec![0; RUN_PAGES_MAX * PAGE_BYTES].into(),
             hurries: false,
+            pace: Pace::default(),
         }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        let pages = match self.phase {
-            Phase::ReadingPages => self.run_pages(),
-            _ => 2,
-        };
-        &mut self.buffer[..pages * PAGE_BYTES]
+        &mut self.buffer[..self.held as usize * PAGE_BYTES]
+    }
+
+    /// Returns `true` while a header is read, and not only data.
+    pub(crate) fn reads_header(&self) -> bool {
+        self.phase == Phase::ReadingHeader
+    }
+
+    /// Returns the pages in the buffer from a place on.
+    fn held_from(&self, place: u32) -> u32 {
+        let begins = self.start <= place;
+        if begins { (self.start + self.held).saturating_sub(place) } else { 0 }
     }
 
     fn run_pages(&self) -> usize {
@@ -132,7 +150,10 @@ impl Collector {
     }
 
     fn choose_victim(&mut self, store: &mut Store, gate: &mut Checkpointer) {
-        let enough = store.segments.free() > store.geometry.reserve() + 1;
+        let enough = store.segments.free() > store.reserve() + 1;
+        if enough {
+            self.pace.rest();
+        }
         if enough || gate.waits_for_moves() {
             return;
         }
@@ -142,7 +163,7 @@ impl Collector {
         }
         let dense = store.geometry.dense_pages();
         let (written, horizon) = (store.clock.written, gate.records_below());
-        let victims = store.settings.policy.victims;
+        let victims = store.settings.policy.victims(store.trend.is_even());
         let Some(victim) = store.segments.victim(victims, dense, written, horizon) else {
             // The only segments with space may be those whose records no checkpoint has.
             self.hurries = true;
@@ -151,11 +172,16 @@ impl Collector {
         };
         store.report.victims += 1;
         store.segments.take(victim, State::Victim);
-        if store.segments.at(victim).valid == 0 {
+        let (live, is_lone) = (store.segments.at(victim).valid, store.is_lone(victim));
+        if !is_lone {
+            store.trend.note_victim(live, store.geometry.segment_pages);
+        }
+        if live == 0 {
             return store.empty(victim);
         }
         store.segments.at_mut(victim).reads += 1;
-        (self.victim, self.offset) = (victim, 0);
+        self.ahead = if is_lone { RUN_PAGES_MAX as u32 } else { HEADER_PAGES };
+        (self.victim, self.offset, self.held) = (victim, 0, 0);
         self.phase = Phase::Header;
     }
 
@@ -165,13 +191,28 @@ impl Collector {
         if offset >= segment.fill || segment.valid == 0 {
             return self.leave_victim(store);
         }
-        let pages = 2.min(store.geometry.segment_pages - offset);
-        let (member, at) = store.geometry.locate(store.geometry.place(victim, offset));
-        self.phase = Phase::ReadingHeader;
-        Collector::send_read(store, member, at, pages);
+        let (place, left) = (store.geometry.place(victim, offset), segment.fill - offset);
+        let least = HEADER_PAGES.min(store.geometry.segment_pages - offset);
+        if self.held_from(place) >= HEADER_PAGES {
+            return self.take_header(store, Status::Ok);
+        }
+        let pages = self.ahead.min(left).max(least);
+        if self.may_read(store, pages) {
+            self.phase = Phase::ReadingHeader;
+            self.send_read(store, place, pages);
+        }
     }
 
-    fn send_read(store: &mut Store, member: u16, at: u64, pages: u32) {
+    /// Returns `true` if it may read so many pages now, and counts them.
+    fn may_read(&mut self, store: &Store, pages: u32) -> bool {
+        let is_short = store.segments.free() < store.reserve();
+        self.pace.spend(pages, is_short || store.settings.policy.is_baseline())
+    }
+
+    /// Reads pages into the buffer.
+    fn send_read(&mut self, store: &mut Store, place: u32, pages: u32) {
+        (self.start, self.held) = (place, pages);
+        let (member, at) = store.geometry.locate(place);
         store.report.collect_read_pages += u64::from(pages);
         let op = Op::Read { at, pages, into: Into::Volume };
         store.send(Token::Collect, member, op);
@@ -199,7 +240,14 @@ impl Collector {
         let segment = *store.segments.at(victim);
         self.candidates.clear();
         (self.begin, self.end) = (0, 0);
-        let header = BatchHead::decode(&self.buffer[..2 * PAGE_BYTES]);
+        if !status.is_ok() && self.ahead > HEADER_PAGES {
+            // One of the pages behind may be the one that fails.
+            (self.ahead, self.held, self.phase) = (HEADER_PAGES, 0, Phase::Header);
+            return;
+        }
+        let at = (store.geometry.place(victim, offset) - self.start) as usize * PAGE_BYTES;
+        let rest = &self.buffer[at..self.held as usize * PAGE_BYTES];
+        let header = BatchHead::decode(&rest[..rest.len().min(HEADER_PAGES as usize * PAGE_BYTES)]);
         let is_it = |head: &BatchHead| {
             head.life.get() == segment.life && head.offset.get() == offset && status.is_ok()
         };
@@ -239,11 +287,17 @@ impl Collector {
         let near = |c: &&Candidate| ((c.place - first) as usize) < RUN_PAGES_MAX;
         let run = self.candidates[self.begin..].iter().take_while(near).count();
         self.end = self.begin + run;
-        self.start = first;
         let pages = self.run_pages() as u32;
-        self.phase = Phase::ReadingPages;
-        let (member, at) = store.geometry.locate(first);
-        Collector::send_read(store, member, at, pages);
+        if self.held_from(first) >= pages {
+            (self.phase, self.unreadable) = (Phase::Staging, false);
+            return;
+        }
+        if self.may_read(store, pages) {
+            self.phase = Phase::ReadingPages;
+            self.send_read(store, first, pages);
+        } else {
+            self.end = self.begin;
+        }
     }
 
     /// Copies the pages that were read and are still live into the logs' batches.
@@ -269,7 +323,7 @@ impl Collector {
         let heat = store.map.heat(page);
         let coldest = store.geometry.streams - 1;
         let scarce = store.segments.free() <= u32::from(store.geometry.streams);
-        let stream = if scarce { coldest } else { store.settings.policy.stream(heat) };
+        let stream = if scarce { coldest } else { store.stream(heat) };
         let from = store.map.place(page);
         let check = entry.check.get();
         let stamp = match store.is_sabotaged(Sabotage::NewStamps) {
@@ -291,7 +345,7 @@ impl Collector {
             let item = Item { page, kind: Kind::Poisoned, heat, stamp, check: 1, from };
             filling.records.push(item);
         }
-        store.moves += 1;
+        store.begin_move(from);
         true
     }
 }

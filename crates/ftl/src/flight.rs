@@ -55,6 +55,14 @@ impl Flight {
         *count += 1;
     }
 
+    /// Notes that a page which is on its way in the stream `from` takes the stream `to`, with all
+    /// that share its bucket.
+    pub(crate) fn redirect(&mut self, page: u32, from: u8, to: u8) {
+        let (of, count) = self.bucket(page);
+        assert!(*count > 0 && (*of == from || *of == to), "a page is on its way in one stream");
+        *of = to;
+    }
+
     pub(crate) fn leave(&mut self, page: u32) {
         let (_, count) = self.bucket(page);
         *count = count.checked_sub(1).expect("a page leaves once");

@@ -20,6 +20,12 @@ pub const MEMBERS_MAX: usize = 32;
 /// Maximum number of pages of one request, and of one batch.
 pub const BATCH_PAGES_MAX: u32 = 256;
 
+/// Maximum number of pages of a write of moved pages: 128 KiB.
+const PART_PAGES_MAX: u32 = 32;
+
+/// Maximum number of pages of a batch of lone writes.
+const LONE_PAGES_MAX: u32 = 16;
+
 /// Pages that a segment may have.
 pub const SEGMENT_PAGES: core::ops::RangeInclusive<u32> = 8..=32_768;
 
@@ -118,6 +124,13 @@ impl Geometry {
         self.is_sound() && u64::from(self.pages) <= room * u64::from(self.dense_pages())
     }
 
+    /// Returns `true` if there is room for one more open segment, with the batches of lone writes.
+    pub(crate) fn has_lone_log(&self) -> bool {
+        let taken = self.reserve() + u32::from(self.streams) + 3;
+        let room = u64::from(self.segments().saturating_sub(taken));
+        u64::from(self.pages) <= room * u64::from(self.dense_pages())
+    }
+
     /// Returns the number of data pages that a segment holds at most, in batches as large as can be.
     pub fn dense_pages(&self) -> u32 {
         let (mut left, mut dense) = (self.segment_pages, 0);
@@ -132,19 +145,30 @@ impl Geometry {
     }
 
     /// Returns the number of free segments that host writes leave to the collector: one to open and
-    /// one to fill for each log, and two victims.
+    /// one to fill for each stream, and two victims.
     pub fn reserve(&self) -> u32 {
-        2 * u32::from(self.streams) + 2
+        Geometry::reserve_of(self.streams)
+    }
+
+    /// Returns the maximum pages of a write of moved pages: a quarter of a segment, at most 128 KiB.
+    pub(crate) fn part_pages(&self) -> u32 {
+        (self.segment_pages / 4).min(PART_PAGES_MAX)
+    }
+
+    /// Returns the reserve while pages go to so many streams.
+    pub(crate) fn reserve_of(streams: u8) -> u32 {
+        2 * u32::from(streams) + 2
     }
 
     /// Returns the memory that a volume in service takes, without its queue's buffers: four bytes of
-    /// map and one of heat for each page, the table of segments, and two batches for each stream.
+    /// map and one of heat for each page, the table of segments, and two batches for each log.
     pub fn memory_bytes(&self) -> u64 {
         let segment = size_of::<Segment>() + 3 * size_of::<u64>();
-        let batch = u64::from(self.batch_pages_max() + 2) * PAGE_BYTES as u64;
+        let batch = |pages: u32| 2 * u64::from(pages + 2) * PAGE_BYTES as u64;
         5 * u64::from(self.pages)
             + segment as u64 * u64::from(self.segments())
-            + 2 * batch * u64::from(self.streams)
+            + batch(self.batch_pages_max()) * u64::from(self.streams)
+            + if self.has_lone_log() { batch(self.lone_pages_max()) } else { 0 }
     }
 
     /// Returns the pages of a checkpoint's map.
@@ -207,5 +231,10 @@ impl Geometry {
     /// Returns the maximum number of data pages of a batch.
     pub fn batch_pages_max(&self) -> u32 {
         BATCH_PAGES_MAX.min(self.segment_pages - 2)
+    }
+
+    /// Returns the maximum number of data pages of a batch of lone writes.
+    pub(crate) fn lone_pages_max(&self) -> u32 {
+        LONE_PAGES_MAX.min(self.batch_pages_max())
     }
 }

@@ -33,6 +33,7 @@ mod log;
 mod map;
 mod media;
 mod open;
+mod pace;
 mod policy;
 mod queue;
 mod reads;
@@ -40,6 +41,7 @@ mod report;
 mod sabotage;
 mod segment;
 mod store;
+mod trend;
 #[cfg(test)]
 mod trial;
 mod volume;

@@ -51,6 +51,8 @@ pub(crate) struct Batch {
     /// The lowest stamp of a host's page in it, set when it is closed.
     pub(crate) first: u64,
     pub(crate) offset: u32,
+    /// Pages that were written, or are being written, of header and data, and those before.
+    pub(crate) sent: (u32, u32),
     pub(crate) failures: u8,
 }
 
@@ -67,6 +69,7 @@ impl Batch {
             base: 0,
             first: 0,
             offset: 0,
+            sent: (0, 0),
             failures: 0,
         }
     }
@@ -104,6 +107,36 @@ impl Batch {
         self.bytes.get_mut(at..at + PAGE_BYTES)
     }
 
+    /// Returns the number of pages that hosts wrote.
+    pub(crate) fn hosts(&self) -> usize {
+        self.data.iter().filter(|item| item.kind == Kind::Host).count()
+    }
+
+    /// Moves the pages that hosts wrote, and the requests that wait for them, to another batch, which
+    /// has room for them.
+    pub(crate) fn split_hosts(&mut self, to: &mut Batch) {
+        let place =
+            |at: usize| HEADER_BYTES + at * PAGE_BYTES..HEADER_BYTES + (at + 1) * PAGE_BYTES;
+        let mut kept = 0;
+        for at in 0..self.data.len() {
+            let item = self.data[at];
+            if item.kind == Kind::Host {
+                if let (Some(to), Some(from)) = (to.push(item), self.bytes.get(place(at))) {
+                    to.copy_from_slice(from);
+                }
+                continue;
+            }
+            if kept < at && place(at).end <= self.bytes.len() {
+                self.bytes.copy_within(place(at), place(kept).start);
+            }
+            self.data[kept] = item;
+            kept += 1;
+        }
+        self.data.truncate(kept);
+        to.waiters.append(&mut self.waiters);
+        to.atomic |= core::mem::take(&mut self.atomic);
+    }
+
     /// Writes the header into its place before the data.
     pub(crate) fn encode(&mut self, head: &BatchHead) {
         let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
@@ -112,11 +145,21 @@ impl Batch {
         head.encode(entries, &mut self.bytes[begin..HEADER_BYTES]);
     }
 
-    /// Returns header and data for the member.
+    /// Returns the part of header and data that is being written.
     pub(crate) fn bytes(&self) -> &[u8] {
         let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
-        let end = (HEADER_BYTES + self.data.len() * PAGE_BYTES).min(self.bytes.len());
-        &self.bytes[begin..end]
+        let at = |pages: u32| (begin + pages as usize * PAGE_BYTES).min(self.bytes.len());
+        let (from, to) = self.sent;
+        &self.bytes[at(from)..at(to)]
+    }
+
+    /// Begins the next part, of at most `most` pages. Returns its first page and its pages; `None` if
+    /// all is written.
+    pub(crate) fn next_part(&mut self, most: u32) -> Option<(u32, u32)> {
+        let (begin, left) = (self.sent.1, self.pages() as u32 - self.sent.1);
+        let count = if self.waiters.is_empty() { left.min(most) } else { left };
+        self.sent = (begin, begin + count);
+        (count > 0).then_some((begin, count))
     }
 
     fn clear(&mut self) {

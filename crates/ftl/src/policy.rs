@@ -63,6 +63,21 @@ impl Policy {
         }
     }
 
+    /// Returns `true` for the baseline: collection at full speed in whole batches, and no log for
+    /// lone writes.
+    pub(crate) fn is_baseline(self) -> bool {
+        matches!(self.victims, Victims::GreedyWindow { .. })
+    }
+
+    /// Returns the choice of victims while hosts write all pages equally often, if `even`, or not:
+    /// the age of a segment then tells nothing about its pages.
+    pub fn victims(self, even: bool) -> Victims {
+        match self.victims {
+            Victims::AgeBenefit if even => Victims::GreedyWindow { percent: 100 },
+            victims => victims,
+        }
+    }
+
     /// Returns the stream of a page of this heat, the hottest first.
     pub fn stream(self, heat: u8) -> u8 {
         let edges: &[u8] = match self.placement {

@@ -18,6 +18,8 @@ pub struct Report {
     pub host_pages: u64,
     /// Pages that the collector moved.
     pub moved_pages: u64,
+    /// Pages that hosts wrote in batches of lone writes.
+    pub lone_pages: u64,
     /// Pages of batches: data and headers.
     pub log_pages: u64,
     /// Pages of batch headers.
@@ -57,6 +59,7 @@ impl Report {
         Report {
             host_pages: self.host_pages - earlier.host_pages,
             moved_pages: self.moved_pages - earlier.moved_pages,
+            lone_pages: self.lone_pages - earlier.lone_pages,
             log_pages: self.log_pages - earlier.log_pages,
             header_pages: self.header_pages - earlier.header_pages,
             checkpoint_pages: self.checkpoint_pages - earlier.checkpoint_pages,

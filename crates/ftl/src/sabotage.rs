@@ -7,6 +7,8 @@ pub(crate) enum Sabotage {
     EarlyReuse,
     /// Segments are reused while they are read.
     UnpinnedReads,
+    /// Segments are reused while pages that were moved from them are on their way.
+    UnpinnedMoves,
     /// Moved pages take new stamps.
     NewStamps,
     /// Moved pages are installed although a host wrote meanwhile.

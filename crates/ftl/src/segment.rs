@@ -38,7 +38,8 @@ pub(crate) struct Segment {
     pub(crate) stream: u8,
     /// Number of live pages.
     pub(crate) valid: u32,
-    /// Pages of reads in flight.
+    /// Pages of reads in flight, and pages that were moved from the segment and are on their way.
+    /// Until they have landed, their old places must not be written again.
     pub(crate) reads: u32,
     /// Number of times the segment was opened.
     pub(crate) wear: u32,
@@ -154,6 +155,8 @@ impl Segments {
         let entry = &mut self.table[segment as usize];
         entry.state = State::Closed;
         entry.closed_at = written;
+        // A volume that is opened brings worn segments along.
+        self.wear_max = self.wear_max.max(entry.wear);
         (entry.prev, entry.next) = (newest, NONE);
         match newest {
             NONE => self.oldest = segment,
@@ -243,5 +246,20 @@ impl Segments {
             sum: self.table.iter().map(|segment| u64::from(segment.wear)).sum(),
             greatest: self.table.iter().map(wear).max().unwrap_or(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worn_segments_of_an_opened_volume_are_compared_by_their_benefit() {
+        let mut segments = Segments::new(3);
+        for (segment, valid) in [(0, 6), (1, 2), (2, 4)] {
+            (segments.at_mut(segment).wear, segments.at_mut(segment).valid) = (50, valid);
+            segments.close(segment, 1);
+        }
+        assert_eq!(segments.victim(Victims::AgeBenefit, 7, 1, u64::MAX), Some(1));
     }
 }

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::iter;
 
 use contract::{Slot, Status};
 
@@ -21,6 +22,7 @@ use crate::map::{Map, POISONED, UNMAPPED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
 use crate::segment::{Segments, State};
+use crate::trend::Trend;
 
 /// Commands that may wait for the caller.
 pub(crate) const COMMANDS_MAX: usize = 4096;
@@ -40,9 +42,11 @@ pub(crate) struct Store {
     pub(crate) settings: Settings,
     pub(crate) map: Map,
     pub(crate) segments: Segments,
+    /// The logs: one for each stream, and one for lone writes if the volume has room for it.
     pub(crate) logs: Box<[Log]>,
     pub(crate) flight: Flight,
     pub(crate) clock: Clock,
+    pub(crate) trend: Trend,
     pub(crate) flusher: Flusher,
     pub(crate) discards: Discards,
     /// Moved pages and poison records that are staged or on their way.
@@ -53,18 +57,30 @@ pub(crate) struct Store {
     /// `true` after a batch found no segment to be written to, or a flush or the write of a
     /// checkpoint failed.
     pub(crate) read_only: bool,
-    /// Segments without live pages, each with the round of flushes that it waits for.
-    emptied: VecDeque<(u64, u32)>,
     upkeep: Upkeep,
 }
 
-/// Counters of the store for itself.
-#[derive(Default)]
+/// State that only the store itself uses.
 struct Upkeep {
+    /// Segments without live pages, each with the round of flushes that it waits for.
+    emptied: VecDeque<(u64, u32)>,
     /// Pages written since the last flush began.
     unflushed_pages: u32,
+    reserve: u32,
     #[cfg(test)]
     sabotage: Option<Sabotage>,
+}
+
+impl Upkeep {
+    fn new(geometry: &Geometry) -> Upkeep {
+        Upkeep {
+            emptied: VecDeque::with_capacity(geometry.segments() as usize),
+            unflushed_pages: 0,
+            reserve: geometry.reserve(),
+            #[cfg(test)]
+            sabotage: None,
+        }
+    }
 }
 
 impl Store {
@@ -72,15 +88,17 @@ impl Store {
     pub(crate) fn new(geometry: Geometry, settings: Settings, clock: Clock) -> Store {
         let batch = geometry.batch_pages_max() as usize;
         let streams = usize::from(geometry.streams);
-        let log = |_| Log::new(geometry.segment_pages, batch, settings.data);
+        let log = |pages| Log::new(geometry.segment_pages, pages, settings.data);
+        let lone = geometry.has_lone_log().then_some(geometry.lone_pages_max() as usize);
         let durable_below = clock.next_stamp;
         Store {
             geometry,
             settings,
             map: Map::new(geometry.pages),
             segments: Segments::new(geometry.segments()),
-            logs: (0..streams).map(log).collect(),
-            flight: Flight::new(2 * streams * batch),
+            logs: iter::repeat_n(batch, streams).chain(lone).map(log).collect(),
+            flight: Flight::new(2 * (streams + 1) * batch),
+            trend: Trend::new(geometry.pages),
             clock,
             flusher: Flusher::new(durable_below, REQUESTS_MAX),
             discards: Discards::new(),
@@ -89,8 +107,7 @@ impl Store {
             replies: VecDeque::with_capacity(2 * REQUESTS_MAX),
             report: Report::default(),
             read_only: false,
-            emptied: VecDeque::with_capacity(geometry.segments() as usize),
-            upkeep: Upkeep::default(),
+            upkeep: Upkeep::new(&geometry),
         }
     }
 
@@ -146,7 +163,76 @@ impl Store {
         flying.min().unwrap_or(self.clock.next_stamp)
     }
 
-    pub(crate) fn close_batch(&mut self, index: usize, hurry: bool) {
+    /// Returns the stream for pages of this heat.
+    pub(crate) fn stream(&self, heat: u8) -> u8 {
+        match self.trend.is_even() {
+            true => self.geometry.streams - 1,
+            false => self.settings.policy.stream(heat),
+        }
+    }
+
+    /// Returns the number of free segments that host writes leave to the collector.
+    pub(crate) fn reserve(&self) -> u32 {
+        self.upkeep.reserve
+    }
+
+    /// Follows the trend: even writes and their moves take one stream. A larger reserve is built by
+    /// the collector, one segment after the other, so that no write waits for all of it.
+    pub(crate) fn settle_reserve(&mut self) {
+        let streams = if self.trend.is_even() { 1 } else { self.geometry.streams };
+        let (wanted, reserve) = (Geometry::reserve_of(streams), self.upkeep.reserve);
+        let rises = wanted > reserve && self.segments.free() > reserve + 1;
+        self.upkeep.reserve = if rises { reserve + 1 } else { wanted.min(reserve) };
+    }
+
+    /// Returns `true` if the segment holds batches of lone writes.
+    pub(crate) fn is_lone(&self, segment: u32) -> bool {
+        self.segments.at(segment).stream == self.geometry.streams
+    }
+
+    /// Closes the batches that may leave. `hurry` closes those for which no request waits, too.
+    pub(crate) fn close_batches(&mut self, hurry: bool) {
+        for log in 0..usize::from(self.geometry.streams) {
+            if hurry || !self.set_aside(log) {
+                self.close_batch(log, hurry);
+            }
+        }
+        for lone in usize::from(self.geometry.streams)..self.logs.len() {
+            self.close_batch(lone, hurry);
+        }
+    }
+
+    /// Moves the lone writes in the batch of a stream to the log of lone writes: fewer pages than
+    /// collection would move for the place of a header among them. There headers die in company,
+    /// and the pages that are moved wait until their batch is full. Returns `true` if the batch has
+    /// to wait, because the log of lone writes has a batch on its way.
+    fn set_aside(&mut self, index: usize) -> bool {
+        let may_open = self.segments.free() > self.reserve();
+        let moves = self.trend.moves();
+        let (streams, rest) = self.logs.split_at_mut(usize::from(self.geometry.streams));
+        let (log, Some(lone)) = (&mut streams[index], rest.first_mut()) else { return false };
+        let batch = &mut log.filling;
+        let leaves = !batch.waiters.is_empty() && batch.records.is_empty() && !log.is_flying;
+        if !leaves || log.is_full() || self.settings.policy.is_baseline() {
+            return false;
+        }
+        let batch = &mut log.filling;
+        let hosts = batch.hosts();
+        let first = lone.filling.data.len();
+        if hosts as f32 >= moves || !lone.takes(hosts, 0, may_open) {
+            return false;
+        }
+        if lone.is_flying {
+            return true;
+        }
+        batch.split_hosts(&mut lone.filling);
+        for item in &lone.filling.data[first..] {
+            self.flight.redirect(item.page, index as u8, self.geometry.streams);
+        }
+        false
+    }
+
+    fn close_batch(&mut self, index: usize, hurry: bool) {
         let log = &mut self.logs[index];
         if log.is_flying || log.filling.is_empty() {
             return;
@@ -168,6 +254,9 @@ impl Store {
             self.clock.next_stamp += 1;
         }
         log.launch();
+        if index == usize::from(self.geometry.streams) {
+            self.report.lone_pages += log.flying.data.len() as u64;
+        }
         self.send_batch(index);
     }
 
@@ -227,15 +316,33 @@ impl Store {
             crc: 0.into(),
         };
         log.flying.encode(&head);
-        let (member, at) = self.geometry.locate(self.geometry.place(segment, log.flying.offset));
-        let token = Token::Batch(index as u8);
+        log.flying.sent = (0, 0);
         self.report.log_pages += u64::from(pages);
         self.report.header_pages += log.flying.header_pages() as u64;
         self.upkeep.unflushed_pages += pages;
-        self.send(token, member, Op::Write { at, pages });
+        self.send_part(index);
         if self.upkeep.unflushed_pages >= self.settings.flush_pages {
             self.flusher.ask();
         }
+    }
+
+    /// Writes the next part of the batch on its way. Returns `false` if all of it is written. Parts
+    /// are small, so that reads find a gap between them, unless a request waits for the batch or for
+    /// its end.
+    fn send_part(&mut self, index: usize) -> bool {
+        let log = &mut self.logs[index];
+        let is_awaited = !log.filling.waiters.is_empty() || !log.flying.records.is_empty();
+        let most = if is_awaited || self.settings.policy.is_baseline() {
+            u32::MAX
+        } else {
+            self.geometry.part_pages()
+        };
+        let Some((first, pages)) = log.flying.next_part(most) else { return false };
+        let segment = log.segment.expect("the batch's segment is open");
+        let place = self.geometry.place(segment, log.flying.offset + first);
+        let (member, at) = self.geometry.locate(place);
+        self.send(Token::Batch(index as u8), member, Op::Write { at, pages });
+        true
     }
 
     pub(crate) fn end_flush(&mut self, status: Status) {
@@ -249,6 +356,9 @@ impl Store {
 
     /// Installs the pages of a batch that was written, and answers its requests.
     pub(crate) fn land(&mut self, index: usize) {
+        if self.send_part(index) {
+            return;
+        }
         let log = &self.logs[index];
         let segment = log.segment.expect("the batch's segment is open");
         let data_at = log.flying.offset + log.flying.header_pages() as u32;
@@ -258,7 +368,7 @@ impl Store {
             match item.kind {
                 Kind::Host => self.flight.leave(item.page),
                 _ => {
-                    self.moves -= 1;
+                    self.end_move(item.from);
                     let blind = self.is_sabotaged(Sabotage::BlindMoves);
                     if self.map.place(item.page) != item.from && !blind {
                         continue;
@@ -283,9 +393,25 @@ impl Store {
         self.logs[index].land();
     }
 
+    /// Notes that the page at this place is moved. The place is not written again before the move has
+    /// ended: otherwise the page's newest version might be there by then, and the move replace it.
+    pub(crate) fn begin_move(&mut self, from: u32) {
+        self.moves += 1;
+        if !self.is_sabotaged(Sabotage::UnpinnedMoves) {
+            self.segments.at_mut(from / self.geometry.segment_pages).reads += 1;
+        }
+    }
+
+    fn end_move(&mut self, from: u32) {
+        self.moves -= 1;
+        if !self.is_sabotaged(Sabotage::UnpinnedMoves) {
+            self.segments.at_mut(from / self.geometry.segment_pages).reads -= 1;
+        }
+    }
+
     fn land_record(&mut self, item: Item) {
         if item.kind == Kind::Poisoned {
-            self.moves -= 1;
+            self.end_move(item.from);
             if self.map.place(item.page) == item.from {
                 self.map.set(item.page, POISONED);
                 self.invalidate(item.from);
@@ -319,7 +445,7 @@ impl Store {
         self.segments.set_state(segment, State::Emptied);
         let early = self.is_sabotaged(Sabotage::EarlyReuse);
         let round = if early { 0 } else { self.flusher.ask() };
-        self.emptied.push_back((round, segment));
+        self.upkeep.emptied.push_back((round, segment));
     }
 
     fn is_read(&self, segment: u32) -> bool {
@@ -328,10 +454,10 @@ impl Store {
 
     /// Frees emptied segments that were flushed and are not read: at once, or after a discard.
     pub(crate) fn advance_emptied(&mut self) {
-        for _ in 0..self.emptied.len() {
-            let Some((round, segment)) = self.emptied.pop_front() else { return };
+        for _ in 0..self.upkeep.emptied.len() {
+            let Some((round, segment)) = self.upkeep.emptied.pop_front() else { return };
             if !self.flusher.is_done(round) || self.is_read(segment) {
-                self.emptied.push_back((round, segment));
+                self.upkeep.emptied.push_back((round, segment));
             } else if self.settings.discards {
                 let (member, at) = self.geometry.locate(self.geometry.place(segment, 0));
                 let op = Op::Discard { at, pages: self.geometry.segment_pages };

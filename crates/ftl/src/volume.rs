@@ -60,7 +60,7 @@ impl Volume {
     /// wait for the volume.
     pub(crate) fn publish(&self, writes_wait: bool) {
         let (store, free) = (&self.store, self.store.segments.free());
-        let is_short = writes_wait && free <= store.geometry.reserve();
+        let is_short = writes_wait && free <= store.reserve();
         self.tally.publish(&store.report, free, is_short);
     }
 
@@ -121,7 +121,8 @@ impl Volume {
             return Err(Busy);
         }
         // What the collector has opened of its reserve is the collector's, to the last page.
-        if store.segments.free() < store.geometry.reserve() {
+        if store.segments.free() < store.reserve() {
+            self.collector.pace.hurry();
             return Err(Busy);
         }
         let stream = match store.flight.bound(page, pages) {
@@ -129,18 +130,22 @@ impl Volume {
             Bound::To(stream) => stream,
             Bound::Free => {
                 let heat: u32 = (page..end).map(|p| u32::from(store.map.next_heat(p))).sum();
-                store.settings.policy.stream((heat / pages) as u8)
+                store.stream((heat / pages) as u8)
             }
         };
-        let may_open = store.segments.free() > store.geometry.reserve();
+        let may_open = store.segments.free() > store.reserve();
         let log = &mut store.logs[usize::from(stream)];
         if !log.takes(pages as usize, 0, may_open) {
+            if !may_open {
+                self.collector.pace.hurry();
+            }
             return Err(Busy);
         }
         for (index, page) in (page..end).enumerate() {
             let bytes = data.get(index * PAGE_BYTES..(index + 1) * PAGE_BYTES);
             let check = bytes.map_or(0, checksum);
             let heat = store.map.warm(page);
+            store.trend.note_write(heat);
             let kind = Kind::Host;
             let item = Item { page, kind, heat, stamp: 0, check, from: UNMAPPED };
             if let (Some(to), Some(bytes)) = (log.filling.push(item), bytes) {
@@ -151,6 +156,7 @@ impl Volume {
         log.filling.atomic |= atomic;
         log.filling.waiters.push(Waiter { slot, fua: fua || atomic });
         store.clock.written += u64::from(pages);
+        self.collector.pace.earn(pages, store.trend.moves());
         store.report.host_pages += u64::from(pages);
         Ok(())
     }
@@ -171,16 +177,18 @@ impl Volume {
     pub fn advance(&mut self) {
         let Volume { store, collector, checkpointer, .. } = self;
         if !store.read_only {
-            let may_open = store.segments.free() > store.geometry.reserve();
-            if let Some(coldest) = store.logs.last_mut() {
-                store.discards.advance(coldest, &mut store.flight, may_open);
+            store.settle_reserve();
+            let may_open = store.segments.free() > store.reserve();
+            let discards_wait = !may_open && !store.discards.is_empty();
+            if discards_wait || checkpointer.is_closing() {
+                collector.pace.hurry();
             }
+            let coldest = &mut store.logs[usize::from(store.geometry.streams) - 1];
+            store.discards.advance(coldest, &mut store.flight, may_open);
             collector.advance(store, checkpointer);
             checkpointer.advance(store, collector.motion(store));
             let hurry = collector.hurries() || checkpointer.waits_for_moves();
-            for log in 0..store.logs.len() {
-                store.close_batch(log, hurry);
-            }
+            store.close_batches(hurry);
             store.advance_emptied();
         }
         store.begin_flush();
@@ -202,6 +210,11 @@ impl Volume {
             Token::Collect => self.collector.bytes_mut(),
             _ => &mut [],
         }
+    }
+
+    /// Returns `true` while the collector reads a batch header.
+    pub(crate) fn reads_header(&self) -> bool {
+        self.collector.reads_header()
     }
 
     /// Takes the next command for a member.

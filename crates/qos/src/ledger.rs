@@ -16,7 +16,7 @@ use crate::rounds::Turn;
 use crate::shared::Shared;
 use crate::tenant::{Tenant, Terms};
 use crate::units::{
-    AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
+    AHEAD_MAX, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
 };
 
 /// Counts of where a worker's tokens went, in nano-units.
@@ -232,7 +232,7 @@ impl Ledger {
         cell.balance.add(made);
         cell.remember(stalled - made, rate);
         self.totals.generated += i128::from(made);
-        if cell.balance.tokens() < NEG_LIMIT {
+        if cell.balance.tokens() < cell.limit() {
             cell.count_deficit();
         }
     }
@@ -309,7 +309,7 @@ impl Ledger {
         let cell = self.shared.tenant(tenant);
         let cost = nano(units);
         let is_paid = match means {
-            Means::Overdraft => cell.balance.spend(cost, NEG_LIMIT),
+            Means::Overdraft => cell.balance.spend(cost, cell.limit()),
             Means::Share(cap) => is_allowed(cell, cap, cost) && cell.balance.spend(cost, 0),
             Means::Nothing | Means::Leftovers => false,
         };
@@ -322,7 +322,8 @@ impl Ledger {
     /// Pays for one request of the visited tenant. Returns `false` if the request is not paid.
     pub(crate) fn pay(&mut self, tenant: u32, units: u64, means: Means) -> bool {
         let cost = nano(units);
-        let overdraws = |this: &Ledger| this.tenant(tenant).balance.overdraw(cost, NEG_LIMIT);
+        let limit = self.tenant(tenant).limit();
+        let overdraws = |this: &Ledger| this.tenant(tenant).balance.overdraw(cost, limit);
         let is_paid = match means {
             Means::Nothing => false,
             Means::Overdraft => overdraws(self) || self.pay_arrears(tenant) && overdraws(self),
@@ -332,7 +333,7 @@ impl Ledger {
             }
             Means::Leftovers => {
                 let tokens = self.tenant(tenant).balance.tokens();
-                self.borrow(tenant, (NEG_LIMIT + 1).saturating_sub(tokens));
+                self.borrow(tenant, (limit + 1).saturating_sub(tokens));
                 overdraws(self)
             }
         };
@@ -367,7 +368,7 @@ impl Ledger {
             return false;
         }
         let cell = self.shared.tenant(tenant);
-        let missing = (NEG_LIMIT + 1).saturating_sub(cell.balance.tokens());
+        let missing = (cell.limit() + 1).saturating_sub(cell.balance.tokens());
         let wanted = cell.arrears.take(|unused| unused.min(missing));
         if wanted == 0 {
             return false;
@@ -455,7 +456,8 @@ impl Ledger {
 
     /// Returns the nanoseconds until a latency-critical tenant can pay for a request.
     pub(crate) fn wait_of_critical(&self, tenant: u32, rate: u64) -> u64 {
-        time_to_make(NEG_LIMIT - self.tenant(tenant).balance.tokens(), rate)
+        let cell = self.tenant(tenant);
+        time_to_make(cell.limit() - cell.balance.tokens(), rate)
     }
 
     /// Returns the nanoseconds until a best-effort tenant of this weight can pay `units`.
@@ -487,7 +489,7 @@ impl Ledger {
         // A tenant that is not held repays nothing until it is, so a debt refuses it nothing before.
         let least = if terms.holders == 0 { 0 } else { i64::MIN };
         let balance = cell.balance.tokens().max(least);
-        let missing = nano(units).saturating_sub(balance.saturating_sub(NEG_LIMIT));
+        let missing = nano(units).saturating_sub(balance.saturating_sub(cell.limit()));
         time_to_make(missing, terms.rate) > cell.latency_nanos()
     }
 

@@ -37,7 +37,7 @@ use crate::units::generated;
 use grants::Grants;
 use probe::{Observation, Probe, View};
 use table::{Entry, Table};
-use taxes::Taxes;
+use taxes::{Taxes, limit_debt};
 
 /// The figures of an admitted tenant: the rate that it needs, and the rate that is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,6 +438,8 @@ impl Registry {
         self.shared.set_prices(Prices::of(&self.cost));
         let (model, cost) = (&self.model, &self.promised_cost);
         self.table.reprice(|slo| claim(slo, model, cost).ok());
+        let debtors = self.table.critical().map(|(id, slo)| (self.shared.tenant(id.0), slo));
+        debtors.for_each(|(tenant, slo)| limit_debt(tenant, &slo, cost));
         let share = self.lower_share(now.as_nanos());
         self.grant_all(now);
         self.raise_share(share, now.as_nanos());
@@ -538,8 +540,9 @@ impl Registry {
     fn grant(&self, n: usize, now: u64) {
         let (class, rate) = self.terms(n);
         let cell = self.shared.tenant(n as u32);
-        if let Entry::Critical(_, promise) = self.table.entry(n) {
+        if let Entry::Critical(slo, promise) = self.table.entry(n) {
             cell.set_latency_nanos(u64::from(promise.latency_us) * 1_000);
+            limit_debt(cell, &slo, &self.promised_cost);
         }
         let old = cell.change(class, rate);
         self.shared.count_change(old.class, class);

@@ -137,7 +137,7 @@ struct Collector {
     horizon: f64,
     seen: Chored,
     /// Pages of hosts, pages read and pages written, whose weight falls with each page that hosts
-    /// write.
+    /// write. The first stays at the horizon.
     recent: [f64; 3],
 }
 
@@ -159,7 +159,7 @@ impl Collector {
         self.seen = done;
         let left = self.horizon / (self.horizon + host as f64);
         for (recent, new) in self.recent.iter_mut().zip([host, read, written]) {
-            *recent = *recent * left + new as f64;
+            *recent = (*recent + new as f64) * left;
         }
         price(cost, read, written)
     }
@@ -216,6 +216,20 @@ mod tests {
             collector.note(done, &cost());
         }
         assert_eq!(collector.tax(&cost()), 0, "what ends is forgotten");
+    }
+
+    #[test]
+    fn a_long_history_is_forgotten_within_a_few_horizons() {
+        let mut collector = Collector::new(UNIFORM, 1 << 20);
+        let history = Chored { host_pages: 1 << 30, ..Chored::default() };
+        let mut done = history;
+        collector.note(done, &cost());
+        while done.host_pages < history.host_pages + 4 * (1 << 20) / HORIZON_PART {
+            done.host_pages += 100;
+            done.written_pages += 500;
+            collector.note(done, &cost());
+        }
+        assert!((4_800..=5_000).contains(&collector.tax(&cost())), "{}", collector.tax(&cost()));
     }
 
     #[test]

@@ -140,6 +140,34 @@ fn best_effort_pays_what_is_not_taxed() {
     assert!(expired == 0 || served[1] < 200_000, "{expired}");
 }
 
+/// A tenant may owe one taxed write, so that its reads do not wait until the write is paid off.
+#[test]
+fn a_taxed_write_holds_no_reads_of_its_tenant() {
+    let mut bed = Bed::new();
+    let promised = bed.register(Some(Slo::new(500, 1_000, 80)));
+    let writer = bed.register(None);
+    bed.run(5_000, &[(writer, Kind::Write)]);
+    assert_eq!(bed.tax(), 8 * (100 + 1_000));
+    // Its tokens of three rounds rest; it sends a write and reads behind it.
+    bed.run(1, &[(writer, Kind::Write)]);
+    for kind in [Kind::Write, Kind::Read, Kind::Read] {
+        let slot = bed.slots.insert((promised, kind)).unwrap();
+        bed.scheduler.enqueue(promised, kind, 4096, slot).unwrap();
+    }
+    bed.now = bed.now + core::time::Duration::from_nanos(ROUND_NANOS);
+    bed.scheduler.begin_round(bed.now);
+    let went = core::iter::from_fn(|| bed.scheduler.next()).map(|slot| bed.slots.remove(slot).0);
+    assert_eq!(went.filter(|tenant| *tenant == promised).count(), 3);
+    bed.balances();
+    // A tenant that was promised reads alone may owe as much as on any device.
+    let reader = bed.register(Some(Slo::new(500, 1_000, 100)));
+    let limit = |tenant: TenantId| bed.registry.shared().tenant(tenant.0).limit();
+    assert_eq!(limit(reader), crate::units::NEG_LIMIT);
+    assert_eq!(limit(promised), -nano(1_000 + 8_900));
+    bed.registry.taxes().turn(false, bed.now);
+    assert_eq!(bed.registry.shared().tenant(promised.0).limit(), crate::units::NEG_LIMIT);
+}
+
 #[test]
 fn writes_of_best_effort_wait_while_the_device_has_no_space() {
     let mut bed = Bed::new();

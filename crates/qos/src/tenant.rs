@@ -8,8 +8,8 @@
 use core::num::NonZeroU64;
 
 use crate::balance::Balance;
-use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
-use crate::units::{NANO, RATE_MAX, STALL_NANOS_MAX, generated, nano};
+use crate::sync::{AcqRel, Acquire, AtomicI64, AtomicU64, Relaxed, Release};
+use crate::units::{NANO, NEG_LIMIT, RATE_MAX, STALL_NANOS_MAX, generated, nano};
 
 /// The class of a tenant, by its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +95,8 @@ pub(crate) struct Tenant {
     cap: AtomicU64,
     /// The latency in nanoseconds of a latency-critical tenant.
     latency: AtomicU64,
+    /// The balance below which a latency-critical tenant may not submit, in nano-units.
+    limit: AtomicI64,
     /// While no worker holds the tenant: the time, in nanoseconds, until which its rate is spent
     /// already.
     spent_to: AtomicU64,
@@ -119,6 +121,7 @@ impl Tenant {
             balance: Balance::new(),
             cap: AtomicU64::new(0),
             latency: AtomicU64::new(0),
+            limit: AtomicI64::new(NEG_LIMIT),
             spent_to: AtomicU64::new(0),
             arrears: Balance::new(),
             allowance: Balance::new(),
@@ -152,6 +155,18 @@ impl Tenant {
 
     pub(crate) fn set_latency_nanos(&self, nanos: u64) {
         self.latency.store(nanos, Relaxed);
+    }
+
+    /// Returns the balance below which a latency-critical tenant may not submit, in nano-units.
+    #[inline]
+    pub(crate) fn limit(&self) -> i64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Sets that balance for a tenant whose dearest promised request costs so many units: the tenant
+    /// may owe one of them.
+    pub(crate) fn owe_at_most(&self, dearest: u64) {
+        self.limit.store(NEG_LIMIT.min(-nano(dearest)), Relaxed);
     }
 
     /// Spends so many units of a rate (units a second) whose tokens the idle pool generates, if the

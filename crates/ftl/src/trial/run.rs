@@ -81,6 +81,8 @@ pub(crate) struct Run {
     pub(crate) moved: u64,
     /// Checkpoints in all sessions.
     pub(crate) checkpoints: u64,
+    /// Pages of lone writes in all sessions.
+    pub(crate) lone: u64,
 }
 
 /// The fault that a trial found, if any.
@@ -116,6 +118,7 @@ impl Run {
             atomics: Vec::new(),
             moved: 0,
             checkpoints: 0,
+            lone: 0,
         }
     }
 
@@ -317,6 +320,7 @@ impl Run {
         let report = self.volume.report();
         self.moved += report.moved_pages;
         self.checkpoints += report.checkpoints;
+        self.lone += report.lone_pages;
         self.flying.clear();
         self.doing.clear();
         // The first opening loses power as well, so the second recovers from its rests.

@@ -80,7 +80,7 @@ fn objective(name: &str, iops: Option<f64>, read_percent: u8) -> (Option<Slo>, L
 }
 
 fn stage(options: &Options, below: Below) -> Stage {
-    let pages = if options.quick { 1 << 15 } else { 1 << 18 };
+    let pages = if options.quick { 1 << 16 } else { 1 << 18 };
     let translation = Translation { pages, spare_per_mille: SPARE_PER_MILLE };
     let translation = (below != Below::Bare).then_some(translation);
     let device = Setup::device_a(options.seed, WORKERS);

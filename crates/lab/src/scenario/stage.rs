@@ -337,6 +337,12 @@ impl Stage {
     /// # Panics
     /// Panics if something does not come to rest.
     pub fn end(mut self) {
+        self.drain();
+        self.stations.into_iter().for_each(Station::take_apart);
+    }
+
+    /// Stops all loads, and waits until each request that has arrived is answered.
+    fn drain(&mut self) {
         for n in 0..self.sources.len() {
             self.stop(SourceId(n));
         }
@@ -345,7 +351,6 @@ impl Stage {
         while !self.stations.iter_mut().all(Station::is_at_rest) {
             assert!(self.step(limit), "the stage does not come to rest");
         }
-        self.stations.into_iter().for_each(Station::take_apart);
     }
 
     fn schedule(&mut self, at: u64, source: usize, epoch: u32, line: usize, again: Option<Tag>) {
@@ -500,4 +505,38 @@ fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
         fences: Fences::default(),
         storage_epoch: 0.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes that wait in the scheduler, because the volume is short of space, end with the others.
+    #[test]
+    fn a_stage_that_is_drained_while_its_volume_is_short_ends_each_write() {
+        let translation = Some(Translation { pages: 1 << 14, spare_per_mille: 100 });
+        let mut stage = Stage::new(Setup { translation, ..Setup::device_a(3, 1) });
+        let writers = [(); 4].map(|()| {
+            let writer = stage.register(None).expect("best effort is always admitted");
+            let load = Load { arrivals: Loop::Closed(64), reads: 0.0, bytes: 4096 };
+            let source = stage.add(writer, load, &[0], 4);
+            stage.start(source);
+            source
+        });
+        let is_short = |stage: &mut Stage| stage.registry().shared().holding_writes();
+        for _ in 0..10_000 {
+            stage.run(Duration::from_millis(1));
+            if is_short(&mut stage) {
+                break;
+            }
+        }
+        assert!(is_short(&mut stage), "writes outrun collection");
+        assert!(stage.requests.iter().flatten().count() > 100, "writes wait");
+        let before = writers.map(|source| stage.meter(source).count());
+        stage.drain();
+        for (source, before) in writers.into_iter().zip(before) {
+            assert!(stage.meter(source).count() > before, "its writes are answered");
+        }
+        stage.end();
+    }
 }

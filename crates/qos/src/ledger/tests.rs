@@ -5,6 +5,7 @@ use core::num::NonZeroU64;
 use contract::{Instant, Slo, TenantId};
 
 use super::*;
+use crate::units::NEG_LIMIT;
 use crate::{DeviceModel, Portion, Registry};
 
 /// A latency-critical tenant of 10 million units a second.

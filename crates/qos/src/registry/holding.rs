@@ -17,7 +17,8 @@ use contract::{Instant, Kind, REQUEST_BYTES_MAX, TenantId};
 
 use super::Registry;
 use crate::Class;
-use crate::units::{AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
+use crate::tenant::Tenant;
+use crate::units::{AHEAD_MAX, ROUND_NANOS_MAX, generated, nano};
 
 /// The holding of a tenant at a device, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Registry {
             let cell = &self.shared.tenant(tenant.0);
             let credit = cell.balance.take(|tokens| tokens);
             taken += i128::from(credit);
-            let debt = self.debt(tenant, now);
+            let debt = debt(self.shared.tenant(tenant.0), now);
             // One that a worker has made since then is told later.
             let balance = if credit > 0 { credit } else { debt.balance };
             (tenant, Holding { balance, ..debt })
@@ -66,8 +67,9 @@ impl Registry {
         now: Instant,
     ) -> Vec<(TenantId, Holding)> {
         let told: BTreeMap<TenantId, Holding> = told.iter().copied().collect();
-        let more = |tenant| {
-            let (debt, before) = (self.debt(tenant, now), told.get(&tenant).copied());
+        let more = |tenant: TenantId| {
+            let (debt, before) =
+                (debt(self.shared.tenant(tenant.0), now), told.get(&tenant).copied());
             let before = before.unwrap_or_default();
             let deeper = |now: i64, before: i64| (now - before.min(0)).min(0);
             let balance = deeper(debt.balance, before.balance);
@@ -90,7 +92,7 @@ impl Registry {
             Class::LatencyCritical => generated(terms.rate, 3 * ROUND_NANOS_MAX),
             _ => dearest,
         };
-        let change = cell.balance.adopt(held.balance, NEG_LIMIT - dearest, most);
+        let change = cell.balance.adopt(held.balance, cell.limit() - dearest, most);
         self.totals.generated += i128::from(change.max(0));
         // The other process has counted it, but for what is repaid here.
         self.totals.spent += i128::from(-change.min(0));
@@ -101,18 +103,17 @@ impl Registry {
         }
         true
     }
+}
 
-    /// Returns a tenant's debt, including what it has spent ahead of its rate.
-    fn debt(&self, tenant: TenantId, now: Instant) -> Holding {
-        let cell = &self.shared.tenant(tenant.0);
-        let terms = cell.terms();
-        let ahead = match terms.class {
-            Class::LatencyCritical if terms.holders == 0 => {
-                cell.debt(now.as_nanos(), terms.rate, AHEAD_MAX)
-            }
-            _ => 0,
-        };
-        let balance = cell.balance.tokens().min(0) - ahead;
-        Holding { balance, allowance: cell.allowance.tokens().min(0) }
-    }
+/// Returns a tenant's debt, including what it has spent ahead of its rate.
+fn debt(cell: &Tenant, now: Instant) -> Holding {
+    let terms = cell.terms();
+    let ahead = match terms.class {
+        Class::LatencyCritical if terms.holders == 0 => {
+            cell.debt(now.as_nanos(), terms.rate, AHEAD_MAX)
+        }
+        _ => 0,
+    };
+    let balance = cell.balance.tokens().min(0) - ahead;
+    Holding { balance, allowance: cell.allowance.tokens().min(0) }
 }

@@ -1,10 +1,20 @@
 //! The registry's side of what a device does of its own accord.
 
-use contract::{ChoreRate, Chored, Instant};
+use contract::{ChoreRate, Chored, Instant, Kind, Slo};
 
 use super::Registry;
+use crate::cost_model::CostModel;
 use crate::shared::Prices;
 use crate::tax::ChoreView;
+use crate::tenant::Tenant;
+
+/// Lets a tenant owe the dearest request of its promise, at these prices of promises, while writes
+/// have a tax.
+pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
+    let kind = if slo.read_percent < 100 { Kind::Write } else { Kind::Read };
+    let dearest = promised.cost(kind, slo.request_bytes as usize).mixed;
+    tenant.owe_at_most(if promised.tax() > 0 { dearest.into() } else { 0 });
+}
 
 /// The taxes of a device, to be set and charged.
 #[derive(Debug)]

@@ -318,7 +318,8 @@ impl Translated {
     pub(super) fn close(&self) {
         let (Member::File(file), Some(volume)) = (&self.member, self.take_home()) else { return };
         let closed = FileMedia::of(file).and_then(|mut media| {
-            ftl::close(&mut media, volume).map_err(|error| error.to_string())
+            let closed = ftl::close(&mut media, volume).map_err(|error| error.to_string())?;
+            closed.then_some(()).ok_or_else(|| "it is read-only".to_owned())
         });
         if let Err(error) = closed {
             tracing::warn!(

@@ -1,0 +1,109 @@
+//! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
+
+/// The mean heat of written pages below which writes become even, and above which they are so no
+/// more. While hosts write all pages equally often, a page has 24 on average when it is written, and
+/// 40 afterwards.
+const EVEN_BELOW: f32 = 48.0;
+const UNEVEN_ABOVE: f32 = 56.0;
+
+/// The part of the volume over whose writes the heat is averaged, and the minimum of pages.
+const HEAT_PART: u32 = 16;
+const HEAT_PAGES_MIN: u32 = 256;
+
+/// Victims over which their live pages are averaged.
+const VICTIMS: u16 = 16;
+
+/// The averages of a load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trend {
+    /// The mean heat of the pages that hosts write, after the write.
+    heat: f32,
+    /// Written pages over which the heat is averaged.
+    span: f32,
+    /// `true` if hosts write all pages about equally often, so that separation by heat gains
+    /// nothing. A volume that was opened expects uneven writes.
+    is_even: bool,
+    /// The mean share of live pages in victims.
+    live: f32,
+    /// Victims in that mean, at most [`VICTIMS`].
+    victims: u16,
+}
+
+impl Trend {
+    /// Returns the trend of a volume of so many pages that knows nothing of its load.
+    pub(crate) fn new(pages: u32) -> Trend {
+        let span = (pages / HEAT_PART).max(HEAT_PAGES_MIN) as f32;
+        Trend { heat: 2.0 * UNEVEN_ABOVE, span, is_even: false, live: 0.0, victims: 0 }
+    }
+
+    /// Notes that a host wrote a page, which now has this heat.
+    #[inline]
+    pub(crate) fn note_write(&mut self, heat: u8) {
+        self.heat += (f32::from(heat) - self.heat) / self.span;
+        self.is_even = self.heat < if self.is_even { UNEVEN_ABOVE } else { EVEN_BELOW };
+    }
+
+    /// Notes a victim with so many live pages of all its pages.
+    pub(crate) fn note_victim(&mut self, live: u32, pages: u32) {
+        self.victims = (self.victims + 1).min(VICTIMS);
+        self.live += (live as f32 / pages as f32 - self.live) / f32::from(self.victims);
+    }
+
+    /// Returns `true` if hosts write all pages about equally often.
+    pub(crate) fn is_even(&self) -> bool {
+        self.is_even
+    }
+
+    /// Returns the pages that are moved for each page of space that collection yields.
+    pub(crate) fn moves(&self) -> f32 {
+        self.live / (1.0 - self.live).max(f32::EPSILON)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::{Map, UNMAPPED};
+
+    /// Returns the trend after so many overwrites of a volume whose page `draw(n)` is the `n`th that
+    /// hosts write.
+    fn trend(overwrites: u32, draw: impl Fn(u32) -> u32) -> Trend {
+        let pages = 4_096;
+        let (mut map, mut trend) = (Map::new(pages), Trend::new(pages));
+        (0..pages).for_each(|page| assert_eq!(map.set(page, page), UNMAPPED));
+        for number in 0..overwrites * pages {
+            trend.note_write(map.warm(draw(number) % pages));
+        }
+        trend
+    }
+
+    fn scatter(number: u32) -> u32 {
+        number.wrapping_mul(0x9e37_79b9).rotate_left(15).wrapping_mul(0x85eb_ca6b) >> 12
+    }
+
+    #[test]
+    fn even_writes_are_told_from_skewed_ones() {
+        assert!(trend(4, |number| number).is_even(), "in order");
+        assert!(trend(4, scatter).is_even(), "at random");
+        let half_to_a_fifth = |number: u32| match number % 2 {
+            0 => scatter(number) % 819,
+            _ => scatter(number),
+        };
+        assert!(!trend(4, half_to_a_fifth).is_even());
+        assert!(!trend(4, |number| scatter(number) % 64).is_even());
+    }
+
+    #[test]
+    fn the_first_victims_count_at_once() {
+        let mut trend = Trend::new(4_096);
+        assert!(trend.moves() < 0.01);
+        trend.note_victim(56, 64);
+        assert!((trend.moves() - 7.0).abs() < 0.01, "{trend:?}");
+        for _ in 0..100 {
+            trend.note_victim(32, 64);
+        }
+        assert!((trend.moves() - 1.0).abs() < 0.01, "{trend:?}");
+        trend.note_victim(64, 64);
+        assert!(trend.moves() > 1.0 && trend.moves() < 2.0);
+    }
+}
