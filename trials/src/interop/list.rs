@@ -89,6 +89,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "mirror-two-servers", kernels: NEW, list: HAND, run: mirror::two_servers },
     Test { name: "ublk-resize", kernels: NEWEST, list: HAND, run: ublk::resize::grow },
     Test { name: "ublk-cost", kernels: NEW, list: HAND, run: doors::instructions },
+    Test { name: "ublk-idle", kernels: NEW, list: HAND, run: ublk::devices::idle },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
     Test { name: "fio-engine", kernels: NONE, list: FULL, run: fio::engine },

@@ -106,3 +106,34 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     bed.end()?;
     Ok(Verdict::Passed("partitions, ext4 made and found again, and refusals".to_owned()))
 }
+
+/// The most wake-ups of an idle device's process in [`IDLE`], one a minute, and its most KiB of memory.
+const IDLE_MAX: [u64; 2] = [1, 8 * 1024];
+
+/// Prints how often the threads of the process have slept and been woken in 90 s, and its memory in KiB.
+const IDLE: &str = "
+set -e
+pid=$(pidof nearflash)
+count() { cat /proc/$pid/task/*/status | awk '/^voluntary_ctxt/ { n += $2 } END { print n }'; }
+sleep 5
+before=$(count)
+sleep 90
+echo $(($(count) - before)) $(awk '/^VmRSS/ { print $2 }' /proc/$pid/status)
+";
+
+/// Attaches a volume that nobody uses.
+pub(in super::super) fn idle(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let mut bed = Bed::start(context, "mem:64MiB")?;
+    bed.attached("")?;
+    let said = bed.guest.must(IDLE, LATER)?;
+    let counts: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let &[wakes, memory] = counts.as_slice() else { return Err(format!("no two counts: {said}")) };
+    if wakes > IDLE_MAX[0] || memory > IDLE_MAX[1] {
+        return Err(format!("{wakes} wake-ups in 90 s, {memory} KiB, of at most {IDLE_MAX:?}"));
+    }
+    bed.end()?;
+    Ok(Verdict::Passed(format!("{wakes} wake-ups in 90 s, {memory} KiB")))
+}
