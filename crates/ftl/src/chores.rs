@@ -130,50 +130,52 @@ mod tests {
         assert!(live_share(0.0) < 0.01 && live_share(2.0) > 0.99);
     }
 
+    /// Returns a load of uniform writes, and the geometry of the volume that it is measured on.
+    fn uniform_load(
+        pages: u32,
+        spare_per_mille: u32,
+        policy: Policy,
+        depth: u32,
+    ) -> (Case, Geometry) {
+        let case = Case {
+            pages,
+            segment_pages: 64,
+            spare_per_mille,
+            skew: Skew::Uniform,
+            policy,
+            depth,
+            overwrites: 2,
+        };
+        let shape = Shape { uuid: [0; 16], segment_pages: 64, spare_per_mille, policy };
+        let geometry = Geometry::plan(&shape, &[case.member_pages()]).unwrap();
+        (case, geometry)
+    }
+
+    /// Asserts that the work which was foreseen is the measured work, or a little more.
+    fn suffices(foreseen_permille: u32, measured: f64, case: &Case) {
+        let ratio = f64::from(foreseen_permille) / 1_000.0 / measured;
+        assert!((0.95..1.25).contains(&ratio), "{case:?}: {foreseen_permille} ‰ of {measured:.2}");
+    }
+
     #[test]
     fn uniform_writes_cause_the_work_that_promises_reckon_with() {
         for (spare_per_mille, policy) in
             [(100, Policy::of_streams(1)), (200, Policy::of_streams(1)), (200, Policy::HEAT3)]
         {
-            let case = Case {
-                pages: 65_536,
-                segment_pages: 64,
-                spare_per_mille,
-                skew: Skew::Uniform,
-                policy,
-                depth: 128,
-                overwrites: 2,
-            };
-            let shape = Shape { uuid: [0; 16], segment_pages: 64, spare_per_mille, policy };
-            let geometry = Geometry::plan(&shape, &[case.member_pages()]).unwrap();
-            let (foreseen, report) = (uniform(&geometry), measure(&case));
-            let measured = report.amplification() - 1.0;
-            let ratio = f64::from(foreseen.written_permille) / 1_000.0 / measured;
-            assert!((0.95..1.25).contains(&ratio), "{case:?}: {foreseen:?} of {measured:.2}");
+            let (case, geometry) = uniform_load(65_536, spare_per_mille, policy, 128);
+            let report = measure(&case);
+            suffices(uniform(&geometry).written_permille, report.amplification() - 1.0, &case);
         }
     }
 
     #[test]
     fn lone_writes_cause_no_more_work_than_promises_reckon_with() {
-        for (spare_per_mille, policy) in [(100, Policy::HEAT3), (200, Policy::HEAT3)] {
-            let case = Case {
-                pages: 32_768,
-                segment_pages: 64,
-                spare_per_mille,
-                skew: Skew::Uniform,
-                policy,
-                depth: 1,
-                overwrites: 2,
-            };
-            let shape = Shape { uuid: [0; 16], segment_pages: 64, spare_per_mille, policy };
-            let geometry = Geometry::plan(&shape, &[case.member_pages()]).unwrap();
+        for spare_per_mille in [100, 200] {
+            let (case, geometry) = uniform_load(32_768, spare_per_mille, Policy::HEAT3, 1);
             let (foreseen, report) = (alone(uniform(&geometry), &geometry), measure(&case));
-            let measured = report.amplification() - 1.0;
-            let ratio = f64::from(foreseen.written_permille) / 1_000.0 / measured;
-            assert!((0.95..1.25).contains(&ratio), "{case:?}: {foreseen:?} of {measured:.2}");
+            suffices(foreseen.written_permille, report.amplification() - 1.0, &case);
             let read = report.collect_read_pages as f64 / report.host_pages as f64;
-            let ratio = f64::from(foreseen.read_permille) / 1_000.0 / read;
-            assert!((0.95..1.25).contains(&ratio), "{case:?}: {foreseen:?} of {read:.2}");
+            suffices(foreseen.read_permille, read, &case);
         }
     }
 

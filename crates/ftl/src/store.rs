@@ -208,24 +208,22 @@ impl Store {
     /// to wait, because the log of lone writes has a batch on its way.
     fn set_aside(&mut self, index: usize) -> bool {
         let may_open = self.segments.free() > self.reserve();
-        let moves = self.trend.moves();
         let (streams, rest) = self.logs.split_at_mut(usize::from(self.geometry.streams));
         let (log, Some(lone)) = (&mut streams[index], rest.first_mut()) else { return false };
-        let batch = &mut log.filling;
-        let leaves = !batch.waiters.is_empty() && batch.records.is_empty() && !log.is_flying;
-        if !leaves || log.is_full() || self.settings.policy.is_baseline() {
+        let waits = !log.filling.waiters.is_empty() && log.filling.records.is_empty();
+        let leaves = waits && !log.is_flying && !log.is_full();
+        if !leaves || self.settings.policy.is_baseline() {
             return false;
         }
-        let batch = &mut log.filling;
-        let hosts = batch.hosts();
-        let first = lone.filling.data.len();
-        if hosts as f32 >= moves || !lone.takes(hosts, 0, may_open) {
+        let hosts = log.filling.hosts();
+        if hosts as f32 >= self.trend.moves() || !lone.takes(hosts, 0, may_open) {
             return false;
         }
         if lone.is_flying {
             return true;
         }
-        batch.split_hosts(&mut lone.filling);
+        let first = lone.filling.data.len();
+        log.filling.split_hosts(&mut lone.filling);
         for item in &lone.filling.data[first..] {
             self.flight.redirect(item.page, index as u8, self.geometry.streams);
         }
