@@ -70,8 +70,7 @@ impl Phase {
 pub(crate) enum Means {
     /// Not at all: the tenant's class has no turn in this phase.
     Nothing,
-    /// From the tenant's balance, which may fall below the tenant's limit (lines 8
-    /// and 9).
+    /// From the tenant's balance, which may fall below the tenant's limit (lines 8 and 9).
     Overdraft,
     /// From the tenant's balance in full, within its cap in units a second, if it has one (line
     /// 18).

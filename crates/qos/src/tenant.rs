@@ -164,7 +164,7 @@ impl Tenant {
     }
 
     /// Sets that balance for a tenant whose dearest promised request costs so many units: the tenant
-    /// may owe one of them.
+    /// submits while it owes less than one of them.
     pub(crate) fn owe_at_most(&self, dearest: u64) {
         self.limit.store(NEG_LIMIT.min(-nano(dearest)), Relaxed);
     }

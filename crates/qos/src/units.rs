@@ -18,8 +18,8 @@ pub const NANO: i64 = 1_000_000_000;
 pub const RATE_MAX: u64 = 8_000_000_000;
 
 /// The balance below which a latency-critical tenant may not submit, in nano-units: −50 tokens
-/// (paper, section 3.2.2). On a device with chores, a tenant may owe more if one request that was
-/// promised to it costs more.
+/// (paper, section 3.2.2). On a device with chores, a tenant submits while it owes less than the
+/// dearest request that was promised to it, if that is more.
 pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 
 /// The most units by which a tenant on the short way may be ahead of its rate: the deficit that

@@ -8,8 +8,8 @@ use crate::shared::Prices;
 use crate::tax::ChoreView;
 use crate::tenant::Tenant;
 
-/// Lets a tenant owe the dearest request of its promise, at these prices of promises, while writes
-/// have a tax.
+/// Lets a tenant submit while it owes less than the dearest request of its promise, at these prices
+/// of promises, while writes have a tax.
 pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
     let kind = if slo.read_percent < 100 { Kind::Write } else { Kind::Read };
     let dearest = promised.cost(kind, slo.request_bytes as usize).mixed;
