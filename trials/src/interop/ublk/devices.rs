@@ -107,8 +107,7 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     Ok(Verdict::Passed("partitions, ext4 made and found again, and refusals".to_owned()))
 }
 
-/// The most wake-ups of an idle device's process in [`IDLE`], one a minute, and its most KiB of memory
-/// of its own. Pages of the program's file are shared by all its processes.
+/// The most wake-ups of an idle device's process in [`IDLE`], one a minute, and its most KiB of memory.
 const IDLE_MAX: [u64; 2] = [1, 8 * 1024];
 
 /// Prints how often the threads of the process have slept and been woken in 90 s, and in KiB its
@@ -137,7 +136,7 @@ pub(in super::super) fn idle(context: &Context) -> Result<Verdict, String> {
     };
     let told =
         format!("{wakes} wake-ups in 90 s, {memory} KiB: {own} of its own, {file} of its file");
-    if wakes > IDLE_MAX[0] || own > IDLE_MAX[1] {
+    if wakes > IDLE_MAX[0] || memory > IDLE_MAX[1] {
         return Err(format!("{told}; the limits are {IDLE_MAX:?}"));
     }
     bed.end()?;
