@@ -46,7 +46,7 @@ pub(crate) struct Plan {
     pub(crate) identity: u128,
     /// The server.
     pub(crate) server: Server,
-    /// The terms on which requests are served.
+    /// The namespace, whether changes are refused, and how long requests wait for an absent server.
     pub(crate) terms: Terms,
     /// Time after the last progress until a queue's thread sleeps.
     pub(crate) spin: Duration,

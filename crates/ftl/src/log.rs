@@ -153,8 +153,9 @@ impl Batch {
         &self.bytes[at(from)..at(to)]
     }
 
-    /// Begins the next part, of at most `most` pages. Returns its first page and its pages; `None` if
-    /// all is written.
+    /// Begins to write the next part of the batch: at most `most` pages, or all that are left if a
+    /// request waits for the batch. Returns the part's first page, counted from the first page of
+    /// the header, and its number of pages; `None` if all is written.
     pub(crate) fn next_part(&mut self, most: u32) -> Option<(u32, u32)> {
         let (begin, left) = (self.sent.1, self.pages() as u32 - self.sent.1);
         let count = if self.waiters.is_empty() { left.min(most) } else { left };

@@ -6,8 +6,8 @@
 /// The share by which the collector is faster than hosts: it catches up, and rests for a while.
 const SURPLUS: f32 = 0.25;
 
-/// Pages that the collector may read for a page of hosts beside those of victims: a lone write and
-/// its header.
+/// Pages that the collector may read, for each page that hosts write, beyond those of ordinary
+/// victims: enough for the page itself and its header, if it was a lone write.
 const LONE_PAGES: f32 = 2.0;
 
 /// The most pages by which the collector may be ahead of hosts, or behind: two reads of live pages.

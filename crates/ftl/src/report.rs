@@ -38,7 +38,8 @@ pub struct Report {
     pub poisoned: u64,
     /// Batches that a member failed to write.
     pub write_failures: u64,
-    /// Segments with live pages that cannot be found.
+    /// Victims that the collector gave up: it could not read a batch's header, without which it
+    /// does not find their live pages.
     pub stuck: u64,
     /// Free segments.
     pub free: u32,

@@ -24,7 +24,8 @@ use crate::sabotage::Sabotage;
 use crate::segment::{Segments, State};
 use crate::trend::Trend;
 
-/// Commands that may wait for the caller.
+/// Commands that may wait for the caller when a read of a host begins, counting one for each of its
+/// pages. Other commands are queued without regard to it.
 pub(crate) const COMMANDS_MAX: usize = 4096;
 
 /// Stamps, sessions and the clock of ages.
@@ -202,10 +203,10 @@ impl Store {
         }
     }
 
-    /// Moves the lone writes in the batch of a stream to the log of lone writes: fewer pages than
-    /// collection would move for the place of a header among them. There headers die in company,
-    /// and the pages that are moved wait until their batch is full. Returns `true` if the batch has
-    /// to wait, because the log of lone writes has a batch on its way.
+    /// Moves the pages that hosts wrote from a stream's batch to the log of lone writes, if
+    /// requests wait for them, and they are fewer than the pages that collection moves to free the
+    /// place of a header. The batch's other pages then wait until it is full. Returns `true` if the
+    /// batch has to wait, because the log of lone writes has a batch on its way.
     fn set_aside(&mut self, index: usize) -> bool {
         let may_open = self.segments.free() > self.reserve();
         let (streams, rest) = self.logs.split_at_mut(usize::from(self.geometry.streams));

@@ -446,7 +446,8 @@ impl Endpoint {
         self.pools.counters
     }
 
-    /// Returns `true` if no message, piece, chunk or loan is taken.
+    /// Returns `true` if the endpoint keeps no message, no piece sent or received, no loan to the
+    /// lane and no buffer of the lane.
     pub fn is_at_rest(&self) -> bool {
         let pools = &self.pools;
         let taken = [pools.messages.taken(), pools.pieces.taken(), pools.loans.taken()];

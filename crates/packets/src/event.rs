@@ -96,7 +96,8 @@ pub enum Event {
     },
 }
 
-/// A body that returns to its owner.
+/// The body of a message, which returns to the user that sent it. Bodies are equal if their buffers
+/// have the same index.
 #[derive(Debug)]
 pub struct BufOf(pub Buf);
 

@@ -115,7 +115,8 @@ impl Pools {
         u64::from(association) << 16 | u64::from(name)
     }
 
-    /// Returns the place of a channel.
+    /// Returns the place, in the table of channels, of the channel that has this name in an
+    /// association; `None` if there is none.
     pub(crate) fn find(&self, association: u32, name: u16) -> Option<u32> {
         self.names.get(Pools::key(association, name))
     }

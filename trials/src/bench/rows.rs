@@ -161,7 +161,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Measures a row.
+    /// Measures both sides of a row's comparison, or the server alone if the row compares it with
+    /// nothing. Returns their figures, and the result that the target applies to.
     pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
         match row.kind {
             Kind::Rate { of, shape, against, target } => {

@@ -19,7 +19,8 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// Maximum length of a histogram's bar.
 const BAR: usize = 24;
 
-/// Width of the edges before the bars of histograms.
+/// Width in characters of the column before the bars of the histograms, with the upper edge of each
+/// row's latencies.
 const EDGE: usize = 11;
 
 /// The keys and their effects.

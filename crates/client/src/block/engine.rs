@@ -167,7 +167,8 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         self.queue.failure()
     }
 
-    /// Closes the connections once the device was stopped.
+    /// Begins to close the connections. To be called once [`turn`](Engine::turn) has returned
+    /// `None`.
     pub fn close(&mut self) {
         self.initiator.close();
     }

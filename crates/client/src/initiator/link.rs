@@ -51,7 +51,8 @@ pub(super) struct Link {
     pub(super) draining: bool,
     /// Time at which the server last sent anything, or at which it first owed an answer after that.
     pub(super) heard: Instant,
-    /// Number of failed attempts in a row.
+    /// Number of connections, and of attempts to make one, that ended since the last answer to a
+    /// request.
     pub(super) failures: u32,
     /// `true` from a hello's answer until the connection is lost.
     pub(super) was_up: bool,

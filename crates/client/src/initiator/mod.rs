@@ -224,8 +224,8 @@ impl<T: Dial> Initiator<T> {
         progressed
     }
 
-    /// Sends the requests submitted since the last turn. To be called after the submissions of a
-    /// turn.
+    /// Sends the requests that are ready, as far as their connections are open and the transport
+    /// has room. To be called after the submissions of a turn.
     pub fn flush(&mut self, now: Instant) {
         while let Some(link) = self.requests.first_eager() {
             while self.links[link].is_open() && self.transport.room() > 0 {

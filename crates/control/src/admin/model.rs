@@ -385,7 +385,7 @@ pub struct Drift {
     /// The state of the drift.
     pub state: DriftState,
     /// Delivered rate in percent of the model's rate at the measured p95 of reads: the median of
-    /// some windows; `null` if unknown.
+    /// five to eight measurements of half a second each; `null` if unknown.
     pub percent: Option<f64>,
     /// Time since the drift is known, in seconds; `null` without drift.
     pub seconds: Option<f64>,

@@ -28,7 +28,7 @@ use super::input::Query;
 use super::problem::{Code, Problem};
 use crate::metrics::{self, Snapshot};
 
-/// Size of a piece of the text in bytes.
+/// Size in bytes from which the text written so far is sent as a piece of the answer.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Maximum number of pieces that wait to be sent.

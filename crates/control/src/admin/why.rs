@@ -31,7 +31,7 @@ pub enum Cause {
     Tokens,
     /// A worker has no time left.
     Worker,
-    /// The device takes the time.
+    /// Reads spend most of their time in the device or in its queue.
     Device,
     /// The network or the client takes replies late.
     Client,

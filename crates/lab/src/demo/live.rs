@@ -171,7 +171,7 @@ impl Seen {
         }
     }
 
-    /// Returns the checks of Figure 5's targets.
+    /// Returns the checks of the measured parts against the targets of Figure 5 of the paper.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let [off, on, less] = &self.0;
         let times = |got: &[Got]| {

@@ -30,7 +30,7 @@ struct Flood {
     ahead: usize,
     port: Port,
     control: Policy,
-    /// The time after the start in which the senders pause.
+    /// The time from the dial until the senders send their first messages.
     rest: Duration,
 }
 

@@ -23,11 +23,12 @@ const PIECE_BYTES_MAX: usize = 512;
 /// The bytes of an option's head.
 const HEAD: usize = size_of::<OptionHead>();
 
-/// The server's end before TLS.
+/// The server's end of a connection before TLS.
 ///
-/// Where TLS is required, all options but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` are answered that it
-/// is (the specification's FORCEDTLS). Where it is allowed, the first option says whether the client
-/// begins with TLS (SELECTIVETLS, with no export that needs it).
+/// Where TLS is required, options are refused with `NBD_REP_ERR_TLS_REQD` (the specification's
+/// FORCEDTLS), except `NBD_OPT_STARTTLS`, and `NBD_OPT_ABORT` and `NBD_OPT_EXPORT_NAME`, which end
+/// the connection. Where TLS is allowed, the first option says whether the client begins with it
+/// (SELECTIVETLS, with no export that needs it).
 #[derive(Debug)]
 pub struct ServerPrelude {
     is_required: bool,

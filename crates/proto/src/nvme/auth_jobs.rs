@@ -26,7 +26,8 @@ pub(super) struct Job {
     pub(super) queue: u16,
     /// The queue's place, as long as the computation has not begun.
     pub(super) place: Place,
-    /// Distinguishes the queue from a later one with the same numbers.
+    /// The queue's flag that its host has authenticated. Only its address is used here: it
+    /// distinguishes the queue from a later one with the same numbers.
     pub(super) proven: Arc<AtomicBool>,
     pub(super) power: Power,
     /// The time of the request.

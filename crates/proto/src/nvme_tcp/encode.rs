@@ -113,7 +113,8 @@ impl Line {
         &self.bytes[..self.len]
     }
 
-    /// Splits the bytes into a head of `head_bytes` and a tail.
+    /// Returns the bytes as a frame's head and tail: the first `head_bytes` go before the frame's
+    /// body, the rest after it.
     pub(super) fn cut(&self, head_bytes: usize) -> FrameHead {
         let (head, tail) = self.bytes().split_at(head_bytes);
         FrameHead::with_tail(head, tail)

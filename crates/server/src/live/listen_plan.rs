@@ -83,7 +83,8 @@ fn is_same(one: &ListenAt, other: &ListenAt) -> bool {
     ListenAt { number: other.number, id: other.id, ..one.clone() } == *other
 }
 
-/// Returns true if a listener's address is the address that it asks for.
+/// Returns `true` if a listener's configuration fixes its address: it is not port 0, for which the
+/// system chooses a port.
 fn is_fixed(at: &ListenAt) -> bool {
     at.endpoint.internet().is_none_or(|address| address.port() != 0)
 }

@@ -141,7 +141,8 @@ impl Host {
         at + len == until
     }
 
-    /// Returns the unfilled buffer of a connection. Returns `true` if there was one.
+    /// Gives back the buffer into which a connection was to receive, by an event without bytes.
+    /// Returns `true` if there was one.
     pub(super) fn release_target(&mut self, index: u32) -> bool {
         let conn = self.id(index);
         let target = self.conns[index as usize].target.take();

@@ -74,7 +74,8 @@ struct Name {
     /// The holder's number.
     serial: u64,
     fence: Arc<Fence>,
-    /// The fence of an earlier holder whose requests still ran when this holder came.
+    /// The fence of an earlier connection that had the name, if its requests still ran when this
+    /// one took it.
     before: Option<Arc<Fence>>,
 }
 
@@ -113,7 +114,8 @@ impl Fences {
         self.table.enter(work, thread::yield_now)
     }
 
-    /// Sets which hellos wait for another process.
+    /// Sets which hellos wait, since another process (in an upgrade, the old or the new one) may
+    /// still have an earlier connection with the same name.
     pub fn hold_hellos(&self, hold: Hold) {
         self.change(|table| {
             self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);

@@ -91,7 +91,8 @@ pub(crate) enum Said {
     Last(Vec<u8>),
     /// The message is still being computed.
     Later,
-    /// There is no message, since it is the host's turn.
+    /// There is no message, since it is the host's turn, or there is one that is larger than the
+    /// room for it.
     Nothing,
 }
 

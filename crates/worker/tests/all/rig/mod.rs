@@ -551,7 +551,8 @@ impl Rig {
         *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
 
-    /// Lets time pass in which nobody sends anything.
+    /// Lets time pass in which the peers send nothing. Returns the heads of the messages that the
+    /// worker sends then, with the indices of their connections.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<(u32, Vec<u8>)> {
         self.now = self.now + time;
         self.turns()
