@@ -44,7 +44,7 @@ pub enum Refusal {
         /// The percentile of both latencies.
         percentile: Percentile,
     },
-    /// The rates do not fit.
+    /// The rates of this SLO and of the present promises exceed what the device makes.
     TooMuch(Shortage),
 }
 
@@ -53,7 +53,7 @@ pub enum Refusal {
 pub struct Shortage {
     /// Units a second that the SLO needs.
     pub needed: u64,
-    /// Units a second that the others leave.
+    /// Units a second that the present promises leave.
     pub available: u64,
     /// Units a second that the device makes at the strictest latency.
     pub device: u64,
@@ -101,9 +101,11 @@ pub struct Ways {
     /// Requests a second that would be admitted at the requested latency and mix; `None` if none
     /// would.
     pub iops: Option<u32>,
-    /// The tightest latency in microseconds at which the requested rate would be admitted.
+    /// The tightest latency in microseconds at which the requested rate would be admitted; `None`
+    /// if it would be at none.
     pub latency_us: Option<u32>,
-    /// Tenants, few of them, that would have to go; empty if even that is not enough.
+    /// A small set of tenants without whose promises the SLO would be admitted; empty if no set is
+    /// enough.
     pub leave: Vec<TenantId>,
 }
 
@@ -159,8 +161,8 @@ pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     u64::from(iops).saturating_mul(hundred).div_ceil(100)
 }
 
-/// All promises of a device, in the orders that admission needs: each question costs at most the
-/// logarithm of their number.
+/// The promises of a device, sorted by rate limit and by latency: admission finds the strictest one
+/// in logarithmic time.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// The promises by the rate limit that each sets: the latency of the first one sets the
@@ -191,17 +193,19 @@ impl Standing {
         self.promised
     }
 
-    /// Returns the promise whose latency sets the rate.
+    /// Returns the tenant and the promise whose latency sets the device's rate; `None` without
+    /// promises.
     pub fn strictest(&self) -> Option<(TenantId, Claim)> {
         self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 
-    /// Returns the shortest latency, in microseconds.
+    /// Returns the shortest promised latency, in microseconds; `None` without promises.
     pub fn latency_us_min(&self) -> Option<u32> {
         self.by_latency.first().map(|(latency_us, _)| *latency_us)
     }
 
-    /// Returns the units a second that the device makes for these promises.
+    /// Returns the units a second that the device makes at the strictest of these promises, or its
+    /// highest rate without promises. No correction is applied.
     pub fn device_rate(&self, model: &DeviceModel) -> u64 {
         self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
     }
@@ -235,7 +239,7 @@ pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64,
     }))
 }
 
-/// Returns so many thousandths of a rate.
+/// Returns `permille` thousandths of a rate.
 pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
     rate * u64::from(permille) / 1_000
 }
@@ -296,8 +300,8 @@ pub fn ways(
     Ways { iops, latency_us, leave: leave(asked, others, model, permille) }
 }
 
-/// Returns the largest number from 1 to `max` for which `holds` is true. `holds` must be monotone:
-/// false for all numbers above one for which it is false.
+/// Returns the largest number from 1 to `max` for which `holds` is true; `None` if there is none.
+/// `holds` must be monotone: false for all numbers above one for which it is false.
 fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut low, mut high) = (0, max);
     while low < high {
@@ -308,7 +312,8 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
 }
 
 /// Returns tenants without which the promise fits, chosen greedily: each time the tenant whose
-/// removal makes most room. That is either the largest promise or the only strictest one.
+/// removal makes most room. That is either the largest promise or the only strictest one. The list
+/// is empty if the promise does not even fit alone.
 fn leave(
     asked: Claim,
     others: &Standing,

@@ -7,7 +7,7 @@ use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, To
 
 use crate::{PassThrough, TokenScheduler};
 
-/// A scheduler of either kind.
+/// The scheduler of one worker's queue to a device.
 #[allow(clippy::large_enum_variant, reason = "there are as many as queues, and none is moved")]
 #[derive(Debug)]
 pub enum AnyScheduler {

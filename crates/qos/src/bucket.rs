@@ -40,7 +40,7 @@ impl Bucket {
         self.taken.fetch_add(tokens, Relaxed);
     }
 
-    /// Takes as much of `wanted` as the bucket has.
+    /// Takes as much of `wanted` as the bucket has, and returns the amount.
     pub fn take(&self, wanted: i64) -> i64 {
         let taken = self.remove(wanted);
         if taken > 0 {

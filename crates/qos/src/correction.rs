@@ -31,8 +31,8 @@ const CALM: u32 = 10;
 /// the step was too large.
 const TRIAL: u32 = 5;
 
-/// Calm windows before a level that was too much is tried again: doubled each time, from and to so
-/// many (2.5 s, 5 min).
+/// The number of calm windows after which a level that was too much is tried again starts at the
+/// minimum, and doubles with each failed attempt up to the maximum (2.5 s and 320 s of windows).
 const PATIENCE_MIN: u32 = 25;
 const PATIENCE_MAX: u32 = 3_200;
 
@@ -72,7 +72,8 @@ impl Adjustment {
     /// No adjustment: the model as it was measured.
     pub const NONE: Adjustment = Adjustment { rate_permille: 1_000, write_permille: 1_000 };
 
-    /// Returns a number that grows with every gift and falls with every cut.
+    /// Returns a number that compares adjustments: the higher, the closer the device is to its
+    /// model. It grows with each step back towards the model and falls with each cut.
     fn level(self) -> u32 {
         self.rate_permille * 4_000 / self.write_permille
     }
@@ -88,7 +89,8 @@ pub struct Correction {
     since_gift: u32,
     /// The level that was too much at the last attempt.
     too_much: Option<u32>,
-    /// Calm windows just below that level so far, and the number after which it is tried again.
+    /// Calm windows just below `too_much` so far; after `patience` of them that level is tried
+    /// again.
     waited: u32,
     patience: u32,
 }
@@ -160,8 +162,9 @@ impl Correction {
         self.adjustment
     }
 
-    /// Raises prices: the price of writes if they are at least a third of the paid load, else all
-    /// prices. The step grows with the distance of the tail from the bound, from 3 to 15 per cent.
+    /// Raises the price of writes if writes are at least a third of the paid load, else lowers the
+    /// rate. The rate is also lowered once the price is at its maximum. The step grows with the
+    /// distance of the tail from the bound, from 3 to 15 per cent.
     fn cut(&mut self, window: &Window, bound: u64, tail: u64) {
         let excess = (tail - bound) * 250 / bound;
         let keep = 1_000 - excess.clamp(30, 150) as u32;
@@ -194,7 +197,8 @@ impl Correction {
         self.give();
     }
 
-    /// Undoes three per cent of the cut: first of the rate, then of the price.
+    /// Steps three per cent back towards the model: first with the rate, then with the price of
+    /// writes.
     fn give(&mut self) {
         let Adjustment { rate_permille, write_permille } = &mut self.adjustment;
         if *rate_permille < 1_000 {
@@ -211,8 +215,7 @@ mod tests {
 
     const BOUND_US: u32 = 500;
 
-    /// A device that serves what it makes with a tail that grows with what is spent: at its true
-    /// rate it is the bound.
+    /// A device whose tail latency grows with the load: at its true rate the tail is at the bound.
     struct Aged {
         /// Units a second that it truly makes, and what a write truly costs.
         rate: u64,
@@ -248,7 +251,8 @@ mod tests {
             }
         }
 
-        /// Windows until the bound holds for ten windows; the most that it takes is `most`.
+        /// Returns the number of windows until the tail stays within the bound for ten windows.
+        /// Panics if that takes more than `most` windows.
         fn settle(&self, correction: &mut Correction, writes: u64, most: usize) -> usize {
             let mut kept = 0;
             for n in 0..most {

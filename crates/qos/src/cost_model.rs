@@ -41,7 +41,7 @@ pub enum Load {
 /// The price of a request in units, under either load. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// While the device's load is mixed.
+    /// The price while the device's load is mixed.
     pub mixed: u32,
     /// The price while the device serves only reads.
     pub read_only: u32,
@@ -93,7 +93,7 @@ impl fmt::Display for CostModelError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u32);
 
-/// Lines for each number of pages: one for each kind.
+/// The number of lines of a price list for each number of pages: one for each kind of request.
 const KINDS: usize = 4;
 
 impl Line {
@@ -194,15 +194,16 @@ pub struct CostModel {
 type Prices = [Priced; KINDS * (PAGES_MAX + 1)];
 
 impl CostModel {
-    /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
-    /// under a mixed load is [`TOKEN`]. Linear in the number of pages.
+    /// Creates prices that are linear in the number of pages, from the price of a 4 KiB write, and
+    /// of a 4 KiB read while the load is read-only, in units. A read under a mixed load costs
+    /// [`TOKEN`] a page.
     pub fn linear(write: u32, read_only_read: u32) -> Result<CostModel, CostModelError> {
         CostModel::curved(write, read_only_read, &[])
     }
 
-    /// Creates prices with a measured curve. Between its points the weight is interpolated. Up to 4
-    /// KiB and to its first point the weight is the first point's (100 if that is at 4 KiB). Behind
-    /// its last point the weight grows by a whole 100 a page.
+    /// Creates prices with a measured curve. Between its points the weight is interpolated. Up to
+    /// its first point the weight is that point's. Behind its last point the weight grows by a
+    /// whole 100 a page.
     pub fn curved(
         write: u32,
         read_only_read: u32,
@@ -291,23 +292,24 @@ impl CostModel {
         }
     }
 
-    /// Units of a 4 KiB write.
+    /// Returns the price of a 4 KiB write in units, without the tax.
     pub fn write(&self) -> u32 {
         self.write
     }
 
-    /// Units of tax on a 4 KiB write.
+    /// Returns the tax on a 4 KiB write in units.
     pub fn tax(&self) -> u32 {
         self.tax
     }
 
-    /// Units of a 4 KiB read while the load is read-only.
+    /// Returns the price of a 4 KiB read in units while the load is read-only.
     pub fn read_only_read(&self) -> u32 {
         self.read_only_read
     }
 }
 
-/// Returns the weight of so many pages, in hundredths.
+/// Returns the weight of a request of `pages` pages by the curve, in hundredths of a 4 KiB
+/// request's; without a curve, 100 for each page.
 fn weight(pages: usize, curve: &[SizePoint]) -> u32 {
     let bytes = pages.max(1) * PAGE_BYTES;
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else {

@@ -8,12 +8,13 @@ use core::time::Duration;
 use crate::rounds::WORKERS_MAX;
 use crate::sync::{AtomicU32, AtomicU64, Relaxed};
 
-/// Classes of a power of two: a class is at most 1/32 wide.
+/// The binary logarithm of the number of classes between two powers of two: a class is at most 1/32
+/// of its delay wide.
 const FINE_BITS: u32 = 5;
 const FINE: usize = 1 << FINE_BITS;
 /// Nanoseconds of the smallest class, as a power of two: about a microsecond.
 const SMALLEST_BITS: u32 = 10;
-/// Powers of two above [`FINE`]: up to 34 s.
+/// The number of times that delays may double beyond the first [`FINE`] classes: up to 34 s.
 const POWERS: usize = 20;
 const CLASSES: usize = FINE * (1 + POWERS);
 

@@ -9,10 +9,11 @@ use core::fmt;
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{CostModel, CostModelError, Load};
 
-/// A row: the units a second at a tail read latency of at most this.
+/// A row of a device model: the units a second that the device makes while the tail latency of
+/// reads is at most `latency_us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePoint {
-    /// Tail read latency (p95) in microseconds.
+    /// Tail read latency in microseconds, at the percentile of the table that the row is in.
     pub latency_us: u32,
     /// Units a second while the load is mixed.
     pub mixed: u64,
@@ -109,8 +110,8 @@ impl DeviceModel {
         Ok(DeviceModel { cost, points, p99: Vec::new(), rate_max })
     }
 
-    /// Adds the rates for the 99th percentile of the read latency. A rate that exceeds the rate for
-    /// the 95th percentile, as only noise makes it do, is lowered to that.
+    /// Adds the rates for the 99th percentile of the read latency. Where noise makes one of them
+    /// exceed the rate for the 95th percentile, [`limit`](DeviceModel::limit) returns the latter.
     pub fn with_p99(mut self, points: Vec<RatePoint>) -> Result<DeviceModel, DeviceModelError> {
         sound_rows(&points, self.rate_max)?;
         self.p99 = points;
@@ -148,7 +149,7 @@ impl DeviceModel {
 
     /// Returns the cloud instance's NVMe device of 2018 that the original was published with.
     /// Nothing is known about cheaper reads of a read-only load; the published rates differ by a
-    /// tenth at relaxed latencies, so they cost as much as others here.
+    /// tenth at relaxed latencies, so reads cost the same under both loads here.
     pub fn cloud() -> DeviceModel {
         let tenths = [
             (500, 240, 380),
@@ -187,7 +188,7 @@ impl DeviceModel {
         DeviceModel::new(cost, alloc::vec![point], RATE_MAX).expect("the highest rate is sound")
     }
 
-    /// Returns the model of a device that is so many times slower (at least one).
+    /// Returns the model of a device that is `times` times slower. `times` must not be zero.
     pub fn slowed(mut self, times: u32) -> DeviceModel {
         let slower = |rate: u64| (rate / u64::from(times)).max(1);
         for point in self.points.iter_mut().chain(&mut self.p99) {
@@ -240,7 +241,9 @@ impl DeviceModel {
         self.rate_at(Percentile::P95, latency_us, load)
     }
 
-    /// Returns the rate at either percentile; `None` also if the model does not know it.
+    /// Returns the units a second at this tail latency of a percentile, interpolated as
+    /// [`rate`](DeviceModel::rate) does. Returns `None` for a latency tighter than the first row's,
+    /// or if the percentile was not measured.
     pub fn rate_at(&self, percentile: Percentile, latency_us: u32, load: Load) -> Option<u64> {
         let of = |point: &RatePoint| match load {
             Load::Mixed => point.mixed,
@@ -281,7 +284,8 @@ fn sound_rows(points: &[RatePoint], rate_max: u64) -> Result<(), DeviceModelErro
     Ok(())
 }
 
-/// Rows in microseconds and millions of units a second.
+/// Returns rows from latencies in microseconds, and mixed and read-only rates in millions of units
+/// a second.
 fn rows(millions: &[(u32, u64, u64)]) -> Vec<RatePoint> {
     let row = |&(latency_us, mixed, read_only): &(u32, u64, u64)| RatePoint {
         latency_us,

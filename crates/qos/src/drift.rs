@@ -14,7 +14,7 @@ use crate::units::TOKEN;
 use crate::waits::is_starved;
 use crate::{DeviceModel, Load, Since};
 
-/// The length of a window.
+/// The length of a window in which a device's rate and tail latency are measured.
 pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
 
 /// The time from the beginning of one window to that of the next. Between windows, requests do not
@@ -43,7 +43,8 @@ const FASTER: f64 = 1.25;
 /// the verdict stays.
 const FITS: (f64, f64) = (0.87, 1.15);
 
-/// The share of the first row's rate below which a latency within that row is no evidence.
+/// The share of the first row's rate below which a device that keeps the first row's latency proves
+/// nothing: the load is too small.
 const LOAD_MIN: f64 = 0.5;
 
 /// The factor by which requests may cost more than as many of one page: larger reads take longer by
@@ -78,7 +79,8 @@ impl fmt::Display for Unsure {
 }
 
 /// A device compared with its model. A `ratio` is the rate that the device serves, divided by the
-/// model's rate at the measured tail latency of reads: the median of some windows.
+/// model's rate at the measured tail latency of reads: the median of the last five to eight
+/// windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Drift {
     /// The ratio is not known, for this reason.
@@ -227,8 +229,7 @@ mod tests {
     use super::*;
     use crate::{Delays, Seen};
 
-    /// A window of half a second of device A with this tail, in which this share of its rate at 500
-    /// µs was spent on reads and a tenth of writes.
+    /// A drift watch of device A, and the delays of which a test makes its windows.
     struct Bench {
         watch: DriftWatch,
         now: Instant,
@@ -246,7 +247,9 @@ mod tests {
             self.window_with(share, tail_us, Duration::ZERO)
         }
 
-        /// A window in which a worker waited for a processor.
+        /// Ends a window of half a second in which `share` of device A's rate at 500 µs was spent
+        /// on reads and a tenth of writes, and a worker waited for a processor. Returns the state
+        /// after it.
         fn window_with(&mut self, share: f64, tail_us: u64, waited: Duration) -> Drift {
             let model = DeviceModel::device_a();
             // Ten requests, one of them a write, cost 1 900 units.

@@ -69,9 +69,9 @@ impl IdlePool {
         }
     }
 
-    /// Sets the word's time after a long silence to the longest time for which tokens are made up.
-    /// Two workers that wake at once may both do so; then [`ROUND_NANOS_MAX`] is generated twice at
-    /// worst.
+    /// Sets the word's time, after a long silence, to [`ROUND_NANOS_MAX`] before `now`: tokens are
+    /// made up for no longer time. Two workers that wake at once may both do so; then
+    /// [`ROUND_NANOS_MAX`] is generated twice at worst.
     fn refresh(&self, now: u64) {
         let silent = now.saturating_sub(self.seen.load(Acquire));
         if silent < STALE / 8 {

@@ -100,7 +100,7 @@ impl Ledger {
         self.tenant(tenant).terms()
     }
 
-    /// Reads a tenant's cap in units a second.
+    /// Reads a tenant's cap in units a second; `None` without a cap.
     pub(crate) fn cap(&self, tenant: u32) -> Option<NonZeroU64> {
         self.tenant(tenant).cap()
     }
@@ -169,8 +169,8 @@ impl Ledger {
     }
 
     /// Keeps a latency-critical tenant without demand until its balance is full, and returns that
-    /// time. Returns `None` if the tenant is released: another worker serves it, or it has donated,
-    /// and the pool continues to donate for it.
+    /// time in nanoseconds. Returns `None` if the tenant is released: another worker serves it, or
+    /// it has donated, and the pool continues to donate for it.
     pub(crate) fn rest(
         &mut self,
         tenant: u32,
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// Borrows the tokens that a tenant lacks from the bucket, as far as there are any, and returns
+    /// Borrows from the bucket the tokens that a tenant lacks, as far as there are any, and returns
     /// the amount.
     fn borrow(&mut self, tenant: u32, missing: i64) -> i64 {
         let taken = self.shared.bucket.take(missing);
@@ -294,8 +294,8 @@ impl Ledger {
         spare(generated(round.share() * self.shared.best_effort(), round.last_round()))
     }
 
-    /// Returns the part of the round's repayment that a best-effort tenant pays which generates
-    /// `made` nano-units. Every tenant pays an equal fraction, rounded up.
+    /// Returns the part of the round's repayment that falls to a best-effort tenant that generates
+    /// `made` nano-units in the round. Every tenant pays an equal fraction, rounded up.
     fn part_due(&self, made: i64, round: &Round) -> i64 {
         match round.due() {
             0 => 0,

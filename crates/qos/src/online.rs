@@ -13,7 +13,8 @@ use crate::{
 };
 
 const BOUND_US: u32 = 2_000;
-/// A tenth of a device, so that seconds of it are soon over.
+/// Units a second of the simulated device: a tenth of device A's, so that a simulated second takes
+/// little time.
 const RATE: u64 = 4_000_000;
 const WRITE: u32 = 1_000;
 const TURN_NANOS: u64 = 100_000;
@@ -61,8 +62,8 @@ struct Seen {
 }
 
 impl World {
-    /// Creates a reader with 10 K IOPS, and a best-effort tenant with half writes that always has
-    /// requests.
+    /// Creates a world with a latency-critical reader of 10 K IOPS, and a best-effort tenant with
+    /// half writes that always has requests.
     fn new() -> World {
         let cost = CostModel::linear(WRITE, 100).unwrap();
         let row = RatePoint { latency_us: BOUND_US, mixed: RATE, read_only: RATE };
@@ -96,7 +97,7 @@ impl World {
         asked
     }
 
-    /// Runs for one window of the correction, and ends it.
+    /// Runs for one window of the correction, ends it, and returns the tenants' measurements.
     fn window(&mut self) -> Seen {
         let end = self.now + CORRECTION_NANOS;
         let mut delays: Vec<u64> = Vec::new();

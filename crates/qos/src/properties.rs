@@ -102,7 +102,8 @@ fn moved(at: &mut u64, jump: &Jump) -> Instant {
     Instant::from_nanos(*at)
 }
 
-/// The tenants and steps of a case.
+/// Generates a case: the IOPS of the latency-critical tenants, the number of best-effort tenants,
+/// and the steps.
 fn case() -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
     case_of(prop::collection::vec(1u32..100_000, 0..4))
 }
@@ -124,7 +125,7 @@ fn case_of(
         })
 }
 
-/// Submits all requests that a round releases.
+/// Submits the requests that a round releases, at most `most`. Returns their tenants in order.
 fn drain(scheduler: &mut TokenScheduler, table: &mut SlotTable<usize>, most: usize) -> Vec<usize> {
     let next = || scheduler.next().map(|slot: Slot| table.remove(slot));
     core::iter::from_fn(next).take(most).collect()
@@ -140,7 +141,8 @@ enum Oracle {
     Idle,
 }
 
-/// Requests of 4 KiB: more than the device serves in [`ROUND_MAX`].
+/// The number of 4 KiB requests in each queue before a round: more than the device serves in
+/// [`ROUND_MAX`].
 const BACKLOG: u32 = 1_300;
 
 /// The longest time between two rounds in which a tenant has demand all the time, in nanoseconds.
@@ -216,7 +218,7 @@ impl Pair {
     }
 }
 
-/// Plays the steps on the scheduler and on the oracle.
+/// Plays the steps on the scheduler and on the oracle, and compares both after each round.
 fn decides_alike(
     critical: &[u32],
     best_effort: usize,

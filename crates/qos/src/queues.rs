@@ -30,7 +30,7 @@ pub struct QueueLimits {
     pub of_tenant: u32,
 }
 
-/// The place of a tenant on this worker.
+/// The state of a tenant on this worker: in which list it waits for a visit, if in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The worker does not hold the tenant.
@@ -50,7 +50,7 @@ enum Place {
 struct Local {
     queue: Queue,
     place: Place,
-    /// `true` if the heap has an entry of the tenant, possibly an outdated one.
+    /// `true` if `dues` has an entry of the tenant, possibly an outdated one.
     has_due: bool,
 }
 
@@ -105,8 +105,8 @@ impl Queues {
         }
     }
 
-    /// Queues a request that continues the present run. Returns `false`, without queueing it, if it
-    /// does not.
+    /// Queues a request if it continues the present run. Returns `false`, without queueing the
+    /// request, if it does not continue the run.
     #[inline]
     pub(crate) fn extend_run(&mut self, tenant: u32, kind: Kind, bytes: usize, slot: Slot) -> bool {
         self.run.extend(&mut self.requests, tenant, kind, bytes, slot)
@@ -247,6 +247,7 @@ impl Queues {
     }
 
     /// Removes the first resting tenant whose balance should be full by `now` (nanoseconds).
+    /// Returns `None` if there is none.
     pub(crate) fn take_due(&mut self, now: u64) -> Option<u32> {
         while let Some(&Reverse((due, tenant))) = self.dues.peek() {
             if due > now {
@@ -262,7 +263,8 @@ impl Queues {
         None
     }
 
-    /// Returns when the first of the resting tenants is due, in nanoseconds.
+    /// Returns the earliest time, in nanoseconds, at which a resting tenant may be due; `None` if
+    /// no tenant rests.
     pub(crate) fn first_due(&self) -> Option<u64> {
         self.dues.peek().map(|Reverse((due, _))| *due)
     }

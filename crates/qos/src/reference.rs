@@ -17,17 +17,17 @@ use crate::units::{
 };
 use crate::{Cost, Load};
 
-/// A tenant of the oracle; requests are their prices.
+/// A tenant of the oracle. A price stands for each of its requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RefTenant {
-    /// The rate of a latency-critical tenant.
+    /// The rate of a latency-critical tenant in units a second; `None` for best effort.
     pub(crate) rate: Option<u64>,
     pub(crate) tokens: i64,
     pub(crate) queue: VecDeque<Cost>,
     pub(crate) deficits: u64,
     /// Tokens that the tenant was promised and did not use.
     pub(crate) arrears: i64,
-    /// The tenant had demand at the end of the last round.
+    /// `true` if the tenant had demand at the end of the last round.
     waited: bool,
     pub(crate) idle: Idle,
 }
@@ -119,7 +119,7 @@ impl Reference {
         self.tenants[tenant].queue.push_back(cost);
     }
 
-    /// Runs a round, and returns the submitting tenants in order.
+    /// Runs a round, and returns the tenants of the submitted requests in order.
     pub(crate) fn schedule(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (_, time_delta, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -171,19 +171,19 @@ impl Reference {
         submitted
     }
 
-    /// Does line 14, less the tenant's part of the repayment.
+    /// Adds a best-effort tenant's generated tokens (line 14), less its part of the repayment.
     pub(crate) fn collect(&mut self, n: usize, made: i64, due: i64, lendable: i64) {
         let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
         self.loan -= repaid;
         self.tenants[n].tokens += made - repaid;
     }
 
-    /// Returns Algorithm 1's POS_LIMIT.
+    /// Returns Algorithm 1's POS_LIMIT in nano-units: the tokens of the last three rounds.
     pub(crate) fn pos_limit(&self, rate: u64) -> i64 {
         generated(rate, self.rounds.iter().sum())
     }
 
-    /// Lines 5 to 7.
+    /// Generates a latency-critical tenant's tokens (lines 5 to 7).
     pub(crate) fn earn(&mut self, n: usize, time_delta: u64) {
         let rate = self.tenants[n].rate.unwrap();
         let pos_limit = self.pos_limit(rate);
@@ -198,7 +198,8 @@ impl Reference {
         }
     }
 
-    /// Lines 8 and 9.
+    /// Submits a latency-critical tenant's requests as far as its balance and its arrears allow
+    /// (lines 8 and 9).
     pub(crate) fn submit_critical(&mut self, n: usize, submitted: &mut Vec<usize>) {
         let t = &mut self.tenants[n];
         while !t.queue.is_empty() {
@@ -251,8 +252,9 @@ impl Reference {
         claimed
     }
 
-    /// Does lines 13 to 21 in order. If the first tenant borrowed from the bucket, it is last in
-    /// the next round. Tenants without demand leave the order.
+    /// Serves the active best-effort tenants in order (lines 13 to 21). If the first tenant
+    /// borrowed from the bucket, it is last in the next round. Tenants without demand leave the
+    /// order.
     pub(crate) fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         let mut claims = Vec::new();

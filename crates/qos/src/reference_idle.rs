@@ -14,7 +14,7 @@ use crate::{Cost, Load};
 /// The state of a tenant between its requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
-    /// The tenant makes its own tokens, instead of making them for the bucket.
+    /// `true` if the tenant makes its own tokens, instead of making them for the bucket.
     held: bool,
     /// `true` if the tenant is held and has no demand.
     rests: bool,
@@ -59,7 +59,7 @@ impl Reference {
         (count, self.unallocated / count.max(1))
     }
 
-    /// Runs a round, and returns the submitting tenants in order.
+    /// Runs a round, and returns the tenants of the submitted requests in order.
     pub(crate) fn schedule_idle(&mut self, time: u64, load: Load) -> Vec<usize> {
         let (time, _, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
@@ -106,7 +106,8 @@ impl Reference {
         submitted
     }
 
-    /// Does lines 15 to 18 for all tenants with demand, and makes those without any idle.
+    /// Serves the active best-effort tenants (lines 15 to 18), and releases the ones that have no
+    /// demand left.
     fn serve_and_release(&mut self, time: u64, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         self.serve_best_effort(submitted);
@@ -206,7 +207,8 @@ impl Reference {
         }
     }
 
-    /// Keeps a latency-critical tenant without demand, or releases it.
+    /// Keeps a latency-critical tenant without demand until its balance should be full, or releases
+    /// it if it has donated.
     fn rest(&mut self, n: usize, time: u64, donated: bool) {
         if donated {
             return self.release(n, time);

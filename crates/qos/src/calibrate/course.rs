@@ -25,7 +25,7 @@ pub struct Course {
     /// Latencies for which rates are wanted, in microseconds. Latencies below 500 µs are optional:
     /// they get a rate if the device meets them and the curves coincide there.
     pub latencies_us: Vec<u32>,
-    /// The 99th percentile is measured too.
+    /// `true` if rates for the 99th percentile are measured, too.
     pub p99: bool,
     /// Shares of reads of the mixes, below 100; reads alone are always measured, and first.
     pub read_percents: Vec<u8>,
@@ -55,12 +55,12 @@ impl Course {
 #[derive(Clone, Debug)]
 pub struct Calibration {
     course: Course,
-    /// The last curve is being measured.
+    /// The curves so far; the last one is being measured.
     curves: Curves<Search>,
 }
 
 impl Calibration {
-    /// Begins with the curve of reads alone.
+    /// Creates a calibration, which begins with the curve of reads alone.
     pub fn new(course: Course) -> Calibration {
         let first = course.load(100, &[]);
         Calibration { curves: Curves::new(first), course }
@@ -95,7 +95,7 @@ impl Calibration {
         self.curves.all()
     }
 
-    /// Returns where the curves cross the goals.
+    /// Returns the loads of 4 KiB requests at which the measured curves cross the goals.
     pub fn crossings(&self) -> Vec<Crossing> {
         let goals = self.course.goals();
         let of = |curve: &Search| {
@@ -112,9 +112,9 @@ impl Calibration {
         loads(self.curves()).flat_map(of).collect()
     }
 
-    /// Returns the price of larger requests in requests of 4 KiB, from the rate that they leave for
-    /// 4 KiB reads at the latency; empty if that was not measured. Prices never fall as sizes grow,
-    /// and no request costs less than one of 4 KiB.
+    /// Returns the prices of larger requests, from the rate of each size at which 4 KiB reads
+    /// beside it reach the reference latency; empty if that was not measured. Prices never fall as
+    /// sizes grow, and no request costs less than one of 4 KiB.
     pub fn sizes(&self) -> Vec<SizePoint> {
         let goal = self.course.size_goal();
         let mut probed = self.curves().iter().filter(|curve| curve.mix().is_probed);
@@ -155,7 +155,7 @@ impl Calibration {
 }
 
 impl Course {
-    /// Returns the goals on the curves of loads.
+    /// Returns the latencies, at each measured percentile, for which rates are wanted.
     fn goals(&self) -> Vec<Goal> {
         let goals = |percentile| {
             self.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
@@ -164,7 +164,8 @@ impl Course {
         goals(Percentile::P95).chain(p99).collect()
     }
 
-    /// Returns the latency at which sizes are compared: the paper's 500 µs, or the next longer one.
+    /// Returns the latency at which sizes are compared: the paper's 500 µs, or the next longer one
+    /// of the course, or else its longest.
     fn size_goal(&self) -> Goal {
         let latencies = || self.latencies_us.iter().copied();
         let wanted = latencies().filter(|&us| us >= REFERENCE_LATENCY_US).min();
@@ -180,7 +181,8 @@ impl Course {
         Search::new(mix, &self.goals(), self.effort, hint, 0.0)
     }
 
-    /// Begins the curve behind the measured ones, if there is one.
+    /// Begins the curve that follows the measured ones. Returns `None` after the last one, or if no
+    /// size can be compared, because the reference latency was not reached.
     fn begin(&self, curves: &[Search]) -> Option<Search> {
         let (n, percents) = (curves.len(), &self.read_percents);
         if n <= percents.len() {
@@ -202,7 +204,7 @@ impl Course {
     }
 }
 
-/// Returns the curves of Figure 1 among the measured ones.
+/// Returns the measured curves of 4 KiB requests (the paper's Figure 1), without the probed ones.
 fn loads(curves: &[Search]) -> impl Iterator<Item = &Search> {
     curves.iter().filter(|curve| !curve.mix().is_probed)
 }

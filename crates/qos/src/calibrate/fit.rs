@@ -177,7 +177,8 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
 }
 
 impl Fit {
-    /// Returns the file of the device, at most `tokens_max` tokens a second of which were used.
+    /// Returns the model file of the device. `tokens_max` is the highest rate that was measured, in
+    /// tokens a second.
     pub fn to_file(
         &self,
         device: &str,
@@ -258,7 +259,8 @@ fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     libm::exp((from + to) / 2.0)
 }
 
-/// Returns each mixed crossing with the geometric mean of its latency.
+/// Returns the mixed crossings at these latencies. Each is compared with the geometric mean of the
+/// crossings at its latency, at this write cost.
 fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
     let mut points = Vec::new();
     for &latency_us in latencies {

@@ -2,8 +2,8 @@
 
 use crate::Percentile;
 
-/// A latency that a curve is searched for: the load at which a percentile of read latency reaches
-/// this.
+/// A point that is searched for on a curve: the load at which a percentile of the read latency
+/// reaches a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Goal {
     /// The percentile of the reads' latency.

@@ -189,7 +189,8 @@ impl Search {
         self.offer(iops, requests, self.effort.long_seconds_max, true)
     }
 
-    /// Returns an offer of the load for as long as so many requests of 4 KiB would take.
+    /// Returns an offer of `iops` that lasts as long as it takes to request `requests` pages of 4
+    /// KiB, but at most `seconds_max`.
     fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> Offer {
         let probe_iops = self.probe_iops;
         let seconds = requests / (iops * self.pages() + probe_iops);
@@ -284,7 +285,7 @@ fn is_close(goal: Goal, low: &Measured, high: &Measured) -> bool {
     bracket(low, high).is_within(if is_line { CLOSE_ON_A_LINE } else { CLOSE })
 }
 
-/// Returns `true` if a run misses the goal by less than its latency.
+/// Returns `true` if the latency of a run is at least the goal's, but less than twice the goal's.
 fn is_near(goal: Goal, point: &Measured) -> bool {
     let ratio = point.outcome.at(goal.percentile) / f64::from(goal.latency_us);
     (1.0..2.0).contains(&ratio)

@@ -39,8 +39,8 @@ impl Device {
         (self.chance >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// p95 = 90 µs / (1 - busy), p99 twice that; short runs see only nine tenths of what is above
-    /// the unloaded latency.
+    /// Returns the result of a load: p95 = 90 µs / (1 - busy), and p99 is twice that. Short runs
+    /// see only nine tenths of what is above the unloaded latency.
     fn serve(&mut self, offer: &Offer) -> Outcome {
         let Mix { read_percent, bytes, .. } = offer.mix;
         let reads = f64::from(read_percent) / 100.0;
@@ -66,7 +66,7 @@ impl Device {
         Outcome { iops, mean_us: p95_us / 1.2, p95_us, p99_us: 2.0 * p95_us }
     }
 
-    /// The load at which p95 is this, in requests of 4 KiB.
+    /// Returns the load, in requests of 4 KiB a second, at which p95 is `latency_us`.
     fn iops_at(&self, read_percent: u8, latency_us: f64) -> f64 {
         let busy = 1.0 - 90.0 / latency_us;
         let reads = f64::from(read_percent) / 100.0;
@@ -89,7 +89,7 @@ fn course() -> Course {
     }
 }
 
-/// Runs a course to its end; how many runs it took.
+/// Runs a course to its end. Returns the calibration and the number of its runs.
 fn calibrate(course: Course, device: &mut Device) -> (Calibration, usize) {
     let mut calibration = Calibration::new(course);
     let mut runs = 0;

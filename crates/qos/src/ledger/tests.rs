@@ -40,7 +40,8 @@ impl Bed {
         bed
     }
 
-    /// Begins a round, as a scheduler does: what idle tenants made comes first.
+    /// Begins a round at `micros` µs, as a scheduler does: the tokens of idle tenants go to the
+    /// bucket first.
     fn begin(&mut self, micros: u64) {
         self.round.begin(Instant::from_nanos(micros * 1_000), self.ledger.shared());
         self.ledger.settle(self.round.now());
@@ -72,7 +73,7 @@ impl Bed {
         self.registry.shared().bucket.held()
     }
 
-    /// Asserts that each token that was made is somewhere.
+    /// Asserts that the generated tokens are spent, expired, or held by tenants or the bucket.
     fn balances(&self) {
         let (ours, theirs) = (self.ledger.totals(), self.registry.totals());
         let made = ours.generated + theirs.generated;

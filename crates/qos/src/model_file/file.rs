@@ -72,7 +72,8 @@ impl fmt::Display for ModelFileError {
 impl core::error::Error for ModelFileError {}
 
 impl ModelFile {
-    /// Returns the file of an existing model. A curve of costs is sampled at powers of two.
+    /// Returns the contents of a model file for an existing model. A curve of costs is sampled at
+    /// powers of two.
     pub fn of(device: &str, measured: &str, model: &DeviceModel) -> ModelFile {
         let weight = |bytes: usize| {
             let weight = model.cost().cost(Kind::Read, bytes).mixed * 100 / TOKEN;

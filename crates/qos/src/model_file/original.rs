@@ -23,7 +23,7 @@ const ROWS: &str = "token_limits";
 const LATENCY: &str = "p95_latency_limit";
 const READ_ONLY_RATE: &str = "max_rdonly_token_rate";
 
-/// Returns `true` if the text is of this form rather than TOML.
+/// Returns `true` if the text is in the original ReFlex's form rather than in TOML.
 pub(super) fn is_original(text: &str) -> bool {
     let code = |line: &str| {
         let code = line.split('#').next().unwrap_or("").trim_start();
@@ -113,7 +113,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns the next word or sign and leaves it there; empty at the end.
+    /// Returns the next word or sign without taking it; its text is empty at the end.
     fn peek(&mut self) -> Word<'a> {
         let text: &'a str = self.text;
         loop {
@@ -148,7 +148,8 @@ impl<'a> Reader<'a> {
         Err(at(found.line, format!("found `{found_text}`, expected `{expected}`")))
     }
 
-    /// Returns the name of the next setting with its `=` or `:`, or an empty text at the end.
+    /// Takes the name of the next setting, and the `=` or `:` behind it. Returns `None` at the end
+    /// of the text.
     fn name(&mut self) -> Result<Option<Word<'a>>, ModelFileError> {
         while self.peek().word == ";" {
             self.next();

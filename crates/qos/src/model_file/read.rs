@@ -13,7 +13,7 @@ use super::{FORMAT, ModelFile, ModelFileError, ROWS_MAX, Residual};
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{PAGE_BYTES, PRICE_MAX, RatePoint, SizePoint, WEIGHT_MAX};
 
-/// The most characters of a value that a complaint repeats.
+/// Maximum number of characters of a value that an error message repeats.
 const SHOWN_MAX: usize = 40;
 
 /// The longest latency that a row may name, in microseconds: a minute.
@@ -149,7 +149,8 @@ struct Entry<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Refuses unknown keys, since a typing error would silently leave a default in place.
+    /// Returns an error if the table has a key that is not among `keys`, since a typing error would
+    /// silently leave a default in place.
     fn know(&self, keys: &[&str]) -> Result<(), ModelFileError> {
         match self.entries.iter().find(|(key, _)| !keys.contains(&key.get_ref().as_ref())) {
             None => Ok(()),
@@ -258,7 +259,7 @@ impl<'a> Entry<'a> {
         Ok(hundredths as u32)
     }
 
-    /// Tokens a second, in units.
+    /// Returns a rate in units a second. The file has it in tokens a second.
     fn rate(&self) -> Result<u64, ModelFileError> {
         let most = RATE_MAX / u64::from(TOKEN);
         let tokens = self.whole(1..=most, &format!("tokens a second, from 1 to {most}"))?;
@@ -271,7 +272,7 @@ pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count()
 }
 
-/// Returns the beginning of the text at a position, for a message.
+/// Returns the beginning of the first line of the text in `span`, for a message.
 fn shown(text: &str, span: Range<usize>) -> String {
     let found = text.get(span).unwrap_or("").lines().next().unwrap_or("");
     match found.char_indices().nth(SHOWN_MAX) {

@@ -29,7 +29,7 @@ fn complaint(text: &str) -> String {
     ModelFile::parse(text).expect_err(text).to_string()
 }
 
-/// The complaint about the good text with one thing changed.
+/// Returns the error of the parser about the good text in which `from` is replaced by `to`.
 fn changed(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from} is there to be changed");
     complaint(&GOOD.replace(from, to))

@@ -1,4 +1,4 @@
-//! To TOML, with comments for people.
+//! The writer of the TOML form, with comments for people.
 
 use alloc::format;
 use alloc::string::String;
@@ -100,7 +100,7 @@ fn tokens(rate: u64) -> u64 {
     (rate / u64::from(TOKEN)).max(1)
 }
 
-/// A number with two decimals.
+/// A number of hundredths, shown with two decimals.
 struct Hundredths(u32);
 
 impl fmt::Display for Hundredths {
@@ -109,7 +109,7 @@ impl fmt::Display for Hundredths {
     }
 }
 
-/// Returns a basic string of TOML.
+/// Returns the text as a basic string of TOML, with its quotes.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for sign in text.chars() {

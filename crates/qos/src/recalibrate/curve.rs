@@ -11,21 +11,22 @@ use crate::units::TOKEN;
 /// Steps of a curve at most.
 const STEPS_MAX: usize = 18;
 
-/// The largest and the smallest ratio of one offer to the previous one. Far from the ceiling the
-/// largest applies, near it less in proportion.
+/// The largest growth of one offer over the previous one, as a share of the previous one, far from
+/// the ceiling (near it less in proportion), and the smallest ratio of the two.
 const FAR: f64 = 1.5;
 const NEAR: f64 = 1.05;
 
 /// The part of the distance to the ceiling that one step covers.
 const APPROACH: f64 = 0.5;
 
-/// The share of the ceiling from which on a tail is near enough to it.
+/// The share of the ceiling from which on a tail is near enough to end the curve.
 const ENOUGH: f64 = 0.93;
 
 /// The ratio of the offers around the ceiling at which a curve ends.
 const CLOSE: f64 = 1.04;
 
-/// The share of the intended probes below which they must have waited for tokens or for the prober.
+/// The share of the offered probes' tokens that the load must grow by. If it grows by less, the
+/// probes have waited for tokens or for the prober.
 const GOT_MIN: f64 = 0.85;
 
 /// The share of a latency from which on a tail is near enough to determine the load at that
@@ -48,7 +49,7 @@ pub struct Point {
     pub step: Step,
     /// The load and the tail that were measured.
     pub sighting: Sighting,
-    /// The step was ended early, because the tail was too long.
+    /// `true` if the step was ended early, because the tail was too long.
     pub is_cut: bool,
 }
 
@@ -161,9 +162,9 @@ impl Curve {
         Some(self.step(plan, iops.max(1.0)))
     }
 
-    /// Returns the next probes, which bring the tail closer to the ceiling but not above it. As in
-    /// a queue, the inverse of the tail falls about linearly with the load, whatever requests truly
-    /// cost.
+    /// Returns the next rate of probes in requests a second, which brings the tail closer to the
+    /// ceiling but not above it. As in a queue, the inverse of the tail falls about linearly with
+    /// the load, whatever requests truly cost.
     fn farther(&self, before: &Point, low: &Point) -> f64 {
         let inverse = |us: f64| 1.0 / us.max(1e-3);
         let iops = low.step.iops;
@@ -213,6 +214,7 @@ impl Curve {
 
     /// Returns the load at which the tail reaches a latency: by a line through all points near it,
     /// or, if there are few, by the two next to it, or, a little beyond all, by the highest few.
+    /// Returns `None` if no point came near the latency.
     pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
         let latency = f64::from(latency_us);
         let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);
@@ -268,7 +270,7 @@ impl Curve {
     }
 }
 
-/// A straight line.
+/// A straight line: its value at zero and its slope.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     at_zero: f64,

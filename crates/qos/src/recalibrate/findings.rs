@@ -163,7 +163,8 @@ fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
     goals.iter().filter_map(of).collect()
 }
 
-/// Returns the price of writes and the rates that the curves of several mixes fall together by.
+/// Returns the ratios of the rates, the price of a write in tokens at which the curves of several
+/// mixes coincide, and the worst distance of a point from the fitted curve, a share.
 fn fitted(
     plan: &Plan,
     curves: &[Curve],
@@ -212,7 +213,8 @@ fn fitted(
     Ok((fit.p95.iter().map(ratio).collect(), Some(cost), off_max))
 }
 
-/// Returns a crossing of a mix of whole percents that is worth as many tokens.
+/// Rounds the mix of a crossing to whole percents. The rounded crossing is worth as many tokens, if
+/// a write costs `cost` tokens.
 fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossing {
     let super::curve::Crossing { reads, writes } = crossing;
     let read_percent = libm::round(100.0 * reads / (reads + writes)).clamp(0.0, 99.0);

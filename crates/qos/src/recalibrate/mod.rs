@@ -33,7 +33,7 @@ pub struct Recalibration {
 }
 
 impl Recalibration {
-    /// Begins with the curve of reads alone.
+    /// Creates a recalibration, which begins with the curve of reads alone.
     pub fn new(plan: Plan) -> Recalibration {
         let first = Curve::new(100, &plan);
         Recalibration { plan, curves: Curves::new(first), size: 1.0 }
@@ -93,7 +93,7 @@ impl Recalibration {
         self.curves.progress(all, self.curves.last().points().len(), 4)
     }
 
-    /// Returns the model that follows.
+    /// Returns the model that follows from the measurements.
     ///
     /// # Errors
     /// No model follows, for the reason returned.

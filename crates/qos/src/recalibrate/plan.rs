@@ -14,7 +14,8 @@ const CEILING: f64 = 0.92;
 pub struct Plan {
     /// The model that is doubted.
     pub model: DeviceModel,
-    /// The strictest latency that is promised on the device, in microseconds.
+    /// The strictest latency that is promised on the device, in microseconds; `None` without
+    /// promises.
     pub bound_us: Option<u32>,
     /// `true` if probes may write. Otherwise the price of writes stays the model's.
     pub writes: bool,

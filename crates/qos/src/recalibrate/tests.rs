@@ -8,7 +8,7 @@ use crate::units::TOKEN;
 
 /// A device whose tail grows as `1 / (1 − load)`.
 struct Formula {
-    /// Tokens a second at which it drowns, in a mix; twice as many reads alone.
+    /// Tokens a second at which a mix overloads the device. Of reads alone it serves twice as many.
     knee: f64,
     write_cost: f64,
     /// The load of the tenants: reads and writes a second.
@@ -31,7 +31,8 @@ impl Formula {
         if load >= 0.999 { 50_000.0 } else { 90.0 / (1.0 - load) }
     }
 
-    /// The load of a mix at which the tail is so long.
+    /// Returns the load, in requests a second with this share of reads, at which the tail is
+    /// `p95_us`.
     fn iops_at(&self, reads: f64, p95_us: f64) -> f64 {
         let weight = reads + self.write_cost * (1.0 - reads);
         self.knee * (1.0 - 90.0 / p95_us) / weight
