@@ -25,14 +25,15 @@ pub struct Address {
 pub struct Trust {
     /// The file with the authorities' certificates; `None` for the machine's own.
     pub authorities: Option<String>,
-    /// The fingerprint of the one certificate that is trusted.
+    /// The SHA-256 fingerprint of the only certificate that is trusted; `None` to trust
+    /// certificates of the authorities.
     pub fingerprint: Option<String>,
     /// The name in the certificate, if it differs from the host's.
     pub name: Option<String>,
 }
 
 impl Trust {
-    /// Takes an option of an address. Returns `false` if it is another.
+    /// Takes an option about certificates. Returns `false` if the key is none of theirs.
     pub(crate) fn take(&mut self, key: &str, value: &str) -> bool {
         let field = match key {
             "ca" => &mut self.authorities,
@@ -55,7 +56,7 @@ impl Trust {
 }
 
 impl Address {
-    /// Returns the name that the server's certificate is to have.
+    /// Returns the name that the server's certificate is to have; empty without TLS.
     pub fn certified_name(&self) -> &str {
         self.trust.as_ref().map_or("", |trust| trust.certified_name(&self.place))
     }
@@ -165,8 +166,8 @@ fn network(host: &str) -> Result<String, AddressError> {
     }
 }
 
-/// Parses the path. As in other URLs of files, an empty authority (`//`) may precede an absolute
-/// path.
+/// Parses the path of a Unix socket, which follows `reflex+unix:`. As in other URLs of files, an
+/// empty authority (`//`) may precede an absolute path.
 fn unix(path: &str) -> Result<ServerEndpoint, AddressError> {
     let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
     if path.is_empty() {

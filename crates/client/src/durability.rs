@@ -49,8 +49,8 @@ impl Durability {
         }
     }
 
-    /// Returns the storage epoch of the server if no loss remains to be reported, for a successor
-    /// of this client.
+    /// Returns the storage epoch of the server, for a successor of this client. `None` if the epoch
+    /// is not known, or if a loss remains to be reported.
     pub fn settled_epoch(&self) -> Option<u32> {
         let ledger = self.ledger();
         (ledger.epoch != 0 && !ledger.is_lost).then_some(ledger.epoch)
@@ -87,7 +87,8 @@ impl Durability {
         self.span.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the status of a flush that succeeded at the server and ended this span.
+    /// Returns the status of a flush that succeeded at the server and ended this span:
+    /// [`Status::WritesLost`] if changes were lost before, else `Ok`.
     pub(crate) fn end_flush(&self, span: u64) -> Status {
         let mut ledger = self.ledger();
         ledger.covered = ledger.covered.max(span + 1);

@@ -21,7 +21,7 @@ pub struct Buf {
     holder: u32,
     /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
     dirty: u32,
-    /// The number of the buffer's size in its pool.
+    /// Index of the buffer's size among the sizes of its pool, ascending from zero.
     class: u32,
 }
 
@@ -44,7 +44,7 @@ impl Buf {
         self.index
     }
 
-    /// Returns the number of the buffer's size in its pool, ascending from zero.
+    /// Returns the index of the buffer's size among the sizes of its pool, ascending from zero.
     #[inline]
     pub fn class(&self) -> u32 {
         self.class
@@ -56,7 +56,8 @@ impl Buf {
         self.holder = holder.0;
     }
 
-    /// Returns the tenant that was charged for the buffer, and clears the charge.
+    /// Returns the tenant that was charged for the buffer, and clears the charge; `None` if no
+    /// tenant was charged.
     #[inline]
     pub fn take_holder(&mut self) -> Option<TenantId> {
         let holder = core::mem::replace(&mut self.holder, NOBODY);
@@ -200,17 +201,18 @@ impl BufPool {
         self.take_where(bytes, |class, free| (class < largest || free > 1) && may(class, free))
     }
 
-    /// Returns the number of sizes.
+    /// Returns the number of different sizes that the pool's buffers have.
     pub fn classes(&self) -> usize {
         self.shelves.len()
     }
 
-    /// Returns how many buffers of a size there are, by the number of the size.
+    /// Returns how many buffers of one size the pool has, free and taken. `class` is the index of
+    /// the size, ascending from zero.
     pub fn count(&self, class: usize) -> usize {
         self.shelves[class].count
     }
 
-    /// Returns `true` if [`take`](BufPool::take) would find a buffer now.
+    /// Returns `true` if [`take`](BufPool::take) would find a buffer of at least `bytes` bytes now.
     pub fn has(&self, bytes: usize) -> bool {
         self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
     }

@@ -32,10 +32,10 @@ pub trait Chores: Debug + Send + Sync {
     /// Returns the work since the device was opened.
     fn done(&self) -> Chored;
 
-    /// Returns the work while hosts write every page equally often, one page at a time. Promises are
-    /// priced with it.
+    /// Returns the device's work for each page that hosts write, while they write every page
+    /// equally often, one page at a time. Promises are priced with it.
     fn uniform(&self) -> ChoreRate;
 
-    /// Returns the pages that hosts can write to.
+    /// Returns the capacity of the device for hosts, in pages of 4 KiB.
     fn pages(&self) -> u64;
 }

@@ -44,7 +44,7 @@ impl<T: Default> Default for Door<T> {
     }
 }
 
-/// Returns a worker's bell as a bit.
+/// Returns the bit of a worker in [`Door::bells`].
 fn bell(worker: u16) -> u64 {
     1 << (worker % u64::BITS as u16)
 }
@@ -63,7 +63,8 @@ impl<T> Door<T> {
         self.room.try_lock()
     }
 
-    /// Runs `work` inside; returns `None` if another thread is inside.
+    /// Runs `work` on the value behind the door. Returns `None`, without a call of `work`, if
+    /// another thread is inside.
     #[must_use]
     pub fn try_enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut room = self.knock()?;
@@ -106,7 +107,7 @@ impl<T> Door<T> {
         }
     }
 
-    /// Returns `true` if a worker has rung and has not been answered.
+    /// Returns `true` if a worker has rung and its bell has not been answered.
     pub fn has_rung(&self, worker: u16) -> bool {
         self.bells.load(Acquire) & bell(worker) != 0
     }

@@ -19,8 +19,8 @@ const DELAY_STEP: Duration = Duration::from_millis(100);
 /// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// Failures by address, forgotten one after another. An IPv6 address stands for its network of 64
-/// bits, which one host may have to itself.
+/// Failed authentications by address, which are forgotten one after another. An IPv6 address stands
+/// for its network of 64 bits, which one host may have to itself.
 ///
 /// An address with the tolerated number of failures can be refused until one failure is forgotten
 /// ([`wait`](Failures::wait)), or checked late ([`delay`](Failures::delay)). A delay admits every

@@ -56,10 +56,10 @@ pub enum Start {
     Stale,
 }
 
-/// The low bit of a fence's state.
+/// Bit of [`Fence::state`], set once no request of the connection may start any more.
 const SUPERSEDED: u32 = 1;
 
-/// Returns the word and the bit of a device in a fence's haunts.
+/// Returns a device's place in [`Fence::haunts`]: the index of the word, and the mask of the bit.
 fn haunt(device: usize) -> (usize, u32) {
     (device / 32, 1 << (device % 32))
 }

@@ -101,7 +101,7 @@ impl Credential {
     }
 }
 
-/// An event of the process.
+/// A rare event of the server's process, counted since the start of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A connection was refused: the maximum number of connections is reached.
@@ -142,7 +142,7 @@ pub enum Happening {
     TlsBrokenOff,
     /// A TLS handshake did not end in time.
     TlsLate,
-    /// A TLS handshake was ended for others.
+    /// A TLS handshake was ended because too many ran at the same time.
     TlsCrowd,
     /// A TLS handshake failed because of a certificate.
     TlsCertificate,

@@ -25,7 +25,7 @@ pub enum Insecurity {
     NotYetValid,
     /// The peer's certificate is for other names.
     WrongName,
-    /// The peer's certificate has another fingerprint.
+    /// The peer's certificate has another fingerprint than the expected one.
     WrongFingerprint,
     /// The peer's certificate is malformed.
     BadCertificate,
@@ -44,7 +44,8 @@ impl Insecurity {
     /// does not speak it.
     pub const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
 
-    /// All reasons, in order, by their names in metrics; reasons of one name count together.
+    /// The names of the reasons in metrics. Several reasons have the same name, and are counted
+    /// together.
     pub const WORDS: [&'static str; 6] =
         ["plain", "broken_off", "late", "crowd", "certificate", "protocol"];
 

@@ -345,7 +345,7 @@ pub trait Mailbox {
         Err(tell)
     }
 
-    /// Returns the next message.
+    /// Returns the next message to the worker; `None` if there is none now.
     fn poll(&mut self) -> Option<Tell>;
 }
 

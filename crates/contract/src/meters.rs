@@ -262,17 +262,17 @@ impl Meter {
         self.answers.store(before.wrapping_add(1), Ordering::Release);
     }
 
-    /// Returns the number of processed answers; wraps.
+    /// Returns the number of processed answers of the control plane that named the tenant; wraps.
     pub fn answers(&self) -> u32 {
         self.answers.load(Ordering::Acquire)
     }
 
-    /// Returns the number of requests in flight.
+    /// Returns the number of requests that were admitted and are not answered yet.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns the number of connections.
+    /// Returns the number of connections that belong to the tenant or hold a handle on it.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Acquire)
     }
@@ -328,12 +328,12 @@ impl Reading {
         since
     }
 
-    /// Returns the number of reads.
+    /// Returns the number of successful reads.
     pub fn reads_total(&self) -> u64 {
         self.reads.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Returns the number of reads by coarse bucket.
+    /// Returns the number of successful reads by coarse bucket of their latency.
     pub fn reads_coarse(&self) -> Coarse<u64> {
         let mut sums = [0; COARSE_BUCKETS];
         for (n, count) in self.reads.iter().enumerate() {
@@ -342,7 +342,8 @@ impl Reading {
         sums
     }
 
-    /// Returns the number of reads that took at most `latency_us`, interpolated within a bucket.
+    /// Returns the number of successful reads that took at most `latency_us`, interpolated within a
+    /// bucket.
     pub fn reads_within(&self, latency_us: u32) -> f64 {
         let bound = u64::from(latency_us) * 1_000;
         let edges = (0..).map(|n| (fine_edge(n), fine_edge(n + 1)));

@@ -31,7 +31,7 @@ pub struct PacketReading {
     pub no_room: u64,
     /// Packets of strangers that were dropped because too many came.
     pub too_many: u64,
-    /// Associations that there are.
+    /// Current number of associations.
     pub associations: u64,
 }
 

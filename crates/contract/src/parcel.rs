@@ -22,7 +22,7 @@ pub struct Parcel {
     pub peer: Peer,
     /// The listener that accepted the connection.
     pub listener: ListenerId,
-    /// The connection's knowledge of namespaces.
+    /// The peer's knowledge of namespaces that were removed, and whose numbers are used again.
     pub sight: Sight,
     /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
     pub session: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct ParcelGrant {
     pub single: Vec<Rights>,
 }
 
-/// A connection's position in the order of its client's connections of one identifier.
+/// A connection's position in the order of the connections that its client opened under one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParcelPlace {
     /// The tenant of the client.
@@ -71,7 +71,8 @@ pub struct ParcelPlace {
     pub client: u128,
     /// The client's number for the connection.
     pub connection: u32,
-    /// The serial number of the holder of that identifier, unique within one server.
+    /// The serial number of the connection among those that held such a number, unique within one
+    /// server.
     pub serial: u64,
     /// `true` if a newer connection took the identifier: no request of this connection may start
     /// any more.
@@ -97,7 +98,7 @@ pub struct ParcelRequest {
     pub lba: u64,
     /// The request's payload.
     pub payload: Payload,
-    /// Time at which its last byte had arrived.
+    /// Time at which the request's last byte had arrived.
     pub received_at: Instant,
 }
 

@@ -9,13 +9,14 @@ use crate::Insecurity;
 /// continues behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// The connection is over TLS from now on.
+    /// `true` if the connection is over TLS from now on.
     pub is_secured: bool,
-    /// Bytes of the peer for the session, in the protocol's form.
+    /// Bytes that the peer has sent before, which the session has to know. The protocol defines
+    /// their form.
     pub heard: Box<[u8]>,
 }
 
-/// The way on after a prelude.
+/// The continuation of a connection after its prelude.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// A TLS handshake follows, then a session that goes on from here.
@@ -32,7 +33,8 @@ pub trait Prelude: Send {
     fn wants(&self) -> usize;
 
     /// Takes bytes of the peer, and appends what is to be sent to `answers`. The first call brings
-    /// no bytes, and so may others. Returns the way on once there is one, which the last answers precede.
+    /// no bytes, and so may others. Returns the continuation once it is decided; the answers are
+    /// sent before it.
     ///
     /// # Errors
     /// Says why the connection is to end, once the answers have been sent.

@@ -41,8 +41,8 @@ pub trait Scheduler: Feedback {
     /// Starts a round: generates tokens once, for the time since the last round.
     fn begin_round(&mut self, now: Instant);
 
-    /// Returns the next request that may be submitted in this round. Its tokens are spent: the
-    /// caller submits it, now or as soon as the device has room.
+    /// Returns the next request that may be submitted in this round; `None` if there is none. Its
+    /// tokens are spent: the caller submits it, now or as soon as the device has room.
     fn next(&mut self) -> Option<Slot>;
 
     /// Refunds a released request that was not submitted after all, because nobody waits for its
@@ -51,8 +51,8 @@ pub trait Scheduler: Feedback {
         let _unused = (kind, bytes);
     }
 
-    /// Removes a waiting request of any tenant, at no price. For a server that stops, when nobody
-    /// waits for the answers any more.
+    /// Removes a waiting request of any tenant, at no price; `None` if none waits. For a server
+    /// that stops, when nobody waits for the answers any more.
     fn discard(&mut self) -> Option<Slot>;
 
     /// Removes the waiting requests of `tenant` that have not been paid for and that are `wanted`,
@@ -69,7 +69,7 @@ pub trait Scheduler: Feedback {
     /// Returns the number of waiting requests.
     fn queued(&self) -> usize;
 
-    /// Returns the time of the next round if no request comes before.
+    /// Returns the time of the next round if no request comes before; `None` if no round is needed.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
 }
 
@@ -99,8 +99,8 @@ pub trait Feedback {
         false
     }
 
-    /// Returns the maximum number of concurrent requests at the device for the sake of their
-    /// latency.
+    /// Returns the maximum number of requests that may be at the device at once, so that their
+    /// latency stays low. Without a limit, this is `usize::MAX`.
     fn depth_max(&self) -> usize {
         usize::MAX
     }

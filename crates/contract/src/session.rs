@@ -36,7 +36,7 @@ impl Rights {
 /// range and the rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Returned unchanged in the reply.
+    /// The peer's identifier of the request, returned unchanged in the reply.
     pub tag: Tag,
     /// The stream of the connection in which barriers order the request, below the session's bound
     /// of 8.
@@ -110,19 +110,19 @@ pub enum Control {
     Hello(Hello),
     /// Asks for the properties of a namespace by its name or number. The answer is an info.
     Find {
-        /// Returned unchanged.
+        /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
         /// The name; empty for the connection's default namespace.
         name: Box<str>,
     },
     /// Asks for the names of all namespaces to which the connection has a right.
     List {
-        /// Returned unchanged.
+        /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
     },
     /// Asks for the properties of a namespace.
     Info {
-        /// Returned unchanged.
+        /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
         /// The namespace; `None` for the connection's default.
         namespace: Option<NamespaceId>,
@@ -133,14 +133,14 @@ pub enum Control {
     Renegotiate(Register),
     /// Unregisters a tenant by its handle.
     Unregister {
-        /// Returned unchanged.
+        /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
         /// The tenant's handle on this connection.
         tenant: u16,
     },
     /// Checks that the connection is alive.
     Ping {
-        /// Returned unchanged.
+        /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
     },
 }
@@ -148,7 +148,7 @@ pub enum Control {
 /// The first message of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Returned unchanged.
+    /// The peer's identifier of the request, returned unchanged.
     pub tag: Tag,
     /// The client's identifier for its lifetime, so that a new connection of the client waits for
     /// the requests of the old one (docs/adr/0003-fences.md). Zero: none.
@@ -186,7 +186,7 @@ pub struct HelloReply {
 /// A request to register or to change a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
-    /// Returned unchanged (the paper's cookie).
+    /// The peer's identifier of the request, returned unchanged (the paper's cookie).
     pub tag: Tag,
     /// The tenant's handle for a change; zero for a registration.
     pub tenant: u16,
@@ -271,7 +271,7 @@ pub enum Reply {
         tag: Tag,
         /// `Ok`, or the reason that the connection is refused.
         status: Status,
-        /// The limits.
+        /// The limits of the connection, and properties of the server.
         reply: HelloReply,
     },
     /// The reply to an info or a find.

@@ -52,11 +52,11 @@ impl AtomicU32 {
 }
 
 thread_local! {
-    /// The play that this thread takes part in, and the thread's number of the two.
+    /// The run that this thread takes part in, and the index of the thread, 0 or 1.
     static PART: RefCell<Option<(Arc<Play>, usize)>> = const { RefCell::new(None) };
 }
 
-/// A run in one of the orders.
+/// A run of the two threads, with their operations in one of the possible orders.
 #[derive(Debug)]
 struct Play {
     state: Mutex<State>,
@@ -67,9 +67,11 @@ struct Play {
 struct State {
     watched: Vec<usize>,
     threads: [Stand; 2],
-    /// The threads of the first steps. After them, the first thread runs as long as it has steps.
+    /// The threads that take the first steps, by index. After these steps, the first thread runs as
+    /// long as it has any.
     given: Vec<usize>,
-    /// The threads of the steps so far, and whether the other thread could have run instead.
+    /// The threads of the steps so far, by index, and whether the other thread could have run
+    /// instead.
     taken: Vec<(usize, bool)>,
 }
 
@@ -93,7 +95,7 @@ impl State {
         self.threads[next] = Stand::Runs;
     }
 
-    /// Returns the order after the one that was taken; `None` after the last.
+    /// Returns the first steps of the next order to try; `None` after the last order.
     fn next(&self) -> Option<Vec<usize>> {
         let last = self.taken.iter().rposition(|&(who, other)| who == 0 && other)?;
         Some(self.taken[..last].iter().map(|(who, _)| *who).chain([1]).collect())

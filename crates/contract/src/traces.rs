@@ -16,7 +16,7 @@ const TRACES_MAX: usize = 1024;
 /// A point on the path of a request, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seam {
-    /// The begin of the turn that received the request's last bytes.
+    /// The beginning of the turn that received the request's last bytes.
     Received,
     /// The request was parsed and admitted.
     Admitted,
@@ -126,7 +126,8 @@ impl Traces {
         self.put.store(put + 1, Ordering::Release);
     }
 
-    /// Control plane, one caller at a time: takes the oldest trace out.
+    /// Control plane, one caller at a time: takes the oldest trace out; `None` if the ring is
+    /// empty.
     pub fn take(&self) -> Option<Trace> {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken == self.put.load(Ordering::Acquire) {

@@ -160,7 +160,7 @@ pub enum NetEvent {
 }
 
 impl NetEvent {
-    /// Returns the event that a connection is open on which nothing was said.
+    /// Returns the event of a new connection on which no messages have been exchanged yet.
     pub fn opened(conn: ConnId, peer: Peer, listener: Option<ListenerId>) -> NetEvent {
         NetEvent::Opened { conn, peer, listener, opening: None }
     }
@@ -212,7 +212,7 @@ impl FrameHead {
         FrameHead { leaves_body: true, ..self }
     }
 
-    /// Returns the head of a reply that is its body alone.
+    /// Returns the head of a reply that consists of its body alone.
     pub fn of_body() -> Self {
         FrameHead { is_of_body: true, ..FrameHead::new(&[]) }
     }

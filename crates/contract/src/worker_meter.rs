@@ -251,7 +251,7 @@ pub struct WorkerReading {
     pub ends: [u32; End::ALL.len()],
     /// Connections that left, that stayed although they were to leave, and that arrived.
     pub moves: [u32; 3],
-    /// The gauges.
+    /// The worker's gauges when it last told its counters.
     pub gauges: Gauges,
 }
 

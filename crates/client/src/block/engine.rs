@@ -25,7 +25,7 @@ pub struct Arrival {
 pub enum Need {
     /// Memory for the data of a write, by [`Driver::ask`].
     Memory,
-    /// Service. A write has its data in the buffer.
+    /// The request can be served now. A write comes with its data in the buffer.
     Service(Option<Buf>),
 }
 
@@ -46,7 +46,8 @@ pub trait Driver {
     /// Returns `true` once the device was stopped and nothing of this queue is left.
     fn has_ended(&self) -> bool;
 
-    /// Returns the first error number with which the operating system refused something.
+    /// Returns the first error number with which the operating system refused a command; `None` if
+    /// it refused none.
     fn failure(&self) -> Option<i32>;
 }
 
@@ -57,7 +58,7 @@ pub enum News {
     Connected,
     /// The queue has lost its connection, or could not make one.
     Lost(Loss),
-    /// The operating system was told of lost changes.
+    /// A flush failed, because acknowledged changes were lost with the server's machine.
     WritesLost,
 }
 
@@ -76,7 +77,8 @@ pub fn classes(depth: u16) -> Vec<SizeClass> {
     [&[small], &LARGER[..]].concat()
 }
 
-/// The terms on which requests are served.
+/// The namespace of a block device, whether changes are refused, and how long requests wait for an
+/// absent server.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The namespace; `None` for the server's default.
@@ -116,8 +118,8 @@ pub struct Engine<T, Q> {
 }
 
 impl<T: Dial, Q: Driver> Engine<T, Q> {
-    /// Returns the engine of a queue with `depth` requests. The initiator has one connection, and room
-    /// for as many.
+    /// Returns the engine of a queue with `depth` requests. The initiator has one connection, and
+    /// room for `depth` requests.
     pub fn new(depth: u16, terms: Terms, queue: Q, initiator: Initiator<T>, pool: BufPool) -> Self {
         let depth = usize::from(depth);
         Engine {
@@ -136,7 +138,8 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Takes a turn; `None` once the device was stopped.
+    /// Takes a turn. Returns `None` once the device was stopped, or once the driver has refused a
+    /// command.
     pub fn turn(&mut self, now: Instant) -> Option<Turn> {
         let (mut arrivals, mut freed) =
             (std::mem::take(&mut self.arrivals), std::mem::take(&mut self.freed));
@@ -162,7 +165,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         Some(Turn { progressed, wake_at })
     }
 
-    /// Returns the error number with which the driver refused a command, if it did.
+    /// Returns the error number with which the driver refused a command; `None` if it refused none.
     pub fn failure(&self) -> Option<i32> {
         self.queue.failure()
     }
@@ -272,7 +275,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Notes what became of connections.
+    /// Turns the initiator's reports about connections into news.
     fn report(&mut self) {
         for report in self.initiator.reports() {
             match report {
@@ -286,13 +289,13 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Takes what happened beside the ends of requests.
+    /// Takes the events since the last call, except the ends of requests.
     pub fn news(&mut self) -> impl Iterator<Item = News> + '_ {
         self.news.drain(..)
     }
 
-    /// Ends the service with requests in flight. Returns what it was made of, with the memory that
-    /// neither the initiator nor the operating system has.
+    /// Ends the service, even with requests in flight. Returns the initiator, and the pool with the
+    /// buffers that neither the initiator nor the operating system holds.
     pub fn into_parts(mut self) -> (Initiator<T>, BufPool) {
         for (_, _, buf) in self.again.drain(..) {
             buf.into_iter().for_each(|buf| self.pool.give(buf));

@@ -120,11 +120,11 @@ pub const fn block_error(status: Status) -> Option<BlockError> {
     })
 }
 
-/// Returns `true` if a request that ended with `status`, `waited` after its arrival, must be sent
-/// again: the server was busy or stopping, or it stopped so often that the initiator gave the
-/// request up although the server `is_reached`. Repeating is safe: when the server has answered the
-/// hello of a later connection, no request of an earlier one is at the device
-/// (docs/adr/0003-fences.md).
+/// Returns `true` if a request that ended with `status` must be sent again: the server was busy or
+/// stopping, it stopped so often that the initiator gave the request up although the server
+/// `is_reached`, or it refused the connection for the moment. A request is not sent again once
+/// `fail_after` has passed since it came. Repeating is safe: when the server has answered the hello
+/// of a later connection, no request of an earlier one is at the device (docs/adr/0003-fences.md).
 pub fn is_repeated(
     status: Status,
     is_reached: bool,
@@ -142,20 +142,20 @@ pub fn is_repeated(
     is_passing && now.since(came_at) < fail_after
 }
 
-/// The form of a block device over a namespace.
+/// The size and the limits of a block device over a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockForm {
     /// Size in sectors of 512 bytes.
     pub sectors: u64,
-    /// The power of two that is the size of a physical block in bytes, at most a page.
+    /// Base-2 logarithm of the size of a physical block in bytes, at most 12 (4 KiB).
     pub physical_shift: u8,
     /// `true` if the device refuses changes.
     pub is_read_only: bool,
 }
 
 impl BlockForm {
-    /// Returns the form of a device over the namespace. `read_only` makes it read-only even if the
-    /// client may write.
+    /// Returns the size and the limits of a device over the namespace. `read_only` makes it
+    /// read-only even if the client may write.
     ///
     /// # Errors
     /// [`Status::Denied`] if the client may not read.

@@ -127,8 +127,8 @@ impl<T: Dial> Initiator<T> {
         Ok(())
     }
 
-    /// Returns the request with this tag, if it was sent on this connection and is not answered
-    /// yet.
+    /// Returns the request with this tag, which the server answers, and resets the link's failures.
+    /// Fails if the request was not sent on this connection, or is answered already.
     fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
         let owed = self.requests.owed(link, tag)?;
         self.links[link].failures = 0;

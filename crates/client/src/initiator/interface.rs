@@ -72,7 +72,7 @@ pub enum Report {
     Connected {
         /// Index of the connection.
         link: usize,
-        /// The server's limits.
+        /// The server's answer to the hello; `None` with version 1.
         hello: Option<HelloReply>,
     },
     /// A connection, or an attempt to make one, ended. The initiator dials again after a pause.
@@ -111,7 +111,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns `true` if there was a connection before.
+    /// Returns `true` unless the dial itself had failed.
     pub const fn reached(self) -> bool {
         !matches!(self, Loss::Network(CloseReason::Unreachable(_)))
     }
@@ -126,7 +126,8 @@ impl Loss {
         }
     }
 
-    /// Returns a sentence for the end of a dial that the server refused for the sake of a key.
+    /// Returns the explanation of a dial that failed because of the key of packets; `None` for any
+    /// other loss.
     pub const fn refused_seal(self) -> Option<&'static str> {
         let Loss::Network(CloseReason::Unreachable(errno)) = self else { return None };
         match errno {
@@ -218,8 +219,9 @@ pub struct Options {
     pub backoff_min: Duration,
     /// The longest pause before dialling again.
     pub backoff_max: Duration,
-    /// Number of failed attempts in a row after which waiting requests end as
-    /// [`Status::ConnectionLost`]. Dialling goes on.
+    /// Number of connections, and of attempts to make one, that may end without an answer to a
+    /// request in between. Then waiting requests end as [`Status::ConnectionLost`]; dialling goes
+    /// on.
     pub attempts_max: u32,
     /// Time without a connection after which waiting requests end as [`Status::ConnectionLost`].
     pub outage_max: Duration,

@@ -56,7 +56,8 @@ pub(super) struct Link {
     pub(super) failures: u32,
     /// `true` from a hello's answer until the connection is lost.
     pub(super) was_up: bool,
-    /// Time since which no connection has answered.
+    /// Time at which the last connection was lost on which the server had answered. The present
+    /// outage counts from there.
     pub(super) down_since: Instant,
 }
 
@@ -92,8 +93,9 @@ impl Link {
         }
     }
 
-    /// Returns the pause after `failures` failures in a row, which doubles from `min` to `max`. A
-    /// random part of up to half is left out, so that many clients do not come back at once.
+    /// Returns the pause before the next dial, which doubles with each of the link's `failures`,
+    /// from `min` to `max`. A random part of up to half is left out, so that many clients do not
+    /// come back at once.
     pub(super) fn pause(&self, min: Duration, max: Duration, random: &mut Random) -> Duration {
         let doublings = self.failures.saturating_sub(1).min(20);
         let full = min.saturating_mul(1 << doublings).min(max);

@@ -12,7 +12,7 @@
 //!
 //! A compare-and-write or an atomic write is never sent again, since its second execution may
 //! answer differently from the first. Such a request ends as [`Status::ConnectionLost`]. Without a
-//! fence (version 1), only reads are sent again.
+//! fence (version 1, or no client identifier), only reads and compares are sent again.
 
 mod events;
 mod interface;

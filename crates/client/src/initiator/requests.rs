@@ -32,7 +32,7 @@ pub(super) struct Requests {
     /// Requests that have ended since the last turn.
     done: Vec<Done>,
     reports: Vec<Report>,
-    /// The number of the next request: the original order.
+    /// The number of the next request. Numbers give the order of submission.
     order: u64,
     /// Maximum number of repetitions of a request.
     reissues_max: u8,
@@ -73,7 +73,7 @@ pub(super) struct Flight {
     lent: Option<BufName>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
-    /// The span of changes that a flush ends.
+    /// The span of changes that the request ends if it is a flush; see [`Durability`].
     span: u64,
 }
 
@@ -101,7 +101,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the command, and the stream in which barriers order it.
+    /// Returns the command, and the stream in which barriers order it; `None` for a request about
+    /// the connection.
     fn place(&self) -> Option<(Command, u8)> {
         match *self {
             Work::Data { command, stream, .. } => Some((command, stream)),
@@ -190,7 +191,7 @@ impl Requests {
         !self.refused.is_empty()
     }
 
-    /// Returns the entry of a request in flight.
+    /// Returns the work of a request in flight: its command and buffer, or its control message.
     pub(super) fn work(&mut self, slot: Slot) -> &mut Work {
         &mut self.flights.get(slot).work
     }
@@ -306,8 +307,8 @@ impl Requests {
         queue.sent == 1
     }
 
-    /// Returns the request with this tag, if it was sent on this connection and is not answered
-    /// yet.
+    /// Returns the request with this tag. Fails if it was not sent on this connection, or is
+    /// answered already.
     pub(super) fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
         let slot = slot_of(tag).ok_or(Fatal::UnknownTag(tag))?;
         match self.flights.find(slot) {
@@ -348,7 +349,8 @@ impl Requests {
     }
 
     /// Ends the request. The request leaves the tables as soon as its buffer is back. Returns the
-    /// link on whose connection the server owes one answer less.
+    /// link on whose connection the server owes one answer less; `None` if the buffer is still
+    /// away, or the request was not sent.
     pub(super) fn finish(&mut self, slot: Slot, status: Status) -> Option<usize> {
         // Before the payload is back, when the connection may be another one.
         self.note_change(slot, status);

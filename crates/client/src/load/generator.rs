@@ -94,7 +94,8 @@ pub struct Generator<P> {
     /// turns.
     free: VecDeque<usize>,
     probe_at: Option<Instant>,
-    /// The oldest generations that a read may find, by index.
+    /// The oldest generation that a read may find in each of its units, for each request in flight
+    /// by its index.
     oldest: Vec<u32>,
     measured_from: Instant,
     until: Instant,
@@ -259,7 +260,7 @@ impl<P: Path> Generator<P> {
         self.pool
     }
 
-    /// Returns the begin and the end of the measured time.
+    /// Returns the beginning and the end of the measured time.
     pub fn measured(&self) -> (Instant, Instant) {
         (self.measured_from, self.until)
     }

@@ -23,7 +23,7 @@ pub struct NbdAddress {
     pub trust: Option<Trust>,
 }
 
-/// The reason that a text is not such an address.
+/// The reason that a text is not the address of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddressError {
     /// The text begins with none of `nbd://`, `nbds://` and `nbd+unix:`.

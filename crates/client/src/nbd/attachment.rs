@@ -40,7 +40,8 @@ pub struct AttachmentOptions {
     pub connections: usize,
     /// The most requests in flight on a connection.
     pub queue_depth: usize,
-    /// The transport's connections are over TLS, for which they have begun to negotiate.
+    /// `true` if the transport's connections are over TLS. Then the negotiation has begun when they
+    /// open.
     pub over_tls: bool,
 }
 
@@ -101,7 +102,7 @@ pub struct Attachment<T> {
     lines: Vec<Line>,
     /// Time at which the server last sent anything.
     heard: Instant,
-    /// Number of failed attempts in a row.
+    /// Number of losses and failed attempts since the connections were last up.
     failures: u32,
     in_flight: usize,
     /// Requests that have ended since the last turn.
@@ -207,7 +208,7 @@ impl<T: Dial> Attachment<T> {
         Ok(())
     }
 
-    /// Sends what a session says by itself.
+    /// Sends the messages by which a session chooses the export.
     fn speak(&mut self, now: Instant, line: usize) {
         if let Line { conn: Some(conn), session, .. } = &mut self.lines[line] {
             for head in session.speech() {

@@ -31,7 +31,7 @@ impl NbdLoss {
         NbdLoss::Connection(Loss::Network(reason))
     }
 
-    /// Returns `true` if there was a connection before.
+    /// Returns `true` unless the dial itself had failed.
     pub const fn reached(self) -> bool {
         match self {
             NbdLoss::Connection(loss) => loss.reached(),

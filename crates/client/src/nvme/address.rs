@@ -26,18 +26,18 @@ pub struct NvmeAddress {
     /// If `true` (the default), writes travel in the capsules of their commands where they fit.
     /// With `in_capsule=false`, the server asks for the data of every write.
     pub in_capsule: bool,
-    /// The host's qualified name for the connection (`host=NQN`).
+    /// The host's qualified name for the connection (`host=NQN`); `None` if the address has none.
     pub host: Option<String>,
 }
 
-/// The reason that a text is not such an address.
+/// The reason that a text is not the address of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NvmeAddressError {
     /// The text does not begin with `nvme-tcp://`.
     Scheme,
     /// The port is missing or invalid.
     Port,
-    /// The qualified name is missing.
+    /// The qualified name is missing, or does not begin with `nqn.`.
     Name,
     /// The contained text after `?` is not a known option.
     Query(String),

@@ -57,7 +57,8 @@ pub struct Host<T> {
     names: Vec<Option<(u32, usize)>>,
     /// Time at which the server last sent anything.
     heard: Instant,
-    /// Number of failed attempts in a row, and of all attempts.
+    /// Number of losses and failed attempts since the queues were last up, and number of all
+    /// attempts.
     failures: u32,
     attempts: u64,
     in_flight: usize,
@@ -306,7 +307,7 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// Sends a write's payload, for which the server has room.
+    /// Sends a write's payload, which the server has asked for.
     fn send_payload(&mut self, now: Instant, line: usize, ready: &Ready) -> Result<(), Refusal> {
         let QueueConnection { conn, queue, flights, lent, .. } = &mut self.lines[line];
         let flight = flights[usize::from(ready.cid)].as_mut().expect("as above");

@@ -43,7 +43,7 @@ pub enum HostReport {
 pub enum HostLoss {
     /// A connection ended, or was silent for too long.
     Connection(Loss),
-    /// The server refused.
+    /// The server refused a step of the connection, or broke the protocol.
     Refused(Refusal),
 }
 
@@ -53,7 +53,7 @@ impl HostLoss {
         HostLoss::Connection(Loss::Network(reason))
     }
 
-    /// Returns `true` if there was a connection before.
+    /// Returns `true` unless the dial itself had failed.
     pub const fn reached(&self) -> bool {
         match self {
             HostLoss::Connection(loss) => loss.reached(),
