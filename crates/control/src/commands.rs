@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time during which the sizing does nothing after an operator has added or retired a worker.
 const OPERATORS_TURN: Duration = Duration::from_secs(60);
 
-/// Time for the requests in flight of connections that end with their worker.
+/// Time that requests in flight have to end, once the deadline of a retiring worker's connections
+/// has passed.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Number of attempts to send a message to a worker whose mailbox is full, and the pause between
@@ -37,7 +38,8 @@ const GIVE_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of concurrent moves from one worker to another.
 pub const GIVEN_AT_ONCE: u16 = 16;
 
-/// Maximum number of concurrent moves to another process, where each batch costs more steps.
+/// Maximum number of concurrent moves from a worker to another process, where each batch costs more
+/// steps.
 pub const HANDED_AT_ONCE: u16 = 32;
 
 /// Maximum number of workers to which an ending connection is followed.
@@ -65,9 +67,9 @@ pub struct WorkerInfo {
     pub number: usize,
     /// State of the worker.
     pub state: WorkerState,
-    /// Number of its connections.
+    /// Number of the worker's connections.
     pub connections: usize,
-    /// Number of its requests in flight, as last reported.
+    /// Number of the worker's requests in flight, as last reported.
     pub in_flight: u32,
     /// Share of the last second in which the worker was busy, from 0 to 1.
     pub busy: f64,
@@ -88,7 +90,7 @@ pub struct ConnectionInfo {
     pub worker: usize,
     /// The worker's description of the connection.
     pub listed: Listed,
-    /// Name of the connection's tenant.
+    /// Name of the connection's tenant; `None` if it has none.
     pub tenant: Option<String>,
 }
 
@@ -112,7 +114,7 @@ pub enum CommandRefused {
     Stays(Stays),
     /// The worker that listens cannot be retired.
     Listens,
-    /// No worker is parked.
+    /// All workers are active already.
     AllServe,
     /// The worker does not accept connections now.
     NotActive(usize),
@@ -152,7 +154,8 @@ impl fmt::Display for CommandRefused {
 
 impl std::error::Error for CommandRefused {}
 
-/// The report that a command waits for.
+/// The report that a command waits for: its kind and worker, and the connection or the position in
+/// the worker's list of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Moved(u16, ConnId),
@@ -160,7 +163,8 @@ enum Key {
     Ends(u16, ConnId),
 }
 
-/// A function that restricts new connections to the workers whose bits are set.
+/// A function that restricts new connections to some workers: worker `n` accepts them if bit `n` is
+/// set.
 pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The present state of all workers.
@@ -169,7 +173,7 @@ struct WorkerTable {
     busy: Vec<f64>,
     /// The workers' counters of busy microseconds at the last check, and the time of that check.
     looked: (Vec<u32>, Instant),
-    /// Time at which the last connections of a retiring worker end.
+    /// Time at which the connections that cannot leave a retiring worker are ended, by worker.
     drain_at: Vec<Option<Instant>>,
     sizing: Sizing,
     open_to: Option<OpenTo>,
@@ -203,7 +207,8 @@ pub struct WorkerCommands {
 }
 
 impl WorkerCommands {
-    /// Returns the commands for `workers` workers; `senders` may have further destinations.
+    /// Returns the commands for `workers` workers. `senders` may have further receivers, such as
+    /// the hand-over thread.
     pub(crate) fn new(
         tenants: Tenants,
         senders: Arc<[MailSender]>,
@@ -302,7 +307,7 @@ impl WorkerCommands {
         }
     }
 
-    /// Moves a connection to another worker, and waits until it has landed.
+    /// Moves a connection to another worker, and waits until it has arrived.
     ///
     /// # Errors
     /// Fails with the reason that the connection stays, or if the worker does not answer.
@@ -486,14 +491,15 @@ impl WorkerCommands {
         WorkerLoad { worker, busy: table.busy[worker], connections }
     }
 
-    /// Moves connections to another worker. A lost message is repeated at the next check, or not at
-    /// all.
+    /// Asks a worker to move `count` connections to another worker. The message is lost if the
+    /// worker's mailbox is full; the next check repeats it if the worker retires.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
         let _full = self.senders[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
     }
 
-    /// Activates a worker, which accepts new connections and its part of the existing ones.
+    /// Activates a worker: it accepts new connections, and the other active workers give it a part
+    /// of theirs.
     fn activate(&self, table: &mut WorkerTable, worker: usize) {
         // Later connections are not subject to an earlier drain.
         table.drain_at[worker] = None;
@@ -538,7 +544,8 @@ impl WorkerCommands {
         (0..self.meters.len()).for_each(|worker| self.say(worker, drain.clone()));
     }
 
-    /// Sends a message to a worker, and retries for a short time if the mailbox is full.
+    /// Sends a message to a worker. If the mailbox is full, retries for about 0.1 s, and then drops
+    /// the message.
     fn say(&self, worker: usize, mut tell: Tell) {
         // A worker empties its mailbox in every turn.
         for _ in 0..GIVE_TRIES {
@@ -563,10 +570,10 @@ impl WorkerCommands {
         self.senders[to].send(tell)
     }
 
-    /// Activates a worker; by default the first parked one. Returns its number.
+    /// Activates a worker; by default the first one that is not active. Returns its number.
     ///
     /// # Errors
-    /// Fails if no worker is parked, or none has this number, or another process takes over.
+    /// Fails if all workers are active, or none has this number, or another process takes over.
     pub fn add(&self, worker: Option<usize>) -> Result<usize, CommandRefused> {
         self.check_thawed()?;
         let now = self.tenants.now();
@@ -605,7 +612,7 @@ impl WorkerCommands {
         Ok(())
     }
 
-    /// Returns all workers.
+    /// Returns the descriptions of all workers, by number.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         let table = self.table();
         let info = |(number, meters): (usize, &Arc<Meters>)| {
@@ -627,7 +634,7 @@ impl WorkerCommands {
 }
 
 impl WorkerTable {
-    /// Returns the active workers.
+    /// Returns the numbers of the active workers.
     fn active(&self) -> impl Iterator<Item = usize> {
         let is_active =
             |(n, state): (usize, &WorkerState)| (*state == WorkerState::Active).then_some(n);

@@ -66,7 +66,7 @@ pub struct Compliance {
     pub kept: Option<f64>,
 }
 
-/// The last minute of an SLO.
+/// The last [`MINUTE`] windows of an SLO.
 #[derive(Debug, Default)]
 pub(crate) struct Minute {
     /// Reads, reads within the bound, verdict; the oldest first, at most [`MINUTE`].
@@ -74,7 +74,7 @@ pub(crate) struct Minute {
 }
 
 impl Minute {
-    /// Ends a window.
+    /// Appends an ended window, and returns the compliance in this window and in the last minute.
     pub(crate) fn end(&mut self, seen: &Observed) -> Compliance {
         if self.windows.len() == MINUTE {
             self.windows.pop_front();

@@ -128,12 +128,13 @@ impl WorkerController {
         self.outgoing[worker].push_back(tell);
     }
 
-    /// Returns the workers' reports since the last call.
+    /// Takes the workers' reports since the last call for which no command waited, at most the
+    /// latest [`REPORTS_MAX`].
     pub fn take_reports(&mut self) -> impl Iterator<Item = Report> {
         self.reports.drain(..)
     }
 
-    /// Runs until there are no workers any more.
+    /// Serves the workers until there are none any more.
     pub fn run(mut self) {
         loop {
             match self.mail.wait(PERIOD) {
@@ -165,7 +166,8 @@ impl WorkerController {
         busy
     }
 
-    /// Returns the time of the next work without a request.
+    /// Returns the time at which [`serve`](WorkerController::serve) is due if no message comes
+    /// before.
     pub fn wake_at(&self, now: Instant) -> Instant {
         now + PERIOD
     }
@@ -197,7 +199,8 @@ impl WorkerController {
         }
     }
 
-    /// Does the periodic work: frees numbers, ends windows, sends notices, ends clients' tenants.
+    /// Does the periodic work: frees the numbers of tenants that have left, ends windows, sends
+    /// notices, ends clients' tenants. Returns `true` if workers are told anything.
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();

@@ -22,7 +22,7 @@ pub struct NamespaceFlow {
     pub iops: f64,
     /// Bytes read, and bytes written, per second in the last window.
     pub byte_rates: [f64; 2],
-    /// Sampled reads of the last window, by [`Stage`].
+    /// Times of the last window's sampled reads, as a histogram for each [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
 }
 
@@ -54,7 +54,7 @@ pub struct DeviceFlow {
     /// repaid, and expired tokens may be a debt, so a sum can fall. Its counter then waits until
     /// the sum has caught up.
     pub tokens: TokenFlow,
-    /// The current sums.
+    /// The current sums since the start, which may fall.
     tokens_exact: TokenFlow,
     /// Requests per second in the last window.
     pub iops: f64,
@@ -62,7 +62,7 @@ pub struct DeviceFlow {
     pub byte_rates: [f64; 2],
     /// Tokens per second in the last window.
     pub token_rates: TokenFlow,
-    /// Sampled reads of the last window, by [`Stage`].
+    /// Times of the last window's sampled reads, as a histogram for each [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
     /// Number of requests at the device now.
     pub submitted: u32,
@@ -79,19 +79,19 @@ pub struct WorkerFlow {
     pub done: Work,
     /// Number of turns since the start that did work.
     pub turns: u64,
-    /// Seconds of those turns, with the system call after each.
+    /// Seconds since the start that these turns took, with the system call after each.
     pub busy: f64,
     /// Seconds since the start for which the worker's thread waited for a processor; zero if the
     /// kernel does not count them.
     pub waited: f64,
-    /// Seconds of the timed turns, by [`Part`].
+    /// Seconds since the start that the timed turns spent, by [`Part`].
     pub parts: [f64; Part::ALL.len()],
-    /// Failed requests by status.
+    /// Failed requests since the start, by status.
     pub failures: [u64; Status::ALL.len()],
-    /// Connections that have ended, by [`End`].
+    /// Connections that have ended since the start, by [`End`].
     pub ends: [u64; End::ALL.len()],
-    /// Connections that left for other workers, that stayed although they were to leave, and that
-    /// arrived.
+    /// Connections since the start that left for other workers, that stayed although they were to
+    /// leave, and that arrived.
     pub moves: [u64; 3],
     /// The current gauges.
     pub gauges: Gauges,
@@ -106,7 +106,7 @@ pub struct WorkerWindow {
     pub iops: f64,
     /// Bytes read, and bytes written, per second.
     pub byte_rates: [f64; 2],
-    /// Sampled reads, by [`Stage`].
+    /// Times of sampled reads, as a histogram for each [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
     /// Turns per second.
     pub turn_rate: f64,
@@ -114,7 +114,8 @@ pub struct WorkerWindow {
     pub busy_share: f64,
     /// Share of the window for which the worker's thread waited for a processor, 0 to 1.
     pub waited_share: f64,
-    /// Parts of the busy time, each from 0 to 1; all zero if nothing was timed.
+    /// Share of each [`Part`] in the time of the timed turns, from 0 to 1; all zero if nothing was
+    /// timed.
     pub shares: [f64; Part::ALL.len()],
 }
 
@@ -122,7 +123,8 @@ pub struct WorkerWindow {
 #[derive(Debug)]
 pub(crate) struct Flows {
     ended_at: Instant,
-    /// The namespaces that are known or were, by number less one.
+    /// The last readings and the activity of the namespaces that are known or were, by number less
+    /// one.
     namespaces: Vec<(WorkReading, NamespaceFlow)>,
     devices: Vec<(DeviceReading, DeviceFlow)>,
     workers: Vec<(WorkerReading, WorkReading, WorkerFlow)>,
@@ -140,7 +142,8 @@ impl Flows {
         }
     }
 
-    /// Adds a device in a new place or in that of a removed one, whose counters continue.
+    /// Adds the device with the index `place`. If a removed device had this index, the activity
+    /// begins at zero, and the meters' counts go on.
     pub(crate) fn add_device(&mut self, place: usize) {
         match self.devices.get_mut(place) {
             Some((_, flow)) => *flow = DeviceFlow::default(),
@@ -148,8 +151,9 @@ impl Flows {
         }
     }
 
-    /// Ends a window. The devices' registries also generate and discard tokens, besides the
-    /// workers.
+    /// Ends a window: reads all meters, and computes the activity since the last window.
+    /// `registries` has the tokens that the devices' registries generate and discard, besides those
+    /// of the workers.
     pub(crate) fn end(&mut self, meters: &[Arc<Meters>], registries: &[Tokens], now: Instant) {
         let seconds = now.since(self.ended_at).as_secs_f64().max(1e-9);
         self.ended_at = now;

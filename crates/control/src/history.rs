@@ -46,7 +46,7 @@ pub(crate) struct Window {
     pub(crate) failures: f64,
     /// Number of tenants by [`Standing`].
     pub(crate) standings: [u32; Standing::ALL.len()],
-    /// Reads by latency.
+    /// Number of reads by bucket of latency, see [`heat_edge_us`].
     pub(crate) reads: [u32; HEAT_BUCKETS],
     pub(crate) devices: Vec<SecondOfDevice>,
 }
@@ -148,7 +148,7 @@ impl SecondOfDevice {
     }
 }
 
-/// The last windows.
+/// The windows of the last five minutes, and the minutes of the last day.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// The windows, oldest first, at most [`WINDOWS_MAX`].

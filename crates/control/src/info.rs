@@ -18,7 +18,7 @@ pub struct Admission {
     pub name: String,
     /// Number of the tenant on the whole server.
     pub tenant: TenantId,
-    /// The device of the SLO.
+    /// The device on which the SLO holds.
     pub device: String,
     /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
@@ -58,7 +58,7 @@ pub enum Refusal {
     DeviceInUse {
         /// Name of the device.
         name: String,
-        /// The user of the device.
+        /// Description of the device's user.
         by: String,
     },
     /// The configuration names the tenant, so it cannot be removed while the server runs.
@@ -134,7 +134,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns a latency with the unit in which it is a short number.
+/// Returns a latency in microseconds as text, in the unit in which it is a short number.
 pub(crate) fn time(us: u32) -> String {
     match us {
         0..10_000 => format!("{us} µs"),
@@ -228,7 +228,7 @@ pub struct Ways {
     pub leave: Vec<String>,
 }
 
-/// The result of a check.
+/// The result of a check whether an SLO would be admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The SLO would be admitted.
@@ -284,7 +284,7 @@ pub struct TenantInfo {
     pub origin: Origin,
     /// Class of the tenant.
     pub class: Class,
-    /// The device of the SLO.
+    /// The device on which the SLO holds.
     pub device: String,
     /// The promise.
     pub promise: Promise,
@@ -337,7 +337,7 @@ pub struct DeviceInfo {
     pub tokens_promised: u64,
     /// Tokens per second that are left for best effort; `None` without a model.
     pub tokens_left: Option<u64>,
-    /// The strictest latency bound in microseconds.
+    /// The strictest latency bound of the device's tenants in microseconds; `None` without one.
     pub latency_us: Option<u32>,
     /// The current correction of the model; `None` if it is not corrected.
     pub correction: Option<Adjustment>,

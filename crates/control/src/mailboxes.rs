@@ -67,7 +67,8 @@ impl fmt::Debug for MailSender {
 }
 
 impl MailSender {
-    /// Sends a message, and wakes the worker.
+    /// Sends a message, and wakes the worker. Returns the message if the queue is full or the
+    /// worker is gone.
     pub(crate) fn send(&self, tell: Tell) -> Result<(), Tell> {
         self.tells.try_send(tell).map_err(|refused| match refused {
             TrySendError::Full(tell) | TrySendError::Disconnected(tell) => tell,
@@ -133,12 +134,12 @@ impl Mailboxes {
         self.senders[worker].send(tell)
     }
 
-    /// Returns the next message.
+    /// Returns the next message; `None` if there is none.
     pub(crate) fn take(&self) -> Option<Mail> {
         self.mail.try_recv().ok()
     }
 
-    /// Waits for a message.
+    /// Waits for a message, at most for `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> Waited {
         match self.mail.recv_timeout(limit) {
             Ok(mail) => Waited::Came(mail),

@@ -52,7 +52,7 @@ pub struct Measured {
     pub compliance: Compliance,
 }
 
-/// The figures of an SLO that a window needs.
+/// An SLO by which a window is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promised {
     pub(crate) slo: Slo,
@@ -68,9 +68,9 @@ pub(crate) struct Window {
     started_at: Instant,
     /// The measurements of the last window.
     pub(crate) measured: Measured,
-    /// The sums since the registration.
+    /// The sums of the tenant's work since its registration.
     pub(crate) totals: TenantTotals,
-    /// The last minute of the SLO; made for the first SLO.
+    /// The last minute of the SLO; `None` without one.
     minute: Option<Box<Minute>>,
 }
 

@@ -100,7 +100,7 @@ impl TenantRegistry {
         self.meters.traces()[worker].clone()
     }
 
-    /// Returns the number of a tenant that is not leaving.
+    /// Returns the number of the tenant of this name; `None` if there is none that is not leaving.
     pub fn find(&self, name: &str) -> Option<TenantId> {
         self.tenants.find(name)
     }
@@ -125,7 +125,8 @@ impl TenantRegistry {
         entry.map(|entry| entry.name.as_str())
     }
 
-    /// Returns the tenant of a name, in the current epoch of its number.
+    /// Returns the tenant of a name, in the current epoch of its number; `None` if there is no such
+    /// tenant.
     pub fn member(&self, name: &str) -> Option<Member> {
         Some(self.tenants.member(self.find(name)?))
     }
@@ -218,8 +219,8 @@ impl TenantRegistry {
         self.change_of(tenant, to, None, now)
     }
 
-    /// Changes a tenant's promise, and the device at `place` that it is about. The tenant is best
-    /// effort on the device that it leaves.
+    /// Changes a tenant's promise, and the device that it is about: `place` is the index of the new
+    /// device, and `None` keeps the device. The tenant is best effort on the device that it leaves.
     pub(crate) fn change_of(
         &mut self,
         tenant: TenantId,
@@ -277,7 +278,7 @@ impl TenantRegistry {
         self.tenants.entry_mut(tenant).pinned_by.get_or_insert_with(|| by.to_owned());
     }
 
-    /// Changes or removes a namespace, and tells the workers.
+    /// Announces to all workers the change of a namespace, or with `None` its removal.
     /// [`is_placed`](TenantRegistry::is_placed) returns `true` once all workers apply the change.
     pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>, name: Arc<str>) {
         self.news.place(number, namespace, name);
@@ -302,7 +303,7 @@ impl TenantRegistry {
         self.leaving = leaving;
     }
 
-    /// Frees the number of a leaving tenant, if possible.
+    /// Frees the number of a leaving tenant, if possible. Returns `true` if the number is free.
     fn settle_one(&mut self, tenant: TenantId, now: Instant) -> bool {
         if !self.meters.has_left(tenant, self.tenants.next_epoch(tenant)) {
             return false;
@@ -370,7 +371,7 @@ impl TenantRegistry {
         self.tenants.iter().map(|(tenant, entry)| self.info_of(tenant, entry)).collect()
     }
 
-    /// Returns the description of a tenant whose number was just found.
+    /// Returns the description of the tenant of a number that is in use.
     pub(crate) fn info(&self, tenant: TenantId) -> TenantInfo {
         self.info_of(tenant, self.tenants.entry(tenant))
     }
@@ -405,7 +406,8 @@ impl TenantRegistry {
     }
 
     /// Checks whether an SLO would be admitted, of a new tenant or of a known one, and returns
-    /// remedies if not. Without a device it is the known tenant's, or the first.
+    /// remedies if not. Without `device`, checks the device of the known tenant or, for a new
+    /// tenant, the first device.
     ///
     /// # Errors
     /// Fails if there is no such tenant or device.

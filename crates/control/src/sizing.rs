@@ -25,7 +25,7 @@ pub const ADD_ABOVE: f64 = 0.85;
 /// to miss its bound.
 pub const STRAINED_ABOVE: f64 = 0.60;
 
-/// Maximum latency of a tenant relative to its bound.
+/// Latency of a tenant relative to its bound from which the tenant is about to miss the bound.
 pub const STRAIN_MAX: f64 = 0.9;
 
 /// Maximum mean busy share of the remaining workers for a retirement.
@@ -36,11 +36,11 @@ pub const RETIRE_BELOW: f64 = 0.50;
 pub const UNEVEN_BY: f64 = 0.30;
 const UNEVEN_ABOVE: f64 = 0.50;
 
-/// Time for which the workers must have been too few.
+/// Time for which the workers must have been too few before one is added.
 pub const ADD_AFTER: Duration = Duration::from_secs(2);
-/// Time for which the workers must have been too many.
+/// Time for which the workers must have been too many before one is retired.
 pub const RETIRE_AFTER: Duration = Duration::from_secs(10);
-/// Time for which two workers must have been uneven.
+/// Time for which two workers must have been uneven before connections move.
 pub const SHIFT_AFTER: Duration = Duration::from_secs(3);
 
 /// Time for which a worker that received connections by a shift gives none away. The choice of
@@ -57,7 +57,7 @@ pub struct WorkerLoad {
     pub worker: usize,
     /// Share of the time in which the worker was busy, from 0 to 1.
     pub busy: f64,
-    /// Number of its connections.
+    /// Number of the worker's connections.
     pub connections: usize,
 }
 
@@ -114,7 +114,7 @@ impl Sizing {
         }
     }
 
-    /// Pauses the sizing, because an operator has taken a step.
+    /// Pauses the sizing for `time`, for example because an operator has taken a step.
     pub fn rest(&mut self, now: Instant, time: Duration) {
         self.rests_until = now + time;
         (self.busy_since, self.idle_since, self.uneven_since) = (None, None, None);
@@ -171,8 +171,8 @@ impl Sizing {
     }
 }
 
-/// Returns the shift that would balance the busiest and the idlest worker, if they are far apart:
-/// source, destination, and the part of the source's load in thousandths.
+/// Returns the shift that would balance the busiest and the idlest worker: source, destination, and
+/// the part of the source's load in thousandths. Returns `None` if they are not far enough apart.
 fn uneven(serving: &[WorkerLoad]) -> Option<(WorkerLoad, usize, u16)> {
     let by_busy = |a: &&WorkerLoad, b: &&WorkerLoad| a.busy.total_cmp(&b.busy);
     let (busiest, idlest) = (serving.iter().max_by(by_busy)?, serving.iter().min_by(by_busy)?);
@@ -459,7 +459,8 @@ mod tests {
         assert!(shifts(false) > 1);
     }
 
-    /// Tests that the time decides where messages do not indicate their cost.
+    /// Tests that a worker keeps received connections for [`KEEP`], even if messages do not tell
+    /// the load that a connection causes.
     #[test]
     fn a_worker_that_was_given_something_keeps_it_for_a_while() {
         let mut server = two([&[0.7, 0.02, 0.02, 0.02], &[0.02, 0.02]]);

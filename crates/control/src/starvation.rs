@@ -20,8 +20,8 @@ pub struct Starvation {
 }
 
 impl Starvation {
-    /// Returns the worker that waited longest, if the window's latencies are not those of the
-    /// devices.
+    /// Returns the worker that waited longest for a processor, if it waited for more than the share
+    /// [`WAITS_MAX`] of the last window.
     pub(crate) fn of(workers: &[WorkerFlow]) -> Option<Starvation> {
         let shares = workers.iter().map(|flow| flow.last.waited_share).enumerate();
         let most = shares.max_by(|(_, a), (_, b)| a.total_cmp(b));

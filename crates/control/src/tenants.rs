@@ -104,7 +104,7 @@ impl Tenants {
         Some(registry.info(registry.find(name)?))
     }
 
-    /// Returns the devices, in the order of configuration.
+    /// Returns the descriptions of the devices, in the order of their indices.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.registry().devices().infos()
     }
@@ -118,10 +118,11 @@ impl Tenants {
         self.registry().check(slo, None, device)
     }
 
-    /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
+    /// Checks whether a tenant's SLO could become this one, on `device` or by default on the
+    /// tenant's present device, and returns remedies if not.
     ///
     /// # Errors
-    /// Fails if there is no such tenant.
+    /// Fails if there is no such tenant or device.
     pub fn check_change(
         &self,
         name: &str,
@@ -131,7 +132,7 @@ impl Tenants {
         self.registry().check(slo, Some(name), device)
     }
 
-    /// Returns the number of a tenant.
+    /// Returns the number of a tenant; `None` if there is none of this name that is not leaving.
     pub fn find(&self, name: &str) -> Option<TenantId> {
         self.registry().find(name)
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use contract::Instant;
 
-/// The number of connections that must have closed.
+/// Minimum number of connections that must have closed since memory was last returned.
 const LEFT_MIN: u32 = 256;
 
-/// The shortest time between two times.
+/// Minimum time between two returns of memory.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The numbers of connections, from look to look.
+/// The numbers of connections at earlier checks, from which the time to return memory follows.
 #[derive(Debug, Default)]
 pub(crate) struct Thrift {
     /// The largest number since memory was last returned, and the number at the last check.

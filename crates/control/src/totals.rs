@@ -7,7 +7,7 @@ use qos::Usage;
 /// Units per token.
 pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
 
-/// The sums of a tenant since its start, as far as windows have ended.
+/// The sums of a tenant's work since its registration, as far as windows have ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantTotals {
     /// Successful requests: reads, writes, others.
@@ -20,15 +20,15 @@ pub struct TenantTotals {
     pub latency: Coarse<u64>,
     /// Sampled times of reads and of other requests, by [`Stage`].
     pub samples: [[Coarse<u64>; Stage::ALL.len()]; 2],
-    /// Tokens put into the bucket.
+    /// Tokens that the tenant put into the buckets of devices.
     pub donated: f64,
-    /// Tokens taken out of the bucket.
+    /// Tokens that the tenant took out of the buckets of devices.
     pub borrowed: f64,
-    /// Units paid to schedulers.
+    /// Units spent on requests, on all devices.
     pub spent: u64,
     /// Nanoseconds in which requests waited for tokens, summed over workers.
     pub throttled_nanos: u64,
-    /// Number of rounds below the deficit limit.
+    /// Number of schedulers' rounds in which the tenant was below the deficit limit.
     pub deficits: u64,
 }
 

@@ -20,7 +20,8 @@ const STAGES: [&str; Seam::ALL.len() - 1] = [
     "network takes it",
 ];
 
-/// Returns the text. `name` returns the name of a tenant's number.
+/// Returns the file's text for these traces, each with the number of its worker. `name` returns the
+/// name of a tenant.
 pub(crate) fn chrome(traces: &[(usize, Trace)], name: impl Fn(TenantId) -> String) -> String {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     let mut workers: Vec<usize> = traces.iter().map(|(worker, _)| *worker).collect();

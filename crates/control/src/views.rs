@@ -7,7 +7,7 @@ use crate::TenantRegistry;
 use crate::info::TenantInfo;
 use crate::totals::TenantTotals;
 
-/// The sums of a tenant's number.
+/// The tenants of one number: the current one, and the sums of the earlier ones.
 #[derive(Debug)]
 pub(crate) struct Detail {
     pub(crate) number: usize,
@@ -17,7 +17,8 @@ pub(crate) struct Detail {
     pub(crate) departed: Option<TenantTotals>,
 }
 
-/// Returns the sums of `count` numbers from `from` on, and the next number if there are more.
+/// Returns the details of the used numbers among the `count` numbers from `from` on, and the number
+/// to continue with; `None` if there are no more.
 pub(crate) fn detailed(
     registry: &TenantRegistry,
     from: usize,
@@ -35,7 +36,8 @@ pub(crate) fn detailed(
     (each.filter(|of| of.tenant.is_some() || of.departed.is_some()).collect(), next)
 }
 
-/// Returns the tenants of `count` numbers from `from` on, and the next number if there are more.
+/// Returns the tenants of the `count` numbers from `from` on, and the number to continue with;
+/// `None` if there are no more.
 pub(crate) fn listed(
     registry: &TenantRegistry,
     from: usize,
@@ -46,7 +48,8 @@ pub(crate) fn listed(
     (some.filter_map(info).collect(), next)
 }
 
-/// Returns `count` numbers from `from` on, and the next number if there are more.
+/// Returns the `count` numbers from `from` on, and the number to continue with; `None` if there are
+/// no more.
 fn numbers(
     registry: &TenantRegistry,
     from: usize,

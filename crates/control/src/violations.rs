@@ -1,8 +1,8 @@
 //! The log of violations: which promises were broken, when, for how long and by how much.
 //!
-//! A violation begins with a window in which a tenant's reads exceeded the bound although the tenant
-//! kept to its rate ([`Standing::Late`](crate::Standing::Late)). Further such windows belong to it until
-//! there has been none for [`REST`].
+//! A violation begins with a window in which a tenant's reads exceeded the bound although the
+//! tenant kept to its rate ([`Standing::Late`](crate::Standing::Late)). Further such windows belong
+//! to it until there has been none for [`REST`].
 //!
 //! This module deliberately leaves out causes: `admin::why` finds them while a violation goes on.
 
@@ -45,7 +45,7 @@ pub(crate) struct Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
     open: BTreeMap<TenantId, Violation>,
-    /// Ended ones, oldest first.
+    /// Violations that have ended, the oldest first, at most [`KEPT_MAX`].
     ended: VecDeque<Violation>,
 }
 

@@ -2,7 +2,7 @@
 
 use contract::{Coarse, Protocol, Reading, Stage, Staged, WorkReading, coarse_edge};
 
-/// The sums of a part of the successful requests.
+/// The sums of successful requests, for example those of a worker or a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Number of reads, writes and others.
@@ -88,7 +88,7 @@ pub(crate) fn percentile_us(histogram: &Coarse<u64>, tenths: u16) -> Option<f64>
 /// only one protocol is in use, all requests belong to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByProtocol {
-    /// The sampled requests.
+    /// The workers' samples at the end of the last window, by protocol.
     pub(crate) readings: [WorkReading; PROTOCOLS],
     pub(crate) done: [Work; PROTOCOLS],
     /// Successful requests that are not yet attributed.

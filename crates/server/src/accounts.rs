@@ -40,7 +40,7 @@ impl Accounts {
         self.all[worker].get()?.as_ref()?.waits()
     }
 
-    /// Returns the workers' wait times; empty if they are unknown.
+    /// Returns the wait times of all workers, by worker; unknown ones are empty.
     pub(crate) fn waits(&self) -> Vec<Waits> {
         (0..self.all.len()).map(|worker| self.waits_of(worker).unwrap_or_default()).collect()
     }

@@ -28,8 +28,8 @@ use address::default_socket;
 pub use address::where_to_look;
 pub(crate) use address::{Wanted, default_place, needs, tls_place};
 
-/// The steps of `nice` by which threads that answer operators come after workers. When both want a processor, a worker gets ten
-/// times the time of an answering thread.
+/// The steps of `nice` by which threads that answer operators come after workers. When both want a
+/// processor, a worker gets ten times the time of an answering thread.
 const STEPS: u8 = 10;
 
 /// The permissions of the socket: the user who runs the server, and root.
@@ -51,7 +51,7 @@ impl Opened {
     }
 }
 
-/// The workers of a server, as the admin API reports them.
+/// The parts of a running server that the admin API shows and changes.
 pub(crate) struct Crew {
     /// The commands to the workers.
     pub(crate) commands: WorkerCommands,

@@ -54,7 +54,7 @@ enum Order {
     Pay,
     /// Writes a line, which stays pending until it is in the file.
     Owe(Vec<u8>),
-    /// Writes a line after the pending ones; drops it if that fails.
+    /// Writes a line after the pending ones. Drops the line if a pending one cannot be written.
     Tell(Vec<u8>),
     /// Opens the file again by its path.
     Reopen,
@@ -241,9 +241,10 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Writes all lines again that may be lost. When a disk fails to take pages, the kernel drops
-    /// them, reports the error once, and has nothing to write the next time. The rewritten lines
-    /// begin on a line of their own, because the state of the bytes before them is unknown.
+    /// Marks all lines that may be lost to be written again. When a disk fails to take pages, the
+    /// kernel drops them, reports the error once, and has nothing to write the next time. The
+    /// rewritten lines begin on a line of their own, because the state of the bytes before them is
+    /// unknown.
     fn write_again(&mut self, error: &io::Error) {
         let bytes = self.owed.len();
         tracing::error!(
@@ -258,7 +259,8 @@ impl OpenLog {
     }
 }
 
-/// Refuses a pipe, with which every change would wait for a reader.
+/// Returns an error if the path is not a regular file: with a pipe, every change would wait for a
+/// reader.
 fn check_kind(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("it is no file")),

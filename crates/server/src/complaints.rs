@@ -13,7 +13,7 @@ use contract::ListenerId;
 pub(crate) enum Subject {
     /// A listener at which the worker cannot listen.
     Listener(ListenerId),
-    /// The place of a device that the worker cannot open.
+    /// The index of a device that the worker cannot open.
     Device(usize),
 }
 
@@ -40,8 +40,8 @@ impl Complaints {
         self.sender.send((about, why)).expect("both ends live equally long");
     }
 
-    /// Takes the complaints about a subject, and returns the first one. Complaints about other
-    /// subjects stay.
+    /// Takes the complaints about a subject, and returns the first one; `None` if there is none.
+    /// Complaints about other subjects stay.
     pub(crate) fn take(&self, about: Subject) -> Option<String> {
         let mut heard = self.heard.lock().expect("no holder panics");
         let (receiver, kept) = &mut *heard;
@@ -57,7 +57,8 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    /// A complaint may come when nobody waits for it any more.
+    /// Tests that a complaint that nobody waits for any more is not taken for one about another
+    /// device.
     #[test]
     fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
         let complaints = Complaints::default();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct CrewSize {
     /// The minimum number of workers, at least one.
     pub(crate) least: usize,
-    /// `least ≤ most ≤ WORKERS_MAX`
+    /// The maximum number of workers: `least ≤ most ≤ WORKERS_MAX`.
     pub(crate) most: usize,
 }
 

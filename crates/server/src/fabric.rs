@@ -32,7 +32,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
     /// The listeners.
     pub(crate) listeners: Vec<Entrance<'a>>,
-    /// If set, the fabric exists already, whatever the listeners speak.
+    /// `true` if the fabric exists already, and so is configured whatever protocol the listeners
+    /// have.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
     /// The geometries of the devices.
@@ -92,7 +93,7 @@ impl Wakers {
     }
 }
 
-/// Starts a thread that does `work` whenever it is woken.
+/// Starts a thread that calls `body` whenever it is woken, and puts its handle into `slot`.
 fn start(
     slot: &OnceLock<Thread>,
     name: &str,

@@ -6,13 +6,13 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of an admin API, in its text form: a path, `http://127.0.0.1:PORT`, or
+/// The address of an admin API. Its text form is a path, `http://127.0.0.1:PORT`, or
 /// `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
     /// A Unix socket.
     Unix(PathBuf),
-    /// A loopback port.
+    /// An address and port of the loopback interface, without TLS.
     Tcp(SocketAddr),
     /// A port of any host, with TLS.
     Tls {
@@ -28,7 +28,7 @@ pub enum AdminAddress {
 pub enum AddressError {
     /// The text is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
     Form(String),
-    /// Other machines could reach the address.
+    /// The address after `http://` is not loopback, so that other machines could reach it.
     Exposed(SocketAddr),
 }
 

@@ -1,4 +1,5 @@
-//! Answers to changes that are being sent: a process that ends waits for them.
+//! The count of requests for changes whose answers are not sent yet. A process that ends waits for
+//! these answers.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     open: Mutex<usize>,
-    /// Notified when the number becomes zero.
+    /// Notified when the number of open answers becomes zero.
     all_left: Condvar,
 }
 
@@ -44,7 +45,8 @@ impl Answers {
     }
 }
 
-/// A connection's answer to a change; at most one is open.
+/// The state of a connection's answer to a request for a change. At most one answer of a connection
+/// is open.
 #[derive(Debug)]
 pub(super) struct Answer {
     of: Arc<Answers>,
@@ -58,8 +60,8 @@ impl Answer {
         Arc::new(Answer { of, is_open: AtomicBool::new(false), is_known: AtomicBool::new(false) })
     }
 
-    /// Counts a request until its answer, if it changes something. Reads do not count, since a
-    /// followed document may last as long as its reader likes.
+    /// Counts the request's answer as open until it is sent, if the method may change something.
+    /// Reads do not count, since the answer to a reader that follows a document has no end.
     pub(super) fn open(&self, method: &Method) {
         if !method.is_safe() && !self.is_open.swap(true, Ordering::AcqRel) {
             self.of.add();
@@ -85,7 +87,8 @@ impl Answer {
     }
 }
 
-/// A stream that notes when its answer was sent. Its end closes the answer in any case.
+/// A connection's stream that closes its [`Answer`] with the first flush after the answer is known,
+/// and when the stream is dropped.
 pub(super) struct Noted<S> {
     stream: S,
     answer: Arc<Answer>,
@@ -96,7 +99,7 @@ impl<S> Noted<S> {
         Noted { stream, answer }
     }
 
-    /// Returns the answer that the stream notes.
+    /// Returns the answer that the stream closes.
     pub(super) fn answer(&self) -> Arc<Answer> {
         self.answer.clone()
     }

@@ -34,10 +34,10 @@ const PATH_BYTES_MAX: usize = 512;
 /// senders cannot fill a disk.
 const STRANGERS_MAX: u32 = 20;
 
-/// Period over which those records are counted.
+/// Period in which at most [`STRANGERS_MAX`] requests without valid credentials get a record.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The storage of records.
+/// The storage of the audit log's records, such as a file.
 pub trait Journal: Send + Sync {
     /// Prepares the storage for a record; writes overdue records first.
     ///
@@ -96,16 +96,16 @@ pub enum Outcome {
 /// A record of the audit log: one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
-    /// The originator.
+    /// The originator of the request.
     pub who: Caller,
     /// The HTTP method; `RELOAD` for a signal, `UPGRADE` for another process.
     pub method: String,
     /// The object of the change: the path, without a query.
     pub path: String,
-    /// The values before, as far as they changed.
+    /// The object's values before the change, as far as they differ from the values after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// The values after, as far as they changed.
+    /// The object's values after the change, as far as they differ from the values before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
     /// The outcome.
@@ -113,10 +113,11 @@ pub struct Record {
     /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The reason that the change was not made.
+    /// The error code of the answer; `None` if the request succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Number of earlier requests without valid credentials that have no record.
+    /// Number of requests without valid credentials that got no record since the last record of
+    /// such a request.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
 }
@@ -142,7 +143,7 @@ impl Record {
         }
     }
 
-    /// Writes the record to the log, and to `journal` if there is one.
+    /// Writes the record to the server's log, and to `journal` if there is one.
     ///
     /// # Errors
     /// Fails with the reason that the record is not stored.
@@ -163,7 +164,7 @@ impl Record {
     }
 }
 
-/// Returns the beginning of a text, cut at a character boundary.
+/// Returns at most the first [`PATH_BYTES_MAX`] bytes of a text, without cutting a character.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(PATH_BYTES_MAX)].to_owned()
 }
@@ -258,14 +259,16 @@ impl<S: Sync> FromRequestParts<S> for Note {
     }
 }
 
-/// The shared state of an endpoint's connections: the journal, and the count of refused requests.
+/// The shared state of an endpoint's connections: the journal, and the count of requests without
+/// valid credentials.
 #[derive(Clone, Default)]
 pub(super) struct Auditor {
     journal: Option<Arc<dyn Journal>>,
     strangers: Arc<Mutex<Strangers>>,
 }
 
-/// Number of records in this period of requests without valid credentials.
+/// The number of records in the current [`PERIOD`] of requests without valid credentials, and of
+/// such requests that got no record.
 #[derive(Debug, Default)]
 struct Strangers {
     since: Option<Instant>,
@@ -274,8 +277,8 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// Returns the number of requests without a record before this one, or `None` if this one has
-    /// no record either.
+    /// Counts a request without valid credentials. Returns the number of such requests without a
+    /// record since the last record, or `None` if this request gets no record either.
     fn take(&mut self, now: Instant) -> Option<u64> {
         if self.since.is_none_or(|since| now.duration_since(since) >= PERIOD) {
             (self.since, self.kept) = (Some(now), 0);

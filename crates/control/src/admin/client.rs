@@ -98,7 +98,7 @@ pub struct Client {
     pass: Option<Pass>,
     runtime: Runtime,
     sender: Option<SendRequest<Full<Bytes>>>,
-    /// The warning of the last answer.
+    /// The warning in the last answer; `None` if it had none.
     warning: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl Client {
         Ok(Client { address, pass, runtime, sender: None, warning: None })
     }
 
-    /// Returns a document whose path has no name, such as the list of a kind.
+    /// Reads the document of type `T`, whose path has no name, such as the list of tenants.
     ///
     /// # Errors
     /// Fails as [`ClientError`] describes; so do all other methods.
@@ -136,7 +136,7 @@ impl Client {
         self.get("")
     }
 
-    /// Returns a document, by the name in its path.
+    /// Reads the document of type `T` about the resource of this name.
     ///
     /// # Errors
     /// Fails if there is nothing of this name.
@@ -298,7 +298,8 @@ impl Client {
         self.ask(method, path, None::<&()>).map(|(status, _)| status.as_u16())
     }
 
-    /// Returns the warning of the last answer, for example that the change is not stored.
+    /// Returns the warning in the last answer, for example that the change is not stored; `None` if
+    /// it had none.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }

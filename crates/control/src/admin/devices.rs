@@ -15,7 +15,7 @@ pub trait Recalibrator: Send + Sync {
     /// Returns the state or result of a device's last recalibration; `None` if there was none.
     fn recalibration(&self, device: &str) -> Result<Option<Recalibration>, Problem>;
 
-    /// Accepts the result although not all tenants fit into it.
+    /// Accepts the result of a device's recalibration although not all tenants fit it.
     fn accept(&self, device: &str) -> Result<Recalibration, Problem>;
 
     /// Ends a recalibration. A result that is not yet in use is discarded.
@@ -77,7 +77,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns `true` if the recalibration continues by itself.
+    /// Returns `true` if the recalibration waits or measures, so that it continues by itself.
     pub fn is_open(self) -> bool {
         matches!(self, Phase::Waiting | Phase::Measuring)
     }

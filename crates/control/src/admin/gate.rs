@@ -32,7 +32,8 @@ const FORGET: Duration = Duration::from_secs(10);
 /// Delay of the answer to a wrong token.
 const FAILURE_PAUSE: Duration = Duration::from_millis(300);
 
-/// Ends requests that exceed the time limit because their bodies do not arrive.
+/// Ends a request that is not answered within [`REQUEST_MAX`], for example because its body does
+/// not arrive.
 pub(super) async fn in_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_MAX, next.run(request)).await {
         Ok(response) => response,
@@ -63,7 +64,8 @@ pub(super) async fn from_here(request: Request, next: Next) -> Response {
     }
 }
 
-/// Returns the reason to refuse a request without exactly one host name (RFC 9112, 3.2).
+/// Returns the reason to refuse a request that names more than one host (RFC 9112, 3.2); `None` to
+/// admit it.
 fn malformed(request: &Request) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().map(HeaderValue::as_bytes);
@@ -79,7 +81,8 @@ fn malformed(request: &Request) -> Option<&'static str> {
     }
 }
 
-/// Returns the reason to refuse a request.
+/// Returns the reason to refuse a request that calls the server by another name than a loopback
+/// name, or that a page of another site makes; `None` to admit it.
 fn trouble(request: &Request) -> Option<&'static str> {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
@@ -89,7 +92,8 @@ fn trouble(request: &Request) -> Option<&'static str> {
     from_page(request, host, "http://")
 }
 
-/// Returns the reason to refuse a request that a browser's page makes, if there is one.
+/// Returns the reason to refuse a request that a page of another origin or site makes in a browser;
+/// `None` to admit it.
 fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str> {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let is_own = |origin: &str| origin.strip_prefix(scheme) == Some(host);
@@ -107,7 +111,8 @@ fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str
     }
 }
 
-/// The checks of a network endpoint for other machines.
+/// The checks of requests at an endpoint that other machines reach: the valid credentials, and the
+/// wrong tokens of each address.
 #[derive(Clone)]
 pub(super) struct Guard {
     credentials: Arc<Credentials>,
@@ -126,7 +131,8 @@ impl Guard {
         contract::Instant::ZERO + self.opened.elapsed()
     }
 
-    /// Returns the time that an address must wait.
+    /// Returns the time that an address must wait after too many wrong tokens; `None` if it need
+    /// not wait.
     fn wait(&self, address: IpAddr) -> Option<Duration> {
         self.failures.lock().expect("no holder panics").wait(address, self.now())
     }

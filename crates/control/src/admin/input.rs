@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use super::problem::{Code, Problem};
 
-/// The query: the part after the question mark.
+/// The input of an operation from the query of the URL: the part after the question mark.
 pub(super) struct Query<T>(pub(super) T);
 
-/// A JSON body.
+/// The input of an operation from a JSON body, which must be an object.
 pub(super) struct Body<T>(pub(super) T);
 
 /// A JSON merge patch (RFC 7386) of a resource whose PUT keeps omitted members. `null` removes a
@@ -31,7 +31,7 @@ pub(super) enum InputSchema {
     Body(Schema, &'static [&'static str]),
 }
 
-/// An input of an operation.
+/// A type of input that an operation takes from its request: nothing, a query, or a body.
 pub(super) trait Input: Sized + Send + 'static {
     /// Returns the schema of the input.
     fn schema(generator: &mut SchemaGenerator) -> InputSchema;

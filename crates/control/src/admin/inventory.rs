@@ -223,7 +223,7 @@ pub struct HostStatus {
 }
 
 impl HostStatus {
-    /// Returns whether the host has a key, and whether the one before goes on, in words.
+    /// Returns in words whether the host has a key, and whether its previous key is still accepted.
     pub fn key_text(&self) -> &'static str {
         match (self.has_key, self.overlaps) {
             (false, _) => "none",

@@ -313,7 +313,7 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Returns a line with the verdict on the machine, if there is one.
+    /// Returns the verdict on the machine as a line to append to a table; empty without a verdict.
     pub fn verdict(&self) -> String {
         self.overcommitted.iter().map(|verdict| format!("\n{verdict}")).collect()
     }
@@ -509,7 +509,7 @@ mod translation {
         }
     }
 
-    /// Returns the promise of a request with these members.
+    /// Returns the promise that a request with this SLO or share asks for.
     fn promise(
         slo: Option<&Slo>,
         share: Option<Share>,
@@ -520,7 +520,7 @@ mod translation {
         Ok(Promise::of(slo, share)?)
     }
 
-    /// Checks the note of a request.
+    /// Returns the note of a request if it is valid.
     fn checked(note: Option<String>) -> Result<Option<String>, String> {
         note.as_deref().map_or(Ok(()), spec::Tenant::check_note)?;
         Ok(note)
@@ -548,7 +548,7 @@ mod translation {
     }
 
     impl Drift {
-        /// Converts the current drift.
+        /// Converts a device's drift, with its age at `now`.
         pub(crate) fn at(drift: qos::Drift, now: contract::Instant) -> Drift {
             let percent = |ratio: f64| Some((ratio * 1_000.0).round() / 10.0);
             match drift {

@@ -25,7 +25,7 @@ struct Kind {
     name: &'static str,
     /// The description of a name in a path.
     named: &'static str,
-    /// The failure for a name that nothing has.
+    /// The status and meaning of the answer if nothing has the name in the path.
     unknown: Meaning,
 }
 
@@ -57,7 +57,7 @@ const OF_ALL: [Meaning; 4] = [
     (429, "From elsewhere: too many wrong tokens came from this address (`retry-after`)"),
 ];
 
-/// Failures in these layers of requests for changes.
+/// Failures of requests for changes in the layers that every request passes.
 const OF_CHANGES: [Meaning; 3] = [
     (409, "It is in use, or another process is taking over: nothing was changed"),
     (500, "It cannot be kept, so it was not done; or its record in the audit log is owed"),
@@ -143,7 +143,7 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator, failure: &Sc
     described
 }
 
-/// Returns the meaning of a status: `meaning`, or the general one.
+/// Returns `meaning`, or the general meaning of the status if `meaning` is empty.
 fn said(status: u16, meaning: &'static str) -> &'static str {
     match (meaning, status) {
         ("", 200) => "The answer",
@@ -157,7 +157,8 @@ fn said(status: u16, meaning: &'static str) -> &'static str {
     }
 }
 
-/// Returns the name in a path, and the kind of the named object, if there is one.
+/// Returns the name of the variable part of a path, and the kind of resource; `None` if no part is
+/// variable.
 fn name_in(path: &str) -> Option<(&str, &Kind)> {
     let (name, _) = path.split_once('{')?.1.split_once('}')?;
     let kind = path.split('/').nth(2)?;

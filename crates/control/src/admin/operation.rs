@@ -56,7 +56,7 @@ impl Call {
     /// Returns the inventory of the server.
     ///
     /// # Errors
-    /// Fails if the server's inventory does not change.
+    /// Fails if this server has no inventory that changes.
     pub(super) fn inventory(&self) -> Result<Arc<dyn Inventory>, Problem> {
         let missing = || Problem::new(Code::Unsupported, "this server has nothing of this kind");
         self.api.parts.inventory().ok_or_else(missing)
@@ -65,7 +65,7 @@ impl Call {
     /// Returns the recalibrator of the server's devices.
     ///
     /// # Errors
-    /// Fails if the server has none.
+    /// Fails if this server cannot recalibrate devices.
     pub(super) fn recalibrator(&self) -> Result<Arc<dyn Recalibrator>, Problem> {
         let missing = || Problem::new(Code::Unsupported, "this server does not measure devices");
         self.api.parts.recalibrator().ok_or_else(missing)
@@ -82,7 +82,8 @@ pub(super) enum AnswerSchema {
     Text(&'static str),
 }
 
-/// A status of an answer, and its meaning; empty for the general meaning of the status.
+/// The HTTP status of an answer, and its meaning in the document. An empty text stands for the
+/// general meaning of the status.
 pub(super) type Meaning = (u16, &'static str);
 
 /// An operation: a row of the table.
@@ -109,7 +110,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Returns an operation that answers 200. Only [`by`](Operation::by) makes it complete.
+    /// Returns an operation that answers 200. [`by`](Operation::by) or
+    /// [`by_handler`](Operation::by_handler) completes it.
     pub(super) fn new(
         method: Method,
         path: &'static str,
@@ -148,7 +150,7 @@ impl Operation {
         Operation { description: Some(description), ..self }
     }
 
-    /// Sets the maximum size of the body.
+    /// Sets the maximum size of the body in bytes.
     pub(super) fn takes_bytes(self, max: usize) -> Operation {
         Operation { body_bytes_max: Some(max), ..self }
     }

@@ -1,7 +1,7 @@
 //! The dashboard: pages for a browser, embedded in the program.
 //!
 //! The pages are files of `crates/control/ui`, served unchanged. They get their data from the API.
-//! This module deliberately leaves out everything that a page changes.
+//! This module deliberately leaves out the requests by which pages change something.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -73,8 +73,7 @@ const FILES: &[File] = files![
     "workers.js",
 ];
 
-/// Returns `true` for a request for a file of the dashboard. These files are the same on every
-/// server.
+/// Returns `true` for a GET of a file of the dashboard. These files are the same on every server.
 pub(super) fn is_one(request: &Request) -> bool {
     let path = request.uri().path();
     let is_file = path == "/" || path == "/ui" || path.starts_with("/ui/");

@@ -19,7 +19,7 @@ use crate::registry::TenantChange;
 
 /// The parts of the server that the API needs, except tenants.
 pub trait ServerParts: Send + Sync {
-    /// Returns the processor that a worker is pinned to.
+    /// Returns the processor that a worker is pinned to; `None` if it is not pinned.
     fn cpu(&self, worker: usize) -> Option<usize>;
 
     /// Returns the inventory of the server; `None` if it does not change.
@@ -120,8 +120,8 @@ pub trait Inventory: Send + Sync {
         how: RemoveListener,
     ) -> Result<RemovedListener, Problem>;
 
-    /// Returns pairs of a listener's place and its number, for listeners whose number is not the
-    /// place plus one.
+    /// Returns pairs of a listener's index and its number, for the listeners whose number is not
+    /// the index plus one.
     fn listener_numbers(&self) -> Vec<(u16, u16)> {
         Vec::new()
     }

@@ -151,7 +151,8 @@ impl Problem {
         Problem::unknown_among(code, kind, name, &known, 0)
     }
 
-    /// Returns the problem of an unknown name, with the known names and the number of `others`.
+    /// Returns the problem of an unknown name, with the known names. `others` is the number of
+    /// further known names.
     fn unknown_among(
         code: Code,
         kind: &str,
@@ -166,7 +167,7 @@ impl Problem {
         Problem::new(code, format!("there is no {kind} {name:?}; {there_are}"))
     }
 
-    /// Returns a problem other than a refused SLO.
+    /// Returns a problem with this code and message, without the details of a refused SLO.
     pub fn new(code: Code, message: impl Into<String>) -> Problem {
         Problem { code, message: message.into(), shortage: None, ways: None }
     }

@@ -38,7 +38,7 @@ const PIECES_MAX: usize = 4;
 /// less than their [time limit](super::gate::REQUEST_MAX).
 const SCRAPE_MAX: Duration = Duration::from_secs(5);
 
-/// The state of the handler.
+/// The state that all requests for the metrics share.
 #[derive(Clone)]
 struct Scraped {
     tenants: crate::Tenants,
@@ -97,7 +97,7 @@ fn unavailable() -> Response {
 struct Pieces {
     text: String,
     sender: Sender<Bytes>,
-    /// The runtime, which has the clock.
+    /// The runtime whose clock limits the time to send.
     runtime: Handle,
     until: Instant,
 }
@@ -118,7 +118,7 @@ impl fmt::Write for Pieces {
     }
 }
 
-/// The text as a body.
+/// The body of the answer, which passes on the pieces of the text.
 struct Text {
     receiver: Receiver<Bytes>,
     /// `true` once all of the text was written.

@@ -1,4 +1,5 @@
-//! The seat of a connection to the API: its part of the limits, while it and its requests last.
+//! The seat of a connection to the API: the limited resources that the connection holds until it
+//! and its requests have ended.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -10,12 +11,12 @@ use tokio::sync::OwnedSemaphorePermit;
 /// 64 bits.
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 
-/// The number of connections by address at a network endpoint. One address cannot take all
-/// connections, nor can a host that has an IPv6 network to itself.
+/// The addresses of the open connections at a network endpoint, once for each connection. One
+/// address cannot take all connections, nor can a host that has an IPv6 network to itself.
 #[derive(Debug, Default)]
 pub(super) struct AddressSlots(Mutex<Vec<IpAddr>>);
 
-/// A connection's place in the count, kept until its end.
+/// A connection's entry among the [`AddressSlots`], removed when this value is dropped.
 pub(super) struct AddressSlot {
     of: Arc<AddressSlots>,
     address: IpAddr,

@@ -38,7 +38,8 @@ const HEAD_MAX: Duration = Duration::from_secs(10);
 /// Maximum lifetime of a connection, which then ends after its current request.
 const CONNECTION_MAX: Duration = Duration::from_secs(300);
 
-/// Maximum time for that last request, its reader included.
+/// Maximum time for the current request of a connection that exceeds [`CONNECTION_MAX`], including
+/// the time to read its answer.
 const LAST_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum number of bytes buffered for a connection.
@@ -79,14 +80,14 @@ impl Running {
     }
 }
 
-/// Starts a thread that serves `endpoint` until the process ends. If held, the thread serves once
-/// it is released.
+/// Starts a thread that serves `endpoint` until the process ends. If `is_held`, the thread accepts
+/// no connections until [`Running::hold`] releases it.
 ///
 /// # Errors
 /// Fails if the system has no free thread or descriptor.
 ///
 /// # Panics
-/// Panics if the door is a TCP socket that is not on loopback.
+/// Panics if the endpoint is [`AdminListener::Tcp`] and its socket is not on loopback.
 pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Result<Running> {
     start_audited(router, endpoint, is_held, None, || {})
 }
@@ -99,7 +100,7 @@ pub fn start(router: Router, endpoint: AdminListener, is_held: bool) -> io::Resu
 /// Fails if the system has no free thread or descriptor.
 ///
 /// # Panics
-/// Panics if the door is a TCP socket that is not on loopback.
+/// Panics if the endpoint is [`AdminListener::Tcp`] and its socket is not on loopback.
 pub fn start_audited(
     router: Router,
     endpoint: AdminListener,
@@ -160,7 +161,7 @@ pub fn start_audited(
     Ok(Running { is_held: Arc::new(sender), answers })
 }
 
-/// A listener of the runtime.
+/// The listener of an endpoint, registered with the asynchronous runtime.
 enum Entry {
     Unix(UnixListener, u32),
     Tcp(TcpListener),
@@ -344,8 +345,8 @@ mod tests {
         });
     }
 
-    /// Tests that whoever waits for the answers to changes waits for this one to leave, and for no
-    /// document.
+    /// Tests that the wait for answers to changes lasts until such an answer was sent, and does not
+    /// wait for a followed document.
     #[test]
     fn an_answer_to_a_change_is_open_until_it_has_left() {
         use std::io::{Read, Write};

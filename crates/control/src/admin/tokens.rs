@@ -1,8 +1,8 @@
 //! The tokens of operators on other machines: each has a name and a right.
 //!
 //! The file has one line per token: `NAME read|change TOKEN`, or `sha256:` and the token's digest
-//! in hexadecimal instead of the token. `#` begins a comment. Only digests are kept, so that memory
-//! holds no token.
+//! in hexadecimal instead of the token. A line that begins with `#` is a comment. Only digests are
+//! kept, so that memory holds no token.
 
 use std::fmt;
 
@@ -44,10 +44,10 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Parses a file.
+    /// Parses the text of a file of tokens.
     ///
     /// # Errors
-    /// Fails with the number of the line, never its text.
+    /// Fails with the number of a faulty line and the fault, never with the line's text.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens: Vec<Token> = Vec::new();
         for (line, number) in text.lines().zip(1..) {
@@ -69,8 +69,8 @@ impl Tokens {
         }
     }
 
-    /// Returns the name and the right of a token. Takes equal time for all tokens of the same
-    /// length.
+    /// Returns the name and the right of a token; `None` if the token is unknown. Takes equal time
+    /// for all tokens of the same length.
     pub(super) fn find(&self, token: &[u8]) -> Option<(&str, Right)> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;

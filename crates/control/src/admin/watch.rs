@@ -108,7 +108,8 @@ pub struct Flows {
 }
 
 impl FlowOfWorker {
-    /// Returns `true` if the worker waited for a processor for too much of the last second.
+    /// Returns `true` if the worker waited for a processor for a larger share of the last second
+    /// than [`WAITS_MAX`].
     pub fn is_starved(&self) -> bool {
         self.waited_percent > 100.0 * WAITS_MAX
     }

@@ -107,7 +107,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns how often the promise was broken, for how long, and the worst latency.
+    /// Returns in words how often the promise was broken, for how long, and the worst latency;
+    /// `None` without a violation.
     fn broken(&self) -> Option<String> {
         let is_mine = |violation: &&Violation| violation.tenant == self.tenant.name;
         let mine: Vec<&Violation> = self.violations.iter().filter(is_mine).collect();
@@ -146,9 +147,9 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns whether tokens are what the requests wait for: the scheduler says so of tenants with
-    /// an SLO; a best-effort tenant has reached its cap, or waits in the scheduler although the
-    /// workers have the processors.
+    /// Returns `true` if the requests wait for tokens. Of tenants with an SLO, the scheduler
+    /// reports it. A best-effort tenant waits if it has reached its cap, or if its reads are mostly
+    /// in the scheduler although the workers have time and the processors.
     fn waits_for_tokens(&self, stages: &[StageTime]) -> bool {
         let is_queued = stages.iter().any(|time| time.stage == "scheduler" && time.percent > 50.0);
         let has_processors = self.flows.overcommitted.is_none() && self.busy_worker().is_none();
@@ -159,15 +160,15 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns whether a best-effort tenant has reached its cap, which holds on each device.
+    /// Returns `true` if the tenant spends more than 80 % of its cap, which applies to each device.
     fn is_at_cap(&self) -> bool {
         let devices = self.flows.devices.len().max(1) as f64;
         let most = |cap: u64| self.tenant.measured.tokens > 0.8 * cap as f64 * devices;
         self.tenant.share.cap_tokens.is_some_and(most)
     }
 
-    /// Returns whether the tenant asks for more requests than it was promised, at the price that
-    /// the promise assumes.
+    /// Returns `true` if a request of the tenant costs at most 5 % more than its SLO assumes. If
+    /// such a tenant waits for tokens, it asks for more requests than it was promised.
     fn asks_for_more(&self) -> bool {
         let TenantStatus { slo, tokens_needed, measured, .. } = self.tenant;
         slo.as_ref().is_some_and(|slo| {
@@ -270,7 +271,7 @@ impl Evidence<'_> {
         (Cause::Tokens, verdict, Some(advice))
     }
 
-    /// Tells that no stage of a read was measured.
+    /// Returns the verdict on an active tenant of whose reads no stage was measured.
     fn unsampled(&self, has_reads: bool) -> (Cause, String, Option<String>) {
         match has_reads {
             true => (
@@ -328,8 +329,8 @@ impl Evidence<'_> {
         (Cause::Machine, verdict, Some(advice.to_owned()))
     }
 
-    /// Blames the device, with what is known of its model. Of a tenant whose reads may be on several
-    /// devices, no device is named.
+    /// Returns the verdict that the device is the cause, with what is known of its model. With
+    /// several devices, none is named, since the tenant's reads may be on any of them.
     fn at_device(&self, what: &str) -> (Cause, String, Option<String>) {
         if self.flows.devices.len() > 1 {
             let advice = "`nearflash device list` has load and drift of all devices";
@@ -376,8 +377,8 @@ impl Stages {
         }
     }
 
-    /// Returns the upper edge of the bucket that has the 95th percentile; the last edge for the
-    /// bucket without one.
+    /// Returns the upper edge of the bucket that has the 95th percentile, or the last edge for the
+    /// bucket without one; `None` without samples.
     fn p95_us(&self, counts: &[u64]) -> Option<f64> {
         let all: u64 = counts.iter().sum();
         let mut below = 0;

@@ -3,8 +3,8 @@
 //! A scrape takes a [`Snapshot`] of the control plane's sums, some tenants at a time so that the
 //! registry is never locked for long. The scrape then writes the snapshot family by family, without
 //! a lock. Workers are not involved. The families are one table (`FAMILIES`), from which the text
-//! is made and docs/reference/metrics.md is checked. This module deliberately leaves out the connection that
-//! the text is sent on.
+//! is made and docs/reference/metrics.md is checked. This module deliberately leaves out the
+//! connection that the text is sent on.
 
 mod of_events;
 mod of_server;
@@ -28,7 +28,7 @@ pub const PREFIX: &str = "nearflash";
 /// The default number of tenants that have series of their own.
 pub const TENANTS_DEFAULT: usize = 500;
 
-/// Returns the table of docs/reference/metrics.md.
+/// Returns all families as the Markdown table of docs/reference/metrics.md.
 pub fn table() -> String {
     let mut text = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for family in families() {

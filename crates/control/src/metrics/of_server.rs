@@ -50,7 +50,8 @@ fn of_namespaces(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Writ
     each.try_for_each(|(number, flow)| write(&number.0.to_string(), &flow.done))
 }
 
-/// Writes the histograms of namespaces; namespaces with larger numbers are summed.
+/// Writes the stage histograms of each namespace up to number [`NAMESPACES_OWN`], and of the sum of
+/// all others.
 fn stages_of_namespaces(snapshot: &Snapshot, out: &mut Series<'_>) -> Written {
     let mut rest = Work::default();
     for (number, flow) in &snapshot.namespaces {

@@ -20,7 +20,7 @@ fn class_word(class: Class) -> &'static str {
     }
 }
 
-/// Returns the active tenants: a tenant that never sent a request has no counters.
+/// Returns the tenants that have sent a request: other tenants have no counters.
 fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     let did = |tenant: &&OfTenant| {
         tenant.totals.requests != [0; 3] || tenant.totals.failures.iter().any(|count| *count > 0)

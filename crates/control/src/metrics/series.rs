@@ -30,7 +30,7 @@ pub enum Shape {
     Counter,
     /// A number that goes up and down.
     Gauge,
-    /// Times by bucket.
+    /// Counts of times by bucket.
     Histogram,
 }
 
@@ -169,7 +169,7 @@ impl Series<'_> {
         value.map_or(Ok(()), |value| self.gauge(values, value))
     }
 
-    /// Writes the series of a histogram, with `joined` of its buckets in one.
+    /// Writes the series of a histogram, with each `joined` neighbouring buckets summed into one.
     pub(super) fn times<const N: usize>(
         &mut self,
         values: [&str; N],

@@ -11,7 +11,7 @@ use crate::views::{self, Detail};
 use crate::work::Work;
 use crate::{Measured, Tenants};
 
-/// Number of tenants that are read while the registry is locked.
+/// Maximum number of tenants that are read under one lock of the registry.
 const CHUNK: usize = 128;
 
 /// A tenant's figures.

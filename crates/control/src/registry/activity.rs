@@ -15,7 +15,7 @@ use crate::starvation::Starvation;
 use crate::violations::{Late, Violations};
 use crate::work::Work;
 
-/// The sums since the start, and the last windows.
+/// The activity of all tenants together: sums since the start, and the last windows.
 #[derive(Debug)]
 pub struct Activity {
     /// Work of tenants while they were latency-critical, best effort, and leaving.
@@ -39,7 +39,7 @@ impl Activity {
         }
     }
 
-    /// Adds a device.
+    /// Adds the device with the index `place`, which has no activity yet.
     pub(super) fn add_device(&mut self, place: usize) {
         self.flows.add_device(place);
     }
@@ -92,7 +92,8 @@ impl Activity {
         (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
     }
 
-    /// Returns the worker that waited for a processor for too much of the last window.
+    /// Returns the worker that waited for a processor for too much of the last window; `None` if
+    /// there is none.
     pub fn starvation(&self) -> Option<Starvation> {
         Starvation::of(&self.flows.workers())
     }
@@ -107,7 +108,7 @@ impl Activity {
         self.classes
     }
 
-    /// Returns the history of the last minutes.
+    /// Returns the history of the last minutes and of the last day.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }

@@ -42,8 +42,8 @@ impl TenantChange {
     }
 }
 
-/// A tenant's state before a batch: its promise and the place of its device, the tokens that it
-/// needs, its note, and its lot on each device.
+/// A tenant's state before a batch: its promise and the index of its device, the tokens that it
+/// needs, its note, and its state in the registry of each device.
 #[derive(Debug)]
 struct Before {
     promise: Promise,
@@ -58,7 +58,7 @@ struct Before {
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Batch {
-    /// The tenants with their former state, which added tenants do not have.
+    /// The added and changed tenants, with their state before the batch; `None` for added tenants.
     begun: Vec<(String, TenantId, Option<Before>)>,
     /// The names of the tenants to remove.
     removals: Vec<String>,

@@ -11,7 +11,8 @@ use crate::info::{Refusal, State};
 
 impl TenantRegistry {
     /// Adds a device, on which all tenants are best effort, with the shares that they have
-    /// elsewhere. Its place is the next one, or that of a removed device that no worker has.
+    /// elsewhere. `place` is the device's index: the next one, or that of a removed device that no
+    /// worker has.
     ///
     /// # Errors
     /// Fails if another process takes over, or there is a device of this name.
@@ -47,7 +48,7 @@ impl TenantRegistry {
         tenants.any(|entry| entry.device == place && entry.state == State::Leaving)
     }
 
-    /// Checks whether a device may be removed: it must have no tenant. Returns its place.
+    /// Checks whether a device may be removed: it must have no tenant. Returns the device's index.
     ///
     /// # Errors
     /// Fails if there is no such device, a tenant is on it, or another process takes over.
@@ -116,8 +117,8 @@ impl TenantRegistry {
         Ok(displaced.into_iter().map(|tenant| self.tenants.name(tenant)).collect())
     }
 
-    /// Replaces the model of a device. SLOs stay. If they no longer fit, each tenant gets its part,
-    /// and best-effort tenants get nothing.
+    /// Replaces the model of a device. SLOs stay. If they no longer fit, each tenant with an SLO
+    /// gets its part of the device's rate, and best-effort tenants get nothing.
     ///
     /// # Errors
     /// Fails if there is no such device, or the model has no rate for a tenant's SLO.

@@ -59,7 +59,7 @@ pub(super) struct DeviceEntry {
     pub(super) has_model: bool,
     /// `true` once the device was removed.
     pub(super) is_gone: bool,
-    /// The tokens that the registries of earlier devices in this place have made.
+    /// The token flows of the registries of earlier devices with this index.
     pub(super) made_before: Tokens,
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
@@ -93,7 +93,8 @@ impl DeviceEntry {
         }
     }
 
-    /// Returns the tokens that the registries in this place have made.
+    /// Returns the token flows of this registry and of the registries of earlier devices with this
+    /// index.
     pub(super) fn made(&self) -> Tokens {
         Tokens::from(self.registry.totals()).after(self.made_before)
     }
@@ -206,8 +207,9 @@ impl DeviceEntry {
         other && !self.is_gone
     }
 
-    /// Returns the strictest latency bound in microseconds at p95. For an SLO at p99, that is the
-    /// p95 latency at which the model delivers no more than the SLO permits.
+    /// Returns the strictest latency bound in microseconds at p95; `None` without an SLO. For an
+    /// SLO at p99, that is the p95 latency at which the model delivers no more than the SLO
+    /// permits.
     pub(super) fn strictest_us(&self) -> Option<u32> {
         let model = self.registry.model();
         let at_p95 = self.registry.promises().map(|(_, promise)| match promise.percentile {

@@ -43,7 +43,7 @@ impl Devices {
         &mut self.all[place]
     }
 
-    /// Returns the number of places.
+    /// Returns the number of device places, those of removed devices included.
     pub(super) fn places(&self) -> usize {
         self.all.len()
     }
@@ -114,7 +114,8 @@ impl Devices {
         Ok((place, self.all[place].registry.shared().clone()))
     }
 
-    /// Returns the strictest latency bound of a device, in microseconds at p95.
+    /// Returns the strictest latency bound of a device, in microseconds at p95; `None` if the
+    /// device has no SLO.
     pub fn strictest_us(&self, place: usize) -> Option<u32> {
         self.all[place].strictest_us()
     }
@@ -136,7 +137,7 @@ impl Devices {
         (registry.totals(), registry.shared().held())
     }
 
-    /// Returns the tokens that the registries have made, by place.
+    /// Returns the token flows of the devices' registries since the start, by device place.
     pub(super) fn made(&self) -> Vec<Tokens> {
         self.all.iter().map(DeviceEntry::made).collect()
     }
@@ -274,7 +275,7 @@ impl Devices {
         self.all[place].is_gone = is_gone;
     }
 
-    /// Returns `true` if the last time that all devices were observed is long enough ago.
+    /// Returns `true` if the devices were last observed at least [`CORRECTION_NANOS`] ago.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now.since(self.observed_at) >= Duration::from_nanos(CORRECTION_NANOS)
     }

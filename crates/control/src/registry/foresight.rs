@@ -102,7 +102,7 @@ impl<'a> Supposed<'a> {
         device.suppose(tenant, promise.slo()).map_err(|refusal| self.named(refusal))
     }
 
-    /// Names the tenants of a refusal, of which some are new.
+    /// Converts a device's refusal to names and tokens. The limiting tenant may be a supposed one.
     fn named(&self, refusal: admission::Refusal) -> Refusal {
         let admission::Refusal::TooMuch(mut shortage) = refusal else {
             return named(&self.registry.tenants, refusal);

@@ -6,14 +6,14 @@ use qos::Holding;
 
 use super::{TenantRegistry, TenantTable};
 
-/// A tenant's holding at a device.
+/// The tokens that a tenant holds at a device, or owes there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Name of the tenant.
     pub tenant: String,
     /// The device's place in the order of configuration.
     pub device: usize,
-    /// The holding.
+    /// The tenant's tokens or debt at the device.
     pub holding: Holding,
 }
 
@@ -25,7 +25,8 @@ impl TenantRegistry {
         with_names(&self.tenants, told)
     }
 
-    /// Takes back the returned holdings, which stay with this process.
+    /// Gives the holdings that [`bequeath`](TenantRegistry::bequeath) returned back to their
+    /// tenants, which stay with this process.
     pub fn keep(&mut self, told: &[Held]) {
         for place in 0..self.devices.places() {
             let told = with_numbers(&self.tenants, place, told);

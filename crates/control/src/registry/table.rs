@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) origin: Origin,
     pub(crate) state: State,
-    /// The device of the promise.
+    /// Index of the device on which the promise holds.
     pub(crate) device: usize,
     pub(crate) promise: Promise,
     pub(crate) tokens_needed: u64,
@@ -112,12 +112,12 @@ impl TenantTable {
         self.entries.get_mut(tenant.0 as usize)?.as_mut()
     }
 
-    /// Returns the tenant of a number that was just found.
+    /// Returns the tenant of a number that is in use.
     pub(crate) fn entry(&self, tenant: TenantId) -> &Entry {
         self.get(tenant).expect("a number that was just found")
     }
 
-    /// Returns the tenant of a number that was just found, for changes.
+    /// Returns the tenant of a number that is in use, for changes.
     pub(crate) fn entry_mut(&mut self, tenant: TenantId) -> &mut Entry {
         self.get_mut(tenant).expect("a number that was just found")
     }
@@ -128,12 +128,12 @@ impl TenantTable {
         each.filter_map(|(n, entry)| Some((TenantId(n as u32), entry.as_ref()?)))
     }
 
-    /// Returns the number of a tenant that is not leaving.
+    /// Returns the number of the tenant of this name; `None` if there is none that is not leaving.
     pub(crate) fn find(&self, name: &str) -> Option<TenantId> {
         self.names.get(name).copied()
     }
 
-    /// Returns the number of a tenant that is not leaving.
+    /// Returns the number of the tenant of this name that is not leaving.
     ///
     /// # Errors
     /// Fails if there is no such tenant.
@@ -174,7 +174,7 @@ impl TenantTable {
         self.get(member.tenant).filter(|entry| is_it && entry.is_active())
     }
 
-    /// Returns the sums of the earlier tenants of a number.
+    /// Returns the sums of the earlier tenants of a number; `None` without such sums.
     pub(crate) fn departed(&self, tenant: TenantId) -> Option<&TenantTotals> {
         self.departed[tenant.0 as usize].as_deref()
     }

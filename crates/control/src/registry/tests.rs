@@ -241,7 +241,8 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
 
-/// Counts of the device that had the place before go on, and are not the new device's.
+/// Tests that the counts of a removed device whose place is reused go on, and are not the new
+/// device's.
 #[test]
 fn a_device_in_the_place_of_another_begins_anew() {
     let mut registry = registry();
@@ -355,7 +356,7 @@ fn a_promise_moves_to_another_device_or_stays_where_it_is() {
     assert_eq!(registry.check_device_end("a"), Ok(0), "nobody is on it any more");
 }
 
-/// A note needs no new admission of a promise that does not fit into the model any more.
+/// Tests that a note changes although the tenant's promise does not fit into the model any more.
 #[test]
 fn a_note_changes_beside_a_promise_that_would_be_refused() {
     use crate::registry::batch::TenantChange;

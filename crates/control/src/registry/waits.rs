@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::Meters;
 
-/// The wait of each worker at the last reading.
+/// The total time for which each worker had waited for a processor at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     seen: Vec<Duration>,

@@ -46,7 +46,7 @@ fn router(tenants: &Tenants) -> Router {
         .merge(scrape_router(tenants.clone(), TENANTS_MAX))
 }
 
-/// An API that serves a socket of its own.
+/// A running admin API for a test, at a Unix socket in a temporary folder.
 pub(crate) struct Api {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -89,7 +89,7 @@ impl Api {
 }
 
 fn own_uid() -> u32 {
-    // A socket pair's peer is this process.
+    // The folder belongs to the user of this process.
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(folder.path()).unwrap())
 }

@@ -86,7 +86,7 @@ fn own_directory() -> Option<PathBuf> {
     }
 }
 
-/// Returns the default path of the server's socket.
+/// Returns the default path of the server's socket; `None` without a directory for it.
 pub(super) fn default_socket() -> Option<PathBuf> {
     own_directory().map(|directory| directory.join(SOCKET))
 }

@@ -12,7 +12,8 @@ use crate::registry::TenantChange;
 /// Maximum number of changes in one request: the number of tenants that a server was measured with.
 const CHANGES_MAX: usize = 10_000;
 
-/// Maximum size of such a request in bytes: that many changes with long names and all members.
+/// Maximum size in bytes of a request that changes tenants: [`CHANGES_MAX`] changes with long names
+/// and all members.
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// The audit note of a batch: the counts, and the changes if they are few.
@@ -66,7 +67,7 @@ fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
     counts
 }
 
-/// Converts a change to the registry's form.
+/// Converts change number `n` of a batch to the registry's form.
 fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
     let name = match &change {
         ChangeTenant::Add(one) => one.name.clone(),

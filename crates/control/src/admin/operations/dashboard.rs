@@ -15,10 +15,10 @@ use crate::history;
 use crate::info::TenantInfo;
 use crate::{Standing, tail_share, views};
 
-/// Number of tenants that are read while the registry is locked.
+/// Maximum number of tenants that are read under one lock of the registry.
 const CHUNK: usize = 128;
 
-/// Number of listed tenants: the default, then the maximum.
+/// Number of tenants that are listed if the request gives no limit, and the maximum of the limit.
 const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 500;
 

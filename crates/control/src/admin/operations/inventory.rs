@@ -1,5 +1,5 @@
-//! The functions of the table for the server's inventory: what differs from a call of the port with
-//! records of the values before and after.
+//! The functions of the table for the server's inventory that do more than call the port, and the
+//! notes of changes for the audit log.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::admin::workers::DEADLINE_MS_MAX;
 pub(super) type Port = dyn Inventory;
 
 impl Call {
-    /// Makes a change of the inventory, and notes the value after.
+    /// Makes a change of the inventory, and notes the value after it for the audit log.
     pub(super) fn make<T: Serialize>(
         &self,
         make: impl FnOnce(&Port, &str) -> Result<T, Problem>,
@@ -30,7 +30,7 @@ impl Call {
         Ok(made)
     }
 
-    /// Makes a change of the inventory, and notes the values before and after.
+    /// Makes a change of the inventory, and notes the values before and after it for the audit log.
     pub(super) fn change<B: Serialize, T: Serialize>(
         &self,
         known: impl FnOnce(&Port, &str) -> Result<B, Problem>,
@@ -43,12 +43,12 @@ impl Call {
     }
 }
 
-/// Returns the settings of a device, if there is such a device.
+/// Returns the settings of a device; `None` if there is no such device.
 pub(super) fn settings(inventory: &Port, name: &str) -> Result<Option<DeviceSettings>, Problem> {
     Ok(inventory.device_settings().into_iter().find(|device| device.name == name))
 }
 
-/// Returns the configured part of a subsystem.
+/// Returns a subsystem without its connected controllers.
 pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<SubsystemStatus, Problem> {
     inventory.subsystem(nqn).map(without_controllers)
 }
@@ -96,7 +96,8 @@ pub(super) fn drain_listener(call: &Call, how: &DrainListener) -> Result<Listene
     call.change(Inventory::listener, |inventory, name| inventory.drain_listener(name, limit))
 }
 
-/// Returns the time limit of a listener's drain.
+/// Returns the time limit of a listener's drain: `deadline_ms` or, without one, 10 s, and at most
+/// [`DEADLINE_MS_MAX`].
 fn limit_of(deadline_ms: Option<u64>) -> Duration {
     Duration::from_millis(deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX))
 }

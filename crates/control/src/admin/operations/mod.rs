@@ -44,7 +44,7 @@ use crate::metrics;
 
 pub use batch::in_batch;
 
-/// Returns the table.
+/// Returns the table of the API's operations.
 pub(super) fn operations() -> Vec<Operation> {
     let parts =
         [of_tenants(), of_activity(), of_devices(), of_namespaces(), of_nvme(), of_listeners()];
@@ -472,7 +472,7 @@ fn of_state() -> [Operation; 2] {
     ]
 }
 
-/// The resources whose changes place data.
+/// The beginnings of the paths whose changes may decide where data lies.
 const PLACES: [&str; 3] = ["/v1/namespaces", "/v1/devices", "/v1/state"];
 
 /// Returns the row of a GET.
@@ -490,14 +490,15 @@ fn send<R: Request>(id: &str, summary: &'static str) -> Operation {
     Operation::new(R::METHOD, R::PATH, id, summary)
 }
 
-/// Adds to a row what all operations of the inventory have.
+/// Adds to a row the failure of a server without an inventory and, if the change may place data,
+/// the warning of a server that does not store changes.
 fn of_inventory(row: Operation) -> Operation {
     let places = PLACES.iter().any(|place| row.path.starts_with(place));
     let row = if places && row.method != Method::GET { row.places_data() } else { row };
     row.fails(&[(501, "")])
 }
 
-/// Returns the row of a list of the inventory.
+/// Returns the row of a GET that lists all objects of one kind in the inventory.
 fn list<T: Document + 'static>(
     id: &str,
     summary: &'static str,
@@ -506,7 +507,7 @@ fn list<T: Document + 'static>(
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?))
 }
 
-/// Returns the row of one document of the inventory.
+/// Returns the row of a GET of one object of the inventory, by the name in the path.
 fn one<T: Document + 'static>(
     id: &str,
     summary: &'static str,
@@ -556,7 +557,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Tests that the server offers whatever a client can ask for, once.
+    /// Tests that each document and each request of the client has exactly one row in the server's
+    /// table.
     #[test]
     fn each_document_and_each_request_has_one_row() {
         let rows = operations();

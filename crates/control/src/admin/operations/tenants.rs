@@ -117,7 +117,8 @@ fn make(api: &Api, wanted: &TenantChange) -> Result<info::Admission, Problem> {
     done.map_err(|problem| with_ways(api, wanted, problem))
 }
 
-/// Adds the remedies, as a check finds them, if the rate does not suffice.
+/// Adds to the problem of a refused SLO the remedies that a check finds. Other problems are
+/// returned unchanged.
 fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
     if !matches!(problem.code, Code::TooMuch | Code::TooTight) {
         return problem;
@@ -138,7 +139,8 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
     }
 }
 
-/// Returns the configured part of the call's tenant.
+/// Returns the promise, the note and the device of the call's tenant; `None` if there is no such
+/// tenant.
 fn promise_of(call: &Call) -> Option<TenantPatch> {
     let shown = TenantStatus::from(call.api.tenants.get(&call.name)?);
     let (share, device) = (Some(shown.share), Some(shown.device));

@@ -149,7 +149,8 @@ impl From<CommandRefused> for Problem {
     }
 }
 
-/// Returns the numbers of the listeners whose number differs from their position.
+/// Returns pairs of a listener's index and its number, for the listeners whose number is not the
+/// index plus one.
 fn numbers(api: &Api) -> Vec<(u16, u16)> {
     api.parts.inventory().map(|inventory| inventory.listener_numbers()).unwrap_or_default()
 }
