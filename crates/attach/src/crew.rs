@@ -25,7 +25,8 @@ pub(crate) enum Told {
     Connected { queue: u16 },
     /// The queue has lost its connection, or could not make one.
     Lost { queue: u16, why: Loss },
-    /// The queue has told the kernel of lost changes.
+    /// A flush of the queue failed, because acknowledged changes were lost with the server's
+    /// machine.
     WritesLost { queue: u16 },
     /// The kernel has cancelled some of the queue's commands.
     Cut,
@@ -52,8 +53,8 @@ pub(crate) struct Plan {
     pub(crate) spin: Duration,
 }
 
-/// The sentence about commands that the kernel has cancelled while the device goes on. A successor
-/// gives it new ones.
+/// The error text after the kernel has cancelled commands while the device goes on. A successor of
+/// this process gives the device new commands.
 pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of this process; the \
                               device's requests wait for a successor (`nearflash attach recover`)";
 
@@ -70,7 +71,7 @@ pub(crate) struct Crew {
 /// The reason that a crew's [`watch`](Crew::watch) came to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// A successor of this process may have another storage epoch to know.
+    /// The storage epoch may have changed, which a successor of this process has to know.
     Epoch,
     /// The device was stopped.
     Stopped,

@@ -30,14 +30,14 @@ const NEEDED: [(u64, &str); 4] = [
     (feature::IOCTL_ENCODING, "CMD_IOCTL_ENCODE"),
 ];
 
-/// The longest time for the kernel to take the end of a predecessor in. Where all of its requests
-/// were in flight, the kernel notices it when they have been for 30 seconds.
+/// Maximum time until the kernel has noticed the end of a predecessor. If all of its requests were
+/// in flight, the kernel notices the end once they have been in flight for 30 seconds.
 const END_MAX: Duration = Duration::from_secs(90);
 
 /// Number of the error that somebody has the device's file open (`EBUSY`).
 const BUSY: i32 = 16;
 
-/// The pause between two questions whether it has.
+/// The pause between two attempts, while a change in the kernel is awaited.
 const STEP: Duration = Duration::from_millis(20);
 
 /// The longest time from the kernel's cancelling of commands until the device is stopped.
@@ -46,7 +46,7 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// The time that each queue of a new device has to get a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 
-/// Returns the path of a block device.
+/// Returns the path of the block device with this number: `/dev/ublkbN`.
 pub(crate) fn path(device: u32) -> PathBuf {
     format!("/dev/ublkb{device}").into()
 }
@@ -74,7 +74,7 @@ pub(crate) fn open_control() -> Result<Control, String> {
     Control::open().map_err(|e| e.to_string())
 }
 
-/// Attaches a volume and serves it, or takes over the device that it has already.
+/// Attaches a volume and serves it, or takes over the device that the volume has already.
 pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Result<(), String> {
     let mut control = open_control()?;
     check_features(&mut control)?;
@@ -134,10 +134,12 @@ fn check_features(control: &mut Control) -> Result<(), String> {
     Err(format!("this kernel's ublk driver lacks {missing} (Linux 6.8 or later has them)"))
 }
 
-/// Returns the record of the device that the volume has already. Its process may have ended.
+/// Returns the record of the device that the volume has already, even if the device's process has
+/// ended; `None` if it has none. A device whose process ended before there was a block device is
+/// removed.
 ///
 /// # Errors
-/// Says that the device with the number is another one's.
+/// Says that the device with the number belongs to another volume or program.
 fn abandoned(
     control: &mut Control,
     folder: &Path,
@@ -248,7 +250,7 @@ fn take_over(
     serve(&mut control, folder, device, crew, file, &plan.server)
 }
 
-/// Waits until the kernel has taken the predecessor's end in.
+/// Begins the recovery of a device, once the kernel has noticed the end of the predecessor.
 fn start_recovery(control: &mut Control, device: u32) -> Result<(), String> {
     let mut waited = Duration::ZERO;
     loop {
@@ -293,7 +295,8 @@ fn plan(
     }
 }
 
-/// Starts the threads of a device, out of the way of the kernel's writing to it.
+/// Starts the threads of a device, and opens its file. Before that, guards the process's memory:
+/// the process must not wait for memory that the kernel frees by writing to this device.
 fn crew(plan: &Plan, device: u32) -> Result<(Crew, Arc<File>), String> {
     if let Err(error) = guard_memory() {
         tracing::warn!("a shortage of memory may stop the device: {error}");
@@ -316,8 +319,8 @@ fn open_file(device: u32) -> Result<Arc<File>, String> {
     }
 }
 
-/// Serves until the device is detached, or until a signal: then a device that nobody uses is removed,
-/// and another one waits for a successor of this process.
+/// Serves a device until it is detached, or until a signal. After a signal, a device that nobody
+/// uses is removed. A used one waits for a successor of this process, and the call fails.
 fn serve(
     control: &mut Control,
     folder: &Path,
@@ -363,7 +366,7 @@ fn serve(
 /// Waits until a device of which the kernel has cancelled commands is stopped.
 ///
 /// # Errors
-/// Says that it is not: a successor of this process will serve all of its requests again.
+/// Says that it is not stopped: a successor of this process will serve all of its requests again.
 fn await_stop(control: &mut Control, device: u32) -> Result<(), String> {
     let mut waited = Duration::ZERO;
     while control.info(device).is_ok_and(|info| info.state.get() == state::LIVE) {

@@ -12,11 +12,12 @@ use wire::ublk::{IoDescriptor, Operation};
 
 use crate::crew::Told;
 
-/// A queue of the kernel's.
+/// A queue of the kernel's ublk driver, as the driver of an engine.
 pub(crate) struct KernelQueue {
     queue: BlockQueue,
     arrivals: Vec<ublk::Arrival>,
-    /// The receiver of the news that the driver has cancelled commands, until it was told.
+    /// The channel for the news that the kernel has cancelled commands; `None` once the news was
+    /// sent.
     cut: Option<Sender<Told>>,
 }
 
@@ -64,7 +65,7 @@ impl Driver for KernelQueue {
     }
 }
 
-/// Returns the kernel's request in our words.
+/// Returns the kernel's request as a request of `client::block`.
 fn translated(descriptor: &IoDescriptor) -> Result<BlockRequest, BlockError> {
     let operation = match descriptor.operation() {
         Operation::READ => BlockOperation::Read,

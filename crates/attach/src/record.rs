@@ -17,14 +17,15 @@ pub(crate) const FOLDER: &str = "/run/nearflash-attach";
 /// The time that a process which was killed has to end, before it counts as one that serves.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The pause between two looks at it.
+/// The pause between two attempts to take the right to serve a device.
 const STEP: Duration = Duration::from_millis(20);
 
-/// The time after the last progress of a queue until it sleeps, unless told: that of a server's
-/// worker.
+/// Default time in microseconds after the last progress of a queue until it sleeps, as for a worker
+/// of the server.
 pub(crate) const SPIN_MICROS: u64 = 50;
 
-/// Returns the time of a record that was written by a version without a choice.
+/// Returns the time until a queue sleeps, for a record of an older version, which has no such
+/// field.
 fn spin_micros() -> u64 {
     SPIN_MICROS
 }
@@ -34,13 +35,13 @@ fn spin_micros() -> u64 {
 pub(crate) struct Record {
     /// The device's number: `N` of `/dev/ublkbN`.
     pub(crate) device: u32,
-    /// The process that serves the device, or was the last to do so.
+    /// The identifier of the process that serves the device, or was the last to do so.
     pub(crate) process: u32,
     /// The identity of the first queue at the server, in hexadecimal digits; those of the others
     /// follow. Whoever has it may repeat what was in flight.
     pub(crate) client: String,
-    /// The storage epoch of the server, up to which no loss is left to be told; `None` if the server
-    /// has given none.
+    /// The storage epoch of the server when no loss of changes was left to be reported; `None` if
+    /// the server has given none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_epoch: Option<u32>,
     /// The volume, as it was asked for.
@@ -51,7 +52,7 @@ pub(crate) struct Record {
 /// A volume of a server, and how to reach and serve it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Volume {
-    /// The server.
+    /// The address of the server, such as `reflex://HOST:PORT`.
     pub(crate) url: String,
     /// The namespace's number; `None` for the server's default.
     pub(crate) namespace: Option<u16>,

@@ -9,7 +9,8 @@ use io::ublk::Hold;
 
 use crate::daemon::path;
 
-/// Checks for a process that has the device open. Some processes open a new device for a moment.
+/// Number of checks for a process that has the device open. Some processes open a new device for a
+/// moment.
 const LOOKS: u32 = 10;
 
 /// The pause between two looks.
@@ -48,8 +49,8 @@ fn is_place(path: &Path, place: &Path) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
 }
 
-/// Returns the loop device whose backing file is the device, which the kernel and no process then
-/// has open.
+/// Returns the name of the loop device whose backing file is the device or one of its partitions;
+/// `None` if there is none. The kernel, and no process, has the backing file open.
 fn loop_device(blocks: &Path, place: &Path) -> Option<String> {
     let mut blocks = fs::read_dir(blocks).into_iter().flatten().flatten();
     let found = blocks.find(|block| {
@@ -59,7 +60,8 @@ fn loop_device(blocks: &Path, place: &Path) -> Option<String> {
     Some(found.file_name().to_string_lossy().into_owned())
 }
 
-/// Returns the process, other than this one, that has the device or one of its partitions open.
+/// Returns the number and the name of a process, other than this one, that has the device or one of
+/// its partitions open.
 fn opener(processes: &Path, place: &Path) -> Option<String> {
     for process in fs::read_dir(processes).into_iter().flatten().flatten() {
         // There are folders of other names, too, such as `self`.

@@ -35,9 +35,9 @@ pub const NF_FUA: u16 = 1;
 pub struct Options {
     /// Size of the caller's struct in bytes.
     pub size: usize,
-    /// `NF_NAMESPACE`, `NF_CHECKSUMS`.
+    /// Flags: `NF_NAMESPACE` and `NF_CHECKSUMS`, or zero.
     pub flags: u32,
-    /// Number of the namespace.
+    /// Number of the namespace, with the flag `NF_NAMESPACE`.
     pub nsid: u32,
     /// Number of connections.
     pub connections: u32,
@@ -59,9 +59,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Op {
-    /// `NF_READ` and so on.
+    /// The operation: `NF_READ` or another of these codes.
     pub code: u16,
-    /// `NF_FUA`.
+    /// Flags: `NF_FUA`, or zero.
     pub flags: u16,
     /// Zero for any connection, `n` for the n-th.
     pub connection: u16,
@@ -85,7 +85,7 @@ pub struct Done {
     pub tag: u64,
     /// Zero, or minus an error number.
     pub result: i32,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u32,
 }
 
@@ -107,7 +107,7 @@ pub struct Properties {
     pub may_write: u8,
     /// 1 if acknowledged writes become durable only with a flush.
     pub needs_flush: u8,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: [u8; 7],
 }
 
@@ -140,7 +140,7 @@ pub struct Slo {
     pub percentile_tenths: u16,
     /// Share of reads in percent.
     pub read_percent: u8,
-    /// Zero.
+    /// Reserved; zero.
     pub reserved: u8,
 }
 

@@ -46,7 +46,7 @@ unsafe fn on(
     told(found.and_then(call))
 }
 
-/// Returns the block at an offset in bytes.
+/// Returns the block at an offset in bytes; fails if the offset is not a multiple of 512.
 fn block_at(offset: u64) -> Result<u64, Failure> {
     if !offset.is_multiple_of(BLOCK_BYTES) {
         return Err(Failure::invalid(c"the offset is not a multiple of 512 bytes"));
@@ -54,7 +54,8 @@ fn block_at(offset: u64) -> Result<u64, Failure> {
     Ok(offset / BLOCK_BYTES)
 }
 
-/// Returns the number of blocks of a size in bytes.
+/// Returns the number of blocks of a size in bytes; fails if the size is zero or not a multiple of
+/// 512.
 fn blocks_of(bytes: u64) -> Result<u64, Failure> {
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(Failure::invalid(c"the size is not a whole number of blocks of 512 bytes"));
@@ -62,7 +63,7 @@ fn blocks_of(bytes: u64) -> Result<u64, Failure> {
     Ok(bytes / BLOCK_BYTES)
 }
 
-/// Returns the caller's bytes.
+/// Returns the `bytes` bytes at a pointer of the caller; fails for a null pointer.
 ///
 /// # Safety
 /// The pointer is null, or leads to so many bytes that nobody changes during `'a`.
@@ -71,7 +72,7 @@ unsafe fn bytes_of<'a>(data: *const c_void, bytes: usize) -> Result<&'a [u8], Fa
     unsafe { borrow(data.cast::<u8>()).map(|first| slice::from_raw_parts(first, bytes)) }
 }
 
-/// Opens a client.
+/// Opens a client of the server at `url`.
 ///
 /// # Safety
 /// The pointers are null or lead to what the header says.
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn nf_client_open(
     told(caught(open, || {}))
 }
 
-/// Reads.
+/// Reads `bytes` bytes at `offset` into `data`.
 ///
 /// # Safety
 /// The handle is null or open; `data` is null or has room for so many bytes.
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn nf_pread(
     unsafe { on(client, read) }
 }
 
-/// Writes.
+/// Writes `bytes` bytes at `offset`, durably with the flag `NF_FUA`.
 ///
 /// # Safety
 /// The handle is null or open; `data` is null or has so many bytes.
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn nf_flush(client: *mut Client) -> c_int {
     unsafe { on(client, |client| Ok(client.flush()?)) }
 }
 
-/// Discards.
+/// Discards `bytes` bytes at `offset`.
 ///
 /// # Safety
 /// The handle is null or open.
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn nf_discard(client: *mut Client, offset: u64, bytes: u64
     unsafe { on(client, discard) }
 }
 
-/// Writes zeroes.
+/// Writes zeroes to `bytes` bytes at `offset`.
 ///
 /// # Safety
 /// The handle is null or open.
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn nf_write_zeroes(client: *mut Client, offset: u64, bytes
     unsafe { on(client, zero) }
 }
 
-/// Compares a range with the first data, and writes the second if they are equal.
+/// Compares `bytes` bytes at `offset` with `expected`, and writes `desired` if they are equal.
 ///
 /// # Safety
 /// The handle is null or open; `expected` and `desired` are null or have so many bytes.
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn nf_compare_and_write(
     unsafe { on(client, exchange) }
 }
 
-/// Writes all or nothing.
+/// Writes `bytes` bytes at `offset` so that a reader, and a crash, sees all of them or none.
 ///
 /// # Safety
 /// The handle is null or open; `data` is null or has so many bytes.
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn nf_write_atomic(
     unsafe { on(client, write) }
 }
 
-/// Asks for the namespace's properties.
+/// Asks the server for the namespace's properties, and stores them.
 ///
 /// # Safety
 /// The handle is null or open; `properties` is null or a place for them.

@@ -26,7 +26,7 @@ extern "C" fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that a handle belongs to.
+/// The process that a handle belongs to, as the number of forks before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 
@@ -71,7 +71,7 @@ pub(crate) fn caught(
     })
 }
 
-/// Returns the value behind a pointer of the caller.
+/// Returns the value behind a pointer of the caller; fails for a null pointer.
 ///
 /// # Safety
 /// The pointer is null, or leads to a `T` that lives and that nobody changes during `'a`.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Failure> 
     unsafe { pointer.as_ref() }.ok_or(Failure::invalid(c"a pointer is NULL"))
 }
 
-/// Returns the memory behind a pointer of the caller, to write to.
+/// Returns the memory behind a pointer of the caller, to write to; fails for a null pointer.
 ///
 /// # Safety
 /// The pointer is null, or leads to a place for a `T` that nobody else uses during `'a`.
@@ -90,7 +90,7 @@ pub(crate) unsafe fn place<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure>
     unsafe { pointer.as_mut() }.ok_or(Failure::invalid(c"a pointer is NULL"))
 }
 
-/// Returns a text of the caller.
+/// Returns a text of the caller; fails if it is null or not UTF-8.
 ///
 /// # Safety
 /// The pointer is null, or leads to a text with a zero at its end that nobody changes during `'a`.

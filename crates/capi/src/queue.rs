@@ -48,7 +48,7 @@ struct Inner {
     connections: usize,
     /// The caller's names of the requests in flight, by the tickets' indices.
     tags: Vec<u64>,
-    /// The next buffer's number.
+    /// The number of the buffer that was lent last.
     number: u32,
     done: Vec<nearflash::Done>,
     /// Requests that have ended and that the caller has not taken.
@@ -59,7 +59,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Polls once, and sorts what has come.
+    /// Polls once, and keeps the ended requests, answers and notices that have come.
     fn poll(&mut self, wait: Wait) {
         self.queue.poll(&mut self.done, wait);
         for done in self.done.drain(..) {
@@ -82,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// Waits for the answer to a request about the tenant.
+    /// Waits for the answer to a request about the tenant, and stores its figures in `promise`.
     fn await_tenant(&mut self, promise: Option<&mut Promise>) -> Result<c_int, Failure> {
         let outcome = loop {
             match self.tenant.take() {
@@ -122,7 +122,8 @@ impl Inner {
     }
 }
 
-/// Returns the C form of the answer to a request about a tenant.
+/// Returns the C result of a request about a tenant, and stores the figures of the promise or
+/// refusal in `promise`.
 pub(crate) fn promised(
     outcome: Result<Registered, Error>,
     promise: Option<&mut Promise>,
@@ -138,7 +139,7 @@ pub(crate) fn promised(
     outcome.map(|_| 0).map_err(Failure::from)
 }
 
-/// Returns the command of a request of C.
+/// Returns the command that a request of C asks for; fails if the request is invalid.
 fn command_of(op: &Op) -> Result<Command, Failure> {
     const TOO_LARGE: Failure =
         Failure::new(libc::EMSGSIZE, c"larger than one request can be (1 MiB)");
@@ -191,7 +192,7 @@ unsafe fn on(handle: *const Queue, f: impl FnOnce(&mut Inner) -> Result<c_int, F
     told(found.and_then(call))
 }
 
-/// Opens a queue.
+/// Opens a queue to the server at `url`.
 ///
 /// # Safety
 /// The pointers are null or lead to what the header says.
@@ -237,7 +238,8 @@ pub unsafe extern "C" fn nf_fd(queue: *mut Queue) -> c_int {
     unsafe { on(queue, |inner| Ok(inner.queue.fd()?.as_raw_fd())) }
 }
 
-/// Submits and sends requests.
+/// Submits requests in order, up to the first one that is refused, and sends them. Returns the
+/// number of submitted requests, or the failure if it is zero.
 ///
 /// # Safety
 /// The handle is null or open; `ops` leads to `count` requests, whose memory stays as the header
@@ -266,7 +268,8 @@ pub unsafe extern "C" fn nf_submit(queue: *mut Queue, ops: *const Op, count: u32
     unsafe { on(queue, submit) }
 }
 
-/// Returns requests that have ended.
+/// Waits for ended requests, for at most `wait_ns` nanoseconds (negative for any time), and stores
+/// up to `max` of them. Returns their number.
 ///
 /// # Safety
 /// The handle is null or open; `done` leads to places for `max` requests.
@@ -314,7 +317,7 @@ pub unsafe extern "C" fn nf_wake(queue: *mut Queue) -> c_int {
     }))
 }
 
-/// Asks for the namespace's properties.
+/// Asks the server for the namespace's properties, and stores them.
 ///
 /// # Safety
 /// The handle is null or open; `properties` is null or a place for them.
@@ -378,7 +381,7 @@ pub unsafe extern "C" fn nf_renegotiate(
     unsafe { on(queue, change) }
 }
 
-/// Returns the oldest notice.
+/// Stores the oldest notice and returns 1; returns 0 if there is none.
 ///
 /// # Safety
 /// The handle is null or open; `notice` is null or a place for one.

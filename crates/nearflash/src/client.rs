@@ -18,10 +18,11 @@ use crate::{Error, Info, Slo};
 /// hands out the others.
 const STREAMS: u8 = 8;
 
-/// Bytes of a request for a range without data.
+/// Maximum size in bytes of the range of one discard or write of zeroes.
 const RANGE_BYTES_MAX: usize = 1 << 30;
 
-/// Maximum number of such requests of one call that are in progress at the same time.
+/// Maximum number of discards, or of writes of zeroes, that one call has in progress at the same
+/// time.
 const RANGES_MAX: usize = 4;
 
 /// A handle to a server's namespace. A handle is cheap to clone, and all clones share the
@@ -54,7 +55,7 @@ struct Shared {
 }
 
 impl Drop for Shared {
-    /// Ends the thread.
+    /// Ends the client's thread.
     fn drop(&mut self) {
         self.line.close();
         self.waker.wake();
@@ -62,8 +63,9 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// Connects to the server at `url`: `reflex://HOST:PORT`, or `reflex+unix:PATH` for a Unix
-    /// socket of this machine, with `?v=1` for version 1 of the protocol (reads and writes only).
+    /// Connects to the server at `url`: `reflex://HOST:PORT`, `reflexs://HOST:PORT` over TLS,
+    /// `reflex+udp://HOST:PORT` in packets, or `reflex+unix:PATH` for a Unix socket of this
+    /// machine. `?v=1` selects version 1 of the protocol (reads and writes only).
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid or unknown address, [`Error::Connect`] if the server
@@ -163,7 +165,7 @@ impl Client {
     /// zeroes from then on.
     ///
     /// # Errors
-    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    /// [`Error::Length`] for no blocks, [`Error::Failed`] or [`Error::ConnectionLost`].
     pub async fn discard(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         self.on_ranges(lba, blocks, Command::Discard).await
     }
@@ -171,7 +173,7 @@ impl Client {
     /// Writes zeroes to `blocks` blocks from `lba`.
     ///
     /// # Errors
-    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    /// [`Error::Length`] for no blocks, [`Error::Failed`] or [`Error::ConnectionLost`].
     pub async fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         self.on_ranges(lba, blocks, |range| Command::WriteZeroes { range, fua: false }).await
     }
@@ -298,7 +300,7 @@ impl Client {
     /// Returns a stream of requests that barriers can order.
     ///
     /// # Errors
-    /// [`Error::NoStreams`]: a connection has 7 streams.
+    /// [`Error::NoStreams`] if all streams are in use: 7 of each connection.
     pub fn stream(&self) -> Result<Stream, Error> {
         let route = self.shared.free.lock().expect("no holder panics").pop();
         let route = route.ok_or(Error::NoStreams)?;

@@ -59,7 +59,7 @@ pub enum Event {
     Notice(Notice),
 }
 
-/// The patience of a poll, if nothing has ended yet.
+/// The way in which a poll waits, if no request has ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Polls once.
@@ -80,7 +80,7 @@ impl Wait {
     }
 }
 
-/// The methods of an engine that do not depend on the kernel interface.
+/// The initiator, the reactor and the clock of a queue, over one kernel interface.
 pub(crate) struct Engine<N: Network> {
     initiator: Initiator<N>,
     reactor: N::Reactor,
@@ -101,7 +101,7 @@ pub(crate) struct Engine<N: Network> {
     is_foreign: bool,
 }
 
-/// An engine over either kernel interface, and over packets.
+/// An engine over io_uring or epoll, or over packets with io_uring.
 pub(crate) enum AnyEngine {
     Ring(Box<Engine<Sockets>>),
     Epoll(Box<Engine<EpollSockets>>),
@@ -109,8 +109,9 @@ pub(crate) enum AnyEngine {
 }
 
 impl AnyEngine {
-    /// Returns an engine that dials with its first poll. Containers often forbid io_uring; epoll
-    /// costs some speed and nothing else. Packets need io_uring.
+    /// Returns an engine, which dials with its first poll. It uses io_uring, or epoll where
+    /// io_uring is forbidden, as in many containers. epoll costs some speed and nothing else.
+    /// Packets need io_uring.
     pub(crate) fn new(address: &Address, options: &Options) -> Result<AnyEngine, Error> {
         let in_packets = matches!(address.place, ServerEndpoint::Packets(_));
         match Ring::new() {
@@ -286,7 +287,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Queues an event that may be dropped.
+    /// Queues an event, or drops it if [`EVENTS_MAX`] events wait already.
     fn tell(&mut self, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back(event);
@@ -354,7 +355,7 @@ impl<N: Network> Drop for Engine<N> {
     }
 }
 
-/// Looks up the host.
+/// Returns the endpoint of an address, for which the name of a host is looked up.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
     match place {
         ServerEndpoint::Unix(path) => match UnixPath::new(path) {
@@ -372,7 +373,7 @@ fn look_up(name: &str) -> Result<SocketAddr, Error> {
     found.next().ok_or_else(|| unknown("it has no address".to_owned()))
 }
 
-/// Returns the TLS of an address that has it.
+/// Returns the TLS settings of an address; `None` without TLS.
 fn tls_of(address: &Address) -> Result<Option<ClientTls>, Error> {
     let Some(trust) = &address.trust else { return Ok(None) };
     let authorities = trust.authorities.as_deref().map(Path::new);

@@ -1,7 +1,7 @@
 //! Remote flash at close to local speed: the client library.
 //!
 //! [`Client`] reads and writes the blocks of a `nearflash serve` (or of a server of the original
-//! ReFlex protocol) over TCP or a Unix socket, asynchronously and under any executor.
+//! ReFlex protocol) over TCP, TLS, packets or a Unix socket, asynchronously and under any executor.
 //! [`blocking::Client`] has the same methods without futures. Both stand on [`Queue`], for programs
 //! that drive their own requests: it polls, uses the caller's memory and has no thread.
 //!

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::Error;
 
-/// The line; `T` is the type of a request.
+/// A bounded queue of requests of type `T`, and the line of tasks that wait for room in it.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
     inner: Mutex<Inner<T>>,
@@ -52,7 +52,7 @@ impl<T> Line<T> {
         poll_fn(|context| place.poll(context, &mut request)).await
     }
 
-    /// Removes and returns the first request, unless `wanted` returns `false` for it.
+    /// Removes and returns the first request, if there is one and `wanted` returns `true` for it.
     pub(crate) fn pop_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut inner = self.lock();
         if !wanted(inner.requests.front()?) {

@@ -48,7 +48,7 @@ pub struct Queue {
     engine: AnyEngine,
 }
 
-/// Calls the same method of whichever engine there is.
+/// Calls a method of the engine, whichever kernel interface the engine uses.
 macro_rules! engine {
     ($any:expr, $engine:ident => $call:expr) => {
         match $any {
@@ -127,8 +127,8 @@ impl Queue {
         engine!(&mut self.engine, engine => engine.poll(done, wait))
     }
 
-    /// Returns the oldest event that was not returned yet. At most 256 events about connections
-    /// and notices wait; further ones are dropped.
+    /// Returns the oldest event that was not returned yet; `None` if there is none. At most 256
+    /// events about connections and notices wait; further ones are dropped.
     pub fn event(&mut self) -> Option<Event> {
         engine!(&mut self.engine, engine => engine.pop_event())
     }
@@ -152,7 +152,7 @@ impl Queue {
     /// Asks for the namespace's properties. [`Event::Info`] brings them.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// [`Error::Full`] if the maximum number of requests is in flight.
     pub fn info(&mut self) -> Result<Ticket, Error> {
         engine!(&mut self.engine, engine => engine.info())
     }

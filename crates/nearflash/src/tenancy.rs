@@ -27,13 +27,13 @@ pub(crate) enum TenantRequest {
     Unregister,
 }
 
-/// A wish in progress.
+/// A program's request about its tenant, in progress.
 #[derive(Debug)]
 struct Operation {
     wish: TenantRequest,
     /// Number of outstanding answers.
     left: usize,
-    /// The best answer so far.
+    /// The first success among the answers so far, else the last error.
     outcome: Option<Result<Registered, Error>>,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct Tenancy {
     /// The tenant's handle by connection; zero for none.
     handles: Vec<u16>,
     operation: Option<Operation>,
-    /// Requests that have found no place in flight. A wish adds at most one per connection, and
-    /// each new connection adds one.
+    /// Messages about the tenant that wait for a place in flight. A request of the program adds at
+    /// most one per connection, and each new connection adds one.
     unasked: VecDeque<(Asked, Control)>,
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct Tenancy {
 pub(crate) struct Asked {
     /// Index of the connection.
     link: usize,
-    /// `true` if the request registers on a new connection, rather than for a wish.
+    /// `true` if the request registers on a new connection, rather than for a request of the
+    /// program.
     is_again: bool,
 }
 
@@ -69,11 +70,11 @@ impl Tenancy {
         }
     }
 
-    /// Starts a wish.
+    /// Starts a request of the program about its tenant.
     ///
     /// # Errors
-    /// [`Error::Full`] if another wish is in progress; [`Error::Failed`] with `NoTenant` if the wish
-    /// needs a tenant and there is none.
+    /// [`Error::Full`] if another such request is in progress; [`Error::Failed`] with `NoTenant` if
+    /// the request needs a tenant and there is none.
     pub(crate) fn begin<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
@@ -149,7 +150,8 @@ impl Tenancy {
         self.handles[link] = 0;
     }
 
-    /// Handles the answer to a request. Returns the outcome of the wish that ends with it.
+    /// Handles an answer of the server. Returns the outcome of the program's request, if this was
+    /// its last answer.
     pub(crate) fn answered<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,

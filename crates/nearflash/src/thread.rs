@@ -74,8 +74,8 @@ fn take_pool() -> Result<BufPool, Error> {
     }
 }
 
-/// Runs the client until its line is closed. `opened` receives the first connection, or the reason
-/// that there is none.
+/// Runs the client until its line is closed. At the first connection, `opened` receives the waker
+/// of the queue; if there can be none, it receives the reason.
 pub(crate) fn run(
     address: &Address,
     options: &Options,
@@ -116,7 +116,7 @@ struct Server {
     pool: BufPool,
     line: Arc<Line<Request>>,
     notices: Arc<Notices>,
-    /// The receiver of the first connection.
+    /// The receiver of the queue's waker, until the first connection was made or has failed.
     opened: Option<Promise<io::Waker>>,
     /// The receiver of the answer to the request about the tenant that is under way.
     tenant: Option<Promise<Registered>>,

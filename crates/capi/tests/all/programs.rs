@@ -70,7 +70,7 @@ fn compile_with(source: &str, folder: &TempDir, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Returns the start of a program, which finds the library.
+/// Returns the command that starts a program and lets it find the library.
 fn start(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", LIBRARY.path());

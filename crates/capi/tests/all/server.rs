@@ -56,7 +56,7 @@ impl Drop for Server {
     }
 }
 
-/// The worker's thread.
+/// Runs the worker until `ends` is set, and passes on its waker.
 fn serve(listener: Listener, ends: &AtomicBool, started: &Sender<Waker>) {
     let reactor = EpollReactor::new().unwrap();
     let limits = Limits::default();
