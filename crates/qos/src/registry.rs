@@ -80,7 +80,7 @@ pub struct Registry {
     model: DeviceModel,
     /// The model's prices, corrected, with the tax on writes.
     cost: CostModel,
-    /// The prices that promises reckon with.
+    /// The corrected prices with which promises are admitted: the tax is that of uniform writes.
     promised_cost: CostModel,
     treasury: Treasury,
     adjustment: Adjustment,
@@ -285,7 +285,7 @@ impl Registry {
         self.device_rate().saturating_sub(self.promised())
     }
 
-    /// Returns the shortest latency that is promised, in microseconds.
+    /// Returns the shortest latency that is promised, in microseconds; `None` without promises.
     pub fn latency_us_min(&self) -> Option<u32> {
         self.table.standing().latency_us_min()
     }
@@ -305,8 +305,8 @@ impl Registry {
         self.measure_while_needed();
     }
 
-    /// Turns the bound of requests at the device on, for the strictest latency, from the next
-    /// [`observe`](Registry::observe) on; or turns it off.
+    /// Turns the bound of the number of requests at the device on or off. The bound is computed for
+    /// the strictest latency, from the next [`observe`](Registry::observe) on.
     pub fn bound_depth(&mut self, on: bool, now: Instant) {
         self.probe.bound_depth(on, &self.shared.delays, now);
         if !on {
@@ -361,8 +361,8 @@ impl Registry {
         self.probe.drift()
     }
 
-    /// Returns the tenants, as few as possible, that would have to go for the other promises to fit
-    /// into another model of the device; none if all fit.
+    /// Returns tenants that would have to go for the other promises to fit into another model of
+    /// the device, chosen greedily; none if all fit.
     pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
         admission::displaced(self.table.critical(), model)
     }

@@ -119,7 +119,7 @@ impl Requests {
         queue.sum += priced.times(count);
     }
 
-    /// Returns the price-list line of the first request.
+    /// Returns the price-list line of a queue's first request; `None` if the queue is empty.
     pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
         (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }
@@ -140,7 +140,7 @@ impl Requests {
         first
     }
 
-    /// Removes the `wanted` requests of a queue in order. The others keep their order.
+    /// Moves the `wanted` requests of a queue to `taken`, in order. The others keep their order.
     pub(crate) fn withdraw(
         &mut self,
         queue: &mut Queue,
@@ -201,7 +201,7 @@ impl Requests {
         first
     }
 
-    /// Vacates the place of a slot.
+    /// Marks a slot's entry as vacant, for the debug assertion against queueing a slot twice.
     #[inline]
     fn vacate(&mut self, slot: Slot) {
         if cfg!(debug_assertions) {
@@ -230,7 +230,7 @@ impl Requests {
         sum
     }
 
-    /// Prices a queue anew.
+    /// Computes the price of a queue's requests anew.
     pub(crate) fn reprice(&self, queue: &mut Queue, cost: &CostModel) {
         queue.sum = Priced::NOTHING;
         let mut at = queue.head;

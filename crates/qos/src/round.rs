@@ -43,9 +43,9 @@ pub(crate) enum Phase {
     Over,
     /// The requests that went the short way are submitted.
     Express,
-    /// Algorithm 1, lines 4 to 12.
+    /// Latency-critical tenants get tokens, submit and donate (Algorithm 1, lines 4 to 12).
     Critical,
-    /// Lines 13 to 21.
+    /// Best-effort tenants get tokens, submit and donate (lines 13 to 21).
     BestEffort,
     /// Lines 15 to 18 once more, because tenants donated after others had found the bucket empty.
     Again,
@@ -158,7 +158,7 @@ pub(crate) struct Round {
     is_failing_fast: bool,
     /// `true` if writes of best-effort tenants wait for space in the device.
     is_holding_writes: bool,
-    /// Requests of this worker that should be at the device at a time.
+    /// Maximum number of requests of this worker that should be at the device at a time.
     depth_max: usize,
 }
 
@@ -282,7 +282,7 @@ impl Round {
         }
     }
 
-    /// Shortens the time until the first blocked tenant can submit.
+    /// Lowers the time until the first blocked tenant can submit to at most `nanos`.
     pub(crate) fn wait_for(&mut self, nanos: u64) {
         self.wait = self.wait.min(nanos);
     }

@@ -36,8 +36,8 @@ impl Run {
         most: 0,
     };
 
-    /// Creates a run whose first request, of this kind and size, was just queued. So many may
-    /// follow.
+    /// Creates a run whose first request, of this kind and size, was just queued. At most `most`
+    /// requests may follow.
     pub(crate) fn new(
         tenant: u32,
         (kind, bytes, line): (Kind, usize, Line),

@@ -56,7 +56,7 @@ impl Outcome {
         self.tokens[client] / self.seconds
     }
 
-    /// The share of the device's tokens that were spent.
+    /// Returns the share of the device's tokens that were spent.
     fn used(&self) -> f64 {
         self.tokens.iter().sum::<f64>() / self.seconds / self.device_tokens
     }
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// The paper's four tenants; B issues `b` IOPS.
+/// Runs the scenario of the paper's Figure 5 with its four tenants; B issues `b` IOPS.
 fn figure_five(b: u64) -> Outcome {
     let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
@@ -213,9 +213,9 @@ fn figure_five_scenario_two() {
     assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
 }
 
-/// Runs Figure 5 with A silent for a while and then sending what it has missed. Returns how long
-/// its requests wait for tokens `later`, and the largest spending of all tenants in a millisecond,
-/// as a share of the device's rate.
+/// Runs Figure 5 with A silent for a while and then sending what it has missed. Returns the longest
+/// wait of A's requests in nanoseconds, from `later_nanos` after the silence on, and the largest
+/// spending of all tenants in a millisecond before that, as a share of the device's rate.
 fn after_silence(pays_arrears: bool, silence_nanos: u64, later_nanos: u64) -> (u64, f64) {
     let best_effort = |reads| client(None, Load::Backlog(64), reads);
     let clients = [
@@ -453,7 +453,8 @@ fn what_waits_is_priced_anew_when_writes_become_dearer() {
     assert!(within(usage.spent as f64, 20_000_000.0, 0.02), "{usage:?}");
 }
 
-/// Tokens of requests that were withdrawn before their submission go to other tenants.
+/// Checks that the tokens of requests that are refunded, because they were released but not
+/// submitted, go to other tenants.
 #[test]
 fn what_was_not_submitted_is_anybodys() {
     let served = |refunds: bool| {

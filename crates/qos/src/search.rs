@@ -14,7 +14,7 @@ pub(crate) struct Curves<C> {
 }
 
 impl<C> Curves<C> {
-    /// Begins with a curve.
+    /// Creates the list with its first curve, which is in progress.
     pub(crate) fn new(first: C) -> Curves<C> {
         Curves { all: alloc::vec![first] }
     }

@@ -22,7 +22,7 @@ use crate::{Class, CostModel, Delays, ReadRatio};
 /// (paper, section 3.2.2: 0.5 to 100 µs).
 pub const ROUND_NANOS: u64 = 100_000;
 
-/// The bits of a price in the word of the prices.
+/// The number of bits of one price in the word that holds all [`Prices`].
 const PRICE_BITS: u32 = 20;
 
 /// The prices that may change while workers use them, in units of a request of 4 KiB.
@@ -30,7 +30,7 @@ const PRICE_BITS: u32 = 20;
 pub struct Prices {
     /// The price of a write.
     pub write: u32,
-    /// A read while the load is read-only.
+    /// The price of a read while the load is read-only.
     pub read_only_read: u32,
     /// The tax on a write, which pays what the device does because of it.
     pub tax: u32,
@@ -98,7 +98,7 @@ struct Flags {
     holding_writes: AtomicBool,
 }
 
-/// The tenants of each class.
+/// The weights of the best-effort tenants, and the number of latency-critical ones.
 #[derive(Debug)]
 struct Population {
     /// The weights of all best-effort tenants, leaving ones included.
@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Units a second that a best-effort tenant of weight 1 gets.
+    /// Returns the units a second that a best-effort tenant of weight 1 gets.
     pub fn share(&self) -> u64 {
         self.share.load(Acquire)
     }
@@ -228,7 +228,7 @@ impl Shared {
         self.population.critical.load(Acquire) > 0 && self.class(tenant) != Class::LatencyCritical
     }
 
-    /// Counts a tenant that has become latency-critical or best effort.
+    /// Updates the number of latency-critical tenants after one tenant has changed its class.
     pub(crate) fn count_change(&self, old: Class, new: Class) {
         let [was, is] = [old, new].map(|class| u32::from(class == Class::LatencyCritical));
         let before = self.population.critical.load(Acquire);

@@ -15,13 +15,15 @@ use crate::units::{TOKEN, generated, nano};
 /// Pages of one request of a chore: 128 KiB.
 const RUN_PAGES: u64 = 32;
 
-/// The part of the device's pages over whose writes the chores are averaged.
+/// The divisor of the device's pages. The chores are averaged over as many pages of hosts as the
+/// quotient, within [`HORIZON_PAGES`].
 const HORIZON_PART: u64 = 64;
 
 /// Minimum and maximum pages of hosts over which the chores are averaged: 4 MiB and 1 GiB.
 const HORIZON_PAGES: core::ops::RangeInclusive<u64> = 1_024..=262_144;
 
-/// The device's time whose tokens the account of its chores may hold, in nanoseconds: 100 ms.
+/// The time, in nanoseconds, of which the account of the chores holds the device's tokens at most:
+/// 100 ms.
 const ACCOUNT_NANOS: u64 = 100_000_000;
 
 /// The chores of a device, as operators see them.
@@ -31,7 +33,7 @@ pub struct ChoreView {
     pub tax: u32,
     /// The tax with which promises are priced, in units.
     pub promised_tax: u32,
-    /// The work of the device when it was last charged.
+    /// The device's counts of its chores when they were last charged.
     pub done: Chored,
 }
 
@@ -52,7 +54,8 @@ impl Treasury {
         Treasury { collector: None, untaxed: cost.clone(), is_on: true }
     }
 
-    /// Expects such chores from now on, of a device of so many pages.
+    /// Averages the chores anew from now on, for a device of `pages` pages. `uniform` are the
+    /// chores of uniform writes, with which promises are priced.
     pub(crate) fn expect(&mut self, uniform: ChoreRate, pages: u64) {
         self.collector = Some(Collector::new(uniform, pages));
     }
@@ -67,8 +70,8 @@ impl Treasury {
         collector.map_or(0, |collector| tax(collector, &self.untaxed))
     }
 
-    /// Notes other prices without a tax, and returns them with the present tax, and as promises are
-    /// priced.
+    /// Takes new prices without a tax. Returns them with the present tax, and with the tax with
+    /// which promises are priced.
     pub(crate) fn price(&mut self, untaxed: CostModel) -> (CostModel, CostModel) {
         self.untaxed = untaxed;
         let (mut cost, mut promised) = (self.untaxed.clone(), self.untaxed.clone());
@@ -77,8 +80,8 @@ impl Treasury {
         (cost, promised)
     }
 
-    /// Pays the device's work since the last call, which makes `rate` units a second. Returns the
-    /// tax from now on.
+    /// Pays for the chores that the device has done since the last call. The device makes `rate`
+    /// units a second. Returns the tax on a 4 KiB write from now on, in units.
     ///
     /// Tokens of the account beyond those of 100 ms go to the bucket. Missing ones are paid from the
     /// bucket, then from the loan, at the cost of best-effort tenants; the rest is written off.
@@ -119,7 +122,8 @@ impl Treasury {
     }
 }
 
-/// Returns the price of these pages in requests of a chore, in units.
+/// Returns the price in units of reading and writing so many pages in a chore's requests of 128
+/// KiB.
 fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
     let run = |kind| {
         let bytes = RUN_PAGES as usize * PAGE_BYTES;

@@ -140,7 +140,8 @@ fn best_effort_pays_what_is_not_taxed() {
     assert!(expired == 0 || served[1] < 200_000, "{expired}");
 }
 
-/// A tenant may owe one taxed write, so that its reads do not wait until the write is paid off.
+/// Checks that a tenant may owe one taxed write, so that its reads do not wait until the write is
+/// paid off.
 #[test]
 fn a_taxed_write_holds_no_reads_of_its_tenant() {
     let mut bed = Bed::new();

@@ -18,7 +18,7 @@ pub enum Class {
     Vacant,
     /// A tenant with a share of the unpromised rate.
     BestEffort,
-    /// A tail latency and a rate.
+    /// A tenant with an SLO: a tail latency and a rate.
     LatencyCritical,
     /// An unregistered tenant: its queued requests are served as best effort, more are refused.
     Leaving,
@@ -31,7 +31,8 @@ impl Class {
     }
 }
 
-/// The fields of the shared word. Bits 0–1 class, 2–7 holders, 8–40 rate.
+/// A tenant's class, holders and rate: the fields of its shared word. Bits 0–1 class, 2–7 holders,
+/// 8–40 rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) class: Class,
@@ -139,7 +140,7 @@ impl Tenant {
         Terms::unpack(self.word.load(Acquire))
     }
 
-    /// Returns the maximum rate of a best-effort tenant in units a second.
+    /// Returns the maximum rate of a best-effort tenant in units a second; `None` for no maximum.
     pub(crate) fn cap(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.cap.load(Acquire))
     }
@@ -163,14 +164,16 @@ impl Tenant {
         self.limit.load(Relaxed)
     }
 
-    /// Sets that balance for a tenant whose dearest promised request costs so many units: the tenant
-    /// submits while it owes less than one of them.
+    /// Lowers the [limit](Tenant::limit) for a tenant whose dearest promised request costs
+    /// `dearest` units: the tenant submits while it owes less than one of them, or than
+    /// [`NEG_LIMIT`] if that is more.
     pub(crate) fn owe_at_most(&self, dearest: u64) {
         self.limit.store(NEG_LIMIT.min(-nano(dearest)), Relaxed);
     }
 
     /// Spends so many units of a rate (units a second) whose tokens the idle pool generates, if the
-    /// tenant is then ahead of its rate by at most `most` units.
+    /// tenant is then ahead of its rate by at most `most` units. Returns `false` if nothing is
+    /// spent, also because another worker spends at the same time.
     pub(crate) fn spend_ahead(&self, now: u64, units: u64, rate: u64, most: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let Some(time) = (units * NANO as u64).checked_div(rate) else { return false };
@@ -184,7 +187,8 @@ impl Tenant {
     }
 
     /// Spends so many units of a rate (units a second), if the rate has generated them since the
-    /// last spending, or in the last `longest` nanoseconds.
+    /// last spending, or in the last `longest` nanoseconds. Returns `false` if nothing is spent,
+    /// also because another worker spends at the same time.
     pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64, longest: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let since = now.saturating_sub(spent_to).min(longest);
@@ -340,7 +344,8 @@ impl Tenant {
     }
 }
 
-/// Returns what a rate generates in so many nanoseconds, at most in the longest stall.
+/// Returns the nano-units that a rate generates in so many nanoseconds, at most those of the
+/// longest stall.
 fn of_a_stall(rate: u64, nanos: u64) -> i64 {
     const { assert!(RATE_MAX < i64::MAX as u64 / STALL_NANOS_MAX) };
     debug_assert!(rate <= RATE_MAX, "no device is as fast as that");

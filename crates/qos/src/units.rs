@@ -42,7 +42,7 @@ pub fn generated(rate: u64, nanos: u64) -> i64 {
     i64::try_from(u128::from(rate) * u128::from(nanos)).unwrap_or(i64::MAX)
 }
 
-/// Units as nano-units.
+/// Converts units to nano-units; the largest number if there is no such number.
 pub fn nano(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(NANO)
 }

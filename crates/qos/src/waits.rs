@@ -35,7 +35,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Adds the longest wait since the last reading.
+    /// Takes the longest wait of a thread since the last reading.
     pub(crate) fn look(&mut self, waited: Duration) {
         (self.before, self.now) = (self.now, waited);
     }

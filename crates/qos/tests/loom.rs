@@ -141,7 +141,8 @@ fn a_loan_is_bounded_and_neither_lost_nor_repaid_twice() {
     });
 }
 
-/// A worker that finds the door closed is answered, or finds it open after all: it never sleeps on.
+/// Checks that a worker that finds a door closed either enters on its second try, or its bell is
+/// answered by the worker inside, so that it never sleeps on.
 #[test]
 fn a_bell_at_a_closed_door_is_answered() {
     loom::model(|| {

@@ -26,7 +26,7 @@ pub enum Who {
 }
 
 impl std::fmt::Debug for Who {
-    /// Tokens are secret, in logs too.
+    /// Writes the kind of peers without a token's bytes, since tokens are secret in logs, too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Who::Anyone => f.write_str("Anyone"),

@@ -22,7 +22,7 @@ enum Which {
     All,
     /// The connections that came by this listener.
     By(ListenerId),
-    /// A drain of one connection.
+    /// This connection only.
     One(ConnId),
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct Drains {
 }
 
 impl Drains {
-    /// Begins a drain of many connections, or begins it again with another deadline. Without a
-    /// deadline, takes the drain back.
+    /// Begins a drain of a listener's connections, or of all connections if `listener` is `None`,
+    /// or begins it again with another deadline. Without a deadline, takes the drain back.
     pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
         let which = listener.map_or(Which::All, Which::By);
         self.drains.retain(|drain| drain.which != which);
@@ -115,7 +115,7 @@ impl Drains {
         });
     }
 
-    /// Returns the time at which a drain has more to do.
+    /// Returns the time at which a drain has more to do; `None` without drains.
     pub(crate) fn due<P>(&self, now: Instant, conns: &Connections<P>) -> Option<Instant> {
         let places = conns.places();
         let due = |drain: &Drain| if drain.next < places { now } else { drain.until };

@@ -49,7 +49,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Engine { front, lanes, namespaces, changing: None, completions }
     }
 
-    /// Returns the tenant and the blocks of a request.
+    /// Returns the namespace, the device, the first block on it and the tenant of a request.
     ///
     /// # Errors
     /// Fails with the status to refuse the request with, if its connection may not make it.
@@ -266,11 +266,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Outcome::Done
     }
 
-    /// Counts a data-changing request in its fence if it may go to its device now; returns `false`
-    /// if it must wait.
+    /// Counts a data-changing request in its fence, if it may go to its device now.
     ///
     /// # Errors
-    /// Fails with the request's outcome if the request may not go to its device now.
+    /// Fails with the request's outcome if the request must wait or was answered.
     fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> Result<(), Outcome> {
         let Frontend { conns, requests, shared, .. } = &mut self.front;
         let entry = requests.get(slot);

@@ -1,11 +1,11 @@
-//! Rows of changes of tenants, and changes that are undone.
+//! Series of changes of tenants, and the restoring of a tenant's former state.
 
 use contract::{Instant, TenantId};
 
 use super::table::Entry;
 use super::{Portion, Registry};
 
-/// A tenant before a change: its promise, and its portion as best effort.
+/// The state of a tenant before a change: its promise, and its portion as best effort.
 #[derive(Clone, Copy, Debug)]
 pub struct Lot(Entry, Portion);
 

@@ -18,7 +18,7 @@ pub struct Foresight<'a> {
 }
 
 impl Foresight<'_> {
-    /// Returns the present promises of a device.
+    /// Begins a judgement of changes with the present promises of a device.
     pub fn of(registry: &Registry) -> Foresight<'_> {
         let standing = registry.table.standing().clone();
         Foresight { registry, standing, changed: BTreeMap::new() }

@@ -25,7 +25,8 @@ enum When {
 }
 
 impl Grants {
-    /// Delays the work to the end of the series. Returns `false` outside of a series.
+    /// Delays the recomputation of the rates to the end of the series. Returns `false` outside of a
+    /// series.
     pub(super) fn put_off(&mut self) -> bool {
         if self.when != When::AtOnce {
             self.when = When::Owed;
@@ -38,7 +39,7 @@ impl Grants {
         self.when = When::Later;
     }
 
-    /// Ends a series of changes. Returns `true` if work was delayed.
+    /// Ends a series of changes. Returns `true` if the rates are to be recomputed now.
     pub(super) fn end_row(&mut self) -> bool {
         core::mem::take(&mut self.when) == When::Owed
     }

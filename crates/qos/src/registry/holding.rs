@@ -50,7 +50,7 @@ impl Registry {
         told
     }
 
-    /// Returns credits to tenants that were [taken](Registry::bequeath) from them.
+    /// Gives back to tenants the credits that were [taken](Registry::bequeath) from them.
     pub fn keep(&mut self, told: &[(TenantId, Holding)]) {
         for (tenant, held) in told {
             let credit = held.balance.max(0);

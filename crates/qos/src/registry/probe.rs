@@ -37,7 +37,7 @@ struct Watch {
     waited: Duration,
 }
 
-/// The registry's view of the device.
+/// The registry's model and settings of the device, by which measurements are judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) model: &'a DeviceModel,
@@ -54,7 +54,8 @@ pub(super) struct View<'a> {
 /// The conclusions from a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// The bound of the depth, if that feature is on.
+    /// The new bound of the number of requests at the device, where an inner `None` is no bound;
+    /// `None` while depths are not bounded.
     pub(super) depth: Option<Option<u32>>,
     pub(super) adjustment: Adjustment,
 }
@@ -87,12 +88,12 @@ impl Probe {
         self.watch.as_ref().map(|watch| watch.judge.state())
     }
 
-    /// Starts or stops to correct the model.
+    /// Starts or stops the measurements of the online correction.
     pub(super) fn correct(&mut self, on: bool, delays: &Delays, now: Instant) {
         self.measure(delays, now, |measurement| measurement.correction = on.then(Correction::new));
     }
 
-    /// Starts or stops to bound the depth.
+    /// Starts or stops the measurements for the bound of the depth.
     pub(super) fn bound_depth(&mut self, on: bool, delays: &Delays, now: Instant) {
         self.measure(delays, now, |measurement| measurement.depth = on.then(DepthBound::new));
     }
@@ -123,7 +124,7 @@ impl Probe {
         self.measurement.take_if(is_idle);
     }
 
-    /// Restarts all measurements, since the device has another model.
+    /// Restarts the correction and the verdict on the drift, since the device has another model.
     pub(super) fn restart(&mut self) {
         if let Some(measurement) = &mut self.measurement {
             measurement.correction = measurement.correction.as_ref().map(|_| Correction::new());

@@ -28,7 +28,7 @@ impl Entry {
         matches!(self, Entry::BestEffort | Entry::Leaving)
     }
 
-    /// Returns `true` if there is a tenant that is not unregistered.
+    /// Returns `true` if the entry has a tenant that was not unregistered.
     fn is_registered(self) -> bool {
         matches!(self, Entry::BestEffort | Entry::Critical(..))
     }
@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Returns the lowest number that is free.
+    /// Returns the lowest free number of a tenant; `None` if the table is full.
     pub(super) fn first_vacant(&self) -> Option<TenantId> {
         self.vacant.first().copied()
     }
@@ -78,7 +78,7 @@ impl Table {
         self.weights[n] = weight;
     }
 
-    /// Returns the entry of a registered tenant.
+    /// Returns the index of a registered tenant's entry. Fails if the tenant is not registered.
     pub(super) fn registered(&self, tenant: TenantId) -> Result<usize, Refusal> {
         let n = tenant.0 as usize;
         let entry = self.entries.get(n).filter(|entry| entry.is_registered());
@@ -100,7 +100,7 @@ impl Table {
         self.entries.iter().enumerate().filter_map(of)
     }
 
-    /// Returns the entry of a number.
+    /// Returns the entry of the tenant with number `n`; vacant for a number beyond the table.
     pub(super) fn entry(&self, n: usize) -> Entry {
         self.entries.get(n).copied().unwrap_or(Entry::Vacant)
     }
@@ -120,7 +120,7 @@ impl Table {
         &self.standing
     }
 
-    /// Calls a function with the promises of all tenants except one.
+    /// Calls `ask` with the table as if tenant `n` had no promise, and returns the answer.
     pub(super) fn beside<R>(&mut self, n: usize, ask: impl FnOnce(&Table) -> R) -> R {
         self.promise(n, false);
         let answer = ask(self);
@@ -138,7 +138,7 @@ impl Table {
         }
     }
 
-    /// Replaces the entry of a number.
+    /// Replaces the entry and the weight of the tenant with number `n`.
     pub(super) fn set(&mut self, n: usize, entry: Entry, weight: u32) {
         self.vacant.remove(&TenantId(n as u32));
         if self.entries[n].is_sharing() {

@@ -1,4 +1,4 @@
-//! The registry's side of what a device does of its own accord.
+//! The taxes by which a registry's tenants pay for the chores of the device.
 
 use contract::{ChoreRate, Chored, Instant, Kind, Slo};
 
@@ -8,8 +8,8 @@ use crate::shared::Prices;
 use crate::tax::ChoreView;
 use crate::tenant::Tenant;
 
-/// Lets a tenant submit while it owes less than the dearest request of its promise, at these prices
-/// of promises, while writes have a tax.
+/// Sets how much a tenant may owe. While writes have a tax, it may submit while it owes less than
+/// the dearest request of its SLO, at the prices `promised`.
 pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
     let kind = if slo.read_percent < 100 { Kind::Write } else { Kind::Read };
     let dearest = promised.cost(kind, slo.request_bytes as usize).mixed;
@@ -26,8 +26,8 @@ impl Taxes<'_> {
         registry.treasury.view(&registry.cost, &registry.promised_cost)
     }
 
-    /// Prices the chores of the device from now on: those of uniform writes in promises, the
-    /// measured ones in each write. The device has so many pages.
+    /// Prices the chores of a device of `pages` pages from now on: those of uniform writes in
+    /// promises, the measured ones in each write.
     pub fn expect(self, uniform: ChoreRate, pages: u64, now: Instant) {
         self.0.treasury.expect(uniform, pages);
         self.0.adjust(self.0.adjustment, now);

@@ -180,7 +180,8 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     assert_eq!((registry.left(), registry.shared().lent()), (20_000_000, 42_000_000));
 }
 
-/// Otherwise the cost of a batch would be its length times the number of tenants.
+/// Checks that a series of changes recomputes the rates of all tenants once, since otherwise its
+/// cost would be its length times the number of tenants.
 #[test]
 fn a_row_of_changes_works_out_once_what_all_have() {
     const MANY: u32 = 1_000;
@@ -230,7 +231,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
     assert_eq!(change(true), change(false));
 }
 
-/// Asserts that all tokens that were made in one process are somewhere.
+/// Asserts that the tokens that one process generated are spent, expired or held.
 fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
     let all = schedulers.iter().map(|one| one.totals()).chain([registry.totals()]);
     let (made, gone) = all.fold((0, 0), |(made, gone), totals| {
@@ -239,7 +240,7 @@ fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
     assert_eq!(made, gone + registry.shared().held());
 }
 
-/// A scheduler, with requests of a size that a tenant reads.
+/// A server process in a take-over: a registry, one scheduler, and the slots of its requests.
 struct Process {
     registry: Registry,
     scheduler: TokenScheduler,
@@ -247,7 +248,8 @@ struct Process {
 }
 
 impl Process {
-    /// A strict tenant of 1 000 reads a second, and another that shares what is left.
+    /// Creates a process with a latency-critical tenant of 1 000 reads a second, and a best-effort
+    /// tenant. Returns it with their numbers.
     fn new() -> (Process, TenantId, TenantId) {
         let mut registry = registry();
         let strict = registry.register(slo(1_000, 1_000, 100), Instant::ZERO).unwrap().tenant;
@@ -256,13 +258,13 @@ impl Process {
         (Process { registry, scheduler, slots: contract::SlotTable::new(64) }, strict, shares)
     }
 
-    /// Has a tenant ask for so many bytes.
+    /// Queues a read of `bytes` bytes for a tenant.
     fn ask(&mut self, tenant: TenantId, bytes: usize) {
         let slot = self.slots.insert(()).unwrap();
         self.scheduler.enqueue(tenant, contract::Kind::Read, bytes, slot).unwrap();
     }
 
-    /// A round at this time, in microseconds: how many requests it submits.
+    /// Runs a round at `us` microseconds. Returns the number of requests that it submits.
     fn round(&mut self, us: u64) -> usize {
         self.scheduler.begin_round(Instant::from_nanos(us * 1_000));
         core::iter::from_fn(|| self.scheduler.next()).map(|slot| self.slots.remove(slot)).count()
@@ -273,7 +275,8 @@ impl Process {
     }
 }
 
-/// Otherwise a removed tenant would keep its number for as long as the process lives.
+/// Checks that a dropped scheduler releases its tenants, since otherwise a removed tenant would
+/// keep its number for as long as the process lives.
 #[test]
 fn a_scheduler_that_is_dropped_holds_nobody() {
     let (mut process, strict, shares) = Process::new();
@@ -299,7 +302,7 @@ fn a_scheduler_that_is_dropped_holds_nobody() {
     }
 }
 
-/// A process whose strict tenant has read 1 MiB, which is 206 ms more than it may be ahead.
+/// Returns a process whose strict tenant has read 1 MiB, which is 206 ms more than it may be ahead.
 fn indebted() -> (Process, TenantId, TenantId) {
     let (mut process, strict, shares) = Process::new();
     process.ask(strict, 1 << 20);

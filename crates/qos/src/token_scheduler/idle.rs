@@ -37,8 +37,8 @@ impl TokenScheduler {
         }
     }
 
-    /// Submits all requests of a newcomer, if its rate allows them, and returns their cost. The
-    /// bucket has `spare` nano-units left.
+    /// Serves all requests of a newcomer the short way, if its rate allows them, and returns their
+    /// cost; `None` if the newcomer is to be held. The bucket has `spare` nano-units left.
     #[inline(always)]
     fn express(&mut self, tenant: u32, spare: i64) -> Option<Submitted> {
         let (ledger, round) = (&self.ledger, &self.round);
@@ -71,7 +71,8 @@ impl TokenScheduler {
         }
     }
 
-    /// Keeps a held latency-critical tenant without demand, or releases it.
+    /// Keeps a held latency-critical tenant without demand until its balance is full, or releases
+    /// it if it has donated.
     pub(super) fn rest(&mut self, tenant: u32, rate: u64, has_donated: bool) {
         match self.ledger.rest(tenant, rate, has_donated, &self.round) {
             Some(due) => self.queues.add_due(tenant, due),

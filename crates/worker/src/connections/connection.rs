@@ -15,7 +15,7 @@ use crate::requests::{Chain, Position};
 /// Streams of a connection that barriers order.
 pub(crate) const STREAMS: usize = 8;
 
-/// A connection.
+/// The state of one connection of a worker; `P` is its protocol's session.
 #[derive(Debug)]
 pub(crate) struct Connection<P> {
     pub(crate) id: ConnId,
@@ -28,7 +28,7 @@ pub(crate) struct Connection<P> {
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
-    /// The connection's place in the order of its client's name.
+    /// The connection's place among the connections that took its client's name, if it has a name.
     pub(crate) place: Option<Place>,
     /// The fence that counts the connection's data-changing requests: the fence of the place, or
     /// the session's own.
@@ -65,7 +65,7 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    /// Returns whether the end has begun.
+    /// Returns whether the connection's end has begun.
     pub(crate) fn is_ending(self) -> bool {
         matches!(self, Life::Finishing(_) | Life::Broken(_))
     }
@@ -85,7 +85,7 @@ impl Life {
         matches!(self, Life::Settling | Life::Leaving)
     }
 
-    /// Returns the reason of an end that this worker began.
+    /// Returns the reason of an end that this worker began; `None` if it began none.
     pub(crate) fn cause(self) -> Option<End> {
         match self {
             Life::Open | Life::Settling | Life::Leaving => None,
@@ -93,7 +93,8 @@ impl Life {
         }
     }
 
-    /// Takes no more requests, unless the connection is ending already.
+    /// Begins the end of the connection, after which no more requests are taken, unless it is
+    /// ending already.
     pub(crate) fn finish(&mut self, cause: End) {
         if !self.is_ending() {
             *self = Life::Finishing(cause);
@@ -247,7 +248,7 @@ pub(crate) enum Receiving {
 #[derive(Debug, Default)]
 pub(crate) struct Stalled {
     pub(crate) bytes: Vec<u8>,
-    /// `taken ≤ bytes.len()`
+    /// The number of bytes that were parsed: `taken ≤ bytes.len()`.
     pub(crate) taken: usize,
 }
 
@@ -284,8 +285,8 @@ pub(crate) struct Progress {
 }
 
 impl<P: Session> Connection<P> {
-    /// Marks a session that refuses outdated requests by itself as told of so many removals, unless
-    /// it has older requests waiting.
+    /// Notes that the connection knows of `removals` removals of namespaces, if its session refuses
+    /// outdated requests by itself and has no older requests waiting.
     pub(crate) fn follow(&mut self, removals: u64) {
         let waits = self.session.has_more()
             || !self.put_off.is_empty()

@@ -79,7 +79,7 @@ struct Name {
     before: Option<Arc<Fence>>,
 }
 
-/// A connection's place in the order of its client's name.
+/// A connection's place among the connections that took a client's name, one after the other.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: Key,
@@ -90,8 +90,9 @@ pub(crate) struct Place {
 }
 
 impl Fences {
-    /// Takes the name. Earlier connections with the name start no more requests. Returns `None`
-    /// without a change if another thread uses the table: the worker tries again in a later turn.
+    /// Takes a client's name for a new connection. Earlier connections with the name start no more
+    /// requests. Returns `None` without a change if another thread uses the table: the worker tries
+    /// again in a later turn.
     pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Option<Place> {
         self.table.try_enter(|table| table.take((tenant, client, connection)))
     }
@@ -194,7 +195,7 @@ impl Fences {
         })
     }
 
-    /// Returns the place of a closed connection. The name stays taken while requests of the
+    /// Gives up the place of a closed connection. The name stays taken while requests of the
     /// connection run, so that a later connection waits for them. If another thread uses the table,
     /// the name stays until a later clean-up.
     pub(crate) fn leave(&self, place: Place) {
@@ -420,7 +421,7 @@ mod tests {
         assert!(fences.len() < 100, "what ended is cleaned up in time");
     }
 
-    /// Leaves with a request running, which then ends.
+    /// Leaves a place while a request of its connection runs. The request then ends.
     fn fence_kept_while_running(fences: &Fences, place: Place) {
         let fence = place.fence().clone();
         assert!(starts(&fence));

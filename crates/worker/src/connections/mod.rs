@@ -28,7 +28,7 @@ use throttle::Throttle;
 pub(crate) struct Chunk {
     pub(crate) conn: ConnId,
     pub(crate) buf: Buf,
-    /// `taken ≤ len`
+    /// The number of bytes that were parsed: `taken ≤ len`.
     pub(crate) taken: usize,
     pub(crate) len: usize,
 }
@@ -123,13 +123,13 @@ impl<P> Connections<P> {
         self.table[id.index as usize].as_deref().expect("the caller has just seen it")
     }
 
-    /// Returns the number of places, of which some are empty.
+    /// Returns the number of places in the table, of which some are empty.
     #[inline]
     pub(crate) fn places(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns the connection in a place, if there is one.
+    /// Returns the connection in a place of the table; `None` if the place is empty.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<&Connection<P>> {
         self.table[place].as_deref()

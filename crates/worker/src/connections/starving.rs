@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use contract::{ConnId, TenantId};
 
-/// The lines of a worker's tenants.
+/// The lines of a worker's starving connections, one for each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Starving {
     /// The lines by tenant; some of the connections may be closed.

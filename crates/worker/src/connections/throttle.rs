@@ -47,7 +47,8 @@ impl Throttle {
         self.waiting.len() >= WAITING_MAX
     }
 
-    /// Returns the time at which the delay of the next hello is over.
+    /// Returns the time at which the delay of the next hello is over; `None` if no hello is
+    /// delayed.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|((due, _), _)| *due)
     }

@@ -25,7 +25,7 @@ struct Gone {
 
 /// The step after the end of a part of a request.
 pub(crate) enum Next {
-    /// No further step: no connection waited for the end of the request.
+    /// No further step: no request of the stream waited for the end.
     Nothing,
     /// The start of the requests that a stream of the connection holds behind a barrier.
     Held(ConnId, usize),
@@ -59,8 +59,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         slot
     }
 
-    /// Ends a request and answers it with a status, unless no connection waits for the answer. The
-    /// next connection in its tenant's line may continue.
+    /// Removes a request from the table, and counts its end with the status of its answer; `None`
+    /// if it is not answered. The next connection in its tenant's line may continue.
     // Entries are large: one is looked at where it is.
     #[inline(always)]
     fn remove(&mut self, slot: Slot, answer: Option<Status>) -> Gone {

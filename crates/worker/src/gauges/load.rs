@@ -7,7 +7,7 @@ pub struct Load {
     pub in_flight: usize,
     /// Buffers that are out of the pool.
     pub buffers: usize,
-    /// Bytes kept for stopped connections, at most [`Limits::carried`](crate::Limits::carried).
+    /// Bytes kept for stalled connections, at most [`Limits::carried`](crate::Limits::carried).
     pub carried: usize,
     /// Requests that wait to ask for their payloads.
     pub put_off: usize,
