@@ -30,7 +30,7 @@ const LOOK_GAP: u64 = 2_000;
 /// The factor above the longest relevant latency at which a run is ended as an overload.
 const GIVE_UP: f64 = 10.0;
 
-/// The number of requests after which a p95 is meaningful.
+/// The number of measured reads from which on a run may be ended as an overload.
 const COUNT_MIN: u64 = 1_000;
 
 /// The reason why a run has no outcome.
@@ -218,7 +218,7 @@ impl Run {
     }
 }
 
-/// Returns the most requests of this size in flight.
+/// Returns the maximum number of requests of this size in flight, on a queue for `queue` requests.
 pub fn in_flight(bytes: usize, queue: usize) -> usize {
     (BUFFER_BYTES_MAX / bytes).min(IN_FLIGHT_MAX).min(queue)
 }

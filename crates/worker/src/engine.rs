@@ -49,7 +49,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Engine { front, lanes, namespaces, changing: None, completions }
     }
 
-    /// Returns the namespace, the device, the first block on it and the tenant of a request.
+    /// Checks a request, and returns its namespace, its device, its first block on the device, and
+    /// the tenant that is charged.
     ///
     /// # Errors
     /// Fails with the status to refuse the request with, if its connection may not make it.

@@ -24,7 +24,7 @@ impl Housekeeping {
         Housekeeping { at: Instant::ZERO }
     }
 
-    /// Returns when to look next.
+    /// Returns the time of the next scan.
     pub(crate) fn due(&self) -> Instant {
         self.at
     }

@@ -30,7 +30,7 @@ pub struct Attached<D, S> {
     is_fresh: bool,
     /// `true` if the last round released more than the device had room for.
     is_cut: bool,
-    /// The flow of tokens of the devices that had this place before.
+    /// The flow of tokens of the devices that had this device's number before.
     earlier: Tokens,
 }
 
@@ -57,8 +57,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.submitted + waiting == 0
     }
 
-    /// Returns the flow of tokens of all devices that had this place, so that the sum never
-    /// decreases.
+    /// Returns the flow of tokens of all devices that had this device's number, so that the sum
+    /// never decreases.
     pub(crate) fn tokens(&self) -> Tokens {
         self.scheduler.tokens().after(self.earlier)
     }
@@ -70,7 +70,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     }
 
     /// Returns when the next round has work: new requests, new room or new tokens, or tokens that
-    /// the scheduler wants to give away. While the device is full, only a completion helps.
+    /// the scheduler wants to give away. Returns `None` while only a completion helps, because the
+    /// device is full, and if nothing waits.
     fn due(&self, now: Instant) -> Option<Instant> {
         let has_room = self.room() > 0;
         match self.scheduler.queued() {
@@ -148,7 +149,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.scheduler.refund(command.work(), command.work_bytes());
     }
 
-    /// Returns the requests that the device has completed, and reports their delays to the
+    /// Adds the requests that the device has completed to `ended`, and reports their delays to the
     /// scheduler.
     pub(crate) fn poll(
         &mut self,

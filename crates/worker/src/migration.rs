@@ -85,7 +85,7 @@ enum Stage {
 }
 
 impl Leaving {
-    /// Returns when the connection stays.
+    /// Returns the time at which the connection stays here if it is not quiet before.
     fn due(&self, quieting: Duration) -> Instant {
         match self.stage {
             Stage::Settling => self.since + SETTLING * quieting,
@@ -162,7 +162,7 @@ impl Migration {
     }
 
     /// Notes an order to end a connection that is away. The order is answered with the connection's
-    /// place once it has landed.
+    /// place once it has landed. Returns `false` if the connection is not away.
     pub(crate) fn asks_for_away(&mut self, conn: ConnId) -> bool {
         let found = self.away.iter_mut().find(|away| away.conn == conn);
         found.map(|away| away.asked_for = away.asked_for.saturating_add(1)).is_some()
@@ -224,7 +224,8 @@ where
         }
     }
 
-    /// Begins to give connections that make a given part of all messages to another worker.
+    /// Begins to give connections, which make `permille` thousandths of all messages, to another
+    /// worker.
     pub(crate) fn order_relief(
         &mut self,
         migration: &mut Migration,
@@ -576,8 +577,8 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
     taken
 }
 
-/// Removes a connection's requests from the table. Returns whether the payload being received
-/// belongs to a refused request.
+/// Removes a connection's requests from the table, and returns them. The second value is `true` if
+/// the payload that is being received belongs to a refused request.
 fn unload<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     conn: &mut Connection<P>,

@@ -11,12 +11,12 @@ use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, Removals, Sight, 
 
 use crate::requests::InFlight;
 
-/// All namespaces of a server.
+/// The namespaces of a server, as one of its workers knows them.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     /// The namespaces; number `n` is at index `n − 1`.
     table: Vec<Numbered>,
-    /// The number of removals.
+    /// The number of removals of namespaces that have happened.
     removals: u64,
 }
 
@@ -32,7 +32,7 @@ struct Numbered {
 }
 
 impl Namespaces {
-    /// The largest number.
+    /// The largest number that a namespace may have.
     pub const NUMBER_MAX: u16 = NAMESPACES_MAX as u16;
 
     /// Returns a table of these namespaces, numbered from 1 and named `ns1`, `ns2` and so on.
@@ -50,7 +50,7 @@ impl Namespaces {
         self
     }
 
-    /// Returns the namespace of this number.
+    /// Returns the namespace of this number; `None` if the number has none.
     pub fn find(&self, id: NamespaceId) -> Option<&Namespace> {
         self.table.get(usize::from(id.0).checked_sub(1)?)?.namespace.as_ref()
     }
@@ -75,12 +75,14 @@ impl Namespaces {
         numbered.map_or(0, |numbered| numbered.removed)
     }
 
-    /// Returns the number of removals.
+    /// Returns the number of removals of namespaces that have happened.
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// Returns the number of the namespace of this name, or of this number.
+    /// Returns the number that `name` stands for: the number itself if `name` is one, even if no
+    /// namespace has it, or else the number of the namespace with this name. Returns `None` for an
+    /// unknown name.
     pub(crate) fn named(&self, name: &str) -> Option<NamespaceId> {
         if let Ok(number) = name.parse() {
             return Some(NamespaceId(number));
@@ -102,7 +104,7 @@ impl Namespaces {
         }
     }
 
-    /// Returns the largest number of a namespace.
+    /// Returns the largest number that a namespace has; zero without namespaces.
     pub fn last(&self) -> u16 {
         let last = self.table.iter().rposition(|numbered| numbered.namespace.is_some());
         last.map_or(0, |at| at as u16 + 1)
@@ -151,7 +153,8 @@ impl FromIterator<(NamespaceId, Arc<str>, Namespace)> for Namespaces {
     }
 }
 
-/// Returns the status for a request that was admitted before its namespace changed to this one.
+/// Returns the status for a request that was admitted before its namespace changed to this one. It
+/// is [`Status::Ok`] if the request may still go to its device.
 pub(crate) fn verdict(entry: &InFlight, namespace: Option<&Namespace>) -> Status {
     let Some(namespace) = namespace else { return Status::NoNamespace };
     match entry.command.range() {

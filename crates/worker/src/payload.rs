@@ -43,8 +43,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.payload_came(id, slot, bytes.len(), end);
     }
 
-    /// Counts payload bytes that are in their buffer. The last ones start the request, or its
-    /// answer.
+    /// Counts payload bytes that are in their buffer. With the last bytes the request starts, or is
+    /// answered if its payload is invalid.
     pub(crate) fn payload_came(
         &mut self,
         id: ConnId,

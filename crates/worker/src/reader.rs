@@ -429,9 +429,9 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
     }
 }
 
-/// Allocates a slot, and a buffer for a payload of so many bytes. If the tenant holds too much, the
-/// connection gets a position in the tenant's line; the caller gives it up after a later
-/// allocation.
+/// Checks that the tenant may have one of the free slots, and takes a buffer for a payload of so
+/// many bytes. If the tenant holds too much, the connection gets a position in the tenant's line;
+/// the caller gives it up after a later success.
 ///
 /// # Errors
 /// Fails with the resource that is short.

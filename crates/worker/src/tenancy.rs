@@ -111,7 +111,8 @@ impl Membership {
         }
     }
 
-    /// Replaces the grant. The connection counts in no tenant afterwards.
+    /// Replaces the grant. The connection then counts in the new grant's tenant, and `entered` is
+    /// empty.
     pub(crate) fn set_grant(&mut self, grant: Option<Arc<Grant>>, meters: &Meters) {
         self.leave_own(meters);
         self.entered = None;
@@ -233,7 +234,8 @@ fn handle_of<T: Transport, P: Session>(
     Some(place as u16 + 1)
 }
 
-/// Gives a connection a handle on a tenant; `None` if it holds too many.
+/// Gives a connection a handle on a tenant, or returns the one that it has, which is 0 for its own
+/// tenant. Returns `None` if the connection holds too many.
 fn give_handle<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,

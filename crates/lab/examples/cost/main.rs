@@ -17,7 +17,7 @@
 //! turn finds a full batch ready. With a few tenants each connection has many requests in flight,
 //! with thousands one each, which is the hard case: no tenant has two requests in a round.
 //!
-//! What is counted is inside of `counted`. What is deliberately not here: the kernel.
+//! The instructions inside of `counted` are counted. Deliberately not here: the kernel.
 
 mod memory;
 mod peers;
@@ -64,7 +64,7 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-/// Reads of 4 KiB.
+/// Returns the heads of `count` reads of 4 KiB.
 fn requests(count: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count * HEAD_BYTES);
     for tag in 0..count as u64 {
@@ -228,7 +228,7 @@ fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     assert!(peers.wait().expect("the peers end").success(), "the peers were served");
 }
 
-/// Serves so many requests.
+/// Serves so many requests over the named network. Returns `false` for an unknown network.
 fn serve<S: Scheduler>(scheduler: S, network: &str, tenants: usize, requests: u64) -> bool {
     match network {
         "memory" => over_memory(scheduler, tenants, requests),

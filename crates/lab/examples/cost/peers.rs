@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::{address, hello, requests};
 
-/// Bytes of the head of a reply, and of the body of that to a hello.
+/// Bytes of the head of a reply, and of the body of the reply to a hello.
 const REPLY_BYTES: usize = 24;
 const HELLO_BODY_BYTES: usize = 24;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(server: &str, tenants: usize, depth: usize, total: u64) {
     }
 }
 
-/// A connection of the tenant.
+/// Connects to the server from the tenant's address.
 fn connect(tenant: u32, server: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
     let socket = socket.expect("enough descriptors");

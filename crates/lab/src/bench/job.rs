@@ -40,7 +40,7 @@ pub(super) struct Job {
     pub(super) desk: Arc<Desk>,
     /// The channel that signals that the thread is ready.
     pub(super) ready: Sender<()>,
-    /// Brings the common start.
+    /// The channel that brings the time at which all threads start.
     pub(super) go: Receiver<Instant>,
     pub(super) _running: Sender<()>,
 }

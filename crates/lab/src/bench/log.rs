@@ -24,7 +24,7 @@ const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
 /// The divisor from the values' nanoseconds to the maximum's milliseconds, as is customary.
 const MAXIMUM_DIVISOR: f64 = 1_000_000.0;
 
-/// Writes the log.
+/// The writer of the log.
 pub(super) struct Log {
     path: PathBuf,
     file: BufWriter<File>,
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// Appends the line of one kind.
+/// Appends the log's line for one kind of requests, the `tag`, to the text.
 fn line(
     text: &mut Vec<u8>,
     start: Duration,

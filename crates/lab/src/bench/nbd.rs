@@ -13,18 +13,18 @@ use super::target::Reach;
 use flash::size_text;
 use server::listen::{Protocol, url};
 
-/// Advice where one end wants TLS that the other does not have, or not so.
+/// Advice for connections that fail because the two ends do not agree on TLS.
 const TLS_HINT: &str =
     "`nearflash serve` says at its start which listeners have TLS: nbds://HOST:PORT/EXPORT";
 
-/// The way in: where, and to which export.
+/// The address of an NBD server, and the options of its clients with the name of the export.
 #[derive(Clone, Debug)]
 pub(super) struct NbdDoor {
     reach: Reach,
     options: AttachmentOptions,
 }
 
-/// Refuses what NBD has no words for.
+/// Refuses options that NBD does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     let asked = [
         ("--token", arguments.token.is_some(), "its clients are known by their addresses"),
@@ -41,7 +41,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NbdDoor {
-    /// Queries the size of the export in bytes.
+    /// Connects once, and checks the arguments against the export. Returns the door, and the size
+    /// of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         reach: &Reach,

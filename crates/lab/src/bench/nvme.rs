@@ -51,7 +51,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NvmeDoor {
-    /// Queries the size of the namespace in bytes.
+    /// Connects once, and checks the arguments against the namespace. Returns the door, and the
+    /// size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,

@@ -21,7 +21,8 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Sets one of a pool's largest buffers aside as the spare.
+    /// Makes a pool the buffers of a worker, and sets one of its largest buffers aside as the
+    /// spare.
     ///
     /// # Panics
     /// Panics if the pool has fewer than two of its largest buffers.

@@ -151,9 +151,9 @@ impl Requests {
         (entry, is_waited_for)
     }
 
-    /// Allocates a slot, and a buffer for a payload of so many bytes (`None` without a payload), if
-    /// some are free and the tenant may have them. The tenant leaves the reserve to others if it
-    /// `yields`.
+    /// Checks that the tenant may have one of the free slots, and takes a buffer for a payload of
+    /// so many bytes (`None` without a payload), if the tenant may have one. The tenant leaves the
+    /// reserve to others if it `yields`.
     #[inline(always)]
     pub(crate) fn supply(
         &mut self,
@@ -173,7 +173,7 @@ impl Requests {
         self.supply_counted(tenant, bytes, yields)
     }
 
-    /// Allocates a slot and a buffer for a tenant within its quota.
+    /// Checks that the tenant's quota allows a slot and a buffer, and takes the buffer.
     #[inline(never)]
     fn supply_counted(
         &mut self,
@@ -208,8 +208,8 @@ impl Requests {
         }
     }
 
-    /// Allocates a buffer and a slot for a payload that will be asked for, and counts both for the
-    /// tenant, which leaves the reserve to others if it `yields`.
+    /// Takes a buffer for a payload that will be asked for, if a slot is free, and counts both for
+    /// the tenant, which leaves the reserve to others if it `yields`.
     pub(crate) fn supply_awaited(
         &mut self,
         tenant: TenantId,

@@ -19,7 +19,7 @@ pub(crate) struct PutOff {
     pub(crate) charged: Member,
 }
 
-/// The lines of a worker's tenants.
+/// The put-off requests of a worker, in a line for each tenant.
 #[derive(Debug)]
 pub(crate) struct PutOffLines {
     entries: SlotTable<Entry>,

@@ -12,7 +12,8 @@ fn answered(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, 0])
 }
 
-/// The largest buffers: one is set aside, one is not for awaited payloads, one is there.
+/// The rig's buffers, as bytes and counts. Of the three largest one is set aside, one is not for
+/// awaited payloads, and one is left.
 const POOL: [(usize, u32); 2] = [(UNIT, 16), (16 * UNIT, 3)];
 
 #[test]

@@ -1,11 +1,12 @@
-//! What a worker that drains says of itself.
+//! The state that a draining worker reports: inert, and drained.
 
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
 use contract::{ConnId, Tell};
 
-/// A connection may come back with requests, which then go to the device.
+/// Checks that a draining worker is not inert while a connection is away, since the connection may
+/// come back with requests, which then go to the device.
 #[test]
 fn while_a_connection_is_away_the_worker_may_come_to_a_device() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);

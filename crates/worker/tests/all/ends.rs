@@ -11,7 +11,7 @@ fn name(index: u32, generation: u32) -> ConnId {
     ConnId { index, generation }
 }
 
-/// A worker with connections 0 and 1, whose requests are held.
+/// Creates a worker with connections 0 and 1, whose scheduler releases no requests.
 fn held() -> Rig {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     rig.connect(0, 1);
@@ -20,7 +20,8 @@ fn held() -> Rig {
     rig
 }
 
-/// Ends a connection by then; what the worker reports of it: its requests in flight.
+/// Orders the end of a connection by `until`. Returns the number of its requests in flight, as the
+/// worker reports it, or the reason why the connection does not end.
 fn end(rig: &mut Rig, conn: ConnId, until: Instant) -> Result<u32, Stays> {
     rig.tell(Tell::End { conn, until });
     match rig.reported() {
@@ -97,7 +98,8 @@ fn one_that_leaves_for_another_worker_ends_here() {
     assert_eq!(rig.reported(), Some(stayed));
 }
 
-/// A connection between two workers belongs to neither of them, and still exists.
+/// Checks that an order to end a connection that is between two workers is answered with the
+/// connection's new place, once it has landed.
 #[test]
 fn of_one_that_is_between_two_workers_is_told_where_it_is_once_it_has_landed() {
     for comes_back in [false, true] {
@@ -141,8 +143,8 @@ fn a_bounded_number_ends_at_a_time() {
     assert_eq!(end(&mut rig, name(64, 0), until), Ok(1), "another is gone");
 }
 
-/// A client that connects again sends its requests again; with the older copies in the queue, a tenant
-/// with few tokens would pay for what nobody waits for.
+/// Checks that a lost connection's requests are dropped from the queue. Its client sends them again
+/// when it connects again, and would otherwise pay for them twice.
 #[test]
 fn what_a_lost_connection_has_in_a_queue_is_dropped_and_costs_nothing() {
     let mut rig = Rig::new(12, &[(UNIT, 4)]);

@@ -12,7 +12,8 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, status as u8])
 }
 
-/// A client's connection, and one that it lost, which has a write at the device.
+/// Creates a worker with one connection of a client. Returns it with the connection's fence, and
+/// the fence of a connection that the client lost with a write at the device.
 fn haunted() -> (Rig, Arc<Fence>, Fence) {
     let kin = Arc::new(Kin::default());
     let lost = Fence::among(kin.clone());

@@ -1,4 +1,4 @@
-//! What a worker tells of itself.
+//! The counts that a worker adds to its meters.
 
 use std::time::Duration;
 

@@ -149,7 +149,8 @@ fn a_part_of_the_load_leaves_and_not_the_connection_that_is_nearly_all_of_it() {
     assert!(rig.departed().is_none(), "it is all that there is");
 }
 
-/// More than may leave at the same time: those who are behind have their turn when others have landed.
+/// Checks that, of more connections than may leave at the same time, the later ones leave when
+/// others have landed.
 #[test]
 fn whoever_is_given_away_behind_many_is_not_forgotten() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);

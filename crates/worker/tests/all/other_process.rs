@@ -1,4 +1,5 @@
-//! What waits while another process of the server, older or newer, has requests at the devices.
+//! Requests that wait while another process of the server, older or newer, has requests at the
+//! devices.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use crate::rig::{Rig, UNIT};
 use contract::{ConnId, Namespace, NamespaceId, Status, Tell};
 
-/// The worker's only namespace is this from now on.
+/// Returns the message that replaces the worker's only namespace, or removes it.
 fn place(change: u64, namespace: Option<Namespace>) -> Tell {
     Tell::Place { change, number: NamespaceId(1), namespace, name: "ns1".into() }
 }
@@ -16,7 +16,7 @@ fn answered(tag: u8, status: Status) -> (u32, Vec<u8>) {
     (0, vec![b'R', tag, status as u8])
 }
 
-/// A worker with one connection, whose scheduler lets nothing go.
+/// Creates a worker with one connection, whose scheduler releases no requests.
 fn held() -> Rig {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     rig.connect(0, 1);

@@ -1,5 +1,5 @@
-//! Connections that wait for their tenants to hold less: whoever belongs to several waits for the one
-//! whose request is next, and for nobody else.
+//! Connections that wait for their tenants to hold less. A connection with requests of several
+//! tenants waits only for the tenant of its next request.
 
 use crate::rig::{Rig, UNIT};
 use contract::TenantId;
@@ -78,7 +78,7 @@ const SLOTS: usize = 9;
 /// The requests of one connection, by number: the request's tenant, and `true` if it was answered.
 type Asked = Vec<(u32, bool)>;
 
-/// The next number of a sequence that a seed decides, below `end`.
+/// Returns the next number of a sequence that a seed decides, below `end`.
 fn roll(state: &mut u64, end: u32) -> u32 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

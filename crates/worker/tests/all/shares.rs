@@ -1,5 +1,5 @@
-//! What connections hold that do not go on counts for their tenant: others find their part, and do
-//! not wait behind them.
+//! Slots and buffers of connections that cannot continue count for their tenants: other tenants
+//! find their part, and do not wait behind them.
 
 use crate::rig::{Rig, UNIT};
 
@@ -7,7 +7,7 @@ fn answered(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, 0])
 }
 
-/// Counts what was answered on a connection.
+/// Returns the number of answers on a connection.
 fn answers(said: &[(u32, Vec<u8>)], conn: u32) -> usize {
     said.iter().filter(|(of, head)| *of == conn && head[0] == b'R').count()
 }

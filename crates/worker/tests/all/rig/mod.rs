@@ -1,4 +1,4 @@
-//! A worker whose network, scheduler and sessions a test holds in its hands.
+//! A worker with a network, a scheduler and sessions that a test controls.
 //!
 //! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
 //! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to compare and
@@ -37,13 +37,14 @@ struct Wire {
     events: VecDeque<NetEvent>,
     /// Heads of frames, by connection.
     said: Vec<(u32, Vec<u8>)>,
-    /// Connections that the worker ends stay open until their peers hang up.
+    /// `true` if connections that the worker ends stay open until their peers hang up.
     lingers: bool,
-    /// Connections that read nothing.
+    /// The indices of the connections whose peers read nothing.
     deaf: Vec<u32>,
-    /// Connections that no other worker can have.
+    /// The indices of the connections that no other worker can have.
     bound: Vec<u32>,
-    /// Bodies for them, oldest first.
+    /// The events by which peers that read nothing would return the bodies sent to them, oldest
+    /// first.
     unread: VecDeque<NetEvent>,
 }
 
@@ -110,14 +111,14 @@ impl Migrate for Network {
     }
 }
 
-/// First come, first served, while the test lets anything go.
+/// A scheduler in the test's hand: first come, first served, while it is open.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     queue: VecDeque<(TenantId, Slot)>,
     is_open: Rc<RefCell<bool>>,
     /// Tenants that have no tokens.
     poor: Rc<RefCell<Vec<TenantId>>>,
-    /// Requests that were let go, less those that were given back.
+    /// Number of requests that were released, less those that were refunded.
     paid: Rc<RefCell<usize>>,
     /// Tenants with a promise.
     promised: Rc<RefCell<Vec<TenantId>>>,
@@ -186,7 +187,7 @@ pub(crate) struct Speech {
 }
 
 impl Speech {
-    /// A request of so many units, with a payload of so many.
+    /// Returns a request with this command, and a payload of so many units.
     fn request(&mut self, command: Command, payload: usize) -> Request {
         self.requests.push((payload, None));
         Request {
@@ -202,7 +203,7 @@ impl Speech {
 }
 
 thread_local! {
-    /// Sessions on their way; what they are packed as is a place here.
+    /// The packed sessions. The bytes of a packed session are its index here.
     static PACKED: RefCell<Vec<Speech>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -268,7 +269,7 @@ impl Fenced for Speech {
         self.as_of.get(&tag).copied().unwrap_or(0)
     }
 
-    /// Every second request stays allowed, whatever is taken away.
+    /// Allows requests with odd tags again, and denies the others.
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
         let now = self.fence.as_ref().expect("it has a fence").epoch();
         self.as_of.insert(tag, now);
@@ -364,12 +365,14 @@ impl Sessions<Speech> for Speeches {
 }
 
 impl Rig {
-    /// A worker with so many slots, a pool of these classes (bytes, count), and no connection.
+    /// Creates a worker with so many slots, a pool of these classes (bytes, count), and no
+    /// connection.
     pub(crate) fn new(slots: usize, classes: &[(usize, u32)]) -> Rig {
         Rig::keeping(slots, classes, Limits::default().carried)
     }
 
-    /// A worker like that of [`new`](Rig::new), which keeps so many bytes of stopped connections.
+    /// Creates a worker like [`new`](Rig::new), which keeps at most `carried` bytes of stalled
+    /// connections.
     pub(crate) fn keeping(slots: usize, classes: &[(usize, u32)], carried: usize) -> Rig {
         let network = Network::default();
         let gate = Rc::new(RefCell::new(true));
@@ -408,7 +411,8 @@ impl Rig {
         Rig { worker, meters, fence, letters, network, gate, poor, paid, promised, parts, now }
     }
 
-    /// Tells the worker something while another thread uses the table of names.
+    /// Gives the worker a message while another thread uses the table of names. Returns the heads
+    /// of the messages that the worker then sends, with the indices of their connections.
     pub(crate) fn tell_shut(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
         let parts = self.parts.clone();
         parts.fences.shut_while(|| self.tell(tell))
@@ -424,7 +428,7 @@ impl Rig {
         &self.parts.listeners
     }
 
-    /// Requests that the scheduler let go, and that were not given back to it.
+    /// Returns the number of requests that the scheduler released and that were not refunded.
     pub(crate) fn paid(&self) -> usize {
         *self.paid.borrow()
     }
@@ -434,7 +438,8 @@ impl Rig {
         self.network.0.borrow_mut().deaf.push(conn);
     }
 
-    /// A connection reads the first of its data; the heads that were said to anybody because of it.
+    /// Lets a connection's peer read the first `count` bodies sent to it. Returns the heads of the
+    /// messages that the worker then sends to anybody.
     pub(crate) fn read_some(&mut self, conn: u32, count: usize) -> Vec<(u32, Vec<u8>)> {
         let is_its =
             |event: &NetEvent| matches!(event, NetEvent::Sent { conn: to, .. } if to.index == conn);
@@ -446,40 +451,43 @@ impl Rig {
         self.turns()
     }
 
-    /// A connection reads all its data from now on.
+    /// Lets a connection's peer read all data from now on. Returns the heads of the messages that
+    /// the worker then sends.
     pub(crate) fn read_on(&mut self, conn: u32) -> Vec<(u32, Vec<u8>)> {
         self.network.0.borrow_mut().deaf.retain(|deaf| *deaf != conn);
         self.read_some(conn, usize::MAX)
     }
 
-    /// Promises something to these tenants, and to no others.
+    /// Makes these tenants the only ones with a promise.
     pub(crate) fn promise(&mut self, tenants: &[u32]) {
         *self.promised.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
 
-    /// Connections that the worker ends are open from now on until their peers hang up.
+    /// Keeps connections that the worker ends open from now on, until their peers hang up.
     pub(crate) fn let_linger(&mut self) {
         self.network.0.borrow_mut().lingers = true;
     }
 
-    /// The worker stops.
+    /// Drains the worker. Returns the heads of the messages that the worker then sends.
     pub(crate) fn drain(&mut self) -> Vec<(u32, Vec<u8>)> {
         self.worker.drain(self.now);
         self.turns()
     }
 
-    /// The control plane tells the worker something.
+    /// Gives the worker a message of the control plane. Returns the heads of the messages that the
+    /// worker then sends.
     pub(crate) fn tell(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
         self.letters.0.borrow_mut().push_back(tell);
         self.turns()
     }
 
-    /// Has the network say that a connection goes to no other worker.
+    /// Makes the network refuse to move a connection to another worker.
     pub(crate) fn bind(&self, conn: u32) {
         self.network.0.borrow_mut().bound.push(conn);
     }
 
-    /// The next connection that left for another worker.
+    /// Returns the parcel of the next connection that left for another worker; `None` if none has
+    /// left.
     pub(crate) fn departed(&mut self) -> Option<Box<Parcel>> {
         match self.letters.1.borrow_mut().pop_front()? {
             Tell::Arrive(parcel) => Some(parcel),
@@ -487,12 +495,12 @@ impl Rig {
         }
     }
 
-    /// The next thing that the worker has reported.
+    /// Returns the worker's next report to the control plane; `None` if there is none.
     pub(crate) fn reported(&mut self) -> Option<Report> {
         self.letters.2.borrow_mut().pop_front()
     }
 
-    /// A connection of this tenant.
+    /// Opens a connection, and makes it one of this tenant.
     pub(crate) fn connect(&mut self, index: u32, tenant: u8) {
         let (conn, peer) = (ConnId { index, generation: 0 }, Peer::Local { uid: 0 });
         let opened = NetEvent::opened(conn, peer, Some(ListenerId(0)));
@@ -500,7 +508,7 @@ impl Rig {
         assert!(self.say(index, &[b'T', tenant]).is_empty());
     }
 
-    /// A connection of this fence.
+    /// Opens a connection of tenant 1 whose session has this fence. Returns the fence.
     pub(crate) fn connect_fenced(&mut self, index: u32, fence: Fence) -> Arc<Fence> {
         let fence = Arc::new(fence);
         *self.fence.borrow_mut() = fence.clone();
@@ -520,33 +528,34 @@ impl Rig {
         self.turns()
     }
 
-    /// A connection's peer is gone.
+    /// Closes a connection by its peer. Returns the heads of the messages that the worker then
+    /// sends.
     pub(crate) fn hang_up(&mut self, index: u32) -> Vec<(u32, Vec<u8>)> {
         let (conn, reason) = (ConnId { index, generation: 0 }, CloseReason::Peer);
         self.network.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
         self.turns()
     }
 
-    /// A connection was reset.
+    /// Closes a connection by a reset.
     pub(crate) fn reset(&mut self, index: u32) {
         let (conn, reason) = (ConnId { index, generation: 0 }, CloseReason::Reset(104));
         self.network.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
         self.turns();
     }
 
-    /// Sets whether the scheduler admits requests from now on.
+    /// Sets whether the scheduler releases requests from now on.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
         self.turns()
     }
 
-    /// Lets the scheduler admit all requests but these tenants' from now on.
+    /// Lets the scheduler release all requests but those of these tenants from now on.
     pub(crate) fn impoverish(&mut self, tenants: &[u32]) -> Vec<(u32, Vec<u8>)> {
         self.set_poor(tenants);
         self.turns()
     }
 
-    /// Lets the scheduler admit all requests but these tenants', without a turn.
+    /// Lets the scheduler release all requests but those of these tenants, without a turn.
     pub(crate) fn set_poor(&mut self, tenants: &[u32]) {
         *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
@@ -558,7 +567,8 @@ impl Rig {
         self.turns()
     }
 
-    /// Turns until nothing more happens.
+    /// Runs a hundred turns, after which nothing more happens. Returns the heads of the messages
+    /// that the worker has sent, with the indices of their connections.
     pub(crate) fn turns(&mut self) -> Vec<(u32, Vec<u8>)> {
         for _ in 0..100 {
             self.turn();
@@ -573,7 +583,8 @@ impl Rig {
         turn.progressed || turn.wake_at.is_some_and(|at| at <= self.now)
     }
 
-    /// The heads that were said since the last time.
+    /// Returns the heads of the messages sent since the last call, with the indices of their
+    /// connections.
     pub(crate) fn take_said(&mut self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut self.network.0.borrow_mut().said)
     }
