@@ -333,7 +333,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Returns the configured access states of groups through listeners.
+    /// Returns a subsystem's configured ANA states, each of a group of namespaces through a listener.
     fn ana(
         &self,
         config: &spec::Subsystem,
@@ -395,7 +395,8 @@ pub fn random(bytes: &mut [u8]) {
     read.expect("the kernel has random bytes");
 }
 
-/// Returns the UUID of a namespace of a subsystem on this machine, for a namespace without one.
+/// Returns the UUID of a namespace that has no configured one, derived from its subsystem, its
+/// numbers and this machine's identifier.
 pub(crate) fn derived_uuid(subsystem: &str, nsid: u32, number: u16) -> [u8; 16] {
     uuid_of(&[machine_id(), subsystem, &nsid.to_string(), &number.to_string()])
 }

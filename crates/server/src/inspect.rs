@@ -1,8 +1,9 @@
 //! `nearflash config` and `nearflash state`: a configuration file and the state of a server, with
 //! the server or without it.
 //!
-//! A state is exported and imported as one [document](Setup). Files of a server that does not run
-//! have all of it, keys too. A running server says and takes it by its admin API, without keys.
+//! A state is exported and imported as one [document](Setup). From the files of a server that does
+//! not run, the document has all of the state, keys too. A running server exports and imports it
+//! over its admin API, without keys.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -116,7 +117,7 @@ pub struct Files {
     state: Option<String>,
 }
 
-/// The access of a command to its surroundings.
+/// The surroundings of a command: the running server, and the output.
 pub struct Beside<'a> {
     /// Connects to the running server.
     pub client: &'a dyn Fn() -> Result<Client, ClientError>,
@@ -266,7 +267,8 @@ fn import(
     Ok(Imported { changes: lines, left })
 }
 
-/// Returns the path of an admin socket at which a server answers.
+/// Returns the path of an admin socket among these addresses at which a server answers; `None` if
+/// no server does.
 fn answering(place: Wanted) -> Option<PathBuf> {
     let Wanted::At(each) = place else { return None };
     let sockets = each.into_iter().filter_map(|address| match address {
@@ -276,7 +278,8 @@ fn answering(place: Wanted) -> Option<PathBuf> {
     sockets.into_iter().find(|path| UnixStream::connect(path).is_ok())
 }
 
-/// Refuses to write a state file that its server could not read.
+/// Returns an error if this process has another user than the state file, so that the server could
+/// not read what it writes.
 fn check_owner(state: &Path) -> Result<(), String> {
     let folder = state.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));

@@ -87,7 +87,7 @@ fn prelude_of_nbd(policy: TlsPolicy) -> Box<dyn Prelude> {
 /// The TLS options of a listener's URL, while the URL is parsed.
 #[derive(Default)]
 struct TlsOptions {
-    /// The scheme of the URL requires TLS.
+    /// `true` if the scheme of the URL requires TLS.
     by_scheme: bool,
     policy: Option<&'static str>,
     certificate: Option<PathBuf>,
@@ -117,7 +117,7 @@ impl TlsOptions {
         Ok(true)
     }
 
-    /// Returns the TLS of a listener.
+    /// Returns the TLS settings of a listener; `None` if the listener has no TLS.
     fn finish(self) -> Result<Option<TlsFiles>, String> {
         let policy = match self.policy {
             None | Some("off") => None,
@@ -159,7 +159,7 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
 /// The default TCP port of NBD.
 const NBD_PORT: &str = ":10809";
 
-/// Access for the server's user alone.
+/// The default permissions of a Unix socket's file: access for the server's user alone.
 const DEFAULT_MODE: u32 = 0o600;
 
 impl ListenAt {
@@ -217,7 +217,7 @@ impl ListenAt {
         Ok(at)
     }
 
-    /// Parses one option of the URL's query.
+    /// Parses one option of the URL's query that is not a TLS option.
     fn take(&mut self, pair: &str) -> Result<(), String> {
         match (pair.split_once('='), &self.endpoint) {
             (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
@@ -273,7 +273,7 @@ impl ListenAt {
         }
     }
 
-    /// Returns a warning if the listener's traffic can be read on the network.
+    /// Returns a warning if the listener's traffic can be read on the network, else `None`.
     pub fn exposure(&self, endpoint: &Endpoint) -> Option<String> {
         let is_encrypted = self.tls.is_some() || self.packet_key.is_some();
         let is_open = endpoint.is_exposed() && !is_encrypted;
@@ -293,7 +293,7 @@ impl ListenAt {
     }
 }
 
-/// Returns the scheme and the rest of a URL of NBD on a network.
+/// Returns the scheme and the rest of a URL of NBD on a network; `None` for any other URL.
 fn nbd_host(place: &str) -> Option<(&str, &str)> {
     place.split_once("://").filter(|(scheme, _)| matches!(*scheme, "nbd" | "nbds"))
 }
@@ -311,7 +311,8 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{url:?}: the host has no address"))
 }
 
-/// Parses an address that hosts can use without change.
+/// Resolves the address that discovery tells NVMe hosts. It must have a port, and must not be
+/// unspecified, so that hosts can use it without change.
 fn advertised(host: &str) -> Result<SocketAddr, String> {
     let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());
     let is_usable = |found: &SocketAddr| found.port() != 0 && !found.ip().is_unspecified();
@@ -320,7 +321,7 @@ fn advertised(host: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Returns the URL of a listener.
+/// Returns the URL of a listener without TLS and without options.
 pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
     match (endpoint, protocol) {
         (Endpoint::Internet(address), Protocol::NvmeTcp) => format!("nvme-tcp://{address}"),

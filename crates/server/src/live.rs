@@ -74,7 +74,7 @@ pub(crate) use store::StateAt;
 pub use store::Store;
 use world::World;
 
-/// A server's configuration, which changes.
+/// The configuration of a running server, which operators and reloads change.
 pub(crate) struct Live {
     /// The parts of the server that a change reaches.
     reconciler: Reconciler,
@@ -84,7 +84,7 @@ pub(crate) struct Live {
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// The changing state, locked while a change is made, and so while the disk stores it.
     inner: Mutex<Inner>,
-    /// `true` if an operator has waited for that lock in vain.
+    /// `true` if an operator has waited for the lock of `inner` in vain.
     is_stuck: AtomicBool,
     drains: Drains,
 }
@@ -132,7 +132,8 @@ impl Live {
         Ok(live)
     }
 
-    /// Records that the predecessor may still have requests at the devices, or that it has none.
+    /// Records that the predecessor may still have requests at the devices (`true`), or that it has
+    /// none.
     pub(crate) fn set_older(&self, is_there: bool) {
         self.reconciler.set_older(is_there);
     }
@@ -192,7 +193,7 @@ impl Live {
         (sockets, inner.departed.clone())
     }
 
-    /// Takes over the removals of namespaces that another process has seen.
+    /// Sets the removals of namespaces that the predecessor has seen.
     pub(crate) fn set_removals(&self, removals: Removals) {
         self.lock().removals = removals;
     }
@@ -212,8 +213,8 @@ impl Live {
     /// Stores pending data, and forbids further changes.
     ///
     /// # Errors
-    /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a record of
-    /// a change is owed to the audit log and would be lost with this process.
+    /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a
+    /// record of a change is owed to the audit log and would be lost with this process.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;

@@ -109,8 +109,8 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
-/// Parses the command line. If it makes no sense, the process ends with a message in the form of all
-/// others.
+/// Parses the command line. If it makes no sense, the process ends with a message in the form of
+/// all others.
 pub fn parsed<C: clap::Parser>() -> C {
     C::try_parse().unwrap_or_else(|error| match error.to_string().strip_prefix("error: ") {
         Some(why) => {
@@ -184,8 +184,8 @@ impl Throttle {
         Throttle { burst, cells, left_out: AtomicU64::new(0) }
     }
 
-    /// Returns `true` if a place may write an event in this period. Two threads at the beginning of
-    /// a period may write a few more.
+    /// Returns `true` if a place in the code may write an event in this period. Two threads at the
+    /// beginning of a period may write a few more.
     fn takes(&self, place: usize, period: u64) -> bool {
         let cell = &self.cells[place % CELLS];
         if cell.period.swap(period, Ordering::Relaxed) != period {

@@ -23,7 +23,7 @@ const FORMAT: &str = "nearflash-change 1";
 /// anew when the lines have as many bytes as it has, so that the cost per change stays constant.
 const BYTES_MIN: u64 = 256 << 10;
 
-/// A writing of the state file.
+/// A version of the state file, to which the lines of a log apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Over {
     pub(super) generation: u64,
@@ -43,7 +43,7 @@ enum Now {
     AsConfigured,
 }
 
-/// A change of one tenant.
+/// The state of one tenant after a change.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
@@ -52,7 +52,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Returns the state of a tenant in `changes`.
+    /// Returns the state that a tenant has in `changes`.
     pub(super) fn of(tenant: &str, changes: &Changes) -> Step {
         let now = match changes.tenants.get(tenant) {
             Some(Some(config)) => Now::Is(config.clone()),
@@ -89,7 +89,7 @@ impl ChangeLog {
         ChangeLog { path, over, file: None, bytes: 0, bytes_max: state_bytes.max(BYTES_MIN) }
     }
 
-    /// Continues behind the lines that were found.
+    /// Continues the log's file after the lines that were found in it, which have `bytes` bytes.
     pub(super) fn go_on(&mut self, bytes: u64) -> io::Result<()> {
         self.file = Some(Written::go_on(&self.path)?);
         self.bytes = bytes;
@@ -154,12 +154,13 @@ pub(super) struct Found {
     /// `true` if text follows that is no line: a crash has cut a line, or the log belongs to
     /// another state file.
     pub(super) has_rest: bool,
-    /// `true` if whole lines follow a broken one.
+    /// `true` if a whole line for the present state file is not where it belongs: after other text,
+    /// or with another number than the next one.
     pub(super) is_broken: bool,
 }
 
 impl Found {
-    /// Applies the changes.
+    /// Applies the found changes of tenants to `changes`.
     pub(super) fn apply(self, changes: &mut Changes) {
         self.steps.into_iter().for_each(|step| step.apply(changes));
     }
@@ -206,7 +207,7 @@ fn is_over(found: &str, over: &Over) -> bool {
     found.contains(&format!(" over {generation} {sum} number "))
 }
 
-/// Returns the head and the content of a line if it is whole.
+/// Returns the head and the content of a line; `None` if the line is not whole.
 fn whole(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (head, rest) = line.split_once(" sha256 ")?;

@@ -85,7 +85,8 @@ impl Changes {
         Changes { own_name, ..self }
     }
 
-    /// Returns what is kept besides changed objects.
+    /// Returns a copy without the changed objects, which has only the own name, the reservations,
+    /// the models and the identities of disks.
     pub(crate) fn besides(&self) -> Changes {
         let Changes { own_name, reservations, named_models, models, disks, .. } = self.clone();
         Changes { own_name, reservations, named_models, models, disks, ..Changes::default() }
@@ -182,8 +183,8 @@ impl Changes {
     }
 }
 
-/// Returns true if the access state's listener exists. A listener with a wrong URL counts, since
-/// the URL is reported as a mistake of its own.
+/// Returns `true` if the listener of the ANA state exists and speaks NVMe. A listener with a wrong
+/// URL counts, since the URL is reported as a mistake of its own.
 fn leads_hosts(listen: &[Listener], ana: &Ana) -> bool {
     let found = listen.iter().find(|one| one.number == Some(ana.listener));
     let parsed = found.map(|one| ListenAt::parse(&one.url));

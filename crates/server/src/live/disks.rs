@@ -49,7 +49,7 @@ pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
 pub(super) struct Devices<'a>(pub(super) &'a Reconciler);
 
 impl Devices<'_> {
-    /// Opens a device.
+    /// Opens a device, and stores it as a live change.
     pub(super) fn open(
         &self,
         inner: &mut Inner,
@@ -94,7 +94,7 @@ impl Devices<'_> {
         })
     }
 
-    /// Closes a device without namespaces and tenants.
+    /// Closes a device without namespaces and tenants, and stores its removal.
     pub(super) fn close(&self, inner: &mut Inner, name: &str) -> Result<(), Problem> {
         let disk = self.find_device(inner, name)?;
         let others: Vec<_> =

@@ -18,7 +18,7 @@ pub(super) mod power;
 /// Bytes of the largest file that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
 
-/// A file being written by its owner, who alone may read it.
+/// A file that is open for appending. A file that is created here is for its owner alone.
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,

@@ -102,7 +102,8 @@ impl Growth {
     /// Enlarges a device that has fewer blocks than needed.
     ///
     /// # Errors
-    /// The device cannot grow. Devices that have grown before are to be [taken back](Growth::take_back).
+    /// The device cannot grow. Devices that have grown before are to be [taken
+    /// back](Growth::take_back).
     pub(super) fn grow(&mut self, volume: Arc<Volume>, blocks: u64) -> Result<(), String> {
         let before = volume.blocks();
         volume.grow(blocks)?;

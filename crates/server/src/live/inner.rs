@@ -56,8 +56,8 @@ impl Inner {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }
 
-    /// Stores the state of these tenants; `None` means as configured. The cost does not depend on
-    /// the number of other tenants.
+    /// Stores the new state of these tenants: `None` as configured, `Some(None)` removed. The cost
+    /// does not depend on the number of other tenants.
     pub(super) fn keep_few(
         &mut self,
         mut now: Vec<(String, Option<Option<spec::Tenant>>)>,

@@ -18,7 +18,7 @@ pub(crate) struct KeptReservation {
     held: Option<(u8, Option<KeptRegistrant>)>,
 }
 
-/// A registrant.
+/// A host that is registered with the namespace: its qualified name and its identifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeptRegistrant {

@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Returns the number of an open listener after the changes, if it stays.
+    /// Returns the number of an open listener after the changes; `None` if it closes.
     fn number_of(&self, own: &ListenAt) -> Option<u16> {
         let other = self.renumbered.iter().find(|(id, _)| *id == own.id);
         let stays = !self.gone.contains(&own.id);
@@ -70,7 +70,8 @@ impl Plan {
     }
 }
 
-/// Takes the first listener of which this is true out of a list.
+/// Removes the first listener for which `is_it` is true from a list, and returns it; `None` if
+/// there is none.
 fn take<'a>(
     left: &mut Vec<&'a ListenAt>,
     is_it: impl Fn(&ListenAt) -> bool,

@@ -41,7 +41,7 @@ struct Bound {
     listener: Listener,
 }
 
-/// The changes of a reload, whose new listeners are bound.
+/// The planned changes of listeners, with the new listeners bound.
 #[derive(Default)]
 pub(super) struct Ready {
     bound: Vec<Bound>,
@@ -53,7 +53,8 @@ pub(super) struct Ready {
 pub(super) struct Listeners<'a>(pub(super) &'a Reconciler);
 
 impl Listeners<'_> {
-    /// Opens a listener, and returns the address to which it is bound.
+    /// Opens a listener, stores it as a live change, and returns its status with the address to
+    /// which it is bound.
     pub(super) fn open(
         &self,
         inner: &mut Inner,
@@ -95,7 +96,7 @@ impl Listeners<'_> {
         Ok(self.told_with(&inner.world, open, None))
     }
 
-    /// Closes a listener. Its connections stay, or end as in a drain.
+    /// Closes a listener, and stores its removal. Its connections stay, or end as in a drain.
     pub(super) fn close(
         &self,
         inner: &mut Inner,
@@ -239,7 +240,8 @@ impl Listeners<'_> {
         Ok(Bound { open, lead, listener })
     }
 
-    /// Returns the identifier of a listener of this number in a free place that is not in `taken`.
+    /// Returns a free identifier that is not in `taken`, preferably in the place that a listener of
+    /// this number has by default.
     fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
         let vacant = |place: u16| self.0.ground.shared.listeners.vacant(place);
         let all = (0..NUMBER_MAX).rev().filter_map(vacant).filter(|id| !taken.contains(id));
@@ -293,7 +295,8 @@ impl Listeners<'_> {
         })
     }
 
-    /// Returns the listener that names a tenant, which therefore cannot be removed.
+    /// Returns what names a tenant, which therefore cannot be removed, in words: a listener, for
+    /// example. Returns `None` if nothing names the tenant.
     pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
         let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
         if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {
@@ -332,8 +335,8 @@ impl Listeners<'_> {
         self.0.await_orders()
     }
 
-    /// Returns the number of connections by the listener's place, if any listener refuses
-    /// connections.
+    /// Returns the number of connections by the listener's place; `None` if no listener refuses
+    /// connections, or a worker does not answer.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
         let gate = self.0.gate().ok()?;
         let seen = self.0.seen();
@@ -341,7 +344,8 @@ impl Listeners<'_> {
         if turns { self.counts_of() } else { None }
     }
 
-    /// Returns the connections of each listener, or `None` if a worker does not answer.
+    /// Returns the number of connections by the listener's place; `None` if a worker does not
+    /// answer.
     pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
         let all = self.0.gate().ok()?.commands.connections().ok()?;
         let mut counts = vec![0; usize::from(NUMBER_MAX)];

@@ -65,7 +65,7 @@ impl Live {
 /// Finds the scratch namespace of a device, by name or number.
 ///
 /// # Errors
-/// Fails if there is no such namespace, or it is none that can be given away.
+/// Fails if there is no such namespace, or probes cannot overwrite it.
 pub(super) fn find_scratch<'a>(
     tenants: &Tenants,
     world: &'a World,

@@ -17,7 +17,8 @@ use crate::listen::Protocol;
 /// New namespaces begin at a multiple of this number of blocks (1 MiB).
 const START_BLOCKS: u64 = 2048;
 
-/// Removals of namespaces before a freed number is used again.
+/// Number of freed numbers above which the one that was freed first is used again, before numbers
+/// that were never used.
 const REST: usize = 64;
 
 /// Creates, removes and describes the namespaces of a server.
@@ -101,7 +102,7 @@ impl Namespaces<'_> {
         Ok(())
     }
 
-    /// Returns the place of a device; of the first device without a name.
+    /// Returns the index of a device; without a name, of the first device.
     fn device_place(&self, world: &World, name: Option<&str>) -> Result<usize, Problem> {
         let names = world.config.device_names();
         let name = name.map_or_else(|| names[0].clone(), str::to_owned);
@@ -121,7 +122,8 @@ impl Namespaces<'_> {
         }
     }
 
-    /// Returns the first block of a free range of this size. A file is enlarged if necessary.
+    /// Returns the first block of a range of this size that belongs to no namespace. The range may
+    /// extend beyond the end of a device that can grow.
     fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
         let volume = self.0.ground.places.get(device).expect("it was just found");
         let mut taken: Vec<(u64, u64)> = world
@@ -285,10 +287,12 @@ pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     }
 }
 
-/// The identifiers of namespaces in each subsystem, by number.
+/// The qualified name of each subsystem, with the identifiers of its namespaces by namespace
+/// number.
 type ByNumber = Vec<(String, HashMap<u16, u32>)>;
 
-/// Returns the namespaces that hosts see, with their identifiers.
+/// Returns the identifiers of the namespaces that NVMe hosts see in each subsystem; nothing if no
+/// listener ever spoke NVMe.
 fn exported(world: &World) -> ByNumber {
     let seen = world.nvme.iter().flat_map(|_| &world.config.subsystem);
     let named = seen.filter_map(|subsystem| {

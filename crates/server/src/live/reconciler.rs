@@ -114,7 +114,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Makes a change. `edit` edits the changes, and returns the room that they need on devices.
+    /// Makes a live change: checks, stores and applies it. `edit` edits the changes, and returns
+    /// the room that they need on devices.
     pub(super) fn change(
         &self,
         inner: &mut Inner,
@@ -153,7 +154,7 @@ impl Reconciler {
         self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }
 
-    /// Provides the room that a change needs on devices.
+    /// Enlarges devices for the blocks that a change needs, and makes these blocks read as zeroes.
     fn prepare(&self, needs: &[Need]) -> Result<(), Problem> {
         if !needs.is_empty() && !self.settle() {
             let message = "requests of a namespace that was removed or made smaller are still at \
@@ -247,7 +248,7 @@ impl Reconciler {
         }
     }
 
-    /// Returns the state to report.
+    /// Returns the state that the server reports, without waiting for a change in progress.
     pub(super) fn seen(&self) -> Arc<Seen> {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }

@@ -42,7 +42,7 @@ pub(super) struct Reload<'a> {
 type Keep<'a> = &'a dyn Fn(&Config) -> Result<(), Problem>;
 
 impl<'a> Reload<'a> {
-    /// Returns the reload of a configuration file, which keeps itself.
+    /// Returns the reload of a configuration file, for which nothing has to be stored.
     pub(super) fn of_file(reconciler: &'a Reconciler) -> Reload<'a> {
         Reload { reconciler, origin: Origin::Configured, keep: &|_| Ok(()) }
     }
@@ -84,7 +84,8 @@ impl<'a> Reload<'a> {
         Ok(Reloaded { later, overruled, unread })
     }
 
-    /// Applies everything except the tenants.
+    /// Applies the listeners, namespaces, subsystems and hosts of a configuration, and removes the
+    /// tenants that it lacks. Returns the differences that were not applied.
     fn take_rest(
         &self,
         inner: &mut Inner,
@@ -200,7 +201,7 @@ impl<'a> Reload<'a> {
     }
 
     /// Removes the tenants that only the configuration `before` had, once no served object names
-    /// them any more.
+    /// them any more. Returns the reasons of the tenants that stay.
     fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
         let mut later = Vec::new();
         let stay: HashSet<String> =
@@ -254,8 +255,8 @@ fn refused(name: &str, refusal: &Refusal) -> String {
     format!("tenant {name:?}: {refusal}")
 }
 
-/// Returns a line for each tenant of a configuration that a server would not take as it is. `now` is
-/// the configuration that the server has.
+/// Returns a line for each new device and each tenant of the configuration `wanted` that a server
+/// would not take as it is. `now` is the configuration that the server has.
 pub(super) fn foresee(tenants: &Tenants, now: &Config, wanted: &Config) -> Vec<String> {
     let (mut lines, mut changes, mut new) = (Vec::new(), Vec::new(), Vec::new());
     let known = now.device_names();
@@ -283,7 +284,8 @@ pub(super) fn foresee(tenants: &Tenants, now: &Config, wanted: &Config) -> Vec<S
     lines
 }
 
-/// Returns the name of a namespace that the configuration would move or shrink without saying so.
+/// Returns the name of a namespace that the configuration would move or shrink without saying so;
+/// `None` if there is none.
 fn moved(before: &World, after: &World) -> Option<String> {
     let is_moved = |(was, is): (&worker::Namespace, &worker::Namespace)| {
         (was.device, was.first) != (is.device, is.first) || is.blocks < was.blocks

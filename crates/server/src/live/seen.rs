@@ -27,12 +27,14 @@ impl Seen {
         self.open.iter().map(|open| &open.at).chain(&self.departed)
     }
 
-    /// Returns the number of the listener in a place.
+    /// Returns the number of the listener whose identifier has this place; by default, the place
+    /// plus one.
     pub(super) fn number_of(&self, place: u16) -> u16 {
         self.all().find(|at| at.id.place() == place).map_or(place + 1, |at| at.number)
     }
 
-    /// Returns the places and numbers of the listeners whose place is not one less than the number.
+    /// Returns pairs of the place in a listener's identifier and the listener's number, for
+    /// listeners whose number is not the place plus one.
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
         let others = self.all().filter(|at| at.number != at.id.place() + 1);
         others.map(|at| (at.id.place(), at.number)).collect()

@@ -30,7 +30,8 @@ const TABLES: [(&str, &str, &str); 7] = [
 /// The keys of secrets.
 const SECRETS: [&str; 4] = ["key", "former_key", "controller_key", "token"];
 
-/// The set-up of a server.
+/// The set-up of a server: what changes while a server runs, and the tables in which a document has
+/// it.
 #[derive(Clone, Debug)]
 pub struct Setup {
     config: Config,
@@ -114,8 +115,7 @@ impl Setup {
         Ok(all)
     }
 
-    /// Returns a line for each entry that differs in another set-up, of the tables that the other
-    /// one has.
+    /// Returns a line for each entry that differs in `other`, of the tables that `other` has.
     ///
     /// # Errors
     /// Fails if a set-up cannot be written as TOML.
@@ -182,7 +182,8 @@ impl Setup {
         Ok((kept.to(base, &wanted), left))
     }
 
-    /// Returns the namespaces. Where a UUID is what the server derives by itself, it stays so.
+    /// Returns the document's namespaces. Leaves out a UUID that the server derives by itself, if
+    /// the server's namespace has no other.
     fn namespaces(&self, now: &Config) -> Vec<Namespace> {
         let derived = derived_uuids(now);
         let leaves_it = now.namespace.iter().filter(|known| known.uuid.is_none());
@@ -264,8 +265,8 @@ impl Setup {
 }
 
 impl Changes {
-    /// Returns the changes that make a configuration this one, with what these changes keep
-    /// besides. Facts about a device are kept if it stays the same one.
+    /// Returns the changes that make the configuration `base` the configuration `wanted`, with the
+    /// further data of these changes. Data about a device are kept if it stays the same device.
     pub(crate) fn to(&self, base: &Config, wanted: &Config) -> Changes {
         let (was, is) = (self.made_to(base).all_devices(), wanted.all_devices());
         let stays = |name: &String| {
@@ -292,7 +293,7 @@ impl Changes {
         changes
     }
 
-    /// Returns the changes of listeners from a configuration to these.
+    /// Returns the changes from the listeners of the configuration `base` to `wanted`, by number.
     fn listeners_to(&self, base: &Config, wanted: &[Listener]) -> BTreeMap<u16, ListenChange> {
         let number_of = |one: &Listener| one.number.unwrap_or_default();
         let beside = |own: &[Listener], all: &[Listener]| -> Vec<Listener> {

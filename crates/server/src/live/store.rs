@@ -39,7 +39,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 /// in between.
 const READS_MAX: u32 = 8;
 
-/// The ending of the log.
+/// The ending of the log's path.
 const LOG: &str = "log";
 
 /// The state file of a server and the log of changes beside it.

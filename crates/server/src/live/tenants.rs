@@ -32,7 +32,7 @@ impl Inner {
         self.keep_few(vec![(name.to_owned(), now)])
     }
 
-    /// Returns the state of a tenant to store; `None` if it is as configured.
+    /// Returns the state of a tenant to store: `None` as configured, `Some(None)` removed.
     fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<Tenant>> {
         let said = self.places.get(name).map(|n| slice::from_ref(&self.base.tenant[*n]));
         let info = info.map(slice::from_ref).unwrap_or_default();
@@ -87,7 +87,8 @@ impl Tenants<'_> {
         self.change_all(inner, slice::from_ref(change), |_, refusal| refusal.into(), admission)
     }
 
-    /// Makes several changes. `told` reads the result before any other change can begin.
+    /// Makes several changes, all or none, and stores them. `told` reads the result before any
+    /// other change can begin.
     fn change_all<T>(
         &self,
         inner: &mut Inner,
@@ -126,9 +127,9 @@ fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }
 
-/// Returns the difference from the configured tenants, `said`, to the present ones. `first` is the
-/// first device. A tenant that nobody configured counts as moved if an operator has changed it: a
-/// reload that reorders the devices leaves it where it is.
+/// Returns the difference from the configured tenants, `said`, to the present ones, `list`. `first`
+/// is the first device. A tenant that nobody configured counts as moved if an operator has changed
+/// it: a reload that reorders the devices leaves it where it is.
 fn changed_tenants(
     said: &[Tenant],
     list: &[TenantInfo],

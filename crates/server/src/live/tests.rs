@@ -1,4 +1,4 @@
-//! Changes without workers.
+//! Tests of live changes to a server without workers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use crate::wait::SETTLE_MAX;
 const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
 
-/// A server without workers, that has this.
+/// Creates a server without workers that has this configuration.
 pub(crate) fn live(config: &str) -> Arc<Live> {
     live_that_keeps(config, None)
 }
@@ -91,12 +91,13 @@ pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
     all
 }
 
-/// Opens its gate, behind which nobody is: what is ordered is done at once.
+/// Gives the server access to one silent worker. No order waits for it, so orders are done at once.
 pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<WorkerMailbox>) {
     open_gate_of(live, 1)
 }
 
-/// Opens its gate, behind which so many workers are silent.
+/// Gives the server access to so many silent workers. No order waits for them, so orders are done
+/// at once.
 fn open_gate_of(live: &Live, workers: usize) -> (Arc<Orders>, Vec<WorkerMailbox>) {
     let tenants = live.reconciler.ground.tenants.clone();
     let (controller, boxes) = WorkerController::new(tenants, workers);
@@ -106,7 +107,7 @@ fn open_gate_of(live: &Live, workers: usize) -> (Arc<Orders>, Vec<WorkerMailbox>
     (orders, boxes)
 }
 
-/// A tenant that is promised nothing.
+/// Returns the addition of a tenant without a promise.
 fn plain(name: &str) -> TenantChange {
     TenantChange::Add(spec::Tenant::new(name))
 }
@@ -147,7 +148,8 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     live.change_tenant(&plain("somebody")).unwrap();
 }
 
-/// However the device's configuration names it: a start looks for that number.
+/// Tests that a scratch namespace stays, whether the device's configuration has its name or its
+/// number.
 #[test]
 fn a_namespace_that_a_device_has_as_scratch_stays() {
     for (scratch, stays) in [("ns2", true), ("2", true), ("02", true), ("ns1", false)] {
@@ -172,13 +174,13 @@ struct Grown {
     is_done: bool,
     /// `true` if there were no more calls.
     is_over: bool,
-    /// Bytes of the file.
+    /// Size of the device's file in bytes.
     bytes: u64,
     /// Names of namespaces, and their sizes in bytes.
     namespaces: Vec<(String, u64)>,
 }
 
-/// Makes a change while a worker takes each change of a namespace.
+/// Makes a change while another thread confirms each change of a namespace, as a worker does.
 fn beside_a_worker<T>(live: &Live, change: impl FnOnce() -> T) -> T {
     let tenants = &live.reconciler.ground.tenants;
     let meters = tenants.meters(0);
@@ -198,8 +200,8 @@ fn beside_a_worker<T>(live: &Live, change: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Adds a namespace to a device that has no room for it, while calls to the disk of the state file have a
-/// fault from the `n`-th on.
+/// Adds a namespace to a device that has no room for it, while the file calls of the state file
+/// have the fault for their `n`-th call.
 fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let (disk, state) = (folder.path().join("disk"), folder.path().join("state"));
@@ -293,7 +295,8 @@ fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
     assert_eq!(reload(&config(["a", "b"], "")), Vec::<String>::new());
 }
 
-/// A restart may find the change that failed last, until another is kept.
+/// Tests that the same reservations are stored again while a restart may find the change that
+/// failed.
 #[test]
 fn reservations_are_kept_again_while_it_is_in_doubt_what_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -343,7 +346,7 @@ fn a_listener_gets_the_number_that_it_asks_for() {
     assert_eq!(add(None), Ok(2), "the configuration has the first");
 }
 
-/// A process had places for 4 096 listeners in its life.
+/// Tests that the place of a closed listener is used again, and its identifier is not.
 #[test]
 fn places_of_listeners_are_given_again_and_their_identifiers_are_not() {
     let live = live(DISK);
@@ -398,7 +401,7 @@ fn the_numbers_of_a_file_hold_after_a_reload_and_when_an_added_listener_goes() {
     is(&[(1, "a"), (2, "c"), (3, "x"), (4, "d")]);
 }
 
-/// A device that has become slower since makes less than was promised on it.
+/// Tests the undoing of a change on a device that delivers less by now than was promised on it.
 #[test]
 fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     let folder = tempfile::tempdir().unwrap();

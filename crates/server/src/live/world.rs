@@ -25,11 +25,13 @@ pub(super) struct World {
     pub(super) nvme: Option<nvme::Config>,
 }
 
-/// The new state of a namespace, or `None` if it is removed, with its name.
+/// A change of a namespace to tell workers: its number, its new state or `None` if it is removed,
+/// and its name.
 pub(super) type Move = (NamespaceId, Option<Namespace>, Arc<str>);
 
 impl World {
-    /// Derives the state from a configuration. With `grow`, devices are enlarged for it.
+    /// Derives the state from a configuration. With `grow`, namespaces may extend beyond the end of
+    /// devices that can grow.
     ///
     /// # Errors
     /// The mistakes of the configuration.
@@ -52,7 +54,7 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the subsystem or host that refers to a tenant, if there is one.
+    /// Returns the subsystem or host that refers to a tenant, in words; `None` if there is none.
     pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
         let named = |name: &Option<String>| name.as_deref() == Some(tenant);
         let subsystem = self.config.subsystem.iter().find(|one| named(&one.tenant));
@@ -62,7 +64,7 @@ impl World {
             .or_else(|| host.map(|one| format!("host {}", one.nqn)))
     }
 
-    /// Returns the unique identifier of a subsystem's namespace.
+    /// Returns the UUID of a subsystem's namespace; `None` if there is no such namespace.
     pub(super) fn uuid_of(&self, subsystem: &str, nsid: u32) -> Option<[u8; 16]> {
         let mut subsystems = self.nvme.as_ref()?.subsystems.iter();
         let subsystem = subsystems.find(|one| one.nqn.as_str() == subsystem)?;

@@ -224,7 +224,9 @@ impl Disk {
         (0..choices).map(chosen).collect()
     }
 
-    /// Returns every state that a restart may find: the content of each name.
+    /// Returns states that a restart may find: the content of each name. For each set of names,
+    /// every kind of content that a file may have occurs, though not all combinations of different
+    /// files.
     fn after_a_cut(&self) -> Vec<State> {
         let empty = Bytes::default();
         let mut states = Vec::new();
@@ -246,9 +248,9 @@ impl Disk {
 
 type State = Vec<(OsString, Vec<u8>)>;
 
-/// Recreates every state that a power cut may leave of this thread's writes, in `folder`, and
-/// passes it on with the last change that was confirmed by then. Calls made meanwhile are not
-/// recorded.
+/// Recreates in `folder` each state that a power cut may leave of this thread's writes, and calls
+/// `look` with the last change that was confirmed by then. Returns the number of different states.
+/// Calls made meanwhile are not recorded.
 pub(crate) fn cut_everywhere(folder: &Path, mut look: impl FnMut(u64)) -> usize {
     let calls = RECORD.take().calls;
     let (mut disk, mut shown) = (Disk::default(), HashSet::new());

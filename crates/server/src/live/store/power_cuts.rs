@@ -22,7 +22,7 @@ impl Server {
         Server { store, kept, tried }
     }
 
-    /// Makes a change, mostly of a tenant. Returns whether it is stored.
+    /// Makes a change, mostly of a tenant. Returns `true` if the change is stored.
     fn change(&mut self, n: usize) -> bool {
         let mut changes = self.kept.clone();
         let name = format!("t{}", n / 2);
