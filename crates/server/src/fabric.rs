@@ -333,7 +333,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Returns a subsystem's configured ANA states, each of a group of namespaces through a listener.
+    /// Returns a subsystem's configured ANA states, each of a namespace group through a listener.
     fn ana(
         &self,
         config: &spec::Subsystem,
