@@ -11,7 +11,7 @@ use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 
 /// Blocks of the largest request.
 const REQUEST_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
-/// Stripes that share a cache line if they are adjacent.
+/// Number of stripe words in a cache line.
 const LINE_STRIPES: usize = 8;
 /// Cache lines of a volume's locks.
 const LINES: usize = 1024;

@@ -54,7 +54,8 @@ impl Recording {
         self.shared.lock().clone()
     }
 
-    /// Returns `true` if the last write that completed before this mark was durable at the mark.
+    /// Returns `true` if the last write that succeeded before this mark was durable at the mark, or
+    /// if there was none.
     ///
     /// A write is durable if it forced unit access or is atomic. It is also durable if a flush was
     /// submitted after its end and succeeded before the mark. Returns `None` if the recording lacks

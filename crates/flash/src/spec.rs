@@ -183,7 +183,7 @@ impl FromStr for Spec {
 }
 
 impl Decorations {
-    /// Returns `true` if there is nothing to wrap.
+    /// Returns `true` if a device needs no decorator: there is no delay, and no share of failures.
     pub fn is_empty(&self) -> bool {
         self.delay.is_none() && self.fail_reads == 0.0 && self.fail_writes == 0.0
     }
@@ -353,13 +353,13 @@ pub enum SpecError {
 /// The fault of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeError {
-    /// Not a number with a known unit.
+    /// The text is not a number with a known unit.
     Malformed,
-    /// Zero.
+    /// The size is zero.
     Zero,
-    /// Not a multiple of 512.
+    /// The size is not a multiple of 512 bytes.
     NotBlocks,
-    /// Does not fit 64 bits.
+    /// The size does not fit 64 bits.
     TooLarge,
 }
 

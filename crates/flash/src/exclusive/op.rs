@@ -151,7 +151,7 @@ fn is_whole(range: Range, granule: u64) -> bool {
     (range.lba | u64::from(range.blocks)).is_multiple_of(granule)
 }
 
-/// Returns the granules that the range touches.
+/// Returns the range of all granules that the range touches, in blocks.
 pub(super) fn cover(range: Range, granule: u64) -> Range {
     let first = range.lba / granule * granule;
     let end = (range.lba + u64::from(range.blocks)).next_multiple_of(granule);

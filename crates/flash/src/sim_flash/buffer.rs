@@ -113,7 +113,8 @@ impl WriteBuffer {
         self.held as f64 > share * self.capacity as f64
     }
 
-    /// Returns the time at which open pages have waited for `idle` without a further write.
+    /// Returns the time at which open pages have waited for `idle` without a further write, in ns;
+    /// `None` if there are none.
     pub(super) fn flush_at(&self, idle: u64) -> Option<u64> {
         (self.open > 0).then(|| self.last_write + idle)
     }

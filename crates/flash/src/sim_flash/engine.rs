@@ -163,7 +163,8 @@ impl Engine {
         self.buffer.take_admitted(owner).for_each(f);
     }
 
-    /// Returns the earliest time at which a blocked write of this owner may be admitted.
+    /// Returns the earliest acknowledgement of an admitted write of this owner. If there is none,
+    /// returns the time of the next event, at which a blocked write may be admitted.
     pub(super) fn next_for(&self, owner: usize) -> Option<u64> {
         if let Some(at) = self.buffer.next_admitted(owner) {
             return Some(at);
@@ -335,7 +336,7 @@ pub(super) fn unit(chance: &mut Chance) -> f64 {
     (chance.number() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Scatters pages over dies, like writes in random order.
+/// Returns a hash of a page's number, which scatters pages over dies as writes in random order do.
 fn mix(page: u64) -> u64 {
     let mut mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -43,9 +43,10 @@ pub struct SenseModel {
     pub medium_ns: u64,
     /// Time that the easy third of the pages takes less, and the hard third takes more.
     pub spread_ns: u64,
-    /// Additional time that a read holds its die in mixed mode.
+    /// Additional time that a read holds its die in mixed mode: while writes are in the buffer or
+    /// owed by dies, and shortly after.
     pub mixed_hold_ns: u64,
-    /// Time that a device stays in mixed mode after its last write.
+    /// Time that a device stays in mixed mode after a die has finished all of its programs.
     pub mixed_linger_ns: u64,
 }
 

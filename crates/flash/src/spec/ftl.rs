@@ -21,11 +21,11 @@ const SPARE_FORM: &str = "a percentage from 2% to 400%, like 10%";
 const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
 const STREAMS_FORM: &str = "1, 3 or 6";
 
-/// The keys of the options, for complaints.
+/// The keys of the options, for error messages.
 pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams";
 
 impl FtlWishes {
-    /// Returns `true` if nothing is wished for.
+    /// Returns `true` if no option is set.
     pub fn is_empty(&self) -> bool {
         *self == FtlWishes::default()
     }
