@@ -51,7 +51,7 @@ impl Server {
         Server::start_other(command.args(["serve", "--admin", admin]).args(words))
     }
 
-    /// Starts another server that prints such a `ready` line.
+    /// Starts another program that prints a line `ready URL …` when it serves.
     pub(crate) fn start_other(command: &mut Command) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut helper = Helper::start(command.stdout(Stdio::piped()))?;

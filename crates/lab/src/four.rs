@@ -25,7 +25,7 @@ pub(crate) struct PaperTenant {
     pub(crate) iops: Option<f64>,
 }
 
-/// The tenants.
+/// The four tenants of Figure 5.
 pub(crate) const TENANTS: [PaperTenant; 4] = [
     PaperTenant { name: "A", read_percent: 100, iops: Some(120e3) },
     PaperTenant { name: "B", read_percent: 80, iops: Some(70e3) },

@@ -13,7 +13,7 @@
 //! An x axis that names its values (`tenant (1 = A, 2 = B)`) has those names instead of numbers, and
 //! bars side by side instead of lines.
 //!
-//! What is deliberately not here: tables, pages, and any figure's own way.
+//! Deliberately not here: tables, pages, and styles for single figures.
 
 mod canvas;
 mod categories;

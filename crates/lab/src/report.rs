@@ -234,7 +234,7 @@ fn header() -> Vec<String> {
     titles
 }
 
-/// Aligns the rows in columns: the first to the left, the others to the right.
+/// Appends rows to the text, aligned in columns: the first to the left, the others to the right.
 pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -249,7 +249,7 @@ pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     }
 }
 
-/// The use of the terminal's colours.
+/// A style of text: with the terminal's colours, or plain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     plain: bool,
@@ -310,7 +310,8 @@ pub fn number_text(number: f64) -> String {
     text
 }
 
-/// Nanoseconds with a fitting unit and three digits: `8.61 µs`, `120 µs`, `1.35 ms`.
+/// Returns nanoseconds as text with a fitting unit and three digits: `8.61 µs`, `120 µs`,
+/// `1.35 ms`.
 pub fn time_text(nanos: f64) -> String {
     let (value, unit) = match nanos {
         n if n < 999_500.0 => (n / 1e3, "µs"),

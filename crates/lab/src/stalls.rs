@@ -15,9 +15,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// The time for which runnable threads were kept from running, summed over threads or processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// The server's threads waited for a processor.
+    /// The time for which the server's threads waited for a processor.
     pub(crate) server: Duration,
-    /// The time of the clients' threads.
+    /// The time for which the clients' threads waited for a processor.
     pub(crate) clients: Duration,
     /// The time in which the host ran other virtual machines.
     pub(crate) host: Duration,

@@ -17,9 +17,9 @@ use io::{ClientTls, Endpoint, Network, PacketKey, UnixPath};
 pub(crate) struct Reach {
     /// The listening address.
     pub(crate) endpoint: Endpoint,
-    /// Certificates that are trusted, if the connections are over TLS.
+    /// The TLS settings, with the trusted certificates; `None` without TLS.
     pub(crate) tls: Option<ClientTls>,
-    /// The key of sealed packets.
+    /// The key of sealed packets; `None` for other transports and for packets in the clear.
     pub(crate) key: Option<PacketKey>,
 }
 
@@ -128,7 +128,7 @@ fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<Client
     tls.map(Some).map_err(|error| error.to_string())
 }
 
-/// Resolves the host name.
+/// Returns the endpoint of a server's address, with its host name resolved.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),

@@ -22,7 +22,7 @@ use super::target::Reach;
 use crate::report::End;
 use server::volumes::{Through, Volume};
 
-/// The threads at work.
+/// The load threads of a measurement.
 pub(super) struct Crew {
     desks: Vec<Arc<Desk>>,
     threads: Vec<JoinHandle<Result<End, String>>>,
@@ -117,7 +117,7 @@ impl Crew {
         move || desks.iter().for_each(|desk| desk.stopped.store(true, Ordering::Relaxed))
     }
 
-    /// Adds the measurements since the last call.
+    /// Adds the threads' measurements since the last call to `sum`.
     pub(super) fn collect(&self, sum: &mut Tally) {
         for desk in &self.desks {
             let mut tally = desk.tally.lock().expect("no holder panics");

@@ -48,7 +48,7 @@ impl Bed {
         }
     }
 
-    /// Bytes of the device.
+    /// Returns the size of the device in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Bed::Virtual(bed) => bed.bytes(),

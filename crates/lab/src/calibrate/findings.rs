@@ -26,7 +26,7 @@ pub(super) struct Findings<'a> {
     pub(super) seed: u64,
     pub(super) requests: u64,
     pub(super) took: Duration,
-    /// If set, writes were measured too.
+    /// `true` if writes were measured, too.
     pub(super) writes: bool,
 }
 
@@ -164,7 +164,7 @@ impl Findings<'_> {
         )
     }
 
-    /// Returns the table of a model without writes.
+    /// Returns the incomplete model file of a device that was measured without writes.
     fn reads_only(&self, measured: &str) -> String {
         let rows: Vec<(u32, u64)> = self
             .calibration

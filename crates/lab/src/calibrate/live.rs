@@ -9,7 +9,7 @@ use crate::report::number_text;
 /// Steps of the bar.
 const STEPS: u64 = 1_000;
 
-/// Shows how far the calibration is.
+/// The progress bar of a calibration.
 pub(super) struct Live {
     bar: ProgressBar,
 }

@@ -9,7 +9,7 @@ use crate::plot;
 /// measures often where a curve is steep. Crossings are always drawn.
 const APART: f64 = 0.1;
 
-/// Pixels of one of the two figures.
+/// Width and height in pixels of each of the two figures.
 const SIZE: (u32, u32) = (1600, 1000);
 
 /// Returns the picture as an SVG document: latency against requests above, against tokens below.

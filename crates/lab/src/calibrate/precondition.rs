@@ -58,7 +58,7 @@ fn filled(mut buf: Buf, random: &mut client::Random) -> Buf {
     buf
 }
 
-/// Writes as fast as the device accepts writes.
+/// A load of writes, as fast as the device accepts them.
 struct Filler<P> {
     path: P,
     free: Vec<Buf>,

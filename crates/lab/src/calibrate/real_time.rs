@@ -228,7 +228,7 @@ fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes one load to its end; returns the number of arrivals that were never sent.
+/// Makes one load to its end. Returns the number of arrivals that were never sent, and the buffers.
 fn drive<P: Path>(
     ring: &Ring,
     mut generator: Generator<P>,

@@ -14,12 +14,12 @@ const WORKERS: usize = 2;
 const EVERYWHERE: [usize; WORKERS] = [0, 1];
 /// The window of the correction in which the device ages.
 const AGES_AT: usize = 20;
-/// The number of windows after that within which an SLO has to be kept again: 5 s.
+/// The number of windows after the ageing within which an SLO has to be kept again: 5 s.
 const RESTORED: usize = 50;
 /// The number of further windows that are judged.
 const JUDGED: usize = 30;
 
-/// A window of 100 ms.
+/// The measurements of a window of 100 ms.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     /// The worse p95 of A and B, in µs.

@@ -50,7 +50,7 @@ struct Outcome {
     kept: u64,
     good: u64,
     worst: f64,
-    /// Seconds, and p95 over SLO, of kept windows.
+    /// The end of each kept window in seconds, and its p95 divided by the SLO's latency.
     points: Vec<(f64, f64)>,
     used: f64,
 }
@@ -125,7 +125,7 @@ impl Play<'_> {
         self.collect(&guest);
     }
 
-    /// Counts a guest's windows.
+    /// Adds the windows of a guest's reads to the outcome.
     fn collect(&mut self, guest: &Guest) {
         let bound = f64::from(guest.slo.latency_us) * 1e3;
         let outcome = &mut self.outcome;
@@ -142,7 +142,7 @@ impl Play<'_> {
         }
     }
 
-    /// Frees the names of tenants that have left.
+    /// Frees the numbers of tenants that have left and whose requests have ended.
     fn forget(&mut self) {
         let now = Instant::from_nanos(self.stage.now());
         let registry = self.stage.registry();

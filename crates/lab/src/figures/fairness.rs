@@ -7,7 +7,7 @@ use super::text::{BEST_EFFORT, categories, jain, kilo_fine, micros, percent, slo
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
-/// The sizes in bytes, and the shares of reads.
+/// The best-effort tenants: the size of their requests in bytes, and their share of reads.
 const TENANTS: [(u32, f64); 8] = [
     (512, 1.0),
     (4096, 0.95),

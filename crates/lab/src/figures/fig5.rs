@@ -51,7 +51,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns scenario 1 of the paper.
+    /// Returns the run of scenario 1 of the paper's Figure 5.
     pub(super) fn new(options: &Options) -> Run {
         Run {
             workers: WORKERS,
@@ -88,7 +88,8 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
 /// The virtual time between two readings of a run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Simulates a run. Calls `look` with the results so far, and the time covered.
+/// Simulates a run, and returns the results of its tenants. Meanwhile calls `look` with the results
+/// so far and the virtual time that they cover.
 pub(crate) fn watch(
     options: &Options,
     run: Run,

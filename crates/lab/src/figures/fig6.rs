@@ -142,9 +142,9 @@ fn judge_fig6a(figure: &mut Figure, runs: &[(usize, Scale)], free: &Scale) {
     figure.judge("p95 of every LC tenant", "≤ 2 000 µs", micros(p95), p95 <= 2_000.0);
 }
 
-/// The requests a second of one of many tenants.
+/// The requests a second that each tenant of Figure 6b sends.
 const SMALL: f64 = 100.0;
-/// The latency bound of these tenants, in µs.
+/// The bound of the p95 of reads of the tenants of Figure 6b, in µs.
 const SMALL_BOUND: f64 = 2_000.0;
 
 /// The results for a number of tenants.

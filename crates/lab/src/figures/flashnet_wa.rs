@@ -27,7 +27,7 @@ The paper (FlashNet, section 7.1.4) compares with greedy collection in a window,
 its window nor its spare space. Its two savings are not of one curve: at a spare space where 95/20
 saves 83 %, 80/20 saves far more than 38 %.";
 
-/// The choice of pages: its name and its law.
+/// The distributions of the written pages, with their names in the table.
 const SKEWS: [(&str, Skew); 3] =
     [("80/20", Skew::Zipf(0.8)), ("95/20", Skew::Zipf(0.95)), ("uniform", Skew::Uniform)];
 
@@ -45,11 +45,11 @@ const POLICIES: [Policy; 5] = [
 struct Row {
     spare_per_mille: u32,
     skew: &'static str,
-    /// Greedy among the oldest tenth.
+    /// The amplification with greedy collection among the oldest tenth of the segments.
     baseline: f64,
-    /// Greedy among the oldest fiftieth.
+    /// The amplification with greedy collection among the oldest fiftieth of the segments.
     narrow: f64,
-    /// Greedy among all.
+    /// The amplification with greedy collection among all segments.
     greedy: f64,
     heat3: f64,
     heat6: f64,
@@ -73,7 +73,7 @@ impl Row {
         Row { spare_per_mille, skew: name, baseline, narrow, greedy, heat3, heat6 }
     }
 
-    /// Returns the relative difference of three streams to the baseline.
+    /// Returns the relative difference of the amplification with three streams to the baseline's.
     fn change(&self) -> f64 {
         self.heat3 / self.baseline - 1.0
     }

@@ -41,9 +41,9 @@ requests in flight on each of 4 connections. A window of 1 s is kept if the p95 
 enum Below {
     /// Flash without translation.
     Bare,
-    /// Flash translation, paid by a tax.
+    /// Flash translation, whose collection a tax on writes pays for.
     Taxed,
-    /// Flash translation that nobody pays for.
+    /// Flash translation, whose collection nobody pays for.
     Untaxed,
 }
 
@@ -60,7 +60,7 @@ struct Got {
     p95: f64,
     /// The p95 of each window, in µs.
     windows: Vec<f64>,
-    /// The kept windows.
+    /// The number of windows in which the tenant's objective was kept.
     kept: usize,
 }
 

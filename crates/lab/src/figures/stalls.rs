@@ -19,7 +19,8 @@ const LONG: Stalling = Stalling { longest: 20_000_000, ..SHORT };
 /// The stalls on a processor that is shared with other busy threads: about half of it is left.
 const STARVED: Stalling = Stalling { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
 
-/// A case: the stalls, and whether they can be compensated at the slower paces.
+/// A case: the stalls of the worker and of the clients. `is_kept` is `true` if the SLOs can be kept
+/// despite them on a slower device.
 struct Case {
     name: &'static str,
     worker: Stalling,

@@ -17,7 +17,8 @@ pub(super) struct Categories {
 }
 
 impl Categories {
-    /// Parses `title (1 = name, 2 = name, …)`; other labels name no values.
+    /// Parses `title (1 = name, 2 = name, …)`. Returns `None` for other labels, which name no
+    /// values.
     pub(super) fn of(label: &str) -> Option<Categories> {
         let (title, rest) = label.split_once(" (1 = ")?;
         let mut names = Vec::new();

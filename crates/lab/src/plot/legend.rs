@@ -9,13 +9,13 @@ use super::frame::Frame;
 use super::looks::{Look, Styled, name};
 use super::marks::{MARK, draw_mark};
 
-/// Between the middles of two names.
+/// The distance between the middles of two names, in pixels.
 const LINE: i32 = 44;
 
 /// The gap between the data and the names, in pixels.
 const GAP: i32 = 36;
 
-/// The swatch before a name.
+/// The width of the swatch before a name, in pixels.
 const SWATCH: i32 = 60;
 
 /// The approximate largest width of a letter, in pixels.
@@ -24,7 +24,7 @@ const LETTER: f64 = 15.5;
 /// The legend of hollow marks that belong to one of our series.
 const PAPER: &str = "hollow: the paper";
 
-/// Pixels that the names need.
+/// Returns the width that the names need, in pixels.
 pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
     let names = entries(styled).map(|entry| words(&entry, styled));
     let names = names.chain(has_matched(styled).then(|| PAPER.to_owned()));
@@ -32,7 +32,7 @@ pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
     letters.map_or(60, |letters| GAP + SWATCH + 16 + (letters as f64 * LETTER) as i32 + 30)
 }
 
-/// Draws the names.
+/// Draws the names of the series in the right margin.
 pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Drawn {
     let (right, top, bottom) = frame.side();
     let mut ends: Vec<(Styled<'_>, (i32, i32))> = entries(styled)

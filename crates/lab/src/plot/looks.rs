@@ -17,7 +17,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(60, 60, 60),
 ];
 
-/// The look of a series.
+/// The way in which a series is drawn: as a line of ours, as marks of the paper, or as a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Line,

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::canvas::{Area, Drawn};
 use super::looks::{Look, Styled};
 
-/// Half the width of a mark.
+/// Half the width of a mark, in pixels.
 pub(super) const MARK: i32 = 8;
 
 /// Draws a mark in the series' shape: filled for our series, hollow for the paper's.

@@ -1,6 +1,6 @@
 //! The scales of axes: positions of values, and labels of ticks.
 
-/// An axis: `low < high`; both are above zero on a logarithmic axis.
+/// The scale of an axis: `low < high`. Both are above zero on a logarithmic axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     low: f64,

@@ -57,7 +57,7 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
     page
 }
 
-/// Formats the list of figures, with the verdicts of each in a word.
+/// Formats the list of figures, with the number of missed targets of each.
 fn contents(figures: &[Figure]) -> String {
     let mut text = String::from("<nav aria-label=\"Contents\"><ul>\n");
     for figure in figures {

@@ -28,7 +28,7 @@ pub(super) struct Point {
     pub(super) iops: f64,
     /// The mean latency in µs: of reads if there are any, otherwise of writes.
     pub(super) mean_us: f64,
-    /// The 95th percentile.
+    /// The 95th percentile of the latency in µs.
     pub(super) p95_us: f64,
 }
 

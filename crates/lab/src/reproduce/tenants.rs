@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 /// A tenant, its promise on the small drive, and its load.
 struct TenantLoad {
     name: String,
-    /// Requests a second with the drive's 95th percentile of reads.
+    /// The promised requests a second, at the drive's p95 of reads; `None` for best effort.
     iops: Option<f64>,
     read_percent: u8,
     request_bytes: usize,

@@ -16,7 +16,7 @@ use super::memory::bufs;
 /// Blocks of the simulated flash without translation: 32 GiB.
 const PLAIN_BLOCKS: u64 = 1 << 26;
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
-/// Segments of a volume of flash translation, about.
+/// The approximate number of segments of a volume of flash translation.
 const SEGMENTS: u64 = 512;
 /// Writes in flight while a volume is written for the first time.
 const DEPTH: usize = 128;

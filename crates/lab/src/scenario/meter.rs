@@ -18,7 +18,7 @@ pub struct Window {
     pub ended: u64,
     /// The 95th percentile of the reads, in nanoseconds.
     pub p95: u64,
-    /// `true` if the tenant had kept to its rate since before the first of them arrived.
+    /// `true` if the tenant kept to its rate from before the arrival of the window's first read on.
     pub kept: bool,
 }
 

@@ -45,7 +45,8 @@ pub(crate) struct Source {
     pub(crate) is_on: bool,
     /// `true` if a request refused with `Retry` is dropped instead of sent again.
     pub(crate) gives_up: bool,
-    /// The number of starts, by which events of earlier starts are recognized and ignored.
+    /// The number of starts and stops, by which events of earlier starts are recognized and
+    /// ignored.
     pub(crate) epoch: u32,
     /// The nanoseconds of the next arrival, with the fraction.
     next: f64,

@@ -23,11 +23,11 @@ use super::station::{Order, Station};
 use super::wire::Message;
 
 /// The time from a reply's departure to the arrival of the request that it triggers in a closed
-/// loop.
+/// loop, in nanoseconds.
 const ROUND_TRIP: u64 = 20_000;
-/// The time after which a client repeats a request refused with `Retry`.
+/// The time after which a client repeats a request refused with `Retry`, in nanoseconds.
 const BACKOFF: u64 = 100_000;
-/// The time between two charges of the work that the device does of its own accord.
+/// The time between two charges of the work that the device does of its own accord, in nanoseconds.
 const CHARGE: u64 = 50_000_000;
 
 /// The parameters of a stage.
@@ -120,7 +120,7 @@ pub struct Stage {
     happenings: BinaryHeap<Reverse<Happening>>,
     sequence: u64,
     replies: Vec<(u64, Tag, Status)>,
-    /// The tokens that tenants had spent at the beginning of their measurements.
+    /// The units that each tenant had spent at the beginning of the measurements.
     spent_before: Vec<u64>,
     measured_from: u64,
     busy_before: Vec<(u64, u64)>,
@@ -437,7 +437,7 @@ impl Stage {
         self.stations[worker].arrive(number, Message { tag, command });
     }
 
-    /// Returns the cost of a request while the load is mixed.
+    /// Returns the price of a request while the load is mixed, in units.
     fn units(&self, command: Command) -> u64 {
         let bytes = command.range().map_or(0, |range| range.bytes());
         self.registry.model().cost().cost(command.kind(), bytes).mixed.into()

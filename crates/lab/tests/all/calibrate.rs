@@ -1,5 +1,5 @@
-//! Calibrates simulated devices blind, in virtual time, and holds what comes out against the paper
-//! and against a brute-force sweep of the same device.
+//! Calibrates simulated devices blind, in virtual time, and compares the results with the paper and
+//! with a brute-force sweep of the same device.
 
 use flash::sim_flash::sweep::{Load, iops_at, offer};
 use flash::sim_flash::{Preset, SimVolume};

@@ -50,8 +50,9 @@ fn figure_6a() {
     meets(figures::fig6a);
 }
 
-/// The paper's 2 500 tenants a core are missed, because a connection costs kernel TCP what it costs;
-/// what is reached must stay, and grow with the workers.
+/// Checks that the number of tenants that a worker serves does not fall, and grows with the
+/// workers. The paper's 2 500 tenants a core are missed, because of the cost of a connection over
+/// kernel TCP.
 #[test]
 fn figure_6b() {
     let figure = check(figures::fig6b);
@@ -116,8 +117,8 @@ fn flash_translation_writes_less_under_skew() {
     assert!(uniform <= 20.0, "{uniform}");
 }
 
-/// The goal is that all windows are kept, which is missed (docs/explanation/flash-translation.md).
-/// The tax has to keep most of the tail away.
+/// Checks that the tax keeps most of the tail of collection away from promises, and that the short
+/// run meets the targets of the figure.
 #[test]
 fn the_tax_keeps_the_tail_of_collection_away_from_promises() {
     let figure = check(figures::gc_slo);

@@ -1,5 +1,5 @@
-//! A device ages under its tenants: the drift is told, the device is measured anew beside them without
-//! breaking their SLOs, and what is found is what a brute-force sweep of the aged device finds.
+//! A device ages under its tenants. The drift is found, the device is measured anew beside them
+//! without breaking their SLOs, and the findings agree with a brute-force sweep of the aged device.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step, Unfit};
 use qos::units::TOKEN;
 use qos::{CORRECTION_NANOS, DeviceModel, Drift, Seen, Unsure};
 
-/// A device at an eighth of device A's pace: seconds of it cost an eighth.
+/// The factor by which the device is slower than device A, so that a second of it takes an eighth
+/// of the time to simulate.
 const SLOW: u32 = 8;
 const BOUND_US: u32 = 500 * SLOW;
 const AGE: f64 = 2.0;
@@ -34,7 +35,7 @@ struct Play {
     critical: Vec<SourceId>,
     shared: Vec<SourceId>,
     probes: SourceId,
-    /// The worst second of each latency-critical tenant while probes were offered.
+    /// The largest p95 of a latency-critical tenant in any step so far, in microseconds.
     p95_us_max: f64,
 }
 
@@ -70,7 +71,7 @@ impl Play {
         Instant::from_nanos(self.stage.now())
     }
 
-    /// Lets time pass until the drift is as wanted; for how long.
+    /// Lets time pass until the drift is as wanted, and returns that time. Panics after `most`.
     fn until(&mut self, wanted: impl Fn(Drift) -> bool, most: Duration) -> Duration {
         let begun = self.now();
         while !wanted(self.stage.registry().drift().expect("it is watched")) {
@@ -84,7 +85,8 @@ impl Play {
         self.now().since(begun)
     }
 
-    /// Lets time pass until the promises are kept for a second; for how long.
+    /// Lets time pass until the promises are kept for a second, and returns that time. Panics after
+    /// `most`.
     fn until_kept(&mut self, most: Duration) -> Duration {
         let begun = self.now();
         loop {
@@ -98,7 +100,8 @@ impl Play {
         }
     }
 
-    /// The worse p95 of the latency-critical tenants since figures were cleared, in microseconds.
+    /// Returns the worse p95 of the latency-critical tenants since figures were cleared, in
+    /// microseconds.
     fn p95_us(&mut self) -> f64 {
         let each: Vec<SourceId> = self.critical.clone();
         each.into_iter().map(|source| self.stage.meter(source).read_us(95.0)).fold(0.0, f64::max)

@@ -17,18 +17,21 @@ const WAY_IN: u64 = 1_800;
 /// The time in which the receiving thread completes a request: half of the way out without
 /// switches.
 const COMPLETE: u64 = 900;
-/// The time from the completion to the application: In/Out kernel of Table II without the former.
+/// The time from the completion to the application, in nanoseconds: In/Out kernel of Table II, less
+/// [`WAY_IN`] and [`COMPLETE`].
 const WAY_OUT: u64 = 13_190 - WAY_IN - COMPLETE;
 /// The time of the ramdisk for 4 KiB.
 const RAMDISK: u64 = 1_000;
 /// Bytes that a frame takes on the link beside its data: Ethernet's 38 and a head of 32.
 const FRAME_BYTES: u64 = 70;
-/// Bytes that a request or a completion takes on the link, at the least, and for each request.
+/// Bytes on the link of a message with one request or completion, and of each further one in it.
 const MESSAGE_BYTES: (u64, u64) = (84, 32);
-/// The time of the cards and drivers in one direction: Network of Table II without the link's.
+/// The time of the cards and drivers in one direction, in nanoseconds: Network of Table II without
+/// the time of the link.
 const CARDS: u64 = (24_600 - 3_470) / 2;
 
-/// The costs of a thread for a message without data, a frame of 4 KiB and a frame of 8 KiB.
+/// The costs in nanoseconds of a thread for a message without data, a frame of 4 KiB and a frame of
+/// 8 KiB.
 #[derive(Clone, Copy, Debug)]
 struct Handling {
     message: u64,
@@ -49,7 +52,7 @@ pub(super) struct Case {
     pub(super) writes: bool,
     pub(super) outstanding: u32,
     pub(super) batch: Batch,
-    /// Two requests' data share a frame of 8 KiB.
+    /// `true` if the data of two requests share a frame of 8 KiB.
     pub(super) pairs: bool,
     /// Duration of the run, in nanoseconds. Its first fifth is not measured.
     pub(super) nanos: u64,
@@ -143,7 +146,7 @@ struct World {
     first: u64,
     /// Messages sent so far.
     messages: u64,
-    /// Requests of the messages that are counted, and these messages.
+    /// The numbers of requests and of messages that were sent after the first fifth of the run.
     counted: (u64, u64),
     done: u64,
 }
