@@ -1,10 +1,10 @@
 //! A buffer for the beginning of a message that is split across segments.
 
-/// A buffer of at most `N` bytes, kept between calls.
+/// The first bytes of an incomplete message, at most `N`, kept until the others arrive.
 #[derive(Debug)]
 pub(crate) struct Carry<const N: usize> {
     bytes: [u8; N],
-    /// The number of bytes: `len ≤ N ≤ 255`.
+    /// The number of held bytes, which are the first of `bytes`: `len ≤ N ≤ 255`.
     len: u8,
 }
 
@@ -14,7 +14,7 @@ impl<const N: usize> Carry<N> {
         Carry { bytes: [0; N], len: 0 }
     }
 
-    /// Creates a buffer that holds these bytes; `None` if they are too many.
+    /// Creates a buffer that holds these bytes; `None` if there are more than `N`.
     pub(crate) fn holding(held: &[u8]) -> Option<Self> {
         let mut carry = Carry::new();
         carry.bytes.get_mut(..held.len())?.copy_from_slice(held);
@@ -35,8 +35,8 @@ impl<const N: usize> Carry<N> {
         self.len = 0;
     }
 
-    /// Takes bytes off the front of `input` until the buffer holds `need`, which is at most `N`.
-    /// Returns the first `need` bytes once they have all come.
+    /// Takes bytes off the front of `input` until the buffer holds `need` bytes, at most `N`.
+    /// Returns the first `need` bytes once they have all come, and `None` before.
     pub(crate) fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let held = usize::from(self.len);
         if held < need {

@@ -3,22 +3,21 @@
 //!
 //! `crc-fast` folds blocks of 384 bytes by carry-less multiplication, from the first multiple of 64
 //! on. It takes the rest after the last block word by word, and each step waits for the one before.
-//! That is a fifth of the time for a page. So the end of the bytes is cut off and summed
-//! separately, which the processor does while it folds. The sums are then combined: `crc(a b) =
-//! crc(a) x^(8
-//! b
-//! ) + crc(b)`, modulo the polynomial.
+//! For a page, these steps are a fifth of the time. So the end of the bytes is cut off and summed
+//! separately, which the processor does while it folds. The sums are then combined, modulo the
+//! polynomial: `crc(a b) = crc(a) x^(8 len(b)) + crc(b)`.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The bytes that `crc-fast` folds at once, and their alignment.
+/// The number of bytes that `crc-fast` folds at once; `ALIGN` is the alignment of their start.
 const BLOCK_BYTES: usize = 384;
 const ALIGN: usize = 64;
 
-/// The granularity of the bytes that are cut off, which are fewer than a block.
+/// The granularity in bytes of the end that is cut off and summed separately. The end is shorter
+/// than `BLOCK_BYTES`.
 const STEP_BYTES: usize = 64;
 
-/// The polynomial, reflected: bit 31 is x⁰.
+/// The polynomial of CRC-32C, reflected: bit 31 is x⁰.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// A checksum over bytes that come in pieces.
@@ -53,12 +52,12 @@ impl Crc32c {
         };
     }
 
-    /// Returns the checksum.
+    /// Returns the checksum of the bytes added so far.
     pub(crate) const fn sum(self) -> u32 {
         self.0
     }
 
-    /// Continues from this checksum.
+    /// Creates a checksum that continues from `sum`, the checksum of earlier bytes.
     pub(crate) const fn from_sum(sum: u32) -> Crc32c {
         Crc32c(sum)
     }
@@ -72,7 +71,7 @@ fn go_on(sum: u32, bytes: &[u8]) -> u32 {
 }
 
 /// Splits `bytes` into a part to fold and a part to sum separately, and returns them with the shift
-/// by the second part. Returns `None` if the split does not pay.
+/// by the length of the second part. Returns `None` if the split does not pay.
 #[inline]
 fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8], &'static Shift)> {
     let before = bytes.as_ptr().align_offset(ALIGN);
@@ -83,7 +82,7 @@ fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8], &'static Shift)> {
     Some((first, last, shift))
 }
 
-/// The shifts by one step, two, and so on.
+/// The shifts by one, two and more times `STEP_BYTES` bytes, in this order.
 static SHIFTS: [Shift; BLOCK_BYTES / STEP_BYTES - 1] = {
     let mut shifts = [const { Shift::by(STEP_BYTES) }; BLOCK_BYTES / STEP_BYTES - 1];
     let mut n = 1;
@@ -94,8 +93,8 @@ static SHIFTS: [Shift; BLOCK_BYTES / STEP_BYTES - 1] = {
     shifts
 };
 
-/// A multiplication of a checksum by the power of x for appended bytes, as tables indexed by half
-/// bytes of the sum.
+/// A multiplication of a checksum by the power of x that stands for a number of appended bytes, as
+/// tables indexed by half bytes of the checksum.
 struct Shift([[u32; 16]; 8]);
 
 impl Shift {

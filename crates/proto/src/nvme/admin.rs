@@ -1,4 +1,4 @@
-//! Dispatch of commands that the controller carries out itself, and the small ones of them:
+//! Dispatch of commands that the controller carries out itself, and the short ones among them:
 //! properties, Abort, Asynchronous Event Request, Disconnect.
 
 use contract::Instant;
@@ -18,7 +18,8 @@ use super::record::Kind;
 use super::state::State;
 use super::{auth_commands, feature_commands, identify, logs, reservation_commands};
 
-/// Carries out a command.
+/// Carries out a command of controller `cntlid` that is not for a device: a Fabrics, admin or
+/// reservation command.
 pub(super) fn carry_out(state: &mut State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
     if call.entry.opcode == FABRICS_OPCODE {
         return carry_out_fabrics(state, cntlid, call);
@@ -127,8 +128,8 @@ fn await_event(state: &mut State, cntlid: u16, cid: CommandId) -> Result<Done, S
     Ok(Done::Parked)
 }
 
-/// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result says
-/// that nothing was.
+/// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result is set if
+/// nothing was aborted.
 fn abort(state: &mut State, cntlid: u16, named: u32) -> Result<Done, Status> {
     let (queue, cid) = (named as u16, (named >> 16) as u16);
     let State { controllers, mail, .. } = state;
@@ -145,7 +146,8 @@ fn abort(state: &mut State, cntlid: u16, named: u32) -> Result<Done, Status> {
 }
 
 impl Controller {
-    /// Enables the controller (Base 3.5.1). It is ready at once, or fails for unsupported settings.
+    /// Enables the controller (Base 3.5.1), which is ready at once. Unsupported settings make its
+    /// status fatal instead.
     fn enable(&mut self, wanted: Configuration) {
         let sizes = wanted.submission_shift() == 6 && wanted.completion_shift() == 4;
         let sizes =
@@ -162,7 +164,8 @@ impl Controller {
     }
 
     /// Returns the Controller Status property. A reset or shutdown is complete once none of the
-    /// ended queues has a request at a device. A host stops waiting for that after CAP.TO.
+    /// ended queues has a request at a device that changes data. Hosts wait for that as long as
+    /// CAP.TO says.
     fn status(&mut self) -> ControllerState {
         let is_over = self.ending.is_over();
         let ControllerState(state) = self.state;
@@ -174,7 +177,8 @@ impl Controller {
         })
     }
 
-    /// Resets the controller (Base 3.7.2), and forgets the host's settings.
+    /// Resets the controller (Base 3.7.2), and forgets the host's settings except the keep-alive
+    /// timeout.
     fn reset(&mut self, now: Instant) {
         self.state = ControllerState::default();
         self.link.set_ready(false);

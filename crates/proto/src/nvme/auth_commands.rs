@@ -58,8 +58,8 @@ pub(super) fn authentication_send(
     }
 }
 
-/// Processes a message from a host. Returns `Some(false)` if the queue ends, and `None` if it
-/// is gone.
+/// Processes an authentication message of a host. Returns `Some(true)` if the queue goes on,
+/// `Some(false)` if it ends, and `None` if there is no such queue any more.
 fn take_message(
     state: &mut State,
     cntlid: u16,

@@ -13,7 +13,7 @@ use super::binding::Place;
 use super::controllers::Controllers;
 use super::record::Record;
 
-/// The failed authentications of an address that cause no delay.
+/// The number of remembered failures from which on an address's negotiations are delayed.
 const PROOFS_MAX: u32 = 16;
 
 /// The time after which one failed authentication is forgotten.
@@ -24,13 +24,13 @@ const FORGET: Duration = Duration::from_secs(5);
 pub(super) struct Job {
     pub(super) cntlid: u16,
     pub(super) queue: u16,
-    /// The queue's place, as long as the computation has not begun.
+    /// The queue's worker and connection, kept up to date until the computation begins.
     pub(super) place: Place,
     /// The queue's flag that its host has authenticated. Only its address is used here: it
     /// distinguishes the queue from a later one with the same numbers.
     pub(super) proven: Arc<AtomicBool>,
     pub(super) power: Power,
-    /// The time of the request.
+    /// The time at which the host's message was processed.
     pub(super) at: Instant,
 }
 
@@ -70,7 +70,8 @@ impl AuthJobs {
         &mut self.failures
     }
 
-    /// Returns the delay of a negotiation from this address.
+    /// Returns how long a negotiation from this address is delayed: zero, unless too many
+    /// authentications from there have failed.
     pub(super) fn delay(
         &mut self,
         address: IpAddr,
@@ -99,7 +100,7 @@ impl AuthJobs {
         self.jobs.retain(|job| job.place != place);
     }
 
-    /// Replaces the place of a queue.
+    /// Replaces the place of a queue in the computation that waits for it.
     pub(super) fn relocate(&mut self, from: Place, to: Place) {
         self.jobs.iter_mut().filter(|job| job.place == from).for_each(|job| job.place = to);
     }

@@ -91,7 +91,7 @@ pub struct Io {
     pub namespace: NamespaceId,
     /// The tenant to charge; `None` means the connection's tenant.
     pub tenant: Option<TenantId>,
-    /// The operation, in the contract's blocks. It lies within the namespace.
+    /// The operation, in blocks of 512 bytes. Its range lies within the namespace.
     pub command: Command,
     /// The bytes that the host sends with this command, in its capsule or when asked.
     pub payload_bytes: usize,

@@ -16,13 +16,13 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
 /// A command that the controller carries out itself.
 pub(super) struct Call<'a> {
     pub(super) entry: &'a Submission,
-    /// The queue that it arrived on.
+    /// The identifier of the queue on which the command arrived.
     pub(super) queue: u16,
     pub(super) payload: &'a [u8],
     pub(super) now: Instant,
     /// Data for the host; empty at first.
     pub(super) out: &'a mut Vec<u8>,
-    /// Unpredictable bytes, if the command needs them.
+    /// Unpredictable bytes if the command needs them; else zeroes.
     pub(super) chance: [u8; CHANCE_BYTES],
 }
 
@@ -59,7 +59,8 @@ impl Call<'_> {
         self.entry.nsid.get()
     }
 
-    /// Replies with data for the host.
+    /// Replies with `bytes` as data for the host. Fails unless the command's data pointer describes
+    /// exactly as many bytes.
     pub(super) fn reply(&mut self, bytes: &[u8]) -> Result<Done, Status> {
         data::expect(self.entry, bytes.len())?;
         self.out.extend_from_slice(bytes);

@@ -19,7 +19,7 @@ pub const NQN_BYTES_MAX: usize = 223;
 /// The largest ANA group number.
 pub const ANA_GROUPS_MAX: u32 = 32;
 
-/// The beginning of the names of hosts that give none.
+/// The prefix of the name that stands for a host which connects without a name.
 const ANONYMOUS: &str = "anonymous:";
 
 /// An NVMe qualified name (Base 4.5).
@@ -49,7 +49,7 @@ impl Nqn {
     /// Checks and wraps the name of a host, which may be [`anonymous`](Nqn::anonymous).
     ///
     /// # Errors
-    /// As [`new`](Nqn::new).
+    /// Fails like [`new`](Nqn::new).
     pub fn of_host(text: &str) -> Result<Nqn, Refusal> {
         let id = text.strip_prefix(ANONYMOUS);
         let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -182,7 +182,7 @@ pub struct Namespace {
     pub identifiers: Identifiers,
     /// The ANA group, from 1 to [`ANA_GROUPS_MAX`].
     pub ana_group: u32,
-    /// The hosts that see it, among those that the subsystem admits.
+    /// The hosts that see the namespace, among the hosts that the subsystem admits.
     pub hosts: Hosts,
     /// The tenant to charge; `None` means the host's tenant, or else the subsystem's.
     pub tenant: Option<TenantId>,
@@ -197,7 +197,7 @@ pub struct Host {
     pub tenant: Option<TenantId>,
     /// The host's key. With a key, the host has to authenticate each queue.
     pub key: Option<Secret>,
-    /// The key before, which the host may still use while operators change keys. Ignored without
+    /// The host's previous key, which it may still use while operators change keys. Ignored without
     /// `key`.
     pub former_key: Option<Secret>,
     /// The key with which controllers authenticate to this host, if it asks.

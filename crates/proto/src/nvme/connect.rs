@@ -30,7 +30,7 @@ enum Wrong {
     Data(u16),
 }
 
-/// The positions of fields that can be invalid.
+/// The fields of a Connect that can be invalid, by their positions.
 const QUEUE: Wrong = Wrong::Entry(42);
 const QUEUE_SIZE: Wrong = Wrong::Entry(44);
 const HOST_ID: Wrong = Wrong::Data(0);
@@ -68,7 +68,8 @@ struct Who {
     cntlid: u16,
 }
 
-/// Creates a queue. The answer says whether that succeeded.
+/// Carries out a Connect, which creates a queue. Returns the answer, and the created queue if it
+/// succeeded.
 pub(super) fn connect(
     state: &mut State,
     port: PortId,

@@ -30,7 +30,8 @@ pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 /// some tens of milliseconds.
 pub(super) const PROOF_LIMIT: Duration = Duration::from_secs(60);
 
-/// The time that enabling and shutting down may take, in units of 500 ms. Both are immediate here.
+/// The time that enabling and shutting down may take, in units of 500 ms. Enabling is immediate; a
+/// shutdown waits for requests at devices.
 pub(super) const READY_TIMEOUT: u8 = 15;
 
 /// The number of checks for traffic in a keep-alive timeout. The more checks, the sooner after its
@@ -54,7 +55,7 @@ pub(super) struct Controller {
     pub(super) association: Association,
     /// The [`Kin`] that the controller's queues share with queues of the host's other controllers.
     pub(super) kin: Arc<Kin>,
-    /// Queues that have ended but still have requests at a device.
+    /// The ended queues that still have requests at a device that change data.
     pub(super) ending: Ending,
     /// The queues, by identifier.
     pub(super) queues: BTreeMap<u16, Record>,
@@ -136,7 +137,7 @@ impl Controller {
         late.map(|(queue, record)| (*queue, record.place))
     }
 
-    /// Returns when the next timer of the controller may expire.
+    /// Returns when the next timer of the controller may expire; `None` if no timer runs.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let proofs = self.queues.values().filter_map(Record::proof_due);
         let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
@@ -151,14 +152,14 @@ impl Controller {
         self.is_exported || self.link.is_exporting()
     }
 
-    /// Notes that the host has identified the present namespace of an identifier.
+    /// Notes that the host has identified the namespace that has this identifier now.
     pub(super) fn identified(&mut self, nsid: u32) {
         if self.changed.unknown.remove(&nsid) {
             self.link.change();
         }
     }
 
-    /// Returns the host in the form of reservations.
+    /// Returns the controller's host as a registrant of reservations.
     pub(super) fn registrant(&self) -> Registrant {
         let Association { host, host_id, .. } = &self.association;
         Registrant { host: host.clone(), id: *host_id }
@@ -178,7 +179,7 @@ impl Controller {
         Capabilities { queue_entries_max, timeout: READY_TIMEOUT }.to_bits()
     }
 
-    /// Returns the sum of the reads and writes of all its queues.
+    /// Returns the counts of reads and writes of all present queues of the controller together.
     pub(super) fn sum(&self) -> Sum {
         let mut sum = Sum::default();
         self.queues.values().for_each(|record| sum.add(record.counts.sum()));

@@ -46,7 +46,8 @@ impl Controllers {
         }
     }
 
-    /// Makes [`Controllers::new_cntlid`] continue behind this identifier.
+    /// Makes [`Controllers::new_cntlid`] continue after this identifier, which a controller from
+    /// another process has.
     pub(super) fn pass_over(&mut self, cntlid: u16) {
         if self.next <= cntlid {
             self.next = following(cntlid);
@@ -195,7 +196,7 @@ impl Controllers {
         own.for_each(|own| own.link.change());
     }
 
-    /// Replaces the place of a queue, unless the queue is at another place than `from`.
+    /// Sets the place of a queue to `to`, if the queue is at place `from`.
     pub(super) fn relocate(&mut self, cntlid: u16, queue: u16, from: Place, to: Place) {
         // Another queue may have its identifier by now.
         let record = self.record_mut(cntlid, queue).filter(|record| record.place == from);
@@ -222,7 +223,7 @@ impl Controllers {
         self.all.values().flat_map(of).collect()
     }
 
-    /// Returns when the next timer of a controller may expire.
+    /// Returns when the first timer of all controllers may expire; `None` if no timer runs.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         self.all.values().filter_map(Controller::expires_at).min()
     }

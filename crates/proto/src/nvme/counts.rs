@@ -52,7 +52,8 @@ impl Counts {
     }
 }
 
-/// Adds without a locked instruction, since only one worker writes the counts of a queue.
+/// Adds `more` to a counter without a locked instruction, since only one worker writes the counts
+/// of a queue.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }

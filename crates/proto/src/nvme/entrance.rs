@@ -59,10 +59,10 @@ const TIMER_WORKER: u16 = 0;
 #[derive(Debug)]
 pub(super) struct Entrance {
     state: Door<State>,
-    /// `true` if a queue has ended while another thread was inside. The thread inside ends its
-    /// record.
+    /// `true` if a queue has ended while another thread was inside. That thread then removes the
+    /// queue's record.
     has_left: AtomicBool,
-    /// `true` if actions wait for a worker, by worker.
+    /// By worker: `true` if actions wait for it.
     mail: Box<[AtomicBool]>,
     /// The time at which the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
     expires_at: AtomicU64,
@@ -86,7 +86,8 @@ impl Entrance {
         self.mail.len()
     }
 
-    /// Runs `work` on the state, after other threads. For the control plane: no worker calls this.
+    /// Runs `work` on the state, once no other thread is inside. Only the control plane calls this,
+    /// since workers must not wait.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let work = |state: &mut State| self.change(state, work);
         let (result, asked) = self.state.enter(work, || self.environment.give_way());
@@ -97,7 +98,7 @@ impl Entrance {
     /// Runs `work` on the state, unless another thread is inside.
     ///
     /// # Errors
-    /// Returns [`Busy`] if one is. That thread wakes the worker.
+    /// Returns [`Busy`] if another thread is inside. That thread wakes the worker.
     pub(super) fn try_with<R>(
         &self,
         worker: u16,
@@ -109,7 +110,8 @@ impl Entrance {
         Ok(result)
     }
 
-    /// Runs `work` on the state, after the ends of queues that came before.
+    /// Ends the queues that left while another thread was inside, then runs `work` on the state.
+    /// Also returns the calls of the environment that the changes need.
     fn change<R>(&self, state: &mut State, work: impl FnOnce(&mut State) -> R) -> (R, Asked) {
         if self.has_left.swap(false, Ordering::AcqRel) {
             state.end_left();
@@ -156,8 +158,8 @@ impl Entrance {
         }
     }
 
-    /// Ends the controllers and queues whose timers have expired, and stores when to check again.
-    /// Returns `true` if that is sooner than before.
+    /// Ends the controllers and queues whose timers have expired, and stores the time of the next
+    /// check. Returns `true` if this time is sooner than the one stored before.
     pub(super) fn expire(&self, state: &mut State, now: Instant) -> bool {
         state.expire(now);
         auth_commands::take_put_off(state, now);
@@ -165,16 +167,16 @@ impl Entrance {
         next < self.expires_at.swap(next, Ordering::AcqRel)
     }
 
-    /// Wakes the timers' worker because of a shorter timer, since it may sleep until the longer
-    /// one.
+    /// Wakes the worker that checks the timers, if a timer expires sooner than this worker knows
+    /// (`is_sooner`).
     pub(super) fn wake_timer(&self, is_sooner: bool) {
         if is_sooner {
             self.environment.wake(TIMER_WORKER);
         }
     }
 
-    /// Appends the controllers' actions for this worker to `out`. Costs one atomic load if there
-    /// are none. If another thread is inside, they come with a later call.
+    /// Appends the controllers' actions for this worker to `out`. Costs one or two atomic loads if
+    /// there are none. If another thread is inside, the actions come with a later call.
     pub(super) fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
         let is_due =
             worker == TIMER_WORKER && now.as_nanos() >= self.expires_at.load(Ordering::Acquire);
@@ -192,7 +194,8 @@ impl Entrance {
         });
     }
 
-    /// Returns when a worker should poll without being woken.
+    /// Returns the time at which a worker should poll without being woken: [`Instant::ZERO`] if
+    /// actions wait for it, `None` if it need not.
     pub(super) fn wake_at(&self, worker: u16) -> Option<Instant> {
         if self.has_rung(worker) {
             return None; // whoever is inside wakes it
@@ -212,8 +215,8 @@ impl Entrance {
         self.state.has_rung(worker)
     }
 
-    /// Ends the queue of a connection that ends. `has_left` is the queue's flag for the thread
-    /// inside.
+    /// Ends the queue of a connection that ends. If another thread is inside, sets the queue's flag
+    /// `has_left`, by which that thread finds and ends the queue.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
         let leave =
             |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// The number of entries that are kept.
+/// The number of last errors that a controller's error log keeps.
 pub(super) const ERROR_ENTRIES: usize = 64;
 
 /// The last errors of a controller, in a ring.
@@ -63,7 +63,7 @@ pub(super) struct ErrorRing {
     entries: [RingEntry; ERROR_ENTRIES],
 }
 
-/// A place of the ring.
+/// A place in the ring, for one error.
 #[derive(Debug, Default)]
 struct RingEntry {
     /// The number of the error; zero for none, [`WRITING`] while one is being written.
@@ -74,7 +74,7 @@ struct RingEntry {
     nsid: AtomicU32,
 }
 
-/// The number of an error that is being written.
+/// The value of [`RingEntry::number`] while an error is being written there.
 const WRITING: u64 = u64::MAX;
 
 impl Default for ErrorRing {
@@ -101,7 +101,7 @@ impl ErrorRing {
         self.add(queue, &plain, status);
     }
 
-    /// Replaces the errors of a controller that is not in use yet.
+    /// Fills the ring with the errors of `log`, for a controller that is not in use yet.
     pub(super) fn restore(&self, log: &ErrorLog) {
         for kept in log.entries.iter().filter(|kept| kept.count.get() > 0) {
             let number = kept.count.get();

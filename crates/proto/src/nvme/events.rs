@@ -14,7 +14,7 @@ pub(super) const EVENT_REQUESTS_MAX: usize = 4;
 const EVENTS: [Event; 5] =
     [Event::NAMESPACE, Event::ANA, Event::RESERVATION, Event::DISCOVERY, Event::TEMPERATURE];
 
-/// The bit of feature 0Bh for warnings of the temperature.
+/// The bit of feature 0Bh that enables warnings of the temperature.
 const OF_TEMPERATURE: u32 = 1 << 1;
 
 /// The events of a controller.
@@ -61,7 +61,8 @@ impl Events {
         }
     }
 
-    /// Ends the mask of the page's events, because the host has read the page.
+    /// Drops the waiting events of a log page and unmasks its events, because the host has read the
+    /// page.
     pub(super) fn read(&mut self, page: LogPage) {
         for (at, event) in EVENTS.iter().enumerate() {
             if event.page == page {
@@ -71,7 +72,8 @@ impl Events {
         }
     }
 
-    /// Takes the next event to send, with the request that it completes.
+    /// Takes the next event to send, with the request that it completes; `None` unless both an
+    /// event and a request wait.
     pub(super) fn next(&mut self) -> Option<(CommandId, Event)> {
         let at = (0..EVENTS.len()).find(|at| self.waiting & (1 << at) != 0)?;
         if self.requests.is_empty() {

@@ -36,7 +36,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// Returns the hold of this number.
+    /// Returns the value of this number; unknown numbers mean [`Held::Connects`].
     pub(super) fn from_number(number: u8) -> Held {
         match number {
             0 => Held::Nothing,
@@ -51,7 +51,7 @@ impl Held {
 pub enum ExportError {
     /// The controller or one of its queues has ended.
     Gone,
-    /// A queue's connection did not come along.
+    /// A queue of the controller has not left its worker.
     Queues,
     /// The controller has more queues than can be handed over together.
     TooMany,
@@ -79,7 +79,8 @@ impl fmt::Display for ExportError {
     }
 }
 
-/// Exports a controller whose queues have left under these numbers.
+/// Exports a controller: returns a copy for another process, and marks the controller as exported.
+/// `numbers` are those under which its queues have left their workers.
 ///
 /// # Errors
 /// Returns an [`ExportError`] if the controller cannot be handed over now.
@@ -110,7 +111,8 @@ pub(super) fn hand_over(
     Ok(())
 }
 
-/// Keeps a controller whose export has begun.
+/// Cancels the export of a controller, which stays in this process. Also takes back a controller
+/// that was handed over and not forgotten.
 pub(super) fn cancel(state: &mut State, cntlid: u16, now: Instant) {
     if let Some(own) = state.migrations.take_back(cntlid) {
         state.controllers.insert(own);
@@ -125,8 +127,8 @@ pub(super) fn cancel(state: &mut State, cntlid: u16, now: Instant) {
     }
 }
 
-/// Checks that these queues are all queues of the controller, and that all of them have left and
-/// are at rest.
+/// Checks that all queues of the controller have left their workers, under these numbers, and are
+/// at rest.
 fn check_ready(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), ExportError> {
     let State { controllers, migrations, mail, auth, reservations, .. } = state;
     let own = controllers.find_mut(cntlid).ok_or(ExportError::Gone)?;

@@ -28,16 +28,16 @@ use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer, age, earlier};
 
 const MAGIC: [u8; 8] = *b"nfcontrl";
 
-/// The most queues of one controller, the admin queue included.
+/// The most queues of a controller that can be handed over, the admin queue included.
 pub const EXPORT_QUEUES_MAX: usize = 240;
 
-/// The most namespaces of one controller.
+/// The most namespaces that an exported controller may list.
 const NAMESPACES_MAX: usize = contract::NAMESPACES_MAX;
 
-/// The most entries of a queue.
+/// The most entries that an exported queue may have.
 const QUEUE_ENTRIES_MAX: u16 = 4096;
 
-/// The largest value of any counter, so that adding several does not overflow.
+/// The largest accepted value of a counter, so that adding several does not overflow.
 const COUNT_MAX: u64 = 1 << 56;
 
 /// A namespace as the host has seen it.
@@ -45,16 +45,17 @@ const COUNT_MAX: u64 = 1 << 56;
 pub(super) struct SeenNamespace {
     pub(super) nsid: u32,
     pub(super) id: NamespaceId,
-    /// The size in blocks of the size that the host sees.
+    /// The size of the namespace, in blocks as the host sees them.
     pub(super) blocks: u64,
-    /// Log2 of the contract blocks in a host's block; see [`Seen`](super::link::Seen).
+    /// Log2 of the number of 512-byte blocks in one of the host's blocks, as in
+    /// [`Seen`](super::link::Seen).
     pub(super) shift: u8,
     pub(super) identifiers: Identifiers,
     pub(super) ana_group: u32,
     pub(super) access: AnaState,
 }
 
-/// A queue of the controller.
+/// A queue of an exported controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExportedQueue {
     pub(super) id: u16,
@@ -72,12 +73,14 @@ pub(super) struct ExportedQueue {
     pub(super) counts: Sum,
 }
 
-/// A controller as plain data. Its instants are those of the process that holds it.
+/// A controller as plain data, on its way to another process. Its instants are on the clock of the
+/// process that holds the value.
 #[derive(Clone)]
 pub struct ExportedController {
     pub(super) cntlid: u16,
     pub(super) association: Association,
-    /// `true` if nothing of its host at its subsystem stays behind.
+    /// `true` if the sending process keeps no other controller of the host at the subsystem, and no
+    /// request of the host's ended queues runs there.
     pub(super) is_last: bool,
     pub(super) configuration: Configuration,
     pub(super) state: ControllerState,
@@ -130,7 +133,7 @@ impl ExportedController {
     /// Encodes the controller.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if it is too large.
+    /// Returns an [`Unfit`] if the encoded controller is too large.
     pub fn encode(&self, now: Instant) -> Result<Vec<u8>, Unfit> {
         let mut to = Writer::begin(MAGIC);
         self.put_self(&mut to, now)?;

@@ -82,13 +82,14 @@ impl Fabric {
         })
     }
 
-    /// Appends the controllers' actions for this worker to `out`. Costs one atomic load if there
-    /// are none. If another thread is inside, they come with a later call.
+    /// Appends the controllers' actions for this worker to `out`. Costs one or two atomic loads if
+    /// there are none. If another thread is inside, the actions come with a later call.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
         self.entrance.poll(worker, now, out);
     }
 
-    /// Returns when a worker should poll without being woken.
+    /// Returns the time at which a worker should poll without being woken: [`Instant::ZERO`] if
+    /// actions wait for it, `None` if it need not.
     pub fn wake_at(&self, worker: u16) -> Option<Instant> {
         self.entrance.wake_at(worker)
     }
@@ -109,7 +110,8 @@ impl Fabric {
         self.with(|_| work())
     }
 
-    /// Runs `work` on the state, after other threads. For the control plane: no worker calls this.
+    /// Runs `work` on the state, once no other thread is inside. Only the control plane calls this,
+    /// since workers must not wait.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         self.entrance.with(work)
     }
@@ -117,7 +119,7 @@ impl Fabric {
     /// Runs `work` on the state, unless another thread is inside.
     ///
     /// # Errors
-    /// Returns [`Busy`] if one is. That thread wakes the worker.
+    /// Returns [`Busy`] if another thread is inside. That thread wakes the worker.
     pub(super) fn try_with<R>(
         &self,
         worker: u16,
@@ -145,7 +147,7 @@ impl Fabric {
         self.try_with(worker, |state| state.view(cntlid))
     }
 
-    /// Carries out a command of the controller itself.
+    /// Carries out a command that is not for a device. The inner error is the command's status.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -214,7 +216,8 @@ impl Fabric {
         })
     }
 
-    /// Answers the commands whose changes, up to the number `change`, are stored or could not be.
+    /// Answers the commands whose changes, up to the number `change`, were stored (`kept`) or could
+    /// not be.
     pub fn kept_reservations(&self, change: u64, kept: bool) {
         self.with(|state| state.reservations.stored(change, kept, &mut state.mail));
     }

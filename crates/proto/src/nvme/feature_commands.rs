@@ -90,7 +90,8 @@ pub(super) fn set_features(
     }
 }
 
-/// Grants I/O queues (Base 5.27.1.5). Both numbers are zero-based.
+/// Grants I/O queues (Base 5.27.1.5). `wanted` has the zero-based numbers of submission queues (low
+/// half) and of completion queues (high half).
 fn set_queues(state: &mut State, cntlid: u16, wanted: u32) -> Result<Done, Status> {
     let most = state.inventory.limits().io_queues_max;
     let controller = state.controllers.get_mut(cntlid)?;
@@ -242,7 +243,7 @@ fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<D
     }
 }
 
-/// Returns the number of queues, twice and zero-based.
+/// Returns the value of feature Number of Queues: the zero-based number of queues in both halves.
 fn queues_value(queues: u16) -> u64 {
     let zero_based = u64::from(queues - 1);
     zero_based | zero_based << 16

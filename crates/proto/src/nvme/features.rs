@@ -6,10 +6,11 @@ use wire::nvme::{Feature, Status, Timestamp, notice};
 use super::record::Kind;
 use crate::takeover::{Reader, Unfit, Writer, age, earlier};
 
-/// The size of the data of the Host Behavior Support feature.
+/// The size in bytes of the data of the Host Behavior Support feature.
 pub(super) const HOST_BEHAVIOUR_BYTES: usize = 512;
 
-/// The events that an I/O controller sends, as bits of the feature and of Identify Controller.
+/// The notices that an I/O controller sends, as bits of feature Asynchronous Event Configuration
+/// and of Identify Controller (OAES).
 pub(super) const IO_EVENTS: u32 = notice::NAMESPACE | notice::ANA;
 
 /// The temperature in kelvin that hosts are told as too warm, which is also the initial warning
@@ -33,7 +34,8 @@ pub(super) struct Features {
     pub(super) io_queues: Option<u16>,
     pub(super) write_cache: bool,
     pub(super) host_behaviour: u8,
-    /// Milliseconds, the time at which they were set, and their origin.
+    /// The timestamp in milliseconds, the time at which it was set, and its origin: 0 for a reset,
+    /// 1 for the host.
     pub(super) timestamp: (u64, Instant, u8),
     /// The reservation notices that are disabled, for every namespace.
     pub(super) reservation_mask: u32,
@@ -89,7 +91,7 @@ impl Features {
         if is_whole { Ok(features) } else { Err(Unfit::Value("feature")) }
     }
 
-    /// Returns true if a temperature in kelvin has reached a threshold, over or under.
+    /// Returns `true` if a temperature has reached the upper or the lower threshold.
     pub(super) fn is_beyond_a_threshold(&self, kelvin: u16) -> bool {
         let [over, under] = self.temperature;
         let kelvin = u32::from(kelvin);
@@ -118,7 +120,8 @@ impl Features {
     }
 }
 
-/// Returns the events that a kind of controller sends, as bits of the feature.
+/// Returns the events that a kind of controller sends, as bits of feature Asynchronous Event
+/// Configuration.
 pub(super) fn events_of(kind: Kind) -> u32 {
     match kind {
         Kind::Io => IO_EVENTS | notice::SMART,
@@ -145,7 +148,7 @@ pub(super) fn is_served(kind: Kind, feature: Feature) -> bool {
     }
 }
 
-/// Returns the size of the data of Set Features for this feature.
+/// Returns the size in bytes of the data that Set Features sends for this feature; zero for none.
 pub(super) fn payload_bytes(feature: Feature) -> usize {
     match feature {
         Feature::TIMESTAMP => size_of::<Timestamp>(),
@@ -154,7 +157,7 @@ pub(super) fn payload_bytes(feature: Feature) -> usize {
     }
 }
 
-/// Returns the capabilities of a feature.
+/// Returns the capabilities of a feature, as bits for Get Features (`OF_NAMESPACE`, `CHANGEABLE`).
 pub(super) fn capabilities(feature: Feature) -> u64 {
     match feature {
         Feature::HOST_IDENTIFIER => 0,

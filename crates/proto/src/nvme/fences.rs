@@ -1,10 +1,10 @@
 //! Fences of queues: a controller's writes never take effect after later ones of the same host
 //! (docs/adr/0011-nvme-fences.md).
 //!
-//! Each queue has a fence, in which its worker counts the queue's requests at devices. A queue that
-//! has ended starts no further request, on any worker. While one of its requests is still at a
-//! device, writes of the same host to that device wait, through whichever controller of the
-//! subsystem they come.
+//! Each queue has a fence, in which its worker counts the queue's requests at devices that change
+//! data. A queue that has ended starts no further such request, on any worker. While one of its
+//! requests is still at a device, writes of the same host to that device wait, through whichever
+//! controller of the subsystem they come.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -16,8 +16,8 @@ use super::config::{HostId, Nqn};
 use super::record::Association;
 use super::reservation::Registrant;
 
-/// A host at a subsystem. Its writes wait for each other, since all its paths there are one disk to
-/// it.
+/// A host, by name and identifier, at a subsystem. The host's writes wait for each other, since all
+/// its paths to the subsystem lead to one disk.
 type Key = (Nqn, HostId, Nqn);
 
 /// The [`Kin`] of each host that is connected, or that was connected and still has requests at a
@@ -25,7 +25,7 @@ type Key = (Nqn, HostId, Nqn);
 #[derive(Debug, Default)]
 pub(super) struct Families {
     kin: BTreeMap<Key, Arc<Kin>>,
-    /// The number of entries after the last clean-up; the next is due at twice as many.
+    /// The number of entries after the last clean-up. The next is due above twice as many plus 64.
     cleaned: usize,
 }
 
@@ -62,11 +62,12 @@ impl Families {
     }
 }
 
-/// Waits until hosts that have lost a right have no request at a device that they started before.
-/// This covers their current queues and their earlier ones.
+/// The requests that hosts started before they lost a right, until none of them is at a device.
+/// Only data-changing requests count, those of the hosts' current queues and of ended ones.
 #[derive(Debug, Default)]
 pub struct Withdrawal {
-    /// The queues, each with the epoch that has to end, once it is known.
+    /// The fences of current queues, each with the epoch whose requests have to end; `None` while
+    /// an earlier withdrawal lasts.
     live: Vec<(Arc<Fence>, Option<u32>)>,
     kin: Vec<Arc<Kin>>,
 }
@@ -105,12 +106,13 @@ impl Withdrawal {
     }
 }
 
-/// Queues of a controller that have ended but still have requests at a device.
+/// Ended queues of a controller that still have requests at a device that change data.
 #[derive(Debug, Default)]
 pub(super) struct Ending(Vec<Arc<Fence>>);
 
 impl Ending {
-    /// Stops further requests of this queue.
+    /// Stops data-changing requests of a queue from starting, and remembers the queue while such a
+    /// request is at a device.
     pub(super) fn end(&mut self, fence: &Arc<Fence>) {
         fence.supersede();
         self.0.retain(|fence| fence.is_running());
@@ -119,7 +121,7 @@ impl Ending {
         }
     }
 
-    /// Returns `true` once none of the queues has a request at a device.
+    /// Returns `true` once none of the ended queues has a data-changing request at a device.
     pub(super) fn is_over(&mut self) -> bool {
         self.0.retain(|fence| fence.is_running());
         self.0.is_empty()

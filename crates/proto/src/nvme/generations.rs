@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::config::Nqn;
 
-/// Number of hosts with generations of their own.
+/// Maximum number of hosts with generations of their own.
 const HOSTS_MAX: usize = 1024;
 
 /// The generation of the discovery log for each host that has read it. Separate generations keep a
@@ -28,7 +28,8 @@ impl Generations {
         self.of.get(host).copied().unwrap_or(self.others)
     }
 
-    /// Begins to keep a host's generation apart.
+    /// Begins to count changes for a host separately. May forget another host's generation to make
+    /// room.
     pub(super) fn keep(&mut self, host: &Nqn) {
         if self.of.contains_key(host) {
             return;

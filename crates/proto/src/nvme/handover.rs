@@ -87,8 +87,8 @@ impl Fabric {
         self.with(|state| state.controllers.find(cntlid).map_or(0, |own| own.queues.len()))
     }
 
-    /// Exports a controller whose queues have left under these numbers. From then on the controller
-    /// does not change until it is [handed over](Fabric::hand_over) or
+    /// Exports a controller. `numbers` are those under which its queues have left their workers.
+    /// From then on the controller does not change until it is [handed over](Fabric::hand_over) or
     /// [cancelled](Fabric::cancel_export).
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Fabric {
         self.watch(now);
     }
 
-    /// Encodes the reservations.
+    /// Encodes all reservations and registrations for another process.
     ///
     /// # Errors
     /// Returns an [`Unfit`] if they are too large.
@@ -180,7 +180,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Causes the replaced reservations to be stored from now on.
+    /// Causes the imported reservations to be stored.
     pub fn store_imported_reservations(&self) {
         self.with(|state| state.reservations.count_change());
     }

@@ -1,4 +1,4 @@
-//! Identify (Base 5.17, NVM 4.1.5).
+//! The Identify command (Base 5.17, NVM 4.1.5).
 
 use alloc::vec::Vec;
 
@@ -339,14 +339,14 @@ fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
     fill(out, &[head.as_bytes(), &[CommandSetIdentifier::NVM.0]])
 }
 
-/// Appends the parts, then zeroes up to the size of a structure.
+/// Appends the parts to `out`, then zeroes up to the size of an Identify structure.
 fn fill(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<Done, Status> {
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out.resize(STRUCTURE_BYTES, 0);
     Ok(Done::Result(0))
 }
 
-/// Returns ASCII text padded with spaces.
+/// Returns ASCII text, padded with spaces or cut to the size of a field.
 pub(super) fn padded<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     let mut field = [b' '; BYTES];
     let len = text.len().min(BYTES);

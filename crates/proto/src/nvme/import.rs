@@ -32,7 +32,7 @@ pub enum ImportError {
     Subsystem,
     /// The host may not connect, or not without a key.
     Host,
-    /// The identifier belongs to a different namespace here.
+    /// The namespace of this identifier is a different one here, or has become smaller.
     Namespace(u32),
     /// The queues exceed this fabric's limits in number or size.
     Queues,
@@ -165,7 +165,7 @@ fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[Seen
     }
 }
 
-/// Adds a queue to a controller, on its way to a worker under this number.
+/// Adds a queue to an imported controller. The queue is on its way to a worker, under this number.
 fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant) -> DetachedQueue {
     let address = queue.address;
     let made = Made {
@@ -190,7 +190,8 @@ fn settle(own: &mut Controller, queue: &ExportedQueue, number: u64, now: Instant
     DetachedQueue { made, head: queue.head, first: None, address }
 }
 
-/// Returns `true` if the attached namespace is the one that the host saw.
+/// Returns `true` if the attached namespace is the one that the host saw, and not smaller than
+/// then.
 fn is_same(seen: &SeenNamespace, attached: &Attached) -> bool {
     attached.config.id == seen.id
         && attached.config.identifiers == seen.identifiers

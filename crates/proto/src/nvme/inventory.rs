@@ -36,12 +36,12 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Returns the namespace's size in blocks of the size that hosts see.
+    /// Returns the namespace's size, in blocks as hosts see them.
     pub(super) fn blocks(&self) -> u64 {
         self.config.geometry.blocks >> self.shift()
     }
 
-    /// Returns log2 of the number of contract blocks in one block of the host's size.
+    /// Returns log2 of the number of 512-byte blocks in one block as hosts see it.
     pub(super) fn shift(&self) -> u8 {
         (self.config.block_bytes.trailing_zeros() - contract::BLOCK_BYTES.trailing_zeros()) as u8
     }
@@ -58,7 +58,7 @@ pub(super) struct Served {
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
-    /// The identifiers of the namespaces.
+    /// The globally unique identifiers of the namespaces.
     taken: BTreeSet<Name>,
     /// The state of an ANA group through a port, with the number of its changes. An absent group is
     /// optimized. Each group has its own count, so that a host learns nothing of groups that it
@@ -424,7 +424,8 @@ fn check_group(group: u32) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a namespace has whole blocks of its host's size, and no more than 64 bits can count.
+/// Checks that a namespace has at least one block, whole blocks as hosts see them, and fewer than
+/// 2^60 blocks of 512 bytes.
 fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
     let good = matches!(namespace.block_bytes, 512 | 4096);
     let per_block = u64::from(namespace.block_bytes / contract::BLOCK_BYTES as u32);
@@ -438,7 +439,8 @@ fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
 /// An identifier of a namespace: the kind of identifier and its bytes.
 type Name = (u8, u128);
 
-/// Returns the identifiers that a namespace has; no two of a subsystem share one.
+/// Returns the globally unique identifiers that a namespace has. No two namespaces of a subsystem
+/// share one.
 fn names_of(of: &Identifiers) -> impl Iterator<Item = Name> + Clone + use<> {
     let numbers = [u128::from_be_bytes(of.uuid), u128::from_be_bytes(of.nguid)];
     let last = u128::from(u64::from_be_bytes(of.eui64));

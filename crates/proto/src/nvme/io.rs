@@ -34,7 +34,8 @@ pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
     }
 }
 
-/// Translates a submission to a command for a device.
+/// Translates a submission to a command for a device. With `through`, every write is durable when
+/// it is acknowledged.
 pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io, Status> {
     let opcode = NvmOpcode(entry.opcode);
     let is_served = matches!(
@@ -118,7 +119,7 @@ pub(super) fn permit(status: Status) -> Result<(), Status> {
     if status.is_ok() { Ok(()) } else { Err(status) }
 }
 
-/// Translates a host's range to the contract's blocks. The range lies within the namespace.
+/// Translates a host's range to blocks of 512 bytes. Fails if the range exceeds the namespace.
 fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     let out_of_range = Status::LBA_OUT_OF_RANGE.dnr();
     let end = lba.checked_add(blocks).ok_or(out_of_range)?;
@@ -129,7 +130,7 @@ fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     Ok(Range::new(lba << seen.shift, blocks))
 }
 
-/// Returns the size of the ranges of a Dataset Management.
+/// Returns the size in bytes of the list of ranges of a Dataset Management.
 fn discard_bytes(entry: &Submission) -> usize {
     let ranges = (entry.dword10.get() as usize & (DISCARD_RANGES_MAX - 1)) + 1;
     ranges * size_of::<DiscardRange>()
@@ -173,7 +174,8 @@ pub(super) fn discard(
     })
 }
 
-/// Splits a host's range, which may have more of the contract's blocks than one contract range can.
+/// Appends a host's range to `ranges`, in pieces if it has more 512-byte blocks than one contract
+/// range can have.
 fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
     let most = u64::from(u32::MAX) >> 3 << 3;
     let (mut lba, mut left) = (lba << seen.shift, blocks << seen.shift);

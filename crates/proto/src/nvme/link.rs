@@ -90,7 +90,7 @@ impl Link {
     /// Checks that the controller accepts commands now.
     ///
     /// # Errors
-    /// Returns the status of a command that may not.
+    /// Returns the status with which a command is refused now.
     pub(super) fn ready(&self) -> Result<(), Status> {
         if self.is_gone.load(Ordering::Acquire) {
             return Err(Status::QUEUE_DELETED);
@@ -127,9 +127,9 @@ pub(super) struct Seen {
     pub(super) nsid: u32,
     pub(super) namespace: NamespaceId,
     pub(super) tenant: Option<TenantId>,
-    /// The size in blocks of the size that the host sees.
+    /// The size of the namespace, in blocks as the host sees them.
     pub(super) blocks: u64,
-    /// Log2 of the contract blocks in one of the host's: 0 or 3.
+    /// Log2 of the number of 512-byte blocks in one of the host's blocks: 0 or 3.
     pub(super) shift: u8,
     /// The status of reads: success, or the reason to refuse them.
     pub(super) reads: Status,

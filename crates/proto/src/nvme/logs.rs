@@ -1,4 +1,4 @@
-//! Get Log Page (Base 5.16).
+//! The Get Log Page command (Base 5.16).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
 /// The bit "Retain Asynchronous Event": reading the page does not end the event's mask.
 const RETAIN: u32 = 1 << 15;
 
-/// The number of changed namespaces that fit into the log.
+/// The most namespaces that the Changed Namespace List can name.
 const TOO_MANY: usize = 1024;
 
 /// The temperature in the health log, in kelvin. There is no thermometer.

@@ -29,7 +29,7 @@ impl Mail {
         }
     }
 
-    /// Returns the queue of a worker, or for [`NO_WORKER`] the queue of connections that are
+    /// Returns the actions that wait for a worker, or, for [`NO_WORKER`], for connections that are
     /// moving.
     fn at(&mut self, worker: u16) -> &mut Vec<Action> {
         match worker {
@@ -76,7 +76,7 @@ impl Mail {
         self.kept.iter().any(|action| action.conn() == conn)
     }
 
-    /// Moves the actions that wait for one place to another.
+    /// Redirects the actions that wait for the connection at place `from` to the one at `to`.
     pub(super) fn redirect(&mut self, from: Place, to: Place) {
         let all = self.at(from.worker);
         let moved: Vec<Action> = all.extract_if(.., |action| action.conn() == from.conn).collect();

@@ -39,7 +39,7 @@ pub(super) type Released = (Controller, BTreeMap<u64, DetachedQueue>);
 pub(super) struct Migrations {
     /// The queues that are moving, each with a number that is never reused.
     queues: BTreeMap<u64, DetachedQueue>,
-    /// The count of numbers that were used.
+    /// The last number that was given to a moving queue.
     begun: u64,
     /// Controllers that were handed over, with their queues, until they are forgotten.
     handed_over: BTreeMap<u16, Released>,
@@ -48,7 +48,7 @@ pub(super) struct Migrations {
 }
 
 impl Migrations {
-    /// Returns a number that is never reused.
+    /// Returns a number for a moving queue, which is never reused.
     pub(super) fn next(&mut self) -> u64 {
         self.begun += 1;
         self.begun

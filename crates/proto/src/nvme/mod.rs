@@ -19,8 +19,8 @@
 //!
 //! A queue keeps a snapshot of what its controller may reach, and an atomic generation says when to
 //! fetch another. So reads and writes touch nothing that other workers write. Everything else goes
-//! through one [`Door`](contract::Door), at which no worker waits: what finds it closed is
-//! [`Busy`], and is tried again when [`Environment::wake`] has said so.
+//! through one [`Door`](contract::Door), at which no worker waits: a worker that finds it closed
+//! gets [`Busy`], and tries again when [`Environment::wake`] has said so.
 //!
 //! Deliberately left out: transports, devices, clocks and randomness; files that store
 //! configuration or reservations.

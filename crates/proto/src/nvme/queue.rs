@@ -29,7 +29,8 @@ pub struct Queue {
     made: Made,
     /// The worker that has the connection.
     worker: u16,
-    /// The place by which the controller knows the queue: that of its connection, or a moving one.
+    /// The place by which the controller knows the queue: that of its connection, or the place of a
+    /// moving queue until the queue is settled.
     place: Place,
     view: View,
     /// The head of the submission queue, as reported to the host; advances with each completion.
@@ -132,7 +133,8 @@ impl Queue {
         }
     }
 
-    /// Returns the tenant that requests to a namespace are charged to, as far as the queue knows.
+    /// Returns the tenant that the queue's view has for requests to a namespace; `None` means the
+    /// connection's tenant, or an unknown namespace.
     pub(crate) fn tenant_of(&self, nsid: u32) -> Option<contract::TenantId> {
         self.view.find(nsid).and_then(|seen| seen.tenant)
     }
@@ -148,15 +150,16 @@ impl Queue {
         &self.made.fence
     }
 
-    /// Stops further requests of the queue. Returns `true` if none is at a device.
+    /// Stops data-changing requests of the queue from starting. Returns `true` if none is at a
+    /// device.
     pub fn quiesce(&mut self) -> bool {
         self.made.fence.supersede();
         !self.made.fence.is_running()
     }
 
-    /// Ends the queue because its connection ends: no request of it starts any more. An admin queue
-    /// takes its controller with it. Dropping the queue has the same effect, later. If another
-    /// thread changes the fabric, that thread ends the queue's record.
+    /// Ends the queue because its connection ends: no data-changing request of it starts any more.
+    /// An admin queue takes its controller with it. Dropping the queue has the same effect, later.
+    /// If another thread changes the fabric, that thread ends the queue's record.
     pub fn leave(&self) {
         if self.is_detached {
             return;
@@ -419,7 +422,8 @@ impl Queue {
         }
     }
 
-    /// Joins the halves of fused operations.
+    /// Joins the halves of fused operations: adapts the step of a submission to a compare that
+    /// waits for its write.
     fn pair(&mut self, entry: &Submission, step: Result<Step, Status>) -> Result<Step, Status> {
         let first = self.first.take();
         match (first, step) {

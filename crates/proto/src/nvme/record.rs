@@ -35,12 +35,13 @@ pub(super) struct Association {
 /// The counts of a queue, shared with its controller's record.
 pub(super) type SharedCounts = Arc<Counts>;
 
-/// A queue that was created.
+/// The parameters of a created queue, and the state that it shares with its controller.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) link: Arc<Link>,
     pub(super) counts: SharedCounts,
-    /// The fence that counts the queue's requests at devices; superseded when the queue ends.
+    /// The fence that counts the queue's data-changing requests at devices; superseded when the
+    /// queue ends.
     pub(super) fence: Arc<Fence>,
     pub(super) kind: Kind,
     pub(super) id: u16,
@@ -48,7 +49,8 @@ pub(super) struct Made {
     pub(super) flow_control: bool,
     /// `true` if the host has authenticated or need not.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended and could not enter the state to say so.
+    /// `true` if the queue has ended while another thread was inside the fabric's door, so that its
+    /// controller does not know yet.
     pub(super) has_left: Arc<AtomicBool>,
 }
 
@@ -72,7 +74,7 @@ impl Made {
     }
 }
 
-/// A negotiation that is delayed.
+/// A host's message that begins an authentication, and whose processing is delayed.
 #[derive(Debug)]
 pub(super) struct PutOff {
     pub(super) due: Instant,
@@ -87,13 +89,13 @@ pub(super) struct Waiting {
     pub(super) room: usize,
 }
 
-/// A queue of a controller.
+/// The controller's record of one of its queues.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) place: Place,
     pub(super) size: u16,
     pub(super) counts: SharedCounts,
-    /// The fence that counts the queue's requests at devices.
+    /// The fence that counts the queue's data-changing requests at devices.
     pub(super) fence: Arc<Fence>,
     /// `true` if the host has to authenticate the queue before any other command.
     pub(super) must_prove: bool,
@@ -101,10 +103,12 @@ pub(super) struct Record {
     pub(super) prove_by: Instant,
     /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended and could not enter the state to say so; set by the queue.
+    /// `true` if the queue has ended while another thread was inside the fabric's door; set by the
+    /// queue.
     pub(super) has_left: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
-    /// The Authentication Receive command that waits for its message.
+    /// The Authentication Receive command that waits for the controller's next message, if there is
+    /// one.
     pub(super) waiting: Option<Waiting>,
     /// A negotiation that is delayed because of earlier failures.
     pub(super) put_off: Option<PutOff>,

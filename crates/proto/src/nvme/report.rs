@@ -41,7 +41,7 @@ pub struct ControllerInfo {
     pub host: Nqn,
     /// The host's identifier.
     pub host_id: HostId,
-    /// `true` if the host has enabled it.
+    /// `true` if the host has enabled the controller, and the controller is ready.
     pub is_ready: bool,
     /// The keep-alive timeout in milliseconds; zero for none.
     pub keep_alive_ms: u32,
@@ -60,13 +60,16 @@ pub struct Reserved {
     pub subsystem: Nqn,
     /// The namespace's identifier in the subsystem.
     pub nsid: u32,
-    /// Counts registrations and changes of the holder.
+    /// The number of registrations, of their replacements and removals, and of preemptions (PR
+    /// generation, Base 7.5).
     pub generation: u32,
     /// Registrants with their keys, in the order of their registration.
     pub registrants: Vec<(Registrant, u64)>,
-    /// The kind, and the holder: `None` for the kinds that all registrants hold.
+    /// The reservation's kind and holder. An absent holder stands for all registrants; `None` means
+    /// that the namespace is not reserved.
     pub held: Option<(ReservationKind, Option<Registrant>)>,
-    /// `true` if it persists through power loss. Only such reservations have to be stored.
+    /// `true` if the reservation persists through power loss. Only such reservations have to be
+    /// stored.
     pub persists: bool,
 }
 

@@ -27,13 +27,15 @@ pub struct Registrant {
 /// The reservation of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reservation {
-    /// Counts registrations and changes of the holder.
+    /// The number of registrations, of their replacements and removals, and of preemptions (PR
+    /// generation, Base 7.5).
     pub(super) generation: u32,
     /// Registrants with their keys, in the order of their registration.
     pub(super) registrants: Vec<(Registrant, u64)>,
-    /// The kind, and the holder: `None` for the kinds that all registrants hold.
+    /// The reservation's kind and holder. An absent holder stands for all registrants; `None` means
+    /// that the namespace is not reserved.
     pub(super) held: Option<(ReservationKind, Option<Registrant>)>,
-    /// `true` if it persists through power loss.
+    /// `true` if the reservation persists through power loss.
     pub(super) persists: bool,
 }
 
@@ -79,7 +81,7 @@ impl Reservation {
         reads && !reads_now || writes && !writes_now
     }
 
-    /// Returns the key that a host has registered.
+    /// Returns the key that a host has registered; `None` if the host is not registered.
     pub(super) fn key_of(&self, host: &Registrant) -> Option<u64> {
         self.registrants.iter().find(|(known, _)| known == host).map(|(_, key)| *key)
     }
@@ -151,7 +153,8 @@ impl Reservation {
         }
     }
 
-    /// Acquires the reservation for a registrant, if it is free.
+    /// Acquires the reservation for a registrant. Fails if it is held, except by this host and in
+    /// this kind.
     pub(super) fn acquire(
         &mut self,
         host: &Registrant,
@@ -272,7 +275,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Returns the notices of a release. Registrants that could use the reservation are told, too.
+    /// Returns the notices of a release: one for each of `others` if the released kind gave rights
+    /// to all registrants, else none.
     fn released(kind: ReservationKind, others: Vec<Registrant>) -> Change {
         match kind {
             ReservationKind::WRITE_EXCLUSIVE | ReservationKind::EXCLUSIVE_ACCESS => {
@@ -296,7 +300,7 @@ fn notices(
 pub(super) struct Notices {
     /// The number of all notices so far.
     pub(super) count: u64,
-    /// The notices that were not read yet, oldest first.
+    /// The notices that the host has not read, oldest first: number, kind and namespace identifier.
     pub(super) waiting: VecDeque<(u64, ReservationNoticeKind, u32)>,
 }
 

@@ -18,7 +18,7 @@ use super::inventory::Attached;
 use super::reservation::{Change, Registrant, Reservation};
 use super::state::{State, path_status};
 
-/// The bit "Ignore Existing Key".
+/// The bit "Ignore Existing Key" in dword 10 of the reservation commands.
 const IGNORE_KEY: u32 = 1 << 3;
 
 /// The status of a conflict with another host's reservation or key.
@@ -118,8 +118,8 @@ pub(super) fn report(state: &mut State, cntlid: u16, call: &mut Call) -> Result<
     Ok(Done::Result(0))
 }
 
-/// Changes the reservation of the namespace that a command names, and notifies the hosts
-/// concerned. The command is answered once hosts that lose a right have no request at a device.
+/// Changes the reservation of the namespace that a command names, and notifies the hosts concerned.
+/// The command is answered once hosts that lose a right have no data-changing request at a device.
 /// If it `aborts`, that includes all hosts that it unregisters (docs/adr/0011-nvme-fences.md).
 fn change_reservation(
     state: &mut State,
@@ -170,7 +170,7 @@ fn change_reservation(
 }
 
 /// Checks that a command may wait until a reservation is stored. At most as many commands of a
-/// queue may wait as it has entries, whatever its host sends.
+/// queue may wait as the queue has entries, whatever its host sends.
 pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<(), Status> {
     let controller = state.controllers.get(cntlid)?;
     let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
@@ -180,9 +180,9 @@ pub(super) fn check_unkept(state: &State, cntlid: u16, call: &Call) -> Result<()
     }
 }
 
-/// Delays the answer to a command that changed a reservation, or answers it at once. The command
-/// waits until the change is stored, if the reservation persists (or did) and an owner stores it,
-/// and until `withdrawal` is over.
+/// Delays the answer to a command that changed a reservation, or answers the command at once. The
+/// command waits until `withdrawal` is over. If reservations are stored, and this one persists or
+/// did (`persists`), the command also waits until the change is stored.
 pub(super) fn await_change(
     state: &mut State,
     cntlid: u16,
@@ -199,8 +199,8 @@ pub(super) fn await_change(
     }
 }
 
-/// Sends reservation notices to the controllers of their hosts, unless the namespace was hidden
-/// from them since they registered.
+/// Sends the notices of a change to the controllers of the notified hosts, unless the namespace was
+/// hidden from a host since it registered.
 fn notify(state: &mut State, nqn: &Nqn, nsid: u32, change: &Change) {
     let State { controllers, inventory, mail, .. } = state;
     let namespace = inventory.subsystem(nqn).and_then(|served| served.namespaces.get(&nsid));

@@ -20,7 +20,7 @@ use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nffabric";
 
-/// The index of a holder that stands for all registrants.
+/// The encoded index of the holder if all registrants hold the reservation, or no host does.
 const ALL: u32 = u32::MAX;
 
 /// The encoded sizes in bytes of a reservation without registrants, and of a registrant with the
@@ -28,7 +28,7 @@ const ALL: u32 = u32::MAX;
 const RESERVATION_BYTES: usize = 2 + 4 + 1 + 4 + 1 + 4;
 const REGISTRANT_BYTES: usize = 4 + 16 + 8;
 
-/// Encodes the reservations.
+/// Encodes all reservations for another process.
 ///
 /// # Errors
 /// Returns an [`Unfit`] if they are too large.

@@ -31,11 +31,12 @@ pub(super) struct Reservations {
     all: BTreeMap<NamespaceId, Reservation>,
     /// The number of changes so far.
     changes: u64,
-    /// `true` if an owner stores reservations persistently.
+    /// `true` if the program stores persistent reservations, so that answers to their changes wait
+    /// for it.
     is_stored: bool,
     /// Commands that changed a reservation and wait for their answer. A command is answered once
     /// its change is stored (if it persists) and no request that it forbids is at a device. A queue
-    /// has at most as many as it has entries.
+    /// has at most as many such commands as entries.
     unanswered: Vec<Unanswered>,
 }
 
@@ -75,22 +76,24 @@ impl Reservations {
         self.changes
     }
 
-    /// Counts a change.
+    /// Counts a change of a reservation.
     pub(super) fn count_change(&mut self) {
         self.changes += 1;
     }
 
-    /// Delays answers from now on until an owner has stored the changes.
+    /// Delays answers to changes of persistent reservations, from now on, until the changes are
+    /// stored.
     pub(super) fn set_stored(&mut self) {
         self.is_stored = true;
     }
 
-    /// Returns `true` if an owner stores reservations.
+    /// Returns `true` if the program stores persistent reservations.
     pub(super) fn is_stored(&self) -> bool {
         self.is_stored
     }
 
-    /// Handles the result of storing the changes up to number `change`.
+    /// Answers the commands whose changes, up to number `change`, were stored; with an error if
+    /// storing has failed (`is_good` is `false`).
     pub(super) fn stored(&mut self, change: u64, is_good: bool, mail: &mut Mail) {
         for one in &mut self.unanswered {
             if one.change.take_if(|at| *at <= change).is_some()
@@ -103,9 +106,9 @@ impl Reservations {
         self.settle(mail);
     }
 
-    /// Delays the answer to a command that changed a reservation, until the change is stored (if
-    /// the reservation persists or did, and an owner stores it) and `withdrawal` is over. Returns
-    /// `false` if the command need not wait.
+    /// Delays the answer to a command that changed a reservation until `withdrawal` is over. If
+    /// reservations are stored, and this one persists or did (`persists`), also until the change is
+    /// stored. Returns `false` if the command need not wait.
     pub(super) fn park(
         &mut self,
         persists: bool,
@@ -120,7 +123,7 @@ impl Reservations {
         waits
     }
 
-    /// Answers the commands whose changes have taken effect everywhere.
+    /// Answers the commands whose change need not be stored any more and whose withdrawal is over.
     pub(super) fn settle(&mut self, mail: &mut Mail) {
         self.unanswered.retain_mut(|one| {
             let is_settled = one.withdrawal.is_over() && one.change.is_none();
@@ -131,7 +134,7 @@ impl Reservations {
         });
     }
 
-    /// Returns `true` if a command waits for the end of requests.
+    /// Returns `true` if a command waits for the end of requests at devices.
     pub(super) fn has_withdrawals(&self) -> bool {
         self.unanswered.iter().any(|one| !one.withdrawal.is_empty())
     }

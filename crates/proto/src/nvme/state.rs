@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) families: Families,
     pub(super) auth: AuthJobs,
     pub(super) reservations: Reservations,
-    /// Rights that operators have withdrawn since the last
+    /// The requests of hosts whose rights operators have reduced since the last
     /// [`Fabric::take_withdrawal`](super::Fabric::take_withdrawal).
     lost: Withdrawal,
     pub(super) mail: Mail,
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) started: Instant,
 }
 
-/// The interval of checks for the end of requests that have lost their right.
+/// The interval of checks for the end of requests whose hosts have lost a right.
 const WITHDRAWAL_PERIOD: Duration = Duration::from_micros(200);
 
 impl State {
@@ -180,7 +180,8 @@ impl State {
         }
     }
 
-    /// Ends the queues that ended while the fabric's door was closed.
+    /// Removes the queues whose connections ended while another thread was inside the fabric's
+    /// door.
     pub(super) fn end_left(&mut self) {
         let records = self.controllers.iter().flat_map(|own| {
             let cntlid = own.cntlid();
@@ -192,7 +193,7 @@ impl State {
         left.into_iter().for_each(|(cntlid, queue, place)| self.leave(cntlid, queue, place));
     }
 
-    /// Tells the hosts that `whom` selects that discovery has changed for them.
+    /// Tells the hosts that `whom` selects that the discovery log has changed for them.
     pub(super) fn discovery_changed(&mut self, whom: impl Fn(&Nqn) -> bool) {
         self.generations.count(&whom);
         self.controllers.discovery_changed(&mut self.mail, whom);
@@ -232,8 +233,8 @@ impl State {
         reservations.retain(|id| inventory.is_exported(id));
     }
 
-    /// Adds to `withdrawal` the requests that were started at a subsystem by the hosts that `whom`
-    /// selects. The hosts' views must have changed already.
+    /// Adds to `withdrawal` the data-changing requests that were started at a subsystem by the
+    /// hosts that `whom` selects. The hosts' views must have changed already.
     pub(super) fn withdraw(
         &self,
         subsystem: &Nqn,
@@ -250,7 +251,8 @@ impl State {
         lost.for_each(|(_, kin)| withdrawal.add_gone(kin));
     }
 
-    /// Withdraws the rights of these hosts at a subsystem, on behalf of an operator.
+    /// Adds to the lost requests those that the hosts selected by `whom` have started at a
+    /// subsystem, because an operator has reduced their rights.
     pub(super) fn lose(&mut self, nqn: &Nqn, whom: impl Fn(&Nqn) -> bool) {
         let mut lost = core::mem::take(&mut self.lost);
         self.withdraw(nqn, |host| whom(&host.host), &mut lost);
@@ -258,7 +260,7 @@ impl State {
         self.lost = lost;
     }
 
-    /// Takes the rights that operators have withdrawn since the last call.
+    /// Takes the requests of hosts whose rights operators have reduced since the last call.
     pub(super) fn take_lost(&mut self) -> Withdrawal {
         core::mem::take(&mut self.lost)
     }
@@ -273,7 +275,7 @@ impl State {
     }
 
     /// Answers the commands whose changes of reservations have taken effect everywhere. Returns the
-    /// time at which the next timer may expire.
+    /// time at which the next timer may expire; `None` if no timer runs.
     pub(super) fn settle(&mut self, now: Instant) -> Option<Instant> {
         self.reservations.settle(&mut self.mail);
         let soon = self.reservations.has_withdrawals().then(|| now + WITHDRAWAL_PERIOD);

@@ -44,12 +44,13 @@ impl Group {
         self as u8
     }
 
-    /// Returns the group of this identifier.
+    /// Returns the group of this identifier; `None` if no group has it.
     pub fn from_id(id: u8) -> Option<Group> {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Returns the size of a value in bytes; zero for [`Group::Null`].
+    /// Returns the size in bytes of the prime, and of public and shared values; zero for
+    /// [`Group::Null`].
     pub const fn bytes(self) -> usize {
         match self {
             Group::Null => 0,
@@ -113,7 +114,7 @@ impl Group {
 #[derive(Clone)]
 pub struct Power {
     group: Group,
-    /// The base, as long as the prime and smaller.
+    /// The base, big-endian: a number below the prime, in as many bytes.
     base: Vec<u8>,
     exponent: [u8; EXPONENT_BYTES],
 }
@@ -142,8 +143,8 @@ impl Power {
     }
 }
 
-/// The words of ⌊2^(b−130) e⌋ for the largest b, the lowest first. The highest of them are those of
-/// every smaller b.
+/// The words of ⌊2^(b−130) e⌋ for the largest group, of b = 8192 bits, the lowest word first. The
+/// highest words are also the number for a group of fewer bits.
 static DIGITS_OF_E: [u64; DIGIT_WORDS] = digits_of_e();
 
 const DIGIT_WORDS: usize = Group::Ffdhe8192.bytes() / 8 - 2;

@@ -29,12 +29,12 @@ impl Hash {
         }
     }
 
-    /// Returns the hash of this identifier.
+    /// Returns the hash of this identifier; `None` if no hash has it.
     pub fn from_id(id: u8) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Returns the size of its result in bytes.
+    /// Returns the size of a digest in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Hash::Sha256 => 32,

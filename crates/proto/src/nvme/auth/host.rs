@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
 
-/// The unpredictable bytes that one authentication takes.
+/// The number of unpredictable bytes that one authentication takes.
 pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
 
 /// The names and keys of the two ends, as the host knows them.
@@ -36,7 +36,7 @@ pub enum Answer {
     Reply(Vec<u8>),
     /// Send this message; the host is then admitted.
     Last(Vec<u8>),
-    /// The host is admitted.
+    /// The host is admitted, and there is nothing more to send.
     Done,
 }
 
@@ -79,7 +79,7 @@ pub struct Proof {
 enum Stage {
     /// A challenge.
     Challenge,
-    /// The verdict, with this response if the controller was challenged.
+    /// The verdict. It has to contain this response if the host has challenged the controller.
     Verdict(Option<Vec<u8>>),
 }
 
@@ -94,8 +94,8 @@ impl Proof {
         u16::from_le_bytes([self.chance[EXPONENT_BYTES + 64], self.chance[EXPONENT_BYTES + 65]])
     }
 
-    /// Returns the sequence number. Zero would mean that there is no challenge, so it is never
-    /// zero.
+    /// Returns the sequence number of the host's challenge. It is never zero, since zero means that
+    /// there is no challenge.
     fn sequence(&self) -> u32 {
         let bytes = &self.chance[EXPONENT_BYTES + 66..][..4];
         u32::from_le_bytes(bytes.try_into().expect("four bytes")) | 1

@@ -8,9 +8,10 @@ use super::{Group, Hash};
 /// lists is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Methods {
-    /// Hashes.
+    /// The permitted hashes, the preferred one first.
     pub hashes: Vec<Hash>,
-    /// Groups. Without [`Group::Null`] there is always an exchange.
+    /// The permitted groups, the preferred one first. Without [`Group::Null`], every authentication
+    /// includes a Diffie-Hellman exchange.
     pub groups: Vec<Group>,
 }
 
@@ -22,12 +23,14 @@ impl Default for Methods {
 }
 
 impl Methods {
-    /// Returns the preferred hash among those with these identifiers.
+    /// Returns the preferred hash among the offered identifiers; `None` if no offered hash is
+    /// permitted.
     pub(super) fn hash(&self, offered: &[u8]) -> Option<Hash> {
         self.hashes.iter().copied().find(|hash| offered.contains(&hash.id()))
     }
 
-    /// Returns the preferred group among those with these identifiers.
+    /// Returns the preferred group among the offered identifiers; `None` if no offered group is
+    /// permitted.
     pub(super) fn group(&self, offered: &[u8]) -> Option<Group> {
         self.groups.iter().copied().find(|group| offered.contains(&group.id()))
     }

@@ -14,7 +14,7 @@ pub enum End {
     Controller,
 }
 
-/// The parts of a response besides the key.
+/// The input from which an end's response to a challenge is computed, except its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     /// The end that responds.

@@ -52,7 +52,7 @@ impl fmt::Display for SecretError {
 impl core::error::Error for SecretError {}
 
 impl fmt::Debug for Secret {
-    /// Leaves out the key, which is secret, in logs too.
+    /// Prints a placeholder instead of the key, so that no log contains it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -67,10 +67,12 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 impl Secret {
-    /// Wraps a key of 32, 48 or 64 bytes, to be transformed with a hash.
+    /// Wraps a key of 32, 48 or 64 bytes. `transform` is the hash that transforms the key before
+    /// its use; `None` means no transformation.
     ///
     /// # Errors
-    /// Returns [`SecretError::Length`] if the key's length does not fit.
+    /// Returns [`SecretError::Length`] if the key does not have 32, 48 or 64 bytes, or not as many
+    /// as the hash's digest.
     pub fn new(key: &[u8], transform: Option<Hash>) -> Result<Secret, SecretError> {
         let fits = match transform {
             Some(hash) => key.len() == hash.bytes(),
@@ -82,7 +84,7 @@ impl Secret {
         Ok(Secret { key: key.to_vec(), transform })
     }
 
-    /// Parses the standard form.
+    /// Parses a key in the standard form, `DHHC-1:0x:…:`.
     ///
     /// # Errors
     /// Returns a [`SecretError`], which never contains the text, since that is secret.
@@ -109,7 +111,7 @@ impl Secret {
         Secret::new(key, transform)
     }
 
-    /// Returns the standard form, which is as secret as the key.
+    /// Returns the key in the standard form, `DHHC-1:0x:…:`, which is as secret as the key.
     pub fn to_text(&self) -> String {
         let mut data = self.key.clone();
         data.extend_from_slice(&crc32(&self.key).to_le_bytes());

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{EXPONENT_BYTES, End, Group, Hash, Methods, Power, Response, Secret, augmented};
 
-/// The unpredictable bytes that a message of the host may need.
+/// The number of unpredictable bytes that processing a message of the host may take.
 pub(crate) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
 
 /// The size of the longest challenge in bytes.
@@ -26,9 +26,9 @@ pub(crate) struct Ends {
     pub(crate) subsystem: alloc::string::String,
     /// The host's key. Without one, nobody can authenticate as this host.
     pub(crate) key: Option<Secret>,
-    /// The host's key before, which also proves the host while operators change keys.
+    /// The host's previous key, which also proves the host while operators change keys.
     pub(crate) former_key: Option<Secret>,
-    /// The controller's key.
+    /// The controller's key. Without one, a host that challenges the controller is refused.
     pub(crate) own_key: Option<Secret>,
 }
 
@@ -48,7 +48,8 @@ struct Agreed {
 #[derive(Clone, Debug)]
 struct Replied {
     response: Vec<u8>,
-    /// The host's challenge and its sequence number.
+    /// The host's challenge and its sequence number; `None` if the host does not challenge the
+    /// controller.
     challenge: Option<(Vec<u8>, u32)>,
 }
 
@@ -128,7 +129,7 @@ impl Transaction {
         matches!(self.step, Step::Failed)
     }
 
-    /// Returns `true` if a message waits that tells the host of its failure.
+    /// Returns `true` if the transaction has failed, and a message that says so waits for the host.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.step, Step::Saying(_, Next::Failed))
     }
@@ -216,7 +217,7 @@ impl Transaction {
         }
     }
 
-    /// Returns the message that the host asks for, of at most `room` bytes.
+    /// Returns the answer to a host that asks for a message of at most `room` bytes.
     pub(crate) fn give(&mut self, room: usize) -> Said {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::Saying(message, next) if message.len() <= room => {
