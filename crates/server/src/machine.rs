@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// The prefix of the qualified names of this program's subsystems.
 const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
 
-/// Returns the default name of a subsystem that has none.
+/// Returns the default qualified name of the subsystem that a configuration leaves unnamed.
 pub(crate) fn own_name() -> String {
     format!("{NQN_PREFIX}:{}", machine_name())
 }

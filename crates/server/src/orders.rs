@@ -15,7 +15,7 @@ use crate::complaints::{Complaints, Subject};
 use crate::listen::NUMBER_MAX;
 use crate::volumes::Volume;
 
-/// A bit for each place of a listener.
+/// A set of listeners: one bit for each place that a listener's identifier can have.
 #[derive(Debug)]
 pub(crate) struct Marks(Box<[AtomicU64]>);
 
@@ -102,7 +102,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Takes the worker's next order.
+    /// Takes the worker's next order; `None` if there is none.
     pub(crate) fn next(&mut self, orders: &Orders, worker: usize) -> Option<Order> {
         if orders.workers[worker].told.load(Ordering::Acquire) == self.taken {
             return None;
@@ -122,7 +122,7 @@ impl Inbox {
 #[derive(Clone, Debug)]
 pub(crate) struct DiskOrder {
     pub(crate) place: usize,
-    /// The device to open; `None` to close the one in the place when it is idle.
+    /// The device to open; `None` to close the device at this index when it is idle.
     pub(crate) volume: Option<Arc<Volume>>,
 }
 
@@ -173,13 +173,13 @@ impl Orders {
         self.stop(wakers);
     }
 
-    /// Orders the workers to stop by `until`, unless they must stop earlier already.
+    /// Orders the workers to drain by `until`, unless they drain by an earlier time already.
     pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
         let known = self.stops_by().filter(|known| *known < until && self.stops());
         self.stop_by(known.unwrap_or(until), wakers);
     }
 
-    /// Returns the deadline of the drain, if one was set.
+    /// Returns the deadline of the drain; `None` if none was set.
     pub(crate) fn stops_by(&self) -> Option<Instant> {
         let nanos = self.stop_by.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
@@ -231,12 +231,13 @@ impl Orders {
         self.tell(wakers, || Order::KeepDisk(order.clone()));
     }
 
-    /// Reports that a worker cannot open the device of a place.
+    /// Reports that a worker cannot open the device with this index.
     pub(crate) fn cannot_open(&self, place: usize, why: String) {
         self.complaints.add(Subject::Device(place), why);
     }
 
-    /// Takes the report that a worker could not open the device of a place, if there is one.
+    /// Takes the report that a worker could not open the device with this index; `None` if there is
+    /// none.
     pub(crate) fn take_unopened(&self, place: usize) -> Option<String> {
         self.complaints.take(Subject::Device(place))
     }
@@ -251,7 +252,8 @@ impl Orders {
         self.complaints.add(Subject::Listener(id), why);
     }
 
-    /// Takes the report that the accepting worker cannot listen, if there is one.
+    /// Takes the report that the accepting worker cannot listen at a listener; `None` if there is
+    /// none.
     pub(crate) fn take_complaint(&self, id: ListenerId) -> Option<String> {
         self.complaints.take(Subject::Listener(id))
     }

@@ -25,7 +25,7 @@ struct Place {
     is_vacant: bool,
 }
 
-/// A device in its place.
+/// An open device, with its index.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) place: usize,
@@ -37,7 +37,7 @@ impl Places {
     /// Maximum number of devices that a server has at one time.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
-    /// Returns the table of these devices, by name.
+    /// Returns the table of these devices, each with its name, in the order of their places.
     pub(crate) fn of(named: Vec<(String, Volume)>) -> Places {
         let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
         Places(RwLock::new(named.into_iter().map(place).collect()))
@@ -47,7 +47,7 @@ impl Places {
         self.0.read().expect("no holder of this lock panics")
     }
 
-    /// Returns a place for another device: a new one, or a vacant one if all are used; `None` if
+    /// Returns the index for another device: a new one, or a vacant one if all are used; `None` if
     /// there is none.
     pub(crate) fn vacant(&self) -> Option<usize> {
         let all = self.read();
@@ -57,17 +57,17 @@ impl Places {
         }
     }
 
-    /// Returns the device in a place.
+    /// Returns the device at an index; `None` if it was removed or never existed.
     pub(crate) fn get(&self, place: usize) -> Option<Arc<Volume>> {
         self.read().get(place)?.volume.clone()
     }
 
-    /// Returns the name of the device in a place, or of the last one.
+    /// Returns the name of the device at an index, or of the last device there if it was removed.
     pub(crate) fn name(&self, place: usize) -> String {
         self.read()[place].name.clone()
     }
 
-    /// Returns the device of a name.
+    /// Returns the device of this name; `None` if there is none.
     pub(crate) fn find(&self, name: &str) -> Option<Disk> {
         self.all().into_iter().find(|disk| disk.name == name)
     }
@@ -80,7 +80,7 @@ impl Places {
         self.read().iter().enumerate().filter_map(there).collect()
     }
 
-    /// Returns the geometries of all devices, by place.
+    /// Returns the geometries of all devices, by place. A removed device has no blocks.
     pub(crate) fn geometries(&self) -> Vec<Geometry> {
         let geometry = |place: &Place| match &place.volume {
             Some(volume) => volume.geometry(),

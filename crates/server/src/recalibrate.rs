@@ -86,7 +86,7 @@ struct Job {
     changed_at: Instant,
 }
 
-/// The jobs of all devices, and their permissions.
+/// The jobs and the policies of all devices.
 #[derive(Default)]
 struct Jobs {
     policies: Vec<Policy>,
@@ -154,13 +154,13 @@ impl Jobs {
 }
 
 impl Recalibrations {
-    /// Adds a device.
+    /// Adds a device with its recalibration policy.
     pub(crate) fn device_comes(&self, device: &spec::Device) {
         self.lock().policies.push(Policy::of(device));
     }
 
-    /// Ends probes that write where the device's new settings forbid it. Called before the settings are
-    /// stored, by a caller that prevents new probes.
+    /// Ends probes that write where the device's new settings forbid it. Called before the settings
+    /// are stored, by a caller that prevents new probes.
     ///
     /// # Errors
     /// Probes are in flight there. They end soon, and nothing may change before.
@@ -192,9 +192,8 @@ impl Recalibrations {
 
     /// Locks all models: only the holder of the guard may change one. Taken before any other lock.
     ///
-    /// # Errors
-    /// Fails if the device is being measured, or is about to be, since the result would refer to the old
-    /// model. Fails if the disk that stores models does not answer.
+    /// Fails if the device is being measured, or is about to be, since the result would refer to
+    /// the old model. Fails if the disk that stores models does not answer.
     pub(crate) fn hold_models(&self, device: &str) -> Result<MutexGuard<'_, ()>, Problem> {
         let held = self.lock_models()?;
         match self.lock().jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
@@ -270,8 +269,8 @@ impl Recalibrations {
         started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
     }
 
-    /// Locks all models for an operator, with a time limit: a measurement may hold the lock while a disk
-    /// hangs.
+    /// Locks all models for an operator, with a time limit: a measurement may hold the lock while a
+    /// disk hangs.
     fn lock_models(&self) -> Result<MutexGuard<'_, ()>, Problem> {
         wait::lock_soon(&self.tools.clock, &self.modelling, &self.is_stuck)
     }
@@ -327,7 +326,7 @@ impl Recalibrations {
         inner.jobs.insert(device.to_owned(), Job::new(device, asked, true, now));
     }
 
-    /// Returns the device that is to be measured now, if there is one.
+    /// Returns the device that is to be measured now; `None` if there is none.
     fn due(&self, idle_since: &HashMap<String, Instant>) -> Option<String> {
         let now = self.tools.tenants.now();
         let inner = self.lock();
@@ -492,7 +491,7 @@ impl Recalibrations {
         }
     }
 
-    /// Makes the device use a model from now on, and stores the model.
+    /// Makes the device use a model, which was stored before. The caller holds the models' lock.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,
@@ -563,7 +562,7 @@ impl Recalibrations {
 }
 
 /// Repeats an attempt that a change in progress may block, a bounded number of times. `rest` waits
-/// between attempts, and returns whether to go on.
+/// between attempts, and returns `true` to go on.
 fn patiently<T>(
     mut attempt: impl FnMut() -> Result<T, Problem>,
     mut rest: impl FnMut() -> bool,

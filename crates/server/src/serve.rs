@@ -133,7 +133,8 @@ impl Plan {
         failed
     }
 
-    /// Builds the workers' part of the admin API, and starts the recalibrations.
+    /// Collects the parts of the server that the admin API shows and changes, and starts the
+    /// recalibrations.
     fn crew(
         &self,
         chosen: Chosen,

@@ -202,7 +202,8 @@ impl Movable for AnySession {
     }
 }
 
-/// Reflex and NBD: a session of NVMe leaves its process with its controller.
+/// Unpacks sessions of `reflex` and NBD. An NVMe session moves to another process only with its
+/// controller.
 impl Unpack for AnySession {
     fn unpack(packed: &[u8]) -> Option<Self> {
         let reflex = ServerSession::unpack(packed).map(AnySession::Reflex);
@@ -216,8 +217,8 @@ mod tests {
     use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
     use zerocopy::IntoBytes;
 
-    /// A wrapper of sessions easily forgets a method that has a default. Then large payloads are
-    /// copied.
+    /// Tests that the wrapper of sessions passes on a method that has a default. Without it, large
+    /// payloads would be copied.
     #[test]
     fn what_a_session_expects_is_passed_on() {
         let mut session = AnySession::Reflex(ServerSession::new());

@@ -1,4 +1,4 @@
-//! The tenants that a configuration names, registered, and the control plane's thread.
+//! The tenants and devices of a configuration, as they are registered with the control plane.
 
 use std::collections::HashSet;
 use std::fs;
@@ -107,7 +107,8 @@ pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) 
     tenants
 }
 
-/// Returns the key of a tenant that a refusal is about.
+/// Returns the configuration key of a tenant that a refusal is about; empty if it is about no
+/// single key.
 fn key_of(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NoDevice { .. } => "device",
@@ -261,7 +262,8 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     (setups.collect(), are_known)
 }
 
-/// Watches the work that devices, by place, do of their own accord.
+/// Makes the registry watch the work that devices do of their own accord. `named` has the devices
+/// in the order of their places.
 ///
 /// # Errors
 /// The promises on a device do not fit beside its work.
@@ -354,7 +356,8 @@ pub(crate) fn model(named: &str) -> Result<DeviceModel, String> {
     }
 }
 
-/// Returns the model of a simulated device that behaves like a published one.
+/// Returns the model of a simulated device that behaves like a published one; `None` for other
+/// devices.
 fn preset(spec: &Spec) -> Option<DeviceModel> {
     let (model, slow) = match spec.source {
         Source::Sim { preset: Preset::A, slow, .. } => (DeviceModel::device_a(), slow),

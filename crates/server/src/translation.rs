@@ -13,7 +13,8 @@ use crate::volumes::{FileMedia, explain, member_options, open_member, open_volum
 /// Bytes at the beginning of a member that are searched for other data.
 const LOOKED_AT: usize = 1 << 20;
 
-/// Returns the path of a spec's member, which must be a file.
+/// Returns the path of a spec's member, which must be a file, with the member's size, if the spec
+/// has it, and the options of the volume.
 fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlWishes), String> {
     match &spec.source {
         Source::Ftl { member, wishes } => match &**member {

@@ -283,7 +283,7 @@ impl Volume {
         }
     }
 
-    /// Opens the queue of worker number `worker`. The device is the `n`-th of the worker.
+    /// Opens the queue of worker number `worker`. `n` is the device's index at the worker.
     pub fn open_queue(
         &self,
         through: &Through<'_>,

@@ -7,7 +7,7 @@ use crate::config::Space;
 
 /// The part of a server that stores models and knows where probes may write.
 pub(crate) trait ModelStore: Send + Sync {
-    /// Stores a model for a device, or returns to the configured one, for an operator.
+    /// Stores a model for a device, or with `None` returns to the configured one, for an operator.
     fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
     /// Stores a model for a device, waiting for other changes without a time limit.
@@ -18,7 +18,7 @@ pub(crate) trait ModelStore: Send + Sync {
     /// the namespace is not found.
     ///
     /// # Errors
-    /// Fails if there is no such namespace, or it is none that can be given away.
+    /// Fails if there is no such namespace, or probes cannot overwrite it.
     fn show_scratch(
         &self,
         device: &str,

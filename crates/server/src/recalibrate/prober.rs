@@ -34,7 +34,7 @@ const ORDERS_PERIOD: Duration = Duration::from_millis(5);
 
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
-/// A range of blocks.
+/// A range of blocks on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) first: u64,
@@ -75,7 +75,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Replaces the probes to be made.
+    /// Replaces the rate and the mix of the probes.
     pub(super) fn offer(&self, offer: Offer) {
         *self.offer.lock().expect("no holder panics") = offer;
         self.changes.fetch_add(1, Ordering::Release);
@@ -108,11 +108,11 @@ impl Orders {
     }
 }
 
-/// The objects that the thread works with.
+/// The inputs of the thread that makes probes.
 pub(super) struct Tools {
     pub(super) orders: Arc<Orders>,
     pub(super) volume: Arc<Volume>,
-    /// The place of the device.
+    /// The index of the device.
     pub(super) device: usize,
     pub(super) scheduler: AnyScheduler,
     /// The worker number of the prober, which no worker of the server has.
@@ -124,7 +124,7 @@ pub(super) struct Tools {
     pub(super) scratch: Option<Place>,
 }
 
-/// Starts the thread.
+/// Starts the thread that makes probes.
 pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String>>, String> {
     let orders = tools.orders.clone();
     let body = move || {
@@ -171,7 +171,7 @@ fn work<N: Way>(tools: Tools) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills a buffer with data that no device can compress.
+/// Fills all buffers of a pool with random data, which no device can compress.
 fn fill(pool: &mut BufPool, chance: &mut Chance) {
     let mut all: Vec<Buf> = std::iter::from_fn(|| pool.take(PAGE_BYTES)).collect();
     for buf in &mut all {
@@ -353,7 +353,7 @@ mod tests {
     use flash::{MemQueue, MemVolume};
     use qos::{DeviceModel, QueueLimits, Registry};
 
-    /// Time goes by a tenth of a millisecond a turn.
+    /// A prober over a device in memory. Each turn takes a tenth of a millisecond of virtual time.
     struct Run {
         volume: MemVolume,
         orders: Arc<Orders>,

@@ -59,7 +59,7 @@ pub(super) struct Order<'a> {
     pub(super) orders: Arc<Orders>,
     /// Returns true once the measurement was cancelled.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
-    /// Called at each step.
+    /// Reports the progress before a step, and again with the observation after it.
     pub(super) tell: &'a dyn Fn(&Recalibration, Option<&Sighting>),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Order<'a> {
 struct Run<'a> {
     tools: &'a Tools,
     order: &'a Order<'a>,
-    /// The place of the device.
+    /// The index of the device.
     place: usize,
     shared: Arc<Shared>,
     model: DeviceModel,
@@ -83,14 +83,14 @@ struct Run<'a> {
     repeats: u32,
 }
 
-/// The requests submitted up to a moment.
+/// The requests that were submitted up to the time `at`.
 struct Looked {
     at: Instant,
     probes: (u64, u64),
     seen: Seen,
 }
 
-/// Measures a device.
+/// Measures a device with probes beside its tenants.
 pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ended> {
     let (n, shared, plan) = plan(tools, order)?;
     if tools.workers >= WORKERS_MAX {
@@ -132,7 +132,7 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     measured
 }
 
-/// Returns the device's place, the state that its workers share, and the plan of the measurement.
+/// Returns the device's index, the state that its workers share, and the plan of the measurement.
 fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
     let registry = tools.tenants.registry();
     let say = |refusal: control::Refusal| refusal.to_string();
@@ -151,7 +151,8 @@ fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
     tenants.iter().filter(is_late).map(|info| info.tenant).collect()
 }
 
-/// Returns the reason that a recalibration takes too long after so many repeated steps.
+/// Returns the message for a recalibration that exceeds its time limit, with the number of steps
+/// that were repeated.
 fn too_long(repeats: u32) -> String {
     let again = match repeats {
         0 => String::new(),
@@ -225,7 +226,8 @@ impl Run<'_> {
         recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
     }
 
-    /// Returns the strictest latency that is promised now.
+    /// Returns the strictest latency that is promised on the device now, in microseconds at p95;
+    /// `None` without an SLO.
     fn bound_us(&self) -> Option<u32> {
         self.tools.tenants.registry().devices().strictest_us(self.place)
     }
@@ -330,7 +332,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns true if tenants have submitted more than a little to the device since the last call.
+    /// Returns `true` if tenants have spent more than the share [`IDLE_SHARE`] of the device's
+    /// tokens since the last call.
     fn is_loaded(&mut self, now: Instant) -> bool {
         let probes = self.order.orders.submitted();
         let Some(looked) = &mut self.looked else {

@@ -1,4 +1,4 @@
-//! Jobs whose devices, namespaces and models change, without probes.
+//! Tests of recalibrations whose devices, namespaces and models change, without probes.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -15,14 +15,16 @@ const REST: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
                     [[namespace]]\nname = \"x\"\ndevice = \"disk\"\noffset = \"32MiB\"\nsize = \"16MiB\"\n\
                     [[namespace]]\nname = \"y\"\ndevice = \"disk\"\noffset = \"48MiB\"\nsize = \"16MiB\"\n";
 
-/// A device of which this is said, three namespaces, and a listener at a free port.
+/// Returns a configuration of a device with these settings, three namespaces, and a listener at a
+/// free port.
 fn config(device: &str) -> String {
     format!("[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"a\"\n{device}{REST}")
 }
 
 const BY_ITSELF: &str = "recalibrate = \"idle\"\nrecalibrate_scratch = \"x\"\n";
 
-/// A server whose device is measured by itself and may be overwritten in `x`.
+/// Creates a server whose device is recalibrated automatically and may be overwritten in namespace
+/// `x`.
 fn server() -> (Arc<Live>, Arc<Recalibrations>) {
     let live = live(&config(BY_ITSELF));
     let all = recalibrations(&live);
@@ -43,7 +45,7 @@ impl Recalibrations {
         self.begin_automatically("disk", self.tools.tenants.now());
     }
 
-    /// Makes a found model held back, because not all promises fit into it.
+    /// Records a measured model that is held back because not all promises fit into it.
     fn holds_back(&self) {
         self.drifts();
         let found = self.tools.tenants.registry().devices().model("disk").unwrap().clone();
@@ -84,7 +86,8 @@ fn a_job_that_waits_follows_what_is_said_of_its_device() {
     assert!(all.lock().jobs.is_empty(), "none begins any more");
 }
 
-/// The device's settings at the start of the job count.
+/// Tests that a job that has begun does not write to a namespace that is no longer the device's
+/// scratch namespace.
 #[test]
 fn a_job_that_begins_writes_nowhere_that_is_not_scratch_any_more() {
     let (live, all) = server();
@@ -132,7 +135,8 @@ fn a_reload_says_nothing_else_of_a_device_before_its_probes_have_ended() {
     assert!(!all.lock().policy("disk").is_automatic);
 }
 
-/// An operator's request names what is overwritten, whatever the device's settings are.
+/// Tests that an operator's request keeps its scratch namespace, whatever the device's settings
+/// are.
 #[test]
 fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
     let (live, all) = server();
@@ -145,7 +149,8 @@ fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
     assert!(all.lock().is_wanted("disk"));
 }
 
-/// The namespace to overwrite is renamed, and another with somebody's data gets its name.
+/// Tests that a waiting job does not overwrite another namespace that got the name of its scratch
+/// namespace.
 #[test]
 fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
     let (live, all) = server();
@@ -163,7 +168,7 @@ fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
     assert!(all.lock().probing.is_none());
 }
 
-/// The model `cloud` in place of `a`.
+/// Returns the change by which the device gets the model `cloud` in place of `a`.
 fn other_model() -> DevicePatch {
     DevicePatch { model: Some("cloud".to_owned()), ..DevicePatch::default() }
 }
@@ -204,7 +209,8 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     assert_eq!(tenants.registry().devices().model("disk").unwrap(), &other);
 }
 
-/// Each such operator would occupy a thread for good.
+/// Tests that operators do not wait while a disk does not store a model, since each would occupy a
+/// thread.
 #[test]
 fn operators_do_not_wait_for_a_model_that_a_disk_does_not_keep() {
     let (live, all) = server();
@@ -225,7 +231,7 @@ fn operators_do_not_wait_for_a_model_that_a_disk_does_not_keep() {
     all.reset_model("disk").unwrap();
 }
 
-/// A measurement that nobody did anything wrong about would be refused.
+/// Tests that a measurement is not refused because a change was in progress when it began.
 #[test]
 fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
     let tried = |fails: u32, code, rests: u32| {

@@ -54,7 +54,7 @@ pub(super) fn found(findings: &Findings, write_before: u32) -> Found {
     }
 }
 
-/// Returns a remark on the limits of the new model, if it has any.
+/// Returns a remark on the limits of the new model; `None` if it has none.
 pub(super) fn remark(findings: &Findings) -> Option<String> {
     match (findings.write_cost, findings.has_mixed) {
         (Some(_), _) => None,

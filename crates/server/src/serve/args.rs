@@ -170,7 +170,7 @@ pub(super) fn told_of_defaults(config: &Config) -> Option<String> {
     Some(format!("no device is named: {does} {}{size}{at}; --device names another", path.display()))
 }
 
-/// Adds the lines of the configuration file to mistakes, where they are known.
+/// Returns mistakes as text, with their lines in the configuration file where they are known.
 pub(super) fn located(args: &Args, mistakes: &Mistakes) -> String {
     let Some(file) = &args.config else { return mistakes.told(None) };
     let text = std::fs::read_to_string(file).unwrap_or_default();

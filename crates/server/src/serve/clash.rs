@@ -1,4 +1,4 @@
-//! Places that a server cannot listen at twice.
+//! The check for addresses at which a server would listen twice.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// The check finds the clashes of addresses that the kernel finds.
+    /// Tests that the check finds the clashes of addresses that the kernel finds.
     #[test]
     fn places_clash_where_the_kernel_says_so() {
         let places = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]"];

@@ -67,7 +67,7 @@ impl Doors {
         std::mem::take(&mut self.open)
     }
 
-    /// Takes all listeners out of the value.
+    /// Takes the listeners of clients, once.
     pub(super) fn take_listeners(&mut self) -> Vec<(ListenerId, Listener)> {
         std::mem::take(&mut self.listeners)
     }
@@ -119,7 +119,8 @@ impl Doors {
         self.apis.iter().for_each(|api| api.running.await_answers(ANSWER_MAX));
     }
 
-    /// Returns the upgrade socket, for the thread that accepts there.
+    /// Returns a copy of the upgrade socket, for the thread that accepts there; `None` if the
+    /// server has none.
     pub(super) fn upgrade(&self) -> Result<Option<UnixListener>, String> {
         let socket = self.upgrade.as_ref().map(Listener::try_clone).transpose();
         let socket = socket.map_err(|error| format!("too few descriptors: {error}"))?;

@@ -54,7 +54,7 @@ impl Draft {
     /// Derives the plan from a configuration: from the file (`base`), and with the changes since.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All mistakes of the configuration.
     pub(super) fn of(base: &Config, config: &Config, beside: Beside) -> Result<Draft, Mistakes> {
         Mistakes::collect(|mistakes| {
             // The others have a way out, and say that they take it when they do.
@@ -111,7 +111,8 @@ fn entrance(at: &ListenAt) -> Entrance<'_> {
     Entrance { at, endpoint: &at.endpoint }
 }
 
-/// Refuses to serve everybody on an address that others can reach.
+/// Reports listeners that other machines can reach, unless access rules or the operator admit
+/// clients.
 fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes: &mut Mistakes) {
     if config.has_access_rules() || insecure {
         return;
@@ -126,7 +127,7 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
     }
 }
 
-/// Refuses settings that the transport of packets does not support.
+/// Reports settings that the transport of packets does not support.
 fn check_packets(config: &Config, listen: &[ListenAt], size: CrewSize, mistakes: &mut Mistakes) {
     let packets = listen.iter().filter(|at| matches!(at.endpoint, Endpoint::Packets(_)));
     for (n, at) in packets.enumerate() {
@@ -205,8 +206,7 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
     }
 }
 
-/// Returns the sizes of devices in blocks, as far as known. Refuses a file that is used by two
-/// devices.
+/// Returns the sizes of devices in blocks, as far as known. Reports a file that two devices use.
 fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
     let devices = config.all_devices();
     let file = |spec: &Spec| {
@@ -279,7 +279,7 @@ fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
     blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
 }
 
-/// Returns true if a device is a file, whose size is known before it is opened.
+/// Returns `true` if a device is a file whose size is known before it is opened.
 fn is_file(spec: &Spec, blocks: u64) -> bool {
     matches!(spec.source, Source::File { .. }) && blocks != Volume::UNKNOWN_BLOCKS
 }

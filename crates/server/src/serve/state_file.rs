@@ -42,8 +42,8 @@ pub fn path_of_others(
     Ok(path(told, Some(file), config))
 }
 
-/// Opens the state file and returns the changes that it holds. `previous` selects the changes
-/// before the last reset.
+/// Opens the state file and returns the changes that it holds. `previous` restores the changes
+/// before the last ones instead.
 ///
 /// # Errors
 /// The file cannot be opened; see [`Store::open`].
@@ -80,13 +80,13 @@ fn of_config(config: &Path) -> PathBuf {
     }
 }
 
-/// Returns the directory that a service manager gave this process.
+/// Returns the state directory that a service manager gave this process; `None` without one.
 fn given() -> Option<PathBuf> {
     std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty()).map(PathBuf::from)
 }
 
 /// Returns the service's state file in `directory` if `file` is the configuration `service` and the
-/// service has kept changes.
+/// service has kept changes; else `None`.
 fn of_service(file: &Path, service: &Path, directory: &Path) -> Result<Option<PathBuf>, String> {
     let whole = |path: &Path| std::fs::canonicalize(path).ok();
     if whole(file).is_none() || whole(file) != whole(service) {

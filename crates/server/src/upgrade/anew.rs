@@ -88,8 +88,8 @@ fn is_deserted(path: &Path) -> bool {
     false
 }
 
-/// Returns `true` if a process whose link has closed is ending. If so, it has closed its files,
-/// unless it lives on without the link.
+/// Returns `true` if a process whose link has closed is ending, and so has closed its files.
+/// Returns `false` if the process lives on without the link.
 pub(super) fn ends(process: &Process) -> bool {
     (0..END_LOOKS).any(|n| {
         std::thread::sleep(if n == 0 { Duration::ZERO } else { END_PAUSE });

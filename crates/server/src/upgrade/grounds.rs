@@ -27,11 +27,11 @@ pub(crate) struct Grounds {
     /// The sockets of the admin API, of metrics and of upgrades. The listeners for clients are kept
     /// apart, since they change.
     pub(crate) sockets: Vec<Arc<Socket>>,
-    /// The APIs behind these sockets.
+    /// The APIs behind these sockets, which can pause.
     pub(crate) apis: Vec<Running>,
     /// The number of connections that all workers have room for.
     pub(crate) connections_max: usize,
-    /// The listeners of these sockets, which the first worker gets once this process serves.
+    /// The listeners for clients of a process that takes over. Its workers get them once it serves.
     pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
 }
 

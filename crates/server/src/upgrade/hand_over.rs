@@ -1,5 +1,5 @@
-//! The exchange of connections with another process: a mailbox like a worker's, and the events that a
-//! take-over waits for.
+//! The exchange of connections with another process: a mailbox like a worker's, and the events that
+//! a take-over waits for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::grounds::Grounds;
 /// The interval at which conditions without an event are polled.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// The exchange of connections between this process's workers and its control thread during a
-/// take-over.
+/// The hand-over thread's end of the exchange of connections with this process's workers, and the
+/// events that the thread waits for.
 pub(crate) struct HandOver {
     mailbox: WorkerMailbox,
     events: Receiver<Event>,
@@ -66,7 +66,7 @@ impl HandOver {
         self.next(PERIOD)
     }
 
-    /// Returns the next message of the mailbox.
+    /// Returns the next message of the mailbox; `None` if there is none.
     pub(super) fn mail(&mut self) -> Option<Tell> {
         self.mailbox.poll()
     }

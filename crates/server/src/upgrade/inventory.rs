@@ -257,20 +257,20 @@ impl ServerInventory {
         removals.filter(|_| self.removed.iter().all(is_number))
     }
 
-    /// Returns the index of the predecessor's device with this identity, unless it is among
-    /// `found`.
+    /// Returns the position of the predecessor's device with this identity; `None` if there is none
+    /// that is not among `found`.
     pub(super) fn find_device(&self, identity: Option<&str>, found: &[usize]) -> Option<usize> {
         let is_it = |n: &usize| Some(self.devices[*n].identity.as_str()) == identity;
         (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))
     }
 
-    /// Returns the predecessor's place of its `n`-th device.
+    /// Returns the predecessor's index of the device at position `n` of the list.
     fn place_of(&self, n: usize) -> usize {
         self.devices[n].place.unwrap_or(n)
     }
 
-    /// Returns this process's places of the devices, by their places in the predecessor. `found`
-    /// has, for each device here, its place there.
+    /// Returns this process's indices of the devices, by their indices in the predecessor. `found`
+    /// has, for each device of this process, its position in the predecessor's list.
     ///
     /// # Errors
     /// Fails if a device of the older process is missing here.
@@ -375,7 +375,7 @@ impl ServerInventory {
         }
     }
 
-    /// Returns this process's identifiers of the listeners, by their numbers in the older process.
+    /// Returns this process's identifiers of the listeners, by their places in the older process.
     ///
     /// # Errors
     /// Fails if a listener of the older process is missing here.
@@ -401,8 +401,8 @@ impl ServerInventory {
         Ok(found)
     }
 
-    /// Assigns connections of closed listeners to leads as in the predecessor, under listener
-    /// numbers that are free here. Returns the numbers there and the listeners here.
+    /// Registers the listeners that the predecessor had closed, under identifiers that are free
+    /// here. Returns each listener's place in the predecessor, and the listener of this process.
     ///
     /// # Errors
     /// Fails if there are too many such listeners.

@@ -20,10 +20,10 @@ const LAST: Duration = Duration::from_secs(20);
 pub(super) const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 pub(super) const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
-/// The interval of a predecessor, whose successor the service manager does not tell.
+/// The watchdog interval of the predecessor, which the service manager does not tell a successor.
 static INHERITED: OnceLock<Duration> = OnceLock::new();
 
-/// Keeps the interval of the predecessor.
+/// Stores the watchdog interval of the predecessor for this process.
 pub(super) fn inherit_interval(interval: Duration) {
     let _ = INHERITED.set(interval); // a process takes over once
 }

@@ -24,7 +24,7 @@ impl Socket {
 /// The purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Clients, by this listener.
+    /// Clients, by the listener whose identifier has this place.
     Listener(u16),
     /// The admin API.
     Admin,

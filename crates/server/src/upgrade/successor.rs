@@ -35,12 +35,14 @@ pub(crate) struct Successor {
     inventory: ServerInventory,
     /// The files of each of the predecessor's devices.
     files: Vec<Vec<OwnedFd>>,
-    /// For each device of this process, the index of the predecessor's same device.
+    /// For each device of this process, the position of the same device in the predecessor's list;
+    /// `None` if the predecessor does not have the device.
     found: Vec<Option<usize>>,
-    /// The places of devices in this process, by their places in the predecessor.
+    /// The indices of devices in this process, by their indices in the predecessor.
     places: HashMap<usize, usize>,
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
-    /// The older process's listeners as ours.
+    /// This process's identifiers of the predecessor's listeners, by their places in the
+    /// predecessor.
     listeners: HashMap<u16, ListenerId>,
     /// The permissions for the files of this process's sockets.
     modes: HashMap<ListenerId, u32>,
@@ -140,8 +142,8 @@ impl Successor {
         Some(std::mem::take(&mut self.files[self.found[n]?]))
     }
 
-    /// Takes the predecessor's socket of this purpose, if it has one. The socket's file stays with
-    /// the predecessor for now.
+    /// Takes the predecessor's socket of this purpose; `None` if it has none. The socket's file
+    /// stays with the predecessor for now.
     pub(crate) fn socket(
         &mut self,
         is_it: impl Fn(&Role) -> bool,
@@ -162,7 +164,7 @@ impl Successor {
         Ok(Some(listener))
     }
 
-    /// Takes the predecessor's listener at this address, if it has one.
+    /// Takes the predecessor's listener at this address; `None` if it has none.
     pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
         self.socket(|role| matches!(role, Role::Listener(_)), &wanted(at))
     }
@@ -174,8 +176,8 @@ impl Successor {
     }
 
     /// Checks that the new server can continue with the predecessor's connections, and registers
-    /// the tenants that the predecessor's clients have made. Returns the predecessor's listeners
-    /// that this process does not have, whose connections may move nevertheless.
+    /// the tenants that the predecessor's clients have made. Returns the listeners that the
+    /// predecessor had closed, whose connections may move nevertheless.
     pub(crate) fn check(
         &mut self,
         spaces: &[Space],
@@ -206,8 +208,8 @@ impl Successor {
         removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())
     }
 
-    /// Returns the storage epoch of the predecessor, if it has one. A take-over loses no writes, so
-    /// the epoch stays.
+    /// Returns the storage epoch of the predecessor; `None` if it reports none. A take-over loses
+    /// no writes, so the epoch stays.
     pub(crate) fn storage_epoch(&self) -> Option<u32> {
         self.inventory.storage_epoch
     }
@@ -252,7 +254,7 @@ impl Successor {
     }
 }
 
-/// Receives a message that must bring this many descriptors.
+/// Receives messages of this kind until they have brought this many descriptors.
 fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String> {
     let mut files = Vec::new();
     while files.len() < count {

@@ -49,7 +49,8 @@ const WAY_NANOS_MAX: u64 = 10_000_000_000;
 pub(super) type Told = Sender<Result<(), String>>;
 
 /// Checks that the session expects the rest of the payload that the connection reports as begun,
-/// since the rest will be received into that buffer.
+/// since the rest will be received into that buffer. Also checks that the connection's requests are
+/// those of the session.
 fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     let expected = match session {
         AnySession::Reflex(session) => session.expects(),
@@ -85,7 +86,7 @@ pub(super) struct Landing {
     offers: usize,
 }
 
-/// The state of the predecessor's final report.
+/// The way in which the predecessor has ended its part.
 enum Ended {
     /// The predecessor runs no more requests.
     Rest,
@@ -101,7 +102,7 @@ pub(super) struct TakeOver<'a> {
     pub(super) owner: Process,
     pub(super) listeners: HashMap<u16, ListenerId>,
     pub(super) modes: HashMap<ListenerId, u32>,
-    /// The places of devices in this process, by their places in the predecessor.
+    /// The indices of devices in this process, by their indices in the predecessor.
     pub(super) places: HashMap<usize, usize>,
     /// Sockets of the predecessor that this process does not use. Their files are removed when this
     /// process serves.
@@ -422,8 +423,8 @@ impl TakeOver<'_> {
         Ok((parcel, socket, adopted))
     }
 
-    /// Returns whether connections of a listener of this process must use TLS. Connections that
-    /// come from another process need not.
+    /// Returns `true` if a listener of this process requires TLS, which no connection from another
+    /// process has.
     fn requires_tls(&self, id: ListenerId) -> bool {
         let listeners = self.grounds.listeners.lock().expect("nobody panics");
         let mut tls = listeners.iter().filter(|(one, _)| *one == id).filter_map(|(_, l)| l.tls());
@@ -471,6 +472,7 @@ impl TakeOver<'_> {
     }
 
     /// Reserves room for a socket that is on its way to a worker. Waits if too many are under way.
+    /// Returns `None` if there is no room in time.
     fn find_place(&self, mut socket: OwnedFd) -> Option<(Ticket, usize)> {
         let until = self.grounds.clock.now() + PLACE_MAX;
         loop {

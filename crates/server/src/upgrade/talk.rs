@@ -19,7 +19,8 @@ const FAREWELL_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
-    /// The ticket of the connection that the message is about.
+    /// The ticket of the connection that the message is about. In a message with connections, the
+    /// time at which it was sent, in nanoseconds of the machine's clock.
     pub(super) ticket: u64,
     pub(super) body: Vec<u8>,
     /// The files that came with the message. The process's limit of open files may have dropped
@@ -35,7 +36,7 @@ pub(super) enum Over {
     Ended,
     /// The other process gave up, for this reason.
     Stopped(String),
-    /// The message is empty or cannot be understood.
+    /// A message could not be understood, or did not come in time.
     Nonsense(String),
 }
 

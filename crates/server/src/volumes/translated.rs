@@ -28,7 +28,7 @@ const SEGMENTS: u64 = 512;
 pub(crate) const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
-/// The place of a volume while no worker serves it.
+/// The slot that holds a volume while no worker serves it.
 type Home = Arc<Mutex<Option<ftl::Volume>>>;
 
 /// A volume of flash translation over one member.
@@ -124,7 +124,7 @@ pub(crate) fn explain(path: &str, error: ftl::Error) -> String {
     }
 }
 
-/// Refuses options that an existing volume does not have.
+/// Returns an error if the options of a spec differ from the existing volume.
 fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), String> {
     let wished = shape(wishes, geometry.member_pages);
     let segment = u64::from(geometry.segment_pages) * PAGE_BYTES as u64;

@@ -1,9 +1,10 @@
-//! Files of earlier versions load unchanged: a configuration that uses every table, and the state file
-//! with its log that a server left when it was killed amid changes.
+//! Files of earlier versions load unchanged: a configuration that uses every table, and the state
+//! file with its log that a server left when it was killed amid changes.
 //!
-//! The files in `tests/golden` are in the form of version 0.1.0 of 2026-11 and are never written anew.
-//! What those of `server.toml` mean is beside them, in `effective.toml`; `UPDATE_SNAPSHOTS=1` writes that
-//! alone. The files `every-key` have every key that such files can have.
+//! The files in `tests/golden` are in the form of version 0.1.0 of 2026-11 and are never written
+//! anew. The meaning of `server.toml` is beside it, in `configured.toml`, and its meaning with the
+//! state file in `effective.toml`; `UPDATE_SNAPSHOTS=1` writes only these two. The files
+//! `every-key` have every key that such files can have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +24,7 @@ fn shown(config: &Config) -> String {
     Effective::of(config).unwrap().to_toml().unwrap()
 }
 
-/// Compares a text with its snapshot, or writes that.
+/// Compares a text with its snapshot. With `UPDATE_SNAPSHOTS`, writes the snapshot first.
 fn check(name: &str, text: &str) {
     let path = golden(name);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {

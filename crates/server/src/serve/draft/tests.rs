@@ -1,4 +1,4 @@
-//! Tables of mistakes and what is said of them, and that documented defaults are those of the program.
+//! Tests of the messages about mistakes in a configuration, and of its documented defaults.
 
 use std::path::Path;
 
@@ -258,7 +258,8 @@ fn what_only_follows_from_a_mistake_is_not_told() {
     assert!(said.starts_with("a.toml:3: device \"d\": ") && said.lines().count() == 1, "{said}");
 }
 
-/// The namespace was only in the state file, and could go once nothing named it any more.
+/// Tests that a scratch namespace named by the file must exist only while no live change replaces
+/// the setting.
 #[test]
 fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
     let base = Config::parse(&format!("{DEVICE}recalibrate_scratch = \"x\"\n")).unwrap();
@@ -324,7 +325,8 @@ fn meaning(text: &str) -> String {
     )
 }
 
-/// Defaults that the schema and `config show` state make no difference when they are written out.
+/// Tests that it makes no difference to write out the defaults that the schema and `config show`
+/// state.
 #[test]
 fn the_defaults_that_are_documented_are_those_of_the_program() {
     let smallest: toml::Table = SMALLEST.parse().unwrap();

@@ -34,7 +34,8 @@ const SLACK: u16 = 16;
 /// The reason for a controller to stay that is larger than a message.
 const MUCH: &str = "its connections have more under way than fits one message (256 MiB)";
 
-/// A controller whose connections are gathered: parcels by queue, with the numbers of the queues.
+/// The connections of a controller that have come from their workers: by queue identifier, the
+/// number by which the queue moves, and its parcel.
 type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
 
 /// A controller that was shown to the successor and still belongs to this process.
@@ -53,7 +54,7 @@ pub(super) struct Controllers {
     gathered: BTreeMap<u16, Gathered>,
     /// The controllers that were shown, by the ticket of their admin queue's connection.
     shown: BTreeMap<u64, Shown>,
-    /// The controllers that were asked to become quiet, with any result.
+    /// The identifiers of all controllers that were asked to become quiet so far.
     called: HashSet<u16>,
     /// `true` if any controller belongs to the successor.
     are_given: bool,
@@ -134,7 +135,7 @@ impl Departures<'_> {
         }
     }
 
-    /// Releases the controllers that were not quiet in time, and the ones already shown.
+    /// Releases the controllers whose connections were not all quiet in time. They stay.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
@@ -275,7 +276,7 @@ impl Departures<'_> {
         Some(given)
     }
 
-    /// Returns `true` if a controller belongs to the successor.
+    /// Returns `true` if at least one controller belongs to the successor.
     pub(crate) fn has_given_controllers(&self) -> bool {
         self.controllers.are_given
     }
@@ -290,7 +291,7 @@ impl Departures<'_> {
     }
 }
 
-/// Returns the number of a parcel's queue, if it is a queue of a controller.
+/// Returns the number of a parcel's queue; `None` if the parcel is no queue of a controller.
 pub(super) fn number(parcel: &Parcel) -> Option<u64> {
     ControllerSession::number(&parcel.session)
 }
